@@ -91,21 +91,20 @@ struct BwdWgmmaSm90aByKeys {
     wg.issue_sums(dv, p16, wg.do_tile());
     if constexpr (!kFirst && C.late_dq == kDvFirst) issue_late_dq(dq);
     wg.issue_sums(dk, ds16, wg.q_tile());
-    if constexpr (C.late_dq == kDvFirst) {
-      wgmma_wait<1>();  // all but dK
+    const auto end_dv = [&] {
       pin(dv);
       pin(p16);
       wg.release_do(wg.count);
+    };
+    if constexpr (C.late_dq == kDvFirst) {
+      wgmma_wait<1>();  // all but dK
+      end_dv();
     } else if constexpr (!kFirst) {
       wgmma_wait<2>();  // dQ
     }
     if constexpr (!kFirst) finish_late_dq(work, before, dq);
     wgmma_wait<0>();
-    if constexpr (C.late_dq == kDqFirst) {
-      pin(dv);
-      pin(p16);
-      wg.release_do(wg.count);
-    }
+    if constexpr (C.late_dq == kDqFirst) end_dv();
     pin(dk);
     pin(ds16);
     wg.release_q(wg.count);

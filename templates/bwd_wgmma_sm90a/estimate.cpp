@@ -36,7 +36,8 @@ constexpr double kInOrder = 1.06, kInOrderOfAHead = 1.25, kInOrderMasked = 1.1,
 // What it is worth that a block may be a tile behind its turn; nothing where tiles take longer.
 constexpr double kTwoDqStages = 0.99;
 constexpr int kWideColumns = 256;
-// At head_dim 128 80 rows are no faster than 64 so, unless blocks wait for turns anyway.
+// Of dV before dQ, by which dQ is added under fewer products; blocks that wait for turns lose
+// nothing.
 constexpr double kDvBeforeDq = 1.03;
 
 /// Of the tensor cores, for a tile.

@@ -76,21 +76,21 @@ int register_slack(const Typed& c, const Problem& problem) {
 
 /// Whether ptxas finds registers for dQ before dV. Where it does not it keeps dS where dQ is to be,
 /// spills it, and waits for each product.
-bool fits_dq_first(const Typed& c, const Problem& problem) {
+bool fits_dq_first(const Typed& c, int slack) {
   constexpr int kAddressRegisters = 8, kMoreSlack = 4;
   return c.late_accumulators() + kAddressRegisters <= c.consumer_registers() &&
-         c.planned_registers() + register_slack(c, problem) + kMoreSlack <= c.consumer_registers();
+         c.planned_registers() + slack + kMoreSlack <= c.consumer_registers();
 }
 /// Of tiles for which it finds them all the same, as nothing is beside the products in the loop:
 /// it spills two words that never change.
 bool has_bare_loop(const Typed& c) {
   return c.block_m == 80 && c.head_dim == 128 && c.head_dim_v == 128 && c.dq == kDqAnyOrder &&
-         c.sees_all() && !c.softcap && !c.user_score && !c.user_mask && !c.has_tile_lists() &&
-         !c.lengths;
+         c.sees_all() && !c.changes_scores() && !c.has_work_list();
 }
-Reason wrong_order(const Typed& c, const Problem& problem) {
+/// slack: register_slack().
+Reason wrong_order(const Typed& c, int slack) {
   if (c.late_dq == 0) return "";
-  const bool fits = fits_dq_first(c, problem);
+  const bool fits = fits_dq_first(c, slack);
   if (c.late_dq == kDqFirst && !fits && !has_bare_loop(c))
     return "registers are too few for dQ before dV";
   if (c.late_dq == kDvFirst && fits) return "sums of dQ are added under more products before dV";
@@ -217,7 +217,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (c.planned_registers() + slack > c.consumer_registers())
     return Reason("about {} of {} registers", c.planned_registers() + slack,
                   c.consumer_registers());
-  if (Reason wrong = wrong_order(c, problem)) return wrong;
+  if (Reason wrong = wrong_order(c, slack)) return wrong;
   if (c.dq == kDqFromRegs && !c.late_dq && !c.split_columns)
     return "adds from registers hold up products that wait for them";
   constexpr int kSomeKeys = 1024, kSomeKeysFromDiagonal = 2048;

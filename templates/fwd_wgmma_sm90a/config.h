@@ -76,8 +76,8 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int tile_bytes() const {
     return has_tile_lists() ? 48 : has_work_list() ? 32 : tells_all() ? 16 : 4;
   }
-  /// Warps that load a tile of so many boxes: a warp takes longer to begin a copy of a page's rows
-  /// than TMA to make it. Where blocks ask for query tiles, one warp alone knows the answers.
+  /// Warps that load a tile of so many boxes: four begin their copies sooner than one. Where blocks
+  /// ask for query tiles, one warp alone knows the answers.
   ATTNFORGE_HOST_DEVICE constexpr int loading_warps(int boxes) const {
     return grid != kGridPlain ? 1 : boxes < 4 ? boxes : 4;
   }
