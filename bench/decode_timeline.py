@@ -56,8 +56,7 @@ def profiled(torch, run, flush):
 
 
 def rows_of(case, stored, same, torch, flush, attnforge):
-    named = {"case": case.name, "batch": len(case.lengths), "num_heads_q": case.heads[0], "num_heads_kv": case.heads[1]}
-    named |= {"seqlen_q": case.seqlen_q, "keys": sum(case.lengths), "longest": case.longest, "page_size": case.page_size}
+    named = serving.names_of(case)
     for name, run in serving.runs_of(case, True, attnforge).items():
         config = stored.get(serving.key_of(named | {"impl": "attnforge" if same else name}))
         attnforge.plan_cache.clear()

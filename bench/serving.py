@@ -143,6 +143,14 @@ def said_of_peers(rows):
         yield f"{group}: attnforge in pages at {mean:.3f}x the speed of {other}, least {least:.3f}x, {len(found)} points"
 
 
+def names_of(case):
+    """{column: value} of NAMED_BY but for the implementation."""
+    return {
+        "case": case.name, "batch": len(case.lengths), "num_heads_q": case.heads[0], "num_heads_kv": case.heads[1],
+        "seqlen_q": case.seqlen_q, "keys": sum(case.lengths), "longest": case.longest, "page_size": case.page_size,
+    }
+
+
 def key_of(row):
     return tuple(str(row[column]) for column in NAMED_BY)
 
@@ -207,11 +215,17 @@ def chosen(runs, device, args, flush, heat, attnforge):
     unequal ones. What won for one is in the final of each: else luck would tell caches in pages and in one piece apart."""
     import peer_runs
 
-    def fastest(tried, rounds, most=1):
+    def in_order(name, configs, rounds):
+        """Those that are not refused, the fastest first."""
+        tried = runs_with(runs[name], configs, device, attnforge)
         times = peer_runs.time_ms(tried, rounds, heat, flush) if tried else {}
-        return sorted(times, key=lambda config: times[config].ms)[:most]
+        found = sorted(times, key=lambda config: times[config].ms)
+        if found:
+            fastest, slowest = times[found[0]].ms, times[found[-1]].ms
+            print(f"  {name}: of {len(found)} configs {fastest:.4f} to {slowest:.4f} ms: {found[0]}", file=sys.stderr)
+        return found
 
-    finalists = {}
+    finalists, best = {}, {}
     for name, run in runs.items():
         try:
             run()
@@ -219,12 +233,10 @@ def chosen(runs, device, args, flush, heat, attnforge):
             continue
         problem = list(attnforge.plan_cache)[-1].problem
         configs = choices(attnforge.inspect(str(problem), compile=False)["candidates"], args.choose)
-        finalists[name] = fastest(runs_with(run, configs, device, attnforge), CHOICE_ROUNDS, FINALISTS)
+        finalists[name] = in_order(name, configs, CHOICE_ROUNDS)[:FINALISTS]
     winners = [config for of_run in finalists.values() for config in of_run[:1]]
-    best = {}
     for name, own in finalists.items():
-        tried = runs_with(runs[name], dict.fromkeys(own + winners), device, attnforge)
-        best |= {name: config for config in fastest(tried, FINAL_ROUNDS)}
+        best |= {name: config for config in in_order(name, dict.fromkeys(own + winners), FINAL_ROUNDS)[:1]}
     return best
 
 
@@ -251,8 +263,7 @@ def rows_of(case, args, stored, peers, flush, heat, attnforge):
     def error_of(output):
         return ((output.float() - reference).norm() / reference.norm()).item()
 
-    named = {"case": case.name, "batch": len(case.lengths), "num_heads_q": case.heads[0], "num_heads_kv": case.heads[1]}
-    named |= {"seqlen_q": case.seqlen_q, "keys": sum(case.lengths), "longest": case.longest, "page_size": case.page_size}
+    named = names_of(case)
     ours = runs_of(case, not args.no_dense, attnforge)
     configs = {name: config for name in ours if (config := stored.get(key_of(named | {"impl": name})))}
     if args.choose:

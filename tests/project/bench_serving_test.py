@@ -297,7 +297,7 @@ class Plans:
         self.plans[key] = plan
 
 
-class Chosen(unittest.TestCase):
+class ChosenTest(unittest.TestCase):
     def fastest(self, times, refused=()):
         """What serving.chosen() finds where {(run, config): ms} are the times and all runs have the same candidates."""
         plans, asked, ran = Plans(), {"config": ""}, []
@@ -326,7 +326,7 @@ class Chosen(unittest.TestCase):
 
         runs = {name: run_of(name) for name in dict.fromkeys(name for name, _ in times)}
         args = types.SimpleNamespace(choose=10)
-        with mock.patch.dict(sys.modules, {"peer_runs": types.SimpleNamespace(time_ms=time_ms)}), mock.patch.object(serving, "FINALISTS", 1):
+        with mock.patch.dict(sys.modules, {"peer_runs": types.SimpleNamespace(time_ms=time_ms)}), mock.patch.object(serving, "FINALISTS", 1), contextlib.redirect_stderr(io.StringIO()):
             return serving.chosen(runs, "cuda:0", args, None, None, attnforge)
 
     def config(self, splits):
