@@ -183,6 +183,7 @@ struct BwdWgmmaSm90aByColumns {
         place = next;
       }
     }
+    wg.count_added(work);
     // By way of K's memory, and of V's, which the other warpgroup reads, too.
     if constexpr (Warpgroup::kStaged) wg.await_consumers();
     constexpr int kChunks = kIndex == 0 ? C.qk_chunks() : C.v_chunks();

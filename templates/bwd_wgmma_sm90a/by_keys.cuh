@@ -153,6 +153,7 @@ struct BwdWgmmaSm90aByKeys {
         finish_late(work, place);
       }
     }
+    wg.count_added(work);
     // By way of V's rows, which all warps of the warpgroup have read: each told so with dS.
     if constexpr (C.persistent()) wg.release(wg.smem.kv_empty());
     wg.template store_dk<C.v_chunks()>(work, wg.smem.v(), 0, dk);

@@ -95,8 +95,12 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr bool adds_by_tma() const { return dq != kDqFromRegs; }
   /// Threads that do so, each of a warp of its own after the producer's.
   ATTNFORGE_HOST_DEVICE constexpr int adders() const { return adds_by_tma() ? warpgroups : 0; }
-  // zeros_ahead: bulk copies take them from here.
-  static constexpr int kZeroBytes = 4096;
+  /// Of a key tile, that add its dQ: those threads, or the warps that compute.
+  ATTNFORGE_HOST_DEVICE constexpr int adding_parts() const {
+    return adds_by_tma() ? adders() : 4 * warpgroups;
+  }
+  // zeros_ahead: bulk copies take them from here. So few that they fit beside tiles of 80 rows.
+  static constexpr int kZeroBytes = 1024;
   ATTNFORGE_HOST_DEVICE constexpr int zero_bytes() const { return zeros_ahead ? kZeroBytes : 0; }
   /// Counters of a tile, of those that have added to it.
   ATTNFORGE_HOST_DEVICE constexpr int dq_turns() const { return adds_in_order() ? warpgroups : 0; }
@@ -241,6 +245,7 @@ struct BwdWgmmaSm90aParams : BwdParams {
   int from_end_every;
   int* dq_turns;  // of query tiles, dq_turns() each, zeros; 0: unread
   ZerosAhead zeros;
+  int* added;  // of each K/V head, zeros: parts of its key tiles that have added all of their dQ
   int* given;  // persistent: how many key tiles blocks have asked for, from 0 on; or nullptr
   TensorMap q, k, v, dout;  // {column, row, head, batch}
 };

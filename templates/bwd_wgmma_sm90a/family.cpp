@@ -267,6 +267,7 @@ BwdSteps steps_of(const Typed& c, const Problem& problem, const TileOrder& order
   BwdSteps steps = steps_of(c);
   steps.zero_heads = zeros_lag(c, order, device) * gqa_group(problem);
   steps.counters = (c.zeros_ahead ? order.heads : 0) + c.persistent();
+  steps.parts_of_head = order.m_blocks * c.adding_parts();
   return steps;
 }
 
@@ -380,6 +381,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
         argument.scratch(work.counters);
       else
         argument.value<int*>(nullptr);
+      argument.scratch(work.added);
       if (asks)
         argument.scratch(work.counters + work.steps.counters * sizeof(int) - sizeof(int));
       else

@@ -157,8 +157,9 @@ struct BwdWgmmaSm90aFeed {
     key_tiles.template for_each<false>([&](const Work& work) {
       if constexpr (C.persistent()) mbarrier_arrive(smem.kv_empty());  // the number is known
       add_dq_of(params, smem, work, w, ring);
+      bulk_wait<0>();
+      pass_turn(params.added + work.place.head);
     });
-    bulk_wait<0>();
   }
   /// Of a key tile.
   ATTNFORGE_DEVICE static void add_dq_of(const Params& params, const Shared& smem, const Work& work,

@@ -37,6 +37,7 @@ struct BwdWgmmaSm90a {
     if (threadIdx.x == 0) smem.init_barriers();
     if constexpr (C.zeros_ahead) smem.set_zeros();
     await_previous_grid();  // what it wrote to the scratch
+    start_next_grid();
     __syncthreads();
     const BwdWgmmaSm90aKeyTiles<C, Pieces, Params> key_tiles(params, smem);
     const int warpgroup = from_lane_0(threadIdx.x / 128);

@@ -23,6 +23,7 @@
 #include "tile/store_gradient.cuh"
 #include "tile/store_rows_staged.cuh"
 #include "tile/transposed_scores.cuh"
+#include "tile/turns.cuh"
 
 namespace attnforge {
 
@@ -243,6 +244,12 @@ struct BwdWgmmaSm90aWarpgroup {
     }
   }
 
+  /// After the last sums of a key tile.
+  ATTNFORGE_DEVICE void count_added(const Work& work) const {
+    if constexpr (C.adds_by_tma()) return;
+    __syncwarp();
+    if (lane() == 0) pass_turn(params.added + work.place.head);
+  }
   /// Before the first sums of a block.
   ATTNFORGE_DEVICE void await_zeros(const Work& work) const {
     if constexpr (C.adds_by_tma() || !C.zeros_ahead) return;

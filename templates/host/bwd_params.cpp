@@ -27,6 +27,10 @@ std::int64_t all_heads(const Problem& problem) {
   return stored_rows(problem).batch * problem.num_heads_q;
 }
 
+std::int64_t kv_heads(const Problem& problem) {
+  return stored_rows(problem).batch * problem.num_heads_kv;
+}
+
 /// BwdRows::kRows.
 int rows_of_step_block(const Problem& problem) {
   constexpr int kSteps = 4;
@@ -58,6 +62,8 @@ LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork
     add_scratch(argument, work);
     argument.scratch(work.turns);
     argument.value<u64>((work.dq_sums + zero_sums_bytes(problem, work.steps) - work.turns) / 16);
+    argument.scratch(work.added);
+    argument.value(work.steps.parts_of_head);
   });
   return step;
 }
@@ -95,8 +101,10 @@ BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
   // What is zeros before the kernel: turns, counters, and of the sums the first or all.
   const auto tiles = static_cast<std::size_t>(all_heads(problem) * (rows / steps.block_m));
   work.counters = work.turns + scratch_aligned(tiles * steps.turns * sizeof(int));
-  work.dq_sums = work.counters +
-                 scratch_aligned(static_cast<std::size_t>(steps.counters) * sizeof(int));
+  work.added = work.counters +
+               scratch_aligned(static_cast<std::size_t>(steps.counters) * sizeof(int));
+  const std::int64_t counted = steps.parts_of_head != 0 ? kv_heads(problem) : 0;
+  work.dq_sums = work.added + scratch_aligned(static_cast<std::size_t>(counted) * sizeof(int));
   work.bytes = work.dq_sums + scratch_aligned(sums_bytes(problem, steps, all_heads(problem)));
   return work;
 }
@@ -203,7 +211,7 @@ Launch with_bwd_steps(Launch launch, const Problem& problem, const BwdWork& work
 
 TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb) {
   const StoredRows stored = stored_rows(problem);
-  const double heads = double(stored.batch) * double(problem.num_heads_kv);
+  const double heads = double(kv_heads(problem));
   const double bytes = double(problem.seqlen_q) * gqa_group(problem) *
                        ((problem.head_dim + problem.head_dim_v) * 2.0 + problem.head_dim * 4.0);
   const double wanted = double(head_group_mb) * 1048576 / std::max(bytes, 1.0);

@@ -15,6 +15,18 @@ ATTNFORGE_DEVICE void await_turn(const int* counter, int turn) {
   } while (passed != turn);
 }
 
+/// Waits until a counter is at `count`, which takes long: others need the memory meanwhile. What those
+/// wrote that counted is visible then.
+ATTNFORGE_DEVICE void await_count(const int* counter, int count) {
+  int counted;
+  // NOLINTNEXTLINE(bugprone-infinite-loop): as above
+  for (;;) {
+    asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(counted) : "l"(counter) : "memory");
+    if (counted == count) return;
+    asm volatile("nanosleep.u32 200;");
+  }
+}
+
 /// What this thread wrote, and what bulk_wait() waited for, is there for the next.
 ATTNFORGE_DEVICE void pass_turn(int* counter) {
   asm volatile(

@@ -153,11 +153,12 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
     const int zero_heads = C.adds_in_order() ? 0 : C.zeros_ahead ? kLag * group : world.heads();
     std::fill_n(sums.begin(), zero_heads * world.rows() * kColumns, 0.0f);
     std::vector<int> turns(world.of_rows(1) / C.block_m * C.warpgroups),
-        cleared(static_cast<std::size_t>(params.order.heads));
+        cleared(static_cast<std::size_t>(params.order.heads)), added(cleared.size());
     int given = 0;
     params.scratch = {lse.data(), delta.data(), sums.data(), world.rows(), kColumns};
     params.dq_turns = turns.data();
     params.zeros = {kLag, cleared.data()};
+    params.added = added.data();
     params.given = &given;
     test::Machine machine{.late = pace.late, .slow_warp = pace.slow_warp};
     const std::string failure = test::run_together(
@@ -172,6 +173,8 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
       return sums[tile * C.block_m * kColumns +
                   test::index_of(BwdWgmmaSm90aDqTile<C>::offset(row % C.block_m, column))];
     });
+    for (const int parts : added)
+      EXPECT_EQ(parts, params.order.m_blocks * C.adding_parts()) << "bwd_dq waits for them";
     if (C.persistent()) EXPECT_EQ(given, tiles + blocks) << "each block asks until there is none";
   }
 }

@@ -11,6 +11,7 @@
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
+#include "generator/stored_rows.h"
 #include "templates/bwd_wgmma_sm90a/config.h"
 #include "templates/host/block_mask.h"
 #include "templates/host/fwd_params.h"
@@ -65,12 +66,35 @@ TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
       EXPECT_EQ(test::argument_fault(step), "") << step.kernel;
       EXPECT_EQ(test::places_of(own_argument<bind_gradients<false>>(), step).size(), 1u);
       const bool own = step.kernel == "mine";
-      EXPECT_EQ(test::parts_of<ScratchArgument>(step).size(), own ? 3u : 4u);
+      EXPECT_EQ(test::parts_of<ScratchArgument>(step).size(), own ? 3u : 5u);
     }
     const auto scratch = test::planned_at<BwdScratch>(launch.steps[1], sizeof(BwdParams));
     EXPECT_EQ(scratch.rows_padded, 128);
     EXPECT_EQ(scratch.dq_columns, 80);
     EXPECT_EQ(zeros_of(launch), 256 / 16u) << "of the turns alone";
+  }
+}
+
+/// bwd_dq would wait for ever for parts that are not there, and not for those that are not counted.
+TEST(BwdSteps, KnowHowManyPartsOfTheKernelAddToAHeadsSums) {
+  const Family& family = *find_family("bwd_wgmma_sm90a");
+  const DeviceFacts& device = typical_device("90a");
+  for (const char* words : {"seqlen=300:700", "seqlen=300:700 causal deterministic",
+                            "seqlen=300 lengths=packed", "seqlen=70:0"}) {
+    for (const int head_dim : {128, 256}) {
+      const Problem p = parse_problem(
+          fmt::format("bwd bf16 batch=3 num_heads=4:2 head_dim={} {}", head_dim, words));
+      for (const Candidate& candidate : candidates(family, p, device)) {
+        const Config& c = candidate.config;
+        const int warpgroups = c.get("warpgroups");
+        const int keys = c.get("split_columns") ? 64 : 64 * warpgroups;
+        const int parts = c.get("dq") == kDqFromRegs ? 4 * warpgroups : warpgroups;
+        const Launch launch = family.launch(c, p, device);
+        EXPECT_EQ(test::planned_at<BwdStepParams>(launch.steps.back(), 0).parts_of_head,
+                  tiles_of_stored(p, stored_rows(p).kv, keys) * parts)
+            << to_string(c) << " for " << words;
+      }
+    }
   }
 }
 
@@ -206,7 +230,8 @@ TEST(ZerosAhead, AreThoseOfAllHeadsBeforeTheKernelWhereNoHeadIsFarEnough) {
     const int heads = 2 * batch;
     EXPECT_EQ(zeros.lag, std::min(device.num_sms, heads)) << "a block a head";
     const std::size_t counters = scratch_aligned(static_cast<std::size_t>(heads) * 4);
-    EXPECT_EQ(zeros_of(launch), (counters + std::size_t(zeros.lag) * 2 * 128 * 128 * 4) / 16);
+    EXPECT_EQ(zeros_of(launch), (2 * counters + std::size_t(zeros.lag) * 2 * 128 * 128 * 4) / 16)
+        << "of heads that are cleared, and of those that are added up";
   }
 }
 

@@ -1,5 +1,6 @@
 // kernel.cuh - the step after a backward kernel that adds up dq in fp32: scales the sums and writes
-// them to dq, or adds them to what it holds.
+// them to dq, or adds them to what it holds. Where the kernel counts what it has added, the step
+// runs beside its last blocks, a head at a time, on SMs that have none.
 #pragma once
 
 #include "base.cuh"
@@ -10,6 +11,7 @@
 #include "tile/dq_tile.cuh"
 #include "tile/elements.cuh"
 #include "tile/store_floats.cuh"
+#include "tile/turns.cuh"
 
 namespace attnforge {
 
@@ -46,7 +48,7 @@ struct BwdDq {
     char* const to = head_pointer<kDtype>(params.dq, lengths.batch(), head) +
                      (lengths.q_begin() + first_row) * params.dq.stride_row * element_bytes(kDtype);
 
-    await_previous_grid();
+    await_sums(params, stored * p.num_heads_kv + quotient(head * p.num_heads_kv, p.num_heads_q));
     const bool holds_sums = kTurns == 0 ||
                             static_cast<const int*>(params.zeros_begin)[blockIdx.x * kTurns];
 #pragma unroll 1
@@ -64,9 +66,21 @@ struct BwdDq {
         for (int h = 0; h < kHalves; ++h)
           store(params, to, row + r * kRowStep, column + h * 8, rows, x[r][h]);
     }
+    // This grid must not end before the one before it.
+    if (blockIdx.x == gridDim.x - 1) await_previous_grid();
   }
 
  private:
+  /// Until the sums of a K/V head's queries are complete.
+  template <class Params>
+  ATTNFORGE_DEVICE static void await_sums(const Params& params, int kv_head) {
+    if (params.parts_of_head == 0) {
+      await_previous_grid();
+    } else {
+      if (threadIdx.x == 0) await_count(params.added + kv_head, params.parts_of_head);
+      __syncthreads();
+    }
+  }
   /// The patch that begins at `from`.
   ATTNFORGE_DEVICE static void load(const float* from, float (&x)[kPatchRows][kHalves][8]) {
     constexpr DqQuad quad = DqTile::kQuad;  // an array is indexed: here, not in static memory

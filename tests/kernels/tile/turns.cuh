@@ -8,6 +8,7 @@ namespace attnforge {
 inline void await_turn(const int* counter, int turn) {
   test::wait_until([&] { return *counter == turn; });
 }
+inline void await_count(const int* counter, int count) { await_turn(counter, count); }
 inline void pass_turn(int* counter) { ++*counter; }
 
 }  // namespace attnforge

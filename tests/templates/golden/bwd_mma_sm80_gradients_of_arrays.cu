@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(kConfig.own_dq().num_threads(), kCo
 bwd_mma_sm80_bf16_d128_64x128_dq_9de02f22(const __grid_constant__ WithCode<BwdMmaSm80Params, 6> p) {
   BwdMmaSm80Dq<kConfig, Pieces, WithCode<BwdMmaSm80Params, 6>>::run(p);
 }
-static_assert(sizeof(WithCode<BwdStepParams, 6>) == 448);
+static_assert(sizeof(WithCode<BwdStepParams, 6>) == 464);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_rows(const __grid_constant__ WithCode<BwdStepParams, 6> p) {
   BwdRows<kConfig, Pieces::Lengths, 64>::run(p);

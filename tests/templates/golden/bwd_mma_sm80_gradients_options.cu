@@ -14,7 +14,7 @@ struct Pieces : DensePieces<kConfig> {
   using Slope = SoftcapSlope;
   using Queries = QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>;
 };
-static_assert(sizeof(BwdStepParams) == 400);
+static_assert(sizeof(BwdStepParams) == 416);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_rows(const __grid_constant__ BwdStepParams p) {
   BwdRows<kConfig, Pieces::Lengths, 128>::run(p);
