@@ -19,6 +19,7 @@
 #include "generator/bucket.h"
 #include "generator/candidates.h"
 #include "runtime/compiler.h"
+#include "templates/embedded.h"
 #include "templates/registry.h"
 #include "tests/support/environment.h"
 #include "tests/support/fake_cuda.h"
@@ -116,6 +117,22 @@ TEST_F(OverridesTest, ReadsEverySwitch) {
   int replaced = 0;
   for (const TemplateFile& file : overrides.headers) replaced += file.text == "// own\n";
   EXPECT_EQ(replaced, 1);
+}
+
+/// Those of steps lie a folder deeper than others.
+TEST_F(OverridesTest, EveryHeaderOfAKernelCanBeReplaced) {
+  std::string folder;
+  for (const Header& header : embedded_headers()) {
+    const std::string path(header.path), name = fs::path(path).filename().string();
+    if (name == "config.h" || name == "shape.h" || name.starts_with("params_")) continue;
+    folder = templates(path, "// own\n");
+  }
+  const ScopedEnvironment scope(Variables{{"ATTNFORGE_TEMPLATES", folder}});
+  for (const TemplateFile& file : overrides_from_environment().headers) {
+    const std::string name = fs::path(file.path).filename().string();
+    if (name == "config.h" || name == "shape.h" || name.starts_with("params_")) continue;
+    EXPECT_EQ(file.text, "// own\n") << file.path;
+  }
 }
 
 TEST_F(OverridesTest, BadValuesNameTheVariableAndWhatIsAllowed) {
