@@ -33,9 +33,11 @@ constexpr double kTurn = 3300;  // from one block's turn at a tile to the next o
 // one; under a mask, and there in persistent blocks, which are faster than their parts.
 constexpr double kInOrder = 1.06, kInOrderOfAHead = 1.25, kInOrderMasked = 1.1,
                  kInOrderPersistent = 0.94;
-// What it is worth that a block may be a tile behind its turn; nothing where tiles take longer.
-constexpr double kTwoDqStages = 0.99;
-constexpr int kWideColumns = 256;
+// What it is worth that a block may be a tile behind its turn; more where it goes on with the next
+// key tile.
+constexpr double kTwoDqStages = 0.99, kTwoDqStagesPersistent = 0.97;
+// Of more rows than two warpgroups' parts of dQ want, 64 each: registers are few then.
+constexpr double kManyRows = 1.05;
 // Of dV before dQ, by which dQ is added under fewer products; blocks that wait for turns lose
 // nothing.
 constexpr double kDvBeforeDq = 1.03;
@@ -100,10 +102,10 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   const double tiles = key_tiles(problem, c.block_m, 1, c.block_n()).all * heads;
   const double of_tile = c.adds_in_order() ? std::max(tile_clocks(c), kTurn) : tile_clocks(c);
   double start = c.split_columns ? kBlockStartColumns : kBlockStart;
-  if (c.persistent() && !c.spares_registers())
-    start *= kSpills;
-  else if (c.persistent() && c.adds_in_order())
+  if (c.persistent() && c.adds_in_order())
     start *= kNextTile;
+  else if (c.persistent() && !c.spares_registers())
+    start *= kSpills;
   else if (c.persistent())
     start *= later_see_more(c) ? 1 / kNextTileInAnyOrder : kNextTileInAnyOrder;
   double clocks = tiles * of_tile + blocks * start;
@@ -113,7 +115,8 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   if (c.adds_in_order() && later_see_more(c))
     clocks *= c.persistent() ? kInOrderPersistent : kInOrderMasked;
   if (c.dq == kDqInOrder) clocks *= order.heads_per_group > 1 ? kInOrder : kInOrderOfAHead;
-  if (c.dq_stages > 1 && c.own_columns() < kWideColumns) clocks *= kTwoDqStages;
+  if (c.dq_stages > 1) clocks *= c.persistent() ? kTwoDqStagesPersistent : kTwoDqStages;
+  if (!c.split_columns && c.block_m > 64 && c.dq_blocks() > 1) clocks *= kManyRows;
   if (c.late_dq == kDvFirst && !c.adds_in_order()) clocks *= kDvBeforeDq;
   clocks *= apart_factor(c, problem, order, alternate);
   return clocks / device.num_sms / device.sm_clock_mhz;

@@ -112,8 +112,8 @@ std::string supports(const Problem& problem, const Arch& arch) {
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
-  const std::vector<int> groups = problem.deterministic ? std::vector<int>{32, 16, 64, 0}
-                                                        : std::vector<int>{0, 32, 16, 64};
+  const std::vector<int> groups = problem.deterministic ? std::vector<int>{16, 32, 64, 0}
+                                                        : std::vector<int>{0, 16, 32, 64};
   Axis dq{"dq", {kDqFromRegs, kDqInOrder, kDqAnyOrder, kDqFromDiagonal}};
   Axis grid{"grid", {kGridPlain, kGridDynamic}};
   if (problem.deterministic) {
