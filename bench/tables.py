@@ -6,6 +6,7 @@
 
 import argparse
 import collections
+import functools
 import pathlib
 import re
 import statistics
@@ -177,9 +178,9 @@ def backward_ratios(rows, select):
 LISTS = {"sm80": "bwd_mma_sm80, forced"}  # names for readers, where a list's own says too little
 
 
-def backward():
-    """The grid by head dim, mask and length; means of every list of bench/backward.py."""
-    name = "backward.csv"
+def backward(gpu="h200"):
+    """The grid by head dim, mask and length; means of every list of bench/backward.py, on that GPU."""
+    name = f"../{gpu}/backward.csv"
     if not (RESULTS / name).exists():
         return ""
     comments, rows = read(name)
@@ -214,7 +215,7 @@ def backward():
     if cells:
         parts.append(markdown(["head_dim", *lengths], cells))
     parts.append(markdown(["list", "head_dim", "points", "relative to the fastest peer", "untuned relative to tuned"], means))
-    parts.append(f"{comments[0]}. `{commands[0]}`{more}, all numbers in bench/results/h200/{name}.")
+    parts.append(f"{comments[0]}. `{commands[0]}`{more}, all numbers in bench/results/{gpu}/backward.csv.")
     return "\n\n".join(parts)
 
 
@@ -589,7 +590,7 @@ PAGES = {
     "README.md": README_TABLES,
     "docs/HOPPER.md": {"hopper_groups": hopper_groups},
     "docs/MEASURING.md": {"hopper_peers": hopper_peers, "mask_runs": mask_runs, "decode": decode, "serving": serving},
-    "docs/TRAINING.md": {"backward": backward},
+    "docs/TRAINING.md": {"backward_h100": functools.partial(backward, "h100"), "backward": backward},
     "docs/LADDER.md": {"ladder": ladder, "lineage": lineage},
     "docs/HEAD_DIMS.md": {"strategies": strategies, "head_dims": head_dims, "peers_odd": peers_odd},
 }

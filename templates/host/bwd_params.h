@@ -35,9 +35,10 @@ struct BwdSteps {
   // which sets the others to zeros itself; 0: all.
   std::int64_t zero_heads = 0;
   std::int64_t counters = 0;  // ints that are zeros before the kernel, from BwdWork::counters on
-  // Parts of the kernel that add to dq_sums of a K/V head's queries. Each then counts itself in that
-  // head's int from BwdWork::added on, once all its sums can be seen, and the kernel's blocks say when
-  // they start (start_next_grid): bwd_dq writes a head's dq as soon as all have. 0: none does.
+  // Parts of the kernel that add to dq_sums of a K/V head's queries. Each then counts itself in
+  // that head's int from BwdWork::added on, once all its sums can be seen, and the kernel's blocks
+  // say when they start (start_next_grid): bwd_dq writes a head's dq as soon as all have. 0: none
+  // does.
   int parts_of_head = 0;
 };
 

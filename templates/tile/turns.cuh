@@ -15,8 +15,8 @@ ATTNFORGE_DEVICE void await_turn(const int* counter, int turn) {
   } while (passed != turn);
 }
 
-/// Waits until a counter is at `count`, which takes long: others need the memory meanwhile. What those
-/// wrote that counted is visible then.
+/// Waits until a counter is at `count`, which takes long: others need the memory meanwhile. What
+/// those wrote that counted is visible then.
 ATTNFORGE_DEVICE void await_count(const int* counter, int count) {
   int counted;
   // NOLINTNEXTLINE(bugprone-infinite-loop): as above
