@@ -1,5 +1,5 @@
 // bench_compile.cpp - NVRTC time of one kernel, cold and on one core, for every family and arch,
-// and for the winners that peers.py and backward.py found on an H200. Needs no GPU.
+// and for the winners that peers.py and backward.py found on an H200 and an H100. Needs no GPU.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -57,10 +57,9 @@ Problem problem_of(std::map<std::string, std::string> row) {
 }
 
 /// The kernels that a file of peers.py or backward.py names, but for configs that are no longer
-/// legal: its first columns are a problem, and the last is a config. Each once, by digest. Empty
+/// legal: its first columns are a problem, and the last is a config. Each once, by digest. None
 /// without the file.
-std::map<std::string, Winner> winners(const std::string& path) {
-  std::map<std::string, Winner> kernels;
+void add_winners(const std::string& path, std::map<std::string, Winner>& kernels) {
   std::vector<std::string> columns;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -82,7 +81,6 @@ std::map<std::string, Winner> winners(const std::string& path) {
     const Source source = family.render(config, problem);
     kernels.emplace(digest(source), Winner{to_string(problem) + " " + to_string(config), source});
   }
-  return kernels;
 }
 
 /// What a search and an untuned plan begin with: the whole space walked, cut and ranked.
@@ -129,16 +127,17 @@ int main(int argc, char** argv) {
       }
     }
   }
-  for (const char* file : {ATTNFORGE_RESULTS "/hopper.csv", ATTNFORGE_RESULTS "/backward.csv"}) {
-    for (const auto& [digest, winner] : winners(file)) {
-      benchmark::RegisterBenchmark(("winner/" + winner.name).c_str(),
-                                   [source = winner.source](benchmark::State& state) {
-                                     time_compile(state, source, typical_device("90a").arch);
-                                   })
-          ->UseManualTime()
-          ->Iterations(1)
-          ->Unit(benchmark::kMillisecond);
-    }
+  std::map<std::string, Winner> winners;
+  for (const char* file : {"h200/hopper.csv", "h200/backward.csv", "h100/backward.csv"})
+    add_winners(std::string(ATTNFORGE_RESULTS "/") + file, winners);
+  for (const auto& [digest, winner] : winners) {
+    benchmark::RegisterBenchmark(("winner/" + winner.name).c_str(),
+                                 [source = winner.source](benchmark::State& state) {
+                                   time_compile(state, source, typical_device("90a").arch);
+                                 })
+        ->UseManualTime()
+        ->Iterations(1)
+        ->Unit(benchmark::kMillisecond);
   }
   benchmark::RegisterBenchmark("candidates/all_families", time_candidates)
       ->Unit(benchmark::kMillisecond);

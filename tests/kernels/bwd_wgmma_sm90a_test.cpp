@@ -1,5 +1,6 @@
 // bwd_wgmma_sm90a_test.cpp - the whole kernel on the host, several blocks at a time, beside
 // the gradients of the oracle: dK, dV and the sums of dQ.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -160,6 +161,17 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
     params.zeros = {kLag, cleared.data()};
     params.added = added.data();
     params.given = &given;
+    // What bwd_dq would read of a head's sums.
+    const int parts = params.order.m_blocks * C.adding_parts();
+    const auto of_head = test::index_of(group * world.rows() * kColumns);
+    std::vector<float> complete = sums;
+    test::turn_passed = [&](const int* counter) {
+      for (std::size_t head = 0; head < added.size(); ++head) {
+        if (counter != &added[head] || *counter != parts) continue;
+        const std::size_t first = head * of_head;
+        std::memcpy(&complete[first], &sums[first], of_head * sizeof(float));
+      }
+    };
     test::Machine machine{.late = pace.late, .slow_warp = pace.slow_warp};
     const std::string failure = test::run_together(
         machine, static_cast<unsigned>(blocks != 0 ? blocks : tiles), C.num_threads(),
@@ -173,8 +185,10 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
       return sums[tile * C.block_m * kColumns +
                   test::index_of(BwdWgmmaSm90aDqTile<C>::offset(row % C.block_m, column))];
     });
-    for (const int parts : added)
-      EXPECT_EQ(parts, params.order.m_blocks * C.adding_parts()) << "bwd_dq waits for them";
+    test::turn_passed = nullptr;
+    EXPECT_THAT(added, testing::Each(parts)) << "bwd_dq waits for them";
+    EXPECT_EQ(std::memcmp(complete.data(), sums.data(), sums.size() * sizeof(float)), 0)
+        << "a head was counted before its last sums, " << pace.name;
     if (C.persistent()) EXPECT_EQ(given, tiles + blocks) << "each block asks until there is none";
   }
 }

@@ -69,6 +69,15 @@ struct Sm {
   }
 };
 
+/// From shared memory, which it reads before others see what it wrote.
+struct BulkStore {
+  std::byte* to;
+  unsigned from;
+  std::size_t bytes;
+  bool adds;                      // fp32 numbers
+  std::vector<std::byte> read{};  // once it has
+};
+
 /// What threads have issued and not waited for, in groups, of which the last is not committed yet.
 using Groups = std::vector<std::deque<std::vector<std::function<void()>>>>;
 
@@ -77,7 +86,7 @@ struct Machine {
   unsigned slow_warp = 32;  // of a block: others go on for a while whenever its lanes meet
   std::vector<Sm> sms;
   Groups products, copies_of_threads;
-  std::vector<std::vector<std::function<void()>>> stores;  // of threads, from shared memory
+  std::vector<std::vector<BulkStore>> stores;  // of threads, on their way
   std::deque<HostBarrier> warpgroups;
   unsigned threads_of_block = 0;
   long long waits = 0;  // since something last happened
