@@ -124,9 +124,9 @@ struct LaunchStep {
   Dim3 cluster;        // {1, 1, 1}: no cluster attribute
   int smem_bytes = 0;  // dynamic
   // Programmatic dependent launch, from sm_90 on: blocks may start before the step ahead has ended,
-  // and must wait (griddepcontrol.wait) before they read what it wrote. Never the first step: it
-  // would overlap with whatever the caller's stream holds, such as a run that still reads the same
-  // workspace.
+  // and must wait before they read what it wrote: for its end (griddepcontrol.wait), or for what it
+  // counts, where one of them waits for its end. Never the first step: it would overlap with
+  // whatever the caller's stream holds, such as a run that still reads the same workspace.
   bool overlaps_previous = false;
   std::vector<std::byte> params;   // the kernel's one argument with all that the launch decides
   std::vector<ArgumentPart> args;  // the parts of it that a run fills in

@@ -36,8 +36,8 @@ constexpr double kInOrder = 1.06, kInOrderOfAHead = 1.25, kInOrderMasked = 1.1,
 // What it is worth that a block may be a tile behind its turn; more where it goes on with the next
 // key tile.
 constexpr double kTwoDqStages = 0.99, kTwoDqStagesPersistent = 0.97;
-// Of more than 64 rows where dQ has two blocks of columns, a warpgroup's parts of which have all
-// rows: as measured from head_dim 72 to 112.
+// Of more than 64 rows where dQ has two blocks of columns: as two warpgroups were measured, each
+// with one of the blocks and so all rows of dQ, from head_dim 72 to 112.
 constexpr double kManyRows = 1.05;
 // Of dV before dQ, by which dQ is added under fewer products; blocks that wait for turns lose
 // nothing.

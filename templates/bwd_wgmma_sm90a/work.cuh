@@ -97,7 +97,8 @@ struct BwdWgmmaSm90aWork {
   ATTNFORGE_DEVICE float* dq_sums(const BwdScratch& scratch, const QueryPlace& place) const {
     return scratch.dq_sums + scratch_row(scratch, place) * C.dq_columns();
   }
-  /// Waits until the head's sums are zeros, or hold what blocks of it added.
+  /// Waits until the head's sums are zeros, or hold what blocks of it added: not where there is
+  /// nothing to add.
   ATTNFORGE_DEVICE void await_zeros(const Params& params) const {
     if constexpr (!C.zeros_ahead) return;
     const int before = place.head - params.zeros.lag;

@@ -27,7 +27,8 @@ ATTNFORGE_DEVICE void await_count(const int* counter, int count) {
   }
 }
 
-/// What this thread wrote, and what bulk_wait() waited for, is there for the next.
+/// What this thread wrote, what others of its warp wrote before they met (__syncwarp), and what
+/// bulk_wait() waited for, is there for the next.
 ATTNFORGE_DEVICE void pass_turn(int* counter) {
   asm volatile(
       "fence.proxy.async.global; fence.acq_rel.gpu; red.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(
