@@ -80,9 +80,7 @@ def label_of(p):
 
 def text_of(p, deterministic=False):
     """The problem of attnforge."""
-    words = [f"bwd {p.dtype} batch={p.batch} num_heads={p.num_heads_q}:{p.num_heads_kv} seqlen={p.seqlen_q}:{p.seqlen_kv}"]
-    words += [f"head_dim={p.head_dim}:{p.head_dim_v}"] + ["causal"] * p.causal + ["deterministic"] * deterministic
-    return " ".join(words)
+    return figures.problem_text(p, "bwd", *["deterministic"] * deterministic)
 
 
 def flops(p):

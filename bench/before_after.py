@@ -27,13 +27,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def problem_text(row):
-    op = row["config"][:3]
-    text = (
-        f"{op} {row['dtype']} batch={row['batch']} num_heads={row['num_heads_q']}:{row['num_heads_kv']} "
-        f"seqlen={row['seqlen_q']}:{row['seqlen_kv']} head_dim={row['head_dim']}:{row['head_dim_v']}"
-    )
-    words = {"causal": row["causal"] == "1", "lse": " lse=1" in row["config"], "deterministic": row.get("list") == "deterministic"}
-    return " ".join([text, *(word for word, has in words.items() if has)])
+    words = {"lse": " lse=1" in row["config"], "deterministic": row.get("list") == "deterministic"}
+    return figures.problem_text(figures.point_of(row), row["config"][:3], *(word for word, has in words.items() if has))
 
 
 def points(path, only, most):

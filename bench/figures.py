@@ -44,6 +44,13 @@ def point_of(row):
     return Point(row["dtype"], *(int(row[name]) for name in Point._fields[1:]))
 
 
+def problem_text(point, op, *words):
+    """attnforge's problem of a point, with these words besides."""
+    text = f"{op} {point.dtype} batch={point.batch} num_heads={point.num_heads_q}:{point.num_heads_kv}"
+    text += f" seqlen={point.seqlen_q}:{point.seqlen_kv} head_dim={point.head_dim}:{point.head_dim_v}"
+    return " ".join([text, *["causal"] * point.causal, *words])
+
+
 def times(rows):
     """{point: {implementation: ms}}; rows without a time, of peers that do not serve a point, are left out."""
     found = collections.defaultdict(dict)
