@@ -121,18 +121,18 @@ TEST_F(OverridesTest, ReadsEverySwitch) {
 
 /// Those of steps lie a folder deeper than others.
 TEST_F(OverridesTest, EveryHeaderOfAKernelCanBeReplaced) {
+  const auto of_host_too = [](const std::string& path) {
+    const std::string name = fs::path(path).filename().string();
+    return name == "config.h" || name == "shape.h" || name.starts_with("params_");
+  };
   std::string folder;
   for (const Header& header : embedded_headers()) {
-    const std::string path(header.path), name = fs::path(path).filename().string();
-    if (name == "config.h" || name == "shape.h" || name.starts_with("params_")) continue;
-    folder = templates(path, "// own\n");
+    const std::string path(header.path);
+    if (!of_host_too(path)) folder = templates(path, "// own\n");
   }
   const ScopedEnvironment scope(Variables{{"ATTNFORGE_TEMPLATES", folder}});
-  for (const TemplateFile& file : overrides_from_environment().headers) {
-    const std::string name = fs::path(file.path).filename().string();
-    if (name == "config.h" || name == "shape.h" || name.starts_with("params_")) continue;
-    EXPECT_EQ(file.text, "// own\n") << file.path;
-  }
+  for (const TemplateFile& file : overrides_from_environment().headers)
+    if (!of_host_too(file.path)) EXPECT_EQ(file.text, "// own\n") << file.path;
 }
 
 TEST_F(OverridesTest, BadValuesNameTheVariableAndWhatIsAllowed) {
