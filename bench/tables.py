@@ -180,10 +180,10 @@ LISTS = {"sm80": "bwd_mma_sm80, forced"}  # names for readers, where a list's ow
 
 def backward(gpu="h200"):
     """The grid by head dim, mask and length; means of every list of bench/backward.py, on that GPU."""
-    name = f"../{gpu}/backward.csv"
-    if not (RESULTS / name).exists():
+    path = RESULTS.parent / gpu / "backward.csv"
+    if not path.exists():
         return ""
-    comments, rows = read(name)
+    comments, rows = read(path)
     found = {}  # of the grid: a point measured again counts as it was last
     for row in rows:
         if row["list"] == "grid" and row["impl"] == "attnforge" and row["ms"]:
@@ -215,7 +215,7 @@ def backward(gpu="h200"):
     if cells:
         parts.append(markdown(["head_dim", *lengths], cells))
     parts.append(markdown(["list", "head_dim", "points", "relative to the fastest peer", "untuned relative to tuned"], means))
-    parts.append(f"{comments[0]}. `{commands[0]}`{more}, all numbers in bench/results/{gpu}/backward.csv.")
+    parts.append(f"{comments[0]}. `{commands[0]}`{more}, all numbers in {path.relative_to(ROOT)}.")
     return "\n\n".join(parts)
 
 
