@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -13,7 +12,6 @@
 #include "generator/arch.h"
 #include "generator/family.h"
 #include "generator/features.h"
-#include "generator/mask_windows.h"
 #include "generator/shape.h"
 #include "generator/stored_rows.h"
 #include "generator/typed_family.h"
@@ -264,17 +262,6 @@ BwdSteps steps_of(const Typed& c) {
           .turns = c.dq_turns()};
 }
 
-/// With zeros_ahead a part that has nothing to add counts itself without waiting for the zeros of
-/// its head, which nobody may read then: so each head must have something, whatever a run's arrays
-/// and texts say. Nor may there be more heads than bwd_dq can number.
-bool heads_apart(const Typed& c, const Problem& problem) {
-  const KeyBounds bounds = key_bounds(problem);
-  const bool all_add = (required_features(problem) & kFeaturesOfGradientPieces) == 0 &&
-                       bounds.left.value_or(0) >= 0 && bounds.right.value_or(0) >= 0;
-  return (c.zeros_ahead == 0 || all_add) &&
-         problem.num_heads_q * problem.num_heads_kv <= std::numeric_limits<int>::max();
-}
-
 /// Those of a launch.
 BwdSteps steps_of(const Typed& c, const Problem& problem, const TileOrder& order,
                   const DeviceFacts& device) {
@@ -282,7 +269,6 @@ BwdSteps steps_of(const Typed& c, const Problem& problem, const TileOrder& order
   steps.zero_heads = zeros_lag(c, order, device) * gqa_group(problem);
   steps.counters = (c.zeros_ahead ? order.heads : 0) + c.persistent();
   steps.parts_of_head = order.m_blocks * c.adding_parts();
-  steps.heads_apart = heads_apart(c, problem);
   return steps;
 }
 

@@ -97,13 +97,12 @@ struct BwdWgmmaSm90aWork {
   ATTNFORGE_DEVICE float* dq_sums(const BwdScratch& scratch, const QueryPlace& place) const {
     return scratch.dq_sums + scratch_row(scratch, place) * C.dq_columns();
   }
-  /// Waits until the head's sums are zeros, or hold what blocks of it added: not where there is
-  /// nothing to add.
+  /// Waits until the head's sums are zeros, or hold what blocks of it added. Where there is nothing
+  /// to add, too: a block that then counts itself says that the sums can be read.
   ATTNFORGE_DEVICE void await_zeros(const Params& params) const {
     if constexpr (!C.zeros_ahead) return;
     const int before = place.head - params.zeros.lag;
-    if (before >= 0 && tiles() > 0)
-      await_turn(params.zeros.cleared + before, params.order.m_blocks);
+    if (before >= 0) await_turn(params.zeros.cleared + before, params.order.m_blocks);
     fence_proxy_async_global();
   }
   /// Among the query tiles of all heads of all sequences.

@@ -63,7 +63,7 @@ LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork
     argument.scratch(work.turns);
     argument.value<u64>((work.dq_sums + zero_sums_bytes(problem, work.steps) - work.turns) / 16);
     argument.scratch(work.added);
-    argument.value(work.steps.heads_apart ? work.steps.parts_of_head : 0);
+    argument.value(work.steps.parts_of_head);
   });
   return step;
 }

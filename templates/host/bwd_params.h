@@ -37,11 +37,9 @@ struct BwdSteps {
   std::int64_t counters = 0;  // ints that are zeros before the kernel, from BwdWork::counters on
   // Parts of the kernel that add to dq_sums of a K/V head's queries. Each then counts itself in
   // that head's int from BwdWork::added on, once all its sums can be seen, and the kernel's blocks
-  // say when they start (start_next_grid). 0: none does.
+  // say when they start (start_next_grid): bwd_dq writes a head's dq as soon as all have. 0: none
+  // does, and it waits for the kernel.
   int parts_of_head = 0;
-  // Whether all of a head's sums can be seen when its parts have counted themselves: bwd_dq then
-  // writes its dq at once, and else after the kernel.
-  bool heads_apart = true;
 };
 
 /// Where the parts of the scratch begin, in bytes from the start of the workspace.

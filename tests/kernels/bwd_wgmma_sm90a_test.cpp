@@ -29,10 +29,12 @@
 #include "tests/kernels/machine.h"
 #include "base.cuh"
 #include "params_bwd.h"
+#include "params_lengths.h"
 #include "bwd_wgmma_sm90a/kernel.cuh"
 #include "pieces/fixed_lengths.cuh"
 #include "pieces/plain_score.cuh"
 #include "pieces/plain_slope.cuh"
+#include "pieces/used_lengths.cuh"
 #include "pieces/window_mask.cuh"
 #include "tile/query_walk.cuh"
 #include "tests/kernels/backward_on_host.h"
@@ -63,14 +65,16 @@ constexpr BwdWgmmaSm90aConfig config_of(int head_dim, bool causal, int dq, int z
   return c;
 }
 
-template <BwdWgmmaSm90aConfig C>
+template <BwdWgmmaSm90aConfig C, class ItsLengths>
 struct Pieces {
-  using Lengths = FixedLengths;
+  using Lengths = ItsLengths;
   using Score = PlainScore;
   using Slope = PlainSlope;
   using Mask = WindowMask<C.left_bound != 0>;
   using Queries = QueryWalk<C.left_bound != 0, C.right_bound != 0>;
 };
+
+using Params = WithLengths<BwdWgmmaSm90aParams>;
 
 /// Of a tensor with so many rows and heads, in boxes of box_rows.
 TensorMap map_of(const Tensor& tensor, int columns, std::int64_t rows, std::int64_t heads,
@@ -115,7 +119,7 @@ constexpr BwdWgmmaSm90aConfig with_gradients_of_16_bits(BwdWgmmaSm90aConfig c, i
 }
 
 /// Runs the kernel on `blocks` blocks at a time; 0: all.
-template <BwdWgmmaSm90aConfig C>
+template <BwdWgmmaSm90aConfig C, class Lengths = FixedLengths>
 void expect_gradients(const std::string& sizes, int blocks, int from_end_every = 1) {
   static_assert(C.valid());
 #ifdef ATTNFORGE_THREADS_OF_SYSTEM
@@ -126,8 +130,9 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
   test::BackwardOnHost world(C.right_bound ? words + " causal" : words, C.block_m,
                              C.fp32_gradients != 0);
   const Problem& problem = world.problem;
-  BwdWgmmaSm90aParams params{};
+  Params params{};
   world.fill(params);
+  params.lengths.q = world.tensors.lengths.q, params.lengths.kv = world.tensors.lengths.kv;
   params.order = {.m_blocks = ceil_div(params.fwd.seqlen_kv, C.block_n()),
                   .heads = world.kv_heads(),
                   .heads_per_group = 2,
@@ -176,7 +181,7 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
     const std::string failure = test::run_together(
         machine, static_cast<unsigned>(blocks != 0 ? blocks : tiles), C.num_threads(),
         static_cast<std::size_t>(C.smem_bytes()),
-        [&] { BwdWgmmaSm90a<C, Pieces<C>>::run(params); });
+        [&] { BwdWgmmaSm90a<C, Pieces<C, Lengths>, Params>::run(params); });
     ASSERT_EQ(failure, "") << pace.name;
     world.expect(pace.name, [&](int head, int row, int column) {
       const auto tile = test::index_of(head * (world.rows() / C.block_m) + row / C.block_m);
@@ -206,6 +211,15 @@ TEST(BwdWgmmaOnTheHost, PersistentWithZerosAhead) {
       "batch=2 num_heads=2:2 seqlen=130:200", 2);
   expect_gradients<config_of(64, true, kDqAnyOrder, 1, kGridDynamic)>(
       "batch=2 num_heads=2:2 seqlen=130:200", 3);
+}
+/// Of sequences without keys, and of others beside them: what such a head is counted for is zeros
+/// that blocks of other heads set.
+TEST(BwdWgmmaOnTheHost, ZerosAheadOfHeadsThatHaveNoKeys) {
+  constexpr const char* kSizes = "batch=2 num_heads=4:4 seqlen=70:140 lengths=used";
+  expect_gradients<config_of(64, false, kDqFromRegs, 1, kGridPlain), UsedLengths>(kSizes, 0);
+  expect_gradients<config_of(64, false, kDqAnyOrder, 1, kGridPlain), UsedLengths>(kSizes, 0);
+  expect_gradients<config_of(64, false, kDqFromRegs, 1, kGridDynamic), UsedLengths>(kSizes, 5);
+  expect_gradients<config_of(192, false, kDqAnyOrder, 1, kGridPlain), UsedLengths>(kSizes, 0);
 }
 TEST(BwdWgmmaOnTheHost, PersistentWithKeysThatNoQuerySees) {
   expect_gradients<config_of(64, true, kDqFromDiagonal, 0, kGridDynamic)>(

@@ -48,7 +48,8 @@ struct BwdDq {
     char* const to = head_pointer<kDtype>(params.dq, lengths.batch(), head) +
                      (lengths.q_begin() + first_row) * params.dq.stride_row * element_bytes(kDtype);
 
-    await_sums(params, stored * p.num_heads_kv + quotient(head * p.num_heads_kv, p.num_heads_q));
+    const int group = quotient(p.num_heads_q, p.num_heads_kv);
+    await_sums(params, stored * p.num_heads_kv + quotient(head, group));
     const bool holds_sums = kTurns == 0 ||
                             static_cast<const int*>(params.zeros_begin)[blockIdx.x * kTurns];
 #pragma unroll 1
