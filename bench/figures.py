@@ -36,8 +36,10 @@ def stored_configs(path, key):
 
 def configs_line(args):
     """What a file's header says of attnforge's configs."""
-    tuned = "not tuned" if args.tune == "none" else f"tuned ({args.tune})"
-    return f"configs of attnforge: {f'those in {args.configs}, else ' if args.configs else ''}{tuned}"
+    how = "not tuned" if args.tune == "none" else f"tuned ({args.tune})"
+    if getattr(args, "choose", 0):
+        how = f"the fastest of {args.choose}"
+    return f"configs of attnforge: {f'those in {args.configs}, else ' if args.configs else ''}{how}"
 
 
 def point_of(row):

@@ -2,6 +2,7 @@
 
     python3 bench/peers.py --list main --tune quick --out times.csv
     python3 bench/peers.py --peers torch-cudnn,fa3,flex@seqlen=4096 --configs bench/results/h200/hopper.csv --name hopper
+    python3 bench/peers.py --list decode --only num_heads=16:1 --choose 40 --peers torch-cudnn,fa3 --out times.csv
     python3 bench/peers.py --summary bench/results/h200/hopper.csv      # only the means, of times taken earlier
 
 Cold L2 (a buffer larger than it is cleared between samples), random normal inputs, all implementations in shuffled rounds on a
@@ -16,6 +17,7 @@ import sys
 import time
 import warnings
 
+import choice
 import figures
 import machine
 import peer_kernels
@@ -73,8 +75,9 @@ def rows_of(problem, times, errors, notes, rounds, config=""):
     return rows
 
 
-def choose(problem, args, stored, plan):
-    """Decides which config runs; plan() makes a plan, as the first run of a problem does. Says how it came about."""
+def choose(problem, args, stored, plan, fastest):
+    """Decides which config runs; plan() makes a plan, as the first run of a problem does, and fastest() is that of args.choose. Says
+    how it came about."""
     import attnforge
 
     config = stored.get(point_of(problem))
@@ -89,6 +92,9 @@ def choose(problem, args, stored, plan):
     elif stored:
         why = "; --configs does not have the point"
     attnforge.configure(config="")
+    if args.choose:
+        attnforge.configure(config=fastest())
+        return f"the fastest of {args.choose} configs{why}"
     if args.tune == "none":
         return f"not tuned{why}"
     attnforge.tune(str(problem), rigor=args.tune, family=args.family)
@@ -109,7 +115,11 @@ def measure(text, args, stored, peers, flush, heat):
     problem = attnforge.Problem.parse(text)
     q, k, v = peer_runs.tensors(problem)
     ours = peer_runs.attnforge_run(problem, q, k, v)
-    how = choose(problem, args, stored, ours)
+
+    def fastest():
+        return choice.chosen({"attnforge": ours}, q.device.index, args.choose, flush, heat, attnforge)["attnforge"]
+
+    how = choose(problem, args, stored, ours, fastest)
     attnforge.plan_cache.clear()
     words = asked_peers(args.peers)
     here = [peer for peer in peers if words[peer.name] in text]
@@ -165,6 +175,8 @@ def run(args):
     start = time.monotonic()
     for name in args.list.split(","):
         for text in read_list(name, args.dtype):
+            if not all(word in text.split() for word in args.only.split()):
+                continue
             try:
                 of_point = measure(text, args, stored, peers, flush, heat)
             except attnforge.AttnforgeError as error:
@@ -184,6 +196,7 @@ def run(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--list", default="main", help=f"lists of bench/problems, separated by commas: {', '.join(LISTS)}")
+    parser.add_argument("--only", default="", metavar="WORDS", help='lines of the lists with all of these words, as "num_heads=16:1 batch=8"')
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"), help="in place of the lists' bf16")
     parser.add_argument(
         "--peers",
@@ -192,6 +205,7 @@ def main():
     )
     parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
     parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))
+    parser.add_argument("--choose", type=int, default=0, metavar="N", help="instead of tuning: the fastest of N configs in shuffled rounds")
     parser.add_argument("--family", help="tune only this kernel family; in a database (ATTNFORGE_CACHE) that knows no other it then runs")
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--heat-ms", type=float, default=100, help="of a peer's kernel before each round")

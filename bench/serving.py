@@ -26,6 +26,7 @@ import sys
 import time
 import warnings
 
+import choice
 import figures
 import machine
 import peer_kernels
@@ -37,7 +38,6 @@ NAMED_BY = ["case", "batch", "num_heads_q", "num_heads_kv", "seqlen_q", "keys", 
 COLUMNS = [*NAMED_BY, "ms", "tb_per_s", "ratio", "error", "rounds", "spread", "late", "note"]
 # ratio: the time over that of attnforge. note: attnforge's config, the option of a peer that was fastest, or why there is no time.
 OURS = ("attnforge", "one piece", "dense")
-CHOICE_ROUNDS, FINAL_ROUNDS, FINALISTS = 31, 61, 4  # of --choose: the fastest of many is as often the luckiest
 LONGEST = 32768  # of ragged sequences
 GROUPS = ("decode", "ragged", "prefill")  # of cases
 RAGGED, EQUAL = "ragged, seed ", ", equal lengths of as many bytes"  # names of cases
@@ -172,79 +172,11 @@ def runs_of(case, dense, attnforge):
     return runs
 
 
-def choices(candidates, count):
-    """Configs: the model's first of each family, block_n and num_splits, at most `count`, none twice as slow as the very first."""
-    first = {}
-    for config in (candidate["config"] for candidate in candidates if candidate["estimate_us"] <= 2 * candidates[0]["estimate_us"]):
-        family, *fields = config.split()
-        values = dict(field.split("=") for field in fields)
-        first.setdefault((family, values["block_n"], values["num_splits"]), config)
-    return list(first.values())[:count]
-
-
-def with_config(run, config, attnforge):
-    """(plan, output) of a run with this config, which does not stay; AttnforgeError where it is refused."""
-    attnforge.configure(config=config)
-    try:
-        output = run()
-        return list(attnforge.plan_cache)[-1], output
-    finally:
-        attnforge.configure(config="")
-
-
-def runs_with(run, configs, device, attnforge):
-    """{config: function that runs with it} of those that are not refused."""
-    runs = {}
-    for config in configs:
-        try:
-            plan, _ = with_config(run, config, attnforge)
-        except attnforge.AttnforgeError:
-            continue
-
-        def again(plan=plan):
-            attnforge.plan_cache.clear()
-            attnforge.plan_cache.put((device, plan.problem), plan)
-            run()
-
-        runs[config] = again
-    return runs
-
-
-def chosen(runs, device, args, flush, heat, attnforge):
-    """{name: config} of the fastest of args.choose configs of each of `runs` on these very lengths, for a search of used lengths takes
-    unequal ones. What won for one is in the final of each: else luck would tell caches in pages and in one piece apart."""
-    import peer_runs
-
-    def in_order(name, configs, rounds):
-        """Those that are not refused, the fastest first."""
-        tried = runs_with(runs[name], configs, device, attnforge)
-        times = peer_runs.time_ms(tried, rounds, heat, flush) if tried else {}
-        found = sorted(times, key=lambda config: times[config].ms)
-        if found:
-            fastest, slowest = times[found[0]].ms, times[found[-1]].ms
-            print(f"  {name}: of {len(found)} configs {fastest:.4f} to {slowest:.4f} ms: {found[0]}", file=sys.stderr)
-        return found
-
-    finalists, best = {}, {}
-    for name, run in runs.items():
-        try:
-            run()
-        except attnforge.AttnforgeError:  # told where the run is settled
-            continue
-        problem = list(attnforge.plan_cache)[-1].problem
-        configs = choices(attnforge.inspect(str(problem), compile=False)["candidates"], args.choose)
-        finalists[name] = in_order(name, configs, CHOICE_ROUNDS)[:FINALISTS]
-    winners = [config for of_run in finalists.values() for config in of_run[:1]]
-    for name, own in finalists.items():
-        best |= {name: config for config in in_order(name, dict.fromkeys(own + winners), FINAL_ROUNDS)[:1]}
-    return best
-
-
 def settle(run, config, tune, attnforge):
     """(plan, output) of a run with this config, or where there is none or it is refused, with a tuned one."""
     if config:
         try:
-            return with_config(run, config, attnforge)
+            return choice.with_config(run, config, attnforge)
         except attnforge.AttnforgeError as error:
             print(f"tunes, for the config of --configs is refused: {peer_kernels.first_line(error)}", file=sys.stderr)
     output = run()
@@ -267,7 +199,8 @@ def rows_of(case, args, stored, peers, flush, heat, attnforge):
     ours = runs_of(case, not args.no_dense, attnforge)
     configs = {name: config for name in ours if (config := stored.get(key_of(named | {"impl": name})))}
     if args.choose:
-        configs |= chosen({name: run for name, run in ours.items() if name not in configs}, case.q.device.index, args, flush, heat, attnforge)
+        runs_without = {name: run for name, run in ours.items() if name not in configs}
+        configs |= choice.chosen(runs_without, case.q.device.index, args.choose, flush, heat, attnforge)
     for name, run in ours.items():
         try:
             plan, output = settle(run, configs.get(name), args.tune, attnforge)

@@ -206,15 +206,15 @@ class PeersTest(unittest.TestCase):
 
 class ConfigsTest(unittest.TestCase):
     PROBLEM = attnforge.Problem.parse("fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal lse")
-    ARGS = types.SimpleNamespace(tune="quick", family=None)
+    ARGS = types.SimpleNamespace(tune="quick", family=None, choose=0)
 
-    def choose(self, stored, plan):
+    def choose(self, stored, plan, args=ARGS):
         """(what choose() says, the config that it leaves forced, the tunings that it asked for)"""
         forced, tunings = [], []
         with mock.patch.object(attnforge, "configure", lambda config: forced.append(config)), mock.patch.object(
             attnforge, "tune", lambda text, **options: tunings.append((text, options["rigor"]))
         ):
-            how = peers.choose(self.PROBLEM, self.ARGS, stored, plan)
+            how = peers.choose(self.PROBLEM, args, stored, plan, lambda: "fwd_fast")
         return how, forced[-1], tunings
 
     def test_a_stored_config_runs_without_tuning(self):
@@ -232,6 +232,12 @@ class ConfigsTest(unittest.TestCase):
     def test_one_that_is_not_there_is_tuned(self):
         self.assertEqual(self.choose({}, None), ("tuned (quick)", "", [(str(self.PROBLEM), "quick")]))
         self.assertEqual(self.choose({"another": "x"}, None)[0], "tuned (quick); --configs does not have the point")
+
+    def test_the_fastest_of_many_runs_where_nothing_is_stored(self):
+        args = types.SimpleNamespace(tune="quick", family=None, choose=40)
+        self.assertEqual(self.choose({}, None, args), ("the fastest of 40 configs", "fwd_fast", []))
+        stored = {peers.point_of(self.PROBLEM): "fwd_x"}
+        self.assertEqual(self.choose(stored, lambda: None, args), ("the config of --configs", "fwd_x", []))
 
     def test_the_results_are_configs(self):
         stored = figures.stored_configs(ROOT / "bench/results/h200/hopper.csv", figures.point_of)
