@@ -365,7 +365,8 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (order.m_blocks != 0 && order.heads != 0) {
     LaunchStep step = step_of(symbol(c, problem), c.num_threads(), c.smem_bytes());
     const auto blocks = static_cast<unsigned>(order.m_blocks) * static_cast<unsigned>(order.heads);
-    const bool asks = c.persistent() && problem.seqlen_q != 0;  // bwd_rows sets the count to 0
+    // bwd_rows, of which there is none without rows, sets what blocks count in to 0.
+    const bool counts = problem.seqlen_q != 0, asks = c.persistent() && counts;
     step.grid.x = asks ? std::min(blocks, static_cast<unsigned>(std::max(1, device.num_sms)))
                        : blocks;
     fill_argument<BwdWgmmaSm90aParams>(step, problem, {}, [&](Argument& argument) {
@@ -377,7 +378,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
         argument.scratch(work.turns);
       else
         argument.value<int*>(nullptr);
-      argument.value(zeros_lag(c, order, device));
+      argument.value(counts ? zeros_lag(c, order, device) : order.heads);
       if (c.zeros_ahead != 0)
         argument.scratch(work.counters);
       else

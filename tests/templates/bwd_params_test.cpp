@@ -297,6 +297,26 @@ TEST(PersistentBlocks, AreAsManyAsSmsAndAskByACountThatIsSetToZero) {
   EXPECT_EQ(params.given, nullptr);
 }
 
+/// Nothing sets the counters to 0 there: who waited for them would wait for ever.
+TEST(ZerosAhead, AreNotWaitedForWhereThereAreNoQueries) {
+  const Family& family = *find_family("bwd_wgmma_sm90a");
+  const DeviceFacts& device = typical_device("90a");
+  int zeros_ahead = 0;
+  for (const int head_dim : {64, 128, 192, 256}) {
+    const Problem p = parse_problem(
+        fmt::format("bwd bf16 batch=8 num_heads=32:16 seqlen=0:2048 head_dim={}", head_dim));
+    for (const Candidate& candidate : candidates(family, p, device)) {
+      const Launch launch = family.launch(candidate.config, p, device);
+      ASSERT_EQ(launch.steps.size(), 1u) << "nothing comes before the kernel";
+      const auto params = test::planned_at<BwdWgmmaSm90aParams>(launch.steps[0], 0);
+      if (candidate.config.get("zeros_ahead") == 0) continue;
+      ++zeros_ahead;
+      EXPECT_GE(params.zeros.lag, params.order.heads) << to_string(candidate.config);
+    }
+  }
+  EXPECT_GT(zeros_ahead, 10);
+}
+
 /// Of a group are as many heads as fill the GPU, so that blocks of the next one begin as these end.
 TEST(GroupsFromBothEnds, AreAsManyHeadsAsFillTheGpuWhereTheirBlocksDiffer) {
   const Family& family = *find_family("bwd_wgmma_sm90a");
