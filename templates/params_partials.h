@@ -13,7 +13,7 @@ struct PartialParams {
   float* o;    // [rows, splits, head_dim_v]
   float* lse;  // [rows, splits], natural log
   int splits;  // of every row; where they follow the lengths, as many for each sequence as all have
-               // together, and o is [items, num_heads_q, rows_of_head, head_dim_v]
+               // together, and o is [num_heads_q, rows_of_head, items, head_dim_v]
   int rows_of_head;    // in a tensor: seqlen_q, or the tokens of all sequences
   int row_warps;       // of the step that merges
   int tensors;         // one after another: of each sequence, or one of all
@@ -41,16 +41,19 @@ struct WithPartials : Params {
 /// about four splits.
 struct MergeShape {
   static constexpr int kWarps = 8, kThreads = 32 * kWarps;
-  static constexpr int kBlocksPerSm = 3;  // that registers leave room for
-  int warps;                              // of a row
+  int warps;  // of a row
 
   ATTNFORGE_HOST_DEVICE static constexpr MergeShape of(int splits) {
     return {splits > 16 ? 8 : splits > 8 ? 4 : splits > 4 ? 2 : 1};
   }
   ATTNFORGE_HOST_DEVICE constexpr int rows() const { return kWarps / warps; }
+  /// That registers are to leave room for, where rows have so many columns.
+  ATTNFORGE_HOST_DEVICE static constexpr int blocks_per_sm(int columns) {
+    return columns > 128 ? 2 : 4;
+  }
   /// For rows of so many columns.
   ATTNFORGE_HOST_DEVICE static constexpr int smem_bytes(int columns) {
-    return kWarps * columns * int(sizeof(float));
+    return kWarps * (columns + 2) * int(sizeof(float));
   }
 };
 

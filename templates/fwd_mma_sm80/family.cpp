@@ -293,7 +293,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     }
     const std::int64_t places = std::int64_t{device.num_sms} * c.blocks_per_sm;
     return launch_of_splits<FwdMmaSm80Params>(
-        problem, work, device.arch, std::move(step), c.num_splits, places,
+        problem, work, device.arch, std::move(step), c.num_splits, {places, true},
         [&](Argument& argument) { argument.fwd(problem).value(work.order); });
   }
   return launch_of_tiles<FwdMmaSm80Params>(problem, work, device.arch, std::move(step));

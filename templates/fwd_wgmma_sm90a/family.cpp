@@ -415,7 +415,7 @@ Launch launch_of(const Typed& c, const Problem& problem, const Problem& of_run,
   };
   if (c.num_splits > 1)
     return launch_of_splits<FwdWgmmaSm90aParams>(problem, work, device.arch, std::move(step),
-                                                 c.num_splits, resident, fill);
+                                                 c.num_splits, {resident, false}, fill);
   fill_argument<FwdWgmmaSm90aParams>(step, problem, work, fill);
   return launch_of_work(problem, work, device.arch, std::move(step));
 }

@@ -17,7 +17,8 @@ namespace {
 constexpr const char* kCombineKernel = "combine_splits";
 constexpr int kSplitsOfFullGrid = 4;  // of a sequence of mean length, where others are unequal
 constexpr int kUnequalSplits = 16;    // what the step that merges expects of a long sequence
-constexpr std::int64_t kMostMergeBlocks = 512;  // of that step, for rows to have more warps
+constexpr std::int64_t kMostMergeBlocks = 384;   // of that step, for rows to have more warps
+constexpr std::int64_t kMostSpreadBlocks = 256;  // of it: two on each SM of a large GPU
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial results
 
 std::int64_t all_rows(const Problem& problem) {
@@ -168,7 +169,7 @@ KernelNames with_splits(KernelNames names, const Problem& problem, TileSource so
       "  Combine<kConfig, Pieces::Lengths, Pieces::Splits>::run(p);\n"
       "}}\n",
       step.params, step.params_bytes, MergeShape::kThreads, kCombineKernel,
-      MergeShape::kBlocksPerSm);
+      MergeShape::blocks_per_sm(static_cast<int>(problem.head_dim_v)));
   return names;
 }
 
@@ -214,7 +215,8 @@ void add_partials(Argument& argument, const PartialParams& partials) {
 }
 
 Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,
-                    const PartialParams& partials) {
+                    const PartialParams& partials, const SplitPlaces& places) {
+  constexpr int kOtherSmemBytes = 4096;  // of a block: its own, and what the system takes
   if (launch.steps.empty()) return launch;
   LaunchStep step = step_of(kCombineKernel, MergeShape::kThreads,
                             MergeShape::smem_bytes(problem.head_dim_v));
@@ -224,6 +226,11 @@ Launch with_combine(Launch launch, const Problem& problem, const TileWork& work,
   const int rows = MergeShape::kWarps / partials.row_warps;
   step.grid.x = static_cast<unsigned>((all_rows(problem) + rows - 1) / rows);
   step.overlaps_previous = arch.sm >= 90;
+  // They start as SMs become free, and would crowd on the first of them: two have room on each.
+  if (!places.shared && step.grid.x <= kMostSpreadBlocks)
+    step.smem_bytes = std::max(
+        step.smem_bytes,
+        std::min(arch.smem_per_sm_bytes / 2 - kOtherSmemBytes, arch.smem_per_block_bytes));
   launch.steps.push_back(std::move(step));
   launch.steps_after = 1;
   launch.workspace_bytes = begin_of(work) + o_bytes(problem, partials.splits) +

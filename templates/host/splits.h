@@ -54,6 +54,12 @@ KernelNames with_splits(KernelNames names, const Problem& problem, TileSource so
                         std::string_view own_params, std::string_view block_n,
                         std::string_view grid_order = {});
 
+/// The places of a GPU for the blocks of a kernel that splits keys.
+struct SplitPlaces {
+  std::int64_t blocks;  // that are under way together
+  bool shared;          // blocks of the step that merges find registers beside them
+};
+
 /// The partial results of a launch whose workspace holds the lists of `work`, too. at_once: splits
 /// of a head that have a place on the GPU.
 PartialParams partial_params(const Problem& problem, const TileWork& work, int splits, int at_once);
@@ -62,23 +68,23 @@ void add_partials(Argument& argument, const PartialParams& partials);
 
 /// `launch`, of a kernel with a second dimension of the grid, and then the step that merges.
 Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,
-                    const PartialParams& partials);
+                    const PartialParams& partials, const SplitPlaces& places);
 
-/// The launch of a kernel that splits keys: `step` has its other dimensions of the grid, of whose
-/// blocks the GPU has `places`, and fill(Argument&) adds the members of Params.
+/// The launch of a kernel that splits keys: `step` has its other dimensions of the grid, and
+/// fill(Argument&) adds the members of Params.
 template <class Params, class Fill>
 Launch launch_of_splits(const Problem& problem, const TileWork& work, const Arch& arch,
-                        LaunchStep step, int splits, std::int64_t places, const Fill& fill) {
+                        LaunchStep step, int splits, const SplitPlaces& places, const Fill& fill) {
   const std::int64_t tiles = std::max<std::int64_t>(std::int64_t{step.grid.x} * step.grid.z, 1);
-  const PartialParams partials = partial_params(problem, work, splits,
-                                                static_cast<int>(places * problem.batch / tiles));
+  const PartialParams partials = partial_params(
+      problem, work, splits, static_cast<int>(places.blocks * problem.batch / tiles));
   fill_argument<WithPartials<Params>>(step, problem, work, [&](Argument& argument) {
     fill(argument);
     add_partials(argument.template end_of_base<Params>(), partials);
   });
   step.grid.y = static_cast<unsigned>(splits);
   return with_combine(launch_of_work(problem, work, arch, std::move(step)), problem, work, arch,
-                      partials);
+                      partials, places);
 }
 
 }  // namespace attnforge

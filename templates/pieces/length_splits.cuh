@@ -16,8 +16,8 @@ namespace attnforge {
 
 /// Lengths and Walk are the pieces of the kernel, whose tiles have kBlockN keys and all rows of
 /// kPackGqa heads. The argument has a PartialParams `partials`; the grid has partials.splits blocks
-/// for each head and sequence, whoever uses them. Partial results are those of [items, heads,
-/// rows_of_head].
+/// for each head and sequence, whoever uses them. Partial results are those of [heads,
+/// rows_of_head, items].
 template <class Lengths, class Walk, int kBlockN, int kPackGqa>
 struct LengthSplits {
   /// Key tiles of a sequence, once count_all() has been called.
@@ -44,8 +44,13 @@ struct LengthSplits {
   }
   template <class Params>
   ATTNFORGE_DEVICE static SplitItems<TilesOf> items(const Params& params) {
-    const int batch = params.fwd.batch;
-    return {TilesOf(), batch, batch * params.partials.splits, params.partials.at_once};
+    return {TilesOf(), params.fwd.batch, most(params), params.partials.at_once};
+  }
+
+  /// Items of all sequences that there is room for.
+  template <class Params>
+  ATTNFORGE_DEVICE static int most(const Params& params) {
+    return params.fwd.batch * params.partials.splits;
   }
 
   /// Of this block, once it has been found.
@@ -69,15 +74,19 @@ struct LengthSplits {
   ATTNFORGE_DEVICE static PartsOfRow of_row(const Params& params, int sequence, int head, int row) {
     const SplitItems<TilesOf> all = items(params);
     const SplitItem item = all.first_of(sequence);
-    const int rows = params.partials.rows_of_head;
-    return {(i64(item.number) * params.fwd.num_heads_q + head) * rows + row,
-            i64(params.fwd.num_heads_q) * rows, min(item.splits, all.most - item.number)};
+    return {first_of_row(params, head, row) + item.number, 1,
+            min(item.splits, all.most - item.number)};
   }
   template <class Params>
   ATTNFORGE_DEVICE static i64 place(const Params& params, int, int head, int row) {
-    return (i64(own().number) * params.fwd.num_heads_q + head) * params.partials.rows_of_head + row;
+    return first_of_row(params, head, row) + own().number;
   }
 
+  /// Where what all items have of a row begins.
+  template <class Params>
+  ATTNFORGE_DEVICE static i64 first_of_row(const Params& params, int head, int row) {
+    return (i64(head) * params.partials.rows_of_head + row) * most(params);
+  }
   /// Blocks of an item lie next to each other.
   ATTNFORGE_DEVICE static int block_number() {
     return split_index() * int(gridDim.x) + block_index();

@@ -30,6 +30,7 @@ ATTNFORGE_DEVICE int from_lone_lane_0(int x) { return __shfl_sync(1u, x, 0); }
 
 /// That of lane `lane`, which is the same in all lanes.
 ATTNFORGE_DEVICE int from_lane(int x, int lane) { return __shfl_sync(~0u, x, lane); }
+ATTNFORGE_DEVICE float from_lane(float x, int lane) { return __shfl_sync(~0u, x, lane); }
 
 /// Bit i: `predicate` holds in lane i (PTX ISA, "vote.sync").
 ATTNFORGE_DEVICE u32 lanes_where(bool predicate) { return __ballot_sync(~0u, predicate); }

@@ -43,8 +43,10 @@ struct StridedParts {
 /// Merges rows of kColumns columns, a multiple of 4, of parts that have `count`, o(i) and lse(i) as
 /// StridedParts has them; their o is of kDtype, aligned to
 /// kAlignment bytes. A block has MergeShape::smem_bytes(kColumns) of dynamic shared memory and
-/// kWarps warps, MergeShape::of(count).warps for each row. Sums are in an order that the number of
-/// parts alone decides.
+/// kWarps warps, MergeShape::of(count).warps for each row. Each warp merges its share as it reads
+/// it, then the row's warps their results: the parts are read once, by few instructions, which a
+/// short kernel has to wait for as for its data. Sums are in an order that the number of parts and
+/// of warps alone decides.
 template <int kDtype, int kAlignment, int kColumns>
 struct MergeRow {
   static constexpr int kQuads = kColumns / 4;  // of columns, which a lane has
@@ -59,37 +61,49 @@ struct MergeRow {
                                    const Finish& finish, const Store& store,
                                    const StoreLse& store_lse) {
     extern __shared__ __align__(128) u8 shared_memory[];
-    float* const sums = reinterpret_cast<float*>(shared_memory);  // of each warp
+    // Of each warp.
+    float* const sums = reinterpret_cast<float*>(shared_memory);
+    float* const tops = sums + MergeShape::kWarps * kColumns;
+    float* const totals = tops + MergeShape::kWarps;
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     const int first_warp = warp / warps * warps;
-    float top = negative_infinity(), total = 0;
-    if (present) {
-      Batch batch(parts, warp - first_warp, warps);  // on its way while weights are found
-      for (int i = lane; i < parts.count; i += 32) top = fmaxf(top, parts.lse(i));
-      top = warp_max(top);
-      for (int i = lane; i < parts.count; i += 32) total += weight(parts.lse(i), top);
-      total = warp_sum(total);
-      float sum[kPerLane][4];
-      add_parts(parts, top, batch, warp - first_warp, warps, sum);
-#pragma unroll
-      for (int j = 0; j < kPerLane; ++j)
-        if (has_quad(lane, j))
-          *reinterpret_cast<float4*>(sums + warp * kColumns + (lane + 32 * j) * 4) = make_float4(
-              sum[j][0], sum[j][1], sum[j][2], sum[j][3]);
+    Share share;
+    if (present) share.add(parts, warp - first_warp, warps);
+    if (warps == 1) {
+      if (present) share.store(finish, store, store_lse);
+      return;
     }
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j)
+      if (has_quad(lane, j))
+        *reinterpret_cast<float4*>(sums + warp * kColumns + (lane + 32 * j) * 4) = make_float4(
+            share.sum[j][0], share.sum[j][1], share.sum[j][2], share.sum[j][3]);
+    if (lane == 0) tops[warp] = share.top, totals[warp] = share.total;
     __syncthreads();
     if (!present) return;
-    float lse = total == 0.0f ? negative_infinity() : top + log2_approx(total) * kLn2;
-    const float factor = finish(lse), inverse = total == 0.0f ? 0.0f : factor / total;
-    for (int quad = int(threadIdx.x) - first_warp * 32; quad < kQuads; quad += warps * 32) {
+
+    // Lane w has the row's warp w, of the others -inf: all of its warps at once, by shuffles.
+    const float its_top = lane < warps ? tops[first_warp + lane] : negative_infinity();
+    const float top = warp_max(its_top), its_weight = weight(its_top, top);
+    const float total = warp_sum(lane < warps ? its_weight * totals[first_warp + lane] : 0.0f);
+    float lse = lse_of(top, total);
+    const float inverse = inverse_of(finish(lse), total);
+#pragma unroll 1
+    for (int first = (warp - first_warp) * 32; first < kQuads; first += warps * 32) {
+      const int quad = first + lane;
       float all[4] = {};
-      for (int w = first_warp; w < first_warp + warps; ++w) {
-        const float4 more = *reinterpret_cast<const float4*>(sums + w * kColumns + quad * 4);
-        all[0] += more.x, all[1] += more.y, all[2] += more.z, all[3] += more.w;
+#pragma unroll
+      for (int w = 0; w < MergeShape::kWarps; ++w) {
+        const float of_warp = from_lane(its_weight, w);
+        if (w >= warps || quad >= kQuads) continue;
+        const float4 more = *reinterpret_cast<const float4*>(sums + (first_warp + w) * kColumns +
+                                                             quad * 4);
+        all[0] = fmaf(of_warp, more.x, all[0]), all[1] = fmaf(of_warp, more.y, all[1]);
+        all[2] = fmaf(of_warp, more.z, all[2]), all[3] = fmaf(of_warp, more.w, all[3]);
       }
 #pragma unroll
       for (int c = 0; c < 4; ++c) all[c] *= inverse;
-      store(quad * 4, all);
+      if (quad < kQuads) store(quad * 4, all);
     }
     if (int(threadIdx.x) == first_warp * 32) store_lse(lse);
   }
@@ -99,58 +113,91 @@ struct MergeRow {
   ATTNFORGE_DEVICE static float weight(float lse, float top) {
     return lse == negative_infinity() ? 0.0f : exp2_approx((lse - top) * kLog2e);
   }
+  ATTNFORGE_DEVICE static float lse_of(float top, float total) {
+    return total == 0.0f ? negative_infinity() : top + log2_approx(total) * kLn2;
+  }
+  ATTNFORGE_DEVICE static float inverse_of(float factor, float total) {
+    return total == 0.0f ? 0.0f : factor / total;
+  }
   ATTNFORGE_DEVICE static bool has_quad(int lane, int j) { return lane + 32 * j < kQuads; }
 
-  /// Every `step`-th part from `from` on. All are read: what a part without keys has may be
-  /// anything, and goes when its lse is known.
+  /// Parts that are read together. All are, whether they have keys or not.
   struct Batch {
-    static constexpr int kParts = kPerLane > 2 ? 2 : 4;
+    static constexpr int kParts = kPerLane > 2 ? 2 : 3;
     float lse[kParts], o[kParts][kPerLane][4];
 
     template <class Parts>
-    ATTNFORGE_DEVICE Batch(const Parts& parts, int from, int step) {
+    ATTNFORGE_DEVICE void load(const Parts& parts, int from, int step) {
       const int lane = int(threadIdx.x) % 32;
 #pragma unroll
       for (int a = 0; a < kParts; ++a) {
         const int i = from + a * step;
-        lse[a] = i < parts.count ? parts.lse(i) : negative_infinity();
-#pragma unroll
-        for (int j = 0; j < kPerLane; ++j) {
-#pragma unroll
-          for (int c = 0; c < 4; ++c) o[a][j][c] = 0.0f;
-          if (i < parts.count && has_quad(lane, j))
-            load_floats<kDtype, kAlignment>(
-                parts.o(i) + (lane + 32 * j) * 4 * element_bytes(kDtype), o[a][j]);
-        }
-      }
-    }
-
-    ATTNFORGE_DEVICE void add_to(float (&sum)[kPerLane][4], float top) const {
-#pragma unroll
-      for (int a = 0; a < kParts; ++a) {
-        const float its_weight = weight(lse[a], top);
-        const bool has_keys = lse[a] != negative_infinity();
+        lse[a] = negative_infinity();
+        if (i >= parts.count) continue;
+        lse[a] = parts.lse(i);
 #pragma unroll
         for (int j = 0; j < kPerLane; ++j)
-#pragma unroll
-          for (int c = 0; c < 4; ++c)
-            sum[j][c] = fmaf(its_weight, has_keys ? o[a][j][c] : 0.0f, sum[j][c]);
+          if (has_quad(lane, j))
+            load_floats<kDtype, kAlignment>(
+                parts.o(i) + (lane + 32 * j) * 4 * element_bytes(kDtype), o[a][j]);
       }
     }
   };
 
-  /// Those of `batch`, which are the first, and all that follow.
-  template <class Parts>
-  ATTNFORGE_DEVICE static void add_parts(const Parts& parts, float top, const Batch& batch,
-                                         int first, int step, float (&sum)[kPerLane][4]) {
+  /// What a warp has merged: the highest lse, and sums relative to it.
+  struct Share {
+    float top = negative_infinity(), total = 0;
+    float sum[kPerLane][4] = {};
+
+    /// Every `step`-th part from `from` on.
+    template <class Parts>
+    ATTNFORGE_DEVICE void add(const Parts& parts, int from, int step) {
+      constexpr int kParts = Batch::kParts;
+      Batch batch, next;
+      batch.load(parts, from, step);
+#pragma unroll 1
+      for (; from < parts.count; from += kParts * step, batch = next) {
+        next.load(parts, from + kParts * step, step);
+        float highest = top;
 #pragma unroll
-    for (int j = 0; j < kPerLane; ++j)
+        for (int a = 0; a < kParts; ++a) highest = fmaxf(highest, batch.lse[a]);
+        scale(weight(top, highest));
+        top = highest;
 #pragma unroll
-      for (int c = 0; c < 4; ++c) sum[j][c] = 0.0f;
-    batch.add_to(sum, top);
-    for (int from = first + Batch::kParts * step; from < parts.count; from += Batch::kParts * step)
-      Batch(parts, from, step).add_to(sum, top);
-  }
+        for (int a = 0; a < kParts; ++a)
+          if (batch.lse[a] != negative_infinity()) add(weight(batch.lse[a], top), batch.o[a]);
+      }
+    }
+
+    /// Of a row that is all this warp's.
+    template <class Finish, class Store, class StoreLse>
+    ATTNFORGE_DEVICE void store(const Finish& finish, const Store& store,
+                                const StoreLse& store_lse) {
+      const int lane = int(threadIdx.x) % 32;
+      float lse = lse_of(top, total);
+      scale(inverse_of(finish(lse), total));
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j)
+        if (has_quad(lane, j)) store((lane + 32 * j) * 4, sum[j]);
+      if (lane == 0) store_lse(lse);
+    }
+
+   private:
+    ATTNFORGE_DEVICE void scale(float factor) {
+      total *= factor;
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) sum[j][c] *= factor;
+    }
+    ATTNFORGE_DEVICE void add(float its_weight, const float (&o)[kPerLane][4]) {
+      total += its_weight;
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) sum[j][c] = fmaf(its_weight, o[j][c], sum[j][c]);
+    }
+  };
 };
 
 }  // namespace attnforge

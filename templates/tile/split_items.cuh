@@ -8,6 +8,9 @@
 
 namespace attnforge {
 
+/// As ceil_div, where neither is negative: see quotient().
+ATTNFORGE_DEVICE int ceil_quotient(int a, int b) { return quotient(a + b - 1, b); }
+
 /// Key tiles of a split among those of a query tile, by index: first to last - 1. There may be
 /// none.
 struct TileSlice {
@@ -49,7 +52,7 @@ struct SplitItems {
   ATTNFORGE_DEVICE SplitItems(const TilesOf& key_tiles, int sequences, int most_items, int at_once)
       : tiles_of(key_tiles), batch(sequences), most(most_items) {
     if (batch == 1) {
-      item_tiles = max(ceil_div(tiles_of(0), most), 1);
+      item_tiles = max(ceil_quotient(tiles_of(0), most), 1);
       return;
     }
     const int all = total(tiles_of), longest = longest_sequence();
@@ -79,7 +82,7 @@ struct SplitItems {
  private:
   ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
   ATTNFORGE_DEVICE int splits_of(int sequence) const {
-    return ceil_div(tiles_of(sequence), item_tiles);
+    return ceil_quotient(tiles_of(sequence), item_tiles);
   }
 
   template <class OfSequence>
@@ -97,7 +100,7 @@ struct SplitItems {
   }
   /// Items if none is longer than `tiles`.
   ATTNFORGE_DEVICE int items(int tiles) const {
-    return total([&](int i) { return ceil_div(tiles_of(i), tiles); });
+    return total([&](int i) { return ceil_quotient(tiles_of(i), tiles); });
   }
 
   /// Of an item, for no more than `all_items` of them; there are `all` tiles. Equal lengths have
@@ -105,8 +108,8 @@ struct SplitItems {
   /// since rounding adds less than one item a sequence; a few halvings come near.
   ATTNFORGE_DEVICE int fewest_tiles(int all, int all_items) const {
     constexpr int kTries = 6;
-    int tried = max(ceil_div(all, all_items), 1), too_few = tried - 1;
-    int enough = max(ceil_div(all, all_items - batch), tried);
+    int tried = max(ceil_quotient(all, all_items), 1), too_few = tried - 1;
+    int enough = max(ceil_quotient(all, all_items - batch), tried);
 #pragma unroll 1
     for (int i = 0; i < kTries && enough - too_few > 1; ++i) {
       if (items(tried) <= all_items)

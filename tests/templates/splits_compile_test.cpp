@@ -50,6 +50,9 @@ constexpr SplitCase kCases[] = {
      "fwd bf16 batch=4 num_heads=16 seqlen=2:8192 head_dim=128 lengths=used window_left=4096", 64},
     {"fwd_wgmma_sm90a", "90a",
      "fwd bf16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=192:128 rope=half", 64},
+    {"fwd_wgmma_sm90a", "90a",
+     "fwd bf16 batch=4 num_heads=16:1 seqlen=1:8192 head_dim=64:256 lengths=used", 64},
+    {"fwd_mma_sm80", "80", "fwd bf16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=64:512", 16},
 };
 
 std::string fault_of(const SplitCase& c) {

@@ -189,8 +189,28 @@ TEST(SplitKeys, OfManyUnequalRowsAreMergedByFewerWarpsThanLongOnesWant) {
   };
   EXPECT_EQ(row_warps(8, ""), 1);
   EXPECT_EQ(row_warps(8, " lengths=used"), 4) << "a long sequence may have 16 splits";
-  EXPECT_EQ(row_warps(64, " lengths=used"), 2);
-  EXPECT_EQ(row_warps(128, " lengths=used"), 1) << "512 blocks that have 8 rows each";
+  EXPECT_EQ(row_warps(32, " lengths=used"), 2) << "256 blocks that have 4 rows each";
+  EXPECT_EQ(row_warps(64, " lengths=used"), 1) << "256 blocks that have 8 rows each";
+}
+
+TEST(SplitKeys, AreMergedByBlocksThatDoNotCrowdOnTheFirstSmsThatAreFree) {
+  DeviceFacts device = typical_device("90a");
+  const auto smem_of_merge = [&](const char* family, const char* heads) {
+    const Problem problem = parse_problem(
+        fmt::format("fwd bf16 batch=64 num_heads={} seqlen=1:4096 head_dim=128", heads));
+    const std::vector<Candidate> all = candidates(*find_family(family), problem, device);
+    const auto splits = std::ranges::find_if(
+        all, [](const Candidate& c) { return c.config.get("num_splits") == 2; });
+    return find_family(family)->launch(splits->config, problem, device).steps.back().smem_bytes;
+  };
+  const int own = MergeShape::smem_bytes(128), of_sm = device.arch.smem_per_sm_bytes;
+  EXPECT_EQ(smem_of_merge("fwd_mma_sm80", "16:1"), own) << "they start beside the kernel's";
+  const int spread = smem_of_merge("fwd_wgmma_sm90a", "16:1");
+  EXPECT_GT(3 * spread, of_sm);
+  EXPECT_LE(2 * (spread + 2048), of_sm) << "two on an SM, with what they have beside it";
+  EXPECT_EQ(smem_of_merge("fwd_wgmma_sm90a", "64:2"), own) << "512 blocks want all places";
+  device.arch.smem_per_block_bytes = 100000;
+  EXPECT_EQ(smem_of_merge("fwd_wgmma_sm90a", "16:1"), 100000);
 }
 
 TEST(SplitKeys, OfPackedSequencesNumberTheRowsOfAllTokens) {

@@ -14,7 +14,7 @@ struct Pieces : DensePieces<kConfig> {
   template <int kDtype, int kAlignment, bool kLse> using Output = PartialOutput<WithPartials<FwdMmaSm80Params>, kConfig.head_dim_v, Splits>;
 };
 static_assert(sizeof(WithPartials<StepParams>) == 256);
-extern "C" __global__ void __launch_bounds__(256, 3)
+extern "C" __global__ void __launch_bounds__(256, 4)
 combine_splits(const __grid_constant__ WithPartials<StepParams> p) {
   Combine<kConfig, Pieces::Lengths, Pieces::Splits>::run(p);
 }
