@@ -79,6 +79,10 @@ struct Shape {
   ATTNFORGE_HOST_DEVICE constexpr int box_keys(int block_n) const {
     return page_size != 0 ? gcd(page_size, block_n) : block_n / key_groups_of(block_n);
   }
+  /// Whether a warp has a lane for each page that a tile may lie in.
+  ATTNFORGE_HOST_DEVICE constexpr bool lanes_suffice(int block_n) const {
+    return page_size == 0 || block_n / box_keys(block_n) <= 32;
+  }
   /// Whether blocks of the mask and tiles divide one another.
   ATTNFORGE_HOST_DEVICE constexpr bool blocks_fit(int block_n) const {
     return mask_block_kv == 0 || mask_block_kv % block_n == 0 || block_n % mask_block_kv == 0;

@@ -99,6 +99,8 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (c.q_in_regs && c.math == kMathFma) return "outer products read Q from shared memory";
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
+  if (!c.lanes_suffice(c.block_n()))
+    return "a tile of keys lies in more pages than a warp has lanes";
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
   if (Reason waste = half_empty_queries(c.block_m(), c.warp_m, rows)) return waste;
   if (Reason waste = half_empty_keys(c.block_n(), 32, problem)) return waste;

@@ -19,8 +19,9 @@ ATTNFORGE_DEVICE T* kept(T* address) {
 }
 
 /// kElementBytes an element, kPageSize rows a page. Argument is the kernel's: it has a PagesParams
-/// `pages`. A tile of keys is a number of chunks that are in one page each; lane i of a warp knows
-/// the page of chunk i, and is asked by the lanes that copy its rows.
+/// `pages`. A tile of keys is a number of chunks that are in one page each; the lanes of a warp
+/// know the pages of the chunks of one tile after another, as many tiles as they can have, and are
+/// asked by those that copy the rows. So the table is read a line at a time, once in several tiles.
 template <int kElementBytes, int kPageSize, class Argument>
 struct PagedKeys {
   static constexpr bool kPaged = true;
@@ -30,8 +31,8 @@ struct PagedKeys {
   const int* of_sequence;  // its row of the table
   const char* at;          // this thread's part of row 0 of page 0; later of its place in a chunk
   int end;                 // the sequence's keys
-  u32 page;                // of this lane's chunk in the tile that was looked up last
-  u32 page_of_loaded;      // and in the one that was loaded last, once loaded() has kept it
+  u32 page, later_page;    // of this lane's chunk, among those of these tiles and of the next ones
+  int first_lane;          // that has a chunk of the tile
 
   template <class QueryTile>
   ATTNFORGE_DEVICE PagedKeys(const TensorRef& keys, const QueryTile& tile, int kv_head, i64,
@@ -66,45 +67,57 @@ struct PagedKeys {
     at = kept(at + place * tensor.stride_row * kElementBytes);
   }
 
-  /// Asks the table for the pages of tile n, ahead of rows(). Any n: there need be no such tile.
-  /// kMayEnd: the sequence may end in it. What lies after the end is not asked for, a hole in the
-  /// table and a number that no page has become some page: nothing faults.
-  template <int kTileKeys, bool kMayEnd>
-  ATTNFORGE_DEVICE void look_up(int n) {
-    constexpr int kLast = kChunks<kTileKeys> - 1;
-    const int chunk = kLast == 0 ? 0 : min(lane(), kLast);
-    const int key = n * kTileKeys + chunk * kChunkKeys<kTileKeys>;
-    const bool present = kMayEnd ? u32(key) < u32(end) : key >= 0;
-    const u32 entry = present ? u32(of_sequence[u32(key) / kPageSize]) : 0u;
-    page = min(entry, u32(pages.num_pages) - 1);
-  }
-  /// The tile that was looked up is that of rows(): another may be looked up.
-  ATTNFORGE_DEVICE void loaded() { page_of_loaded = page; }
-  /// What `keys` has loaded is looked up here, where V lies in the pages that K does.
-  ATTNFORGE_DEVICE void look_up_as(const PagedKeys& keys) { page = keys.page_of_loaded; }
+  /// Tiles of kTileKeys whose chunks the lanes know together.
+  template <int kTileKeys>
+  static constexpr int kTiles = 32 / kChunks<kTileKeys>;
+  static constexpr int kMostChunks = 32;  // of a tile: a lane knows one
 
-  /// A function of i: where its part of row `row` + i * kApart of tile n lies, which was looked up;
+  /// Asks the table for the pages of tile n, the first of a walk to the tiles before it, and ahead
+  /// of some that come later. Of any n: there need be no such tile.
+  template <int kTileKeys>
+  ATTNFORGE_DEVICE void begin(int n) {
+    page = look_up<kTileKeys, kTiles<kTileKeys>>(n);
+    later_page = look_up<kTileKeys, kTiles<kTileKeys>>(n - kTiles<kTileKeys>);
+    first_lane = 0;
+  }
+  /// From the tile after n to tile n.
+  template <int kTileKeys>
+  ATTNFORGE_DEVICE void advance(int n) {
+    first_lane += kChunks<kTileKeys>;
+    if (first_lane < kTiles<kTileKeys> * kChunks<kTileKeys>) return;
+    page = later_page;
+    later_page = look_up<kTileKeys, kTiles<kTileKeys>>(n - kTiles<kTileKeys>);
+    first_lane = 0;
+  }
+  /// To a tile of which nothing tells which one comes next.
+  template <int kTileKeys>
+  ATTNFORGE_DEVICE void visit(int n) {
+    page = look_up<kTileKeys, 1>(n);
+    first_lane = 0;
+  }
+  /// To the tile that `keys` is at, where V lies in the pages that K does.
+  ATTNFORGE_DEVICE void visit_as(const PagedKeys& keys) {
+    page = keys.page;
+    first_lane = keys.first_lane;
+  }
+
+  /// A function of i: where its part of row `row` + i * kApart of tile n lies, which it is at;
   /// `row` is that of start(). By all lanes of a warp. Of rows after the sequence's last, anywhere.
   template <int kTileKeys, int kApart>
   ATTNFORGE_DEVICE auto rows(int n, int row) const {
     constexpr int kKeys = kChunkKeys<kTileKeys>, kNumChunks = kChunks<kTileKeys>;
     const i64 row_bytes = tensor.stride_row * kElementBytes,
               page_bytes = tensor.stride_batch * kElementBytes;
-    // Of this lane's chunk.
-    const u32 in_page = kKeys == kPageSize
-                            ? 0
-                            : u32(n * kTileKeys + (kNumChunks == 1 ? 0 : lane() * kKeys)) %
-                                  kPageSize;
     // By number: one shuffle, and a product that is added as it is made.
-    const auto of_chunk = [first = at, in_page, its_page = page, page_bytes, row_bytes](int chunk) {
-      const char* address = first + u32(from_lane(int(its_page), chunk)) * page_bytes;
-      if constexpr (kKeys != kPageSize) address += u32(from_lane(int(in_page), chunk)) * row_bytes;
+    const auto of_chunk = [first = at, lane = first_lane, its_page = page, page_bytes, row_bytes,
+                           n](int chunk) {
+      const char* address = first + u32(from_lane(int(its_page), lane + chunk)) * page_bytes;
+      if constexpr (kKeys != kPageSize)
+        address += u32(n * kTileKeys + chunk * kKeys) % kPageSize * row_bytes;
       return address;
     };
     if constexpr (kNumChunks == 1) {
-      return [first = at + page * page_bytes + in_page * row_bytes, row_bytes](int i) {
-        return first + i * kApart * row_bytes;
-      };
+      return [first = of_chunk(0), row_bytes](int i) { return first + i * kApart * row_bytes; };
     } else if constexpr (kKnownPlaces<kTileKeys, kApart>) {
       struct Chunks {
         const char* at[kNumChunks];
@@ -128,6 +141,19 @@ struct PagedKeys {
 
  private:
   ATTNFORGE_DEVICE static int lane() { return int(u32(thread_index()) % 32); }
+  /// The page of this lane's chunk, among those of tile n and of those before it, kLooked together.
+  /// What lies outside of the sequence is not asked for, a hole in the table and a number that no
+  /// page has become some page: nothing faults.
+  template <int kTileKeys, int kLooked>
+  ATTNFORGE_DEVICE u32 look_up(int n) const {
+    constexpr int kNumChunks = kChunks<kTileKeys>;
+    static_assert(kNumChunks <= kMostChunks);
+    const int tile = lane() / kNumChunks, chunk = lane() % kNumChunks;
+    const int key = (n - tile) * kTileKeys + chunk * kChunkKeys<kTileKeys>;
+    const bool present = tile < kLooked && u32(key) < u32(end);
+    const u32 entry = present ? u32(of_sequence[u32(key) / kPageSize]) : 0u;
+    return min(entry, u32(pages.num_pages) - 1);
+  }
 };
 
 }  // namespace attnforge

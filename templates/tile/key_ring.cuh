@@ -123,30 +123,28 @@ struct KeyRing {
   /// After load_k() of the same tile, and before that of the next.
   template <bool kRagged>
   ATTNFORGE_DEVICE void load_v(int place, int stage, int seqlen_kv) {
-    if constexpr (Keys::kPaged) v_keys.look_up_as(k_keys);
+    if constexpr (Keys::kPaged) v_keys.visit_as(k_keys);
     load<kRagged, false>(v_loader, v_keys, v_tile(stage), place, seqlen_kv);
   }
 
   /// Loads the tile at a place of the walk, if there is one, and moves `keys` on to the next. Only
-  /// the first can be the last of the sequence, and ragged. kLooksUp: pages are found here.
-  template <bool kRagged, bool kLooksUp, class Loader>
+  /// the first can be the last of the sequence, and ragged. kFinds: pages are found here.
+  template <bool kRagged, bool kFinds, class Loader>
   ATTNFORGE_DEVICE void load(const Loader& loader, Keys& keys, u32 to, int place,
                              int seqlen_kv) const {
     if (tiles.has(place)) {
       if constexpr (Keys::kPaged) {
         constexpr int kTileKeys = Loader::kTileRows;
-        constexpr bool kMayEnd = kRagged || Walk::kListed;
         const int n = number(place);
-        // A list has its tiles in global memory too: nothing is known ahead.
-        if constexpr (kMayEnd && kLooksUp) keys.template look_up<kTileKeys, true>(n);
-        loader.template load<kMayEnd>(
+        if constexpr (kFinds && Walk::kListed)
+          keys.template visit<kTileKeys>(n);
+        else if constexpr (kFinds && kRagged)
+          keys.template begin<kTileKeys>(n);
+        else if constexpr (kFinds)
+          keys.template advance<kTileKeys>(n);
+        loader.template load<kRagged || Walk::kListed>(
             to, keys.template rows<kTileKeys, Loader::kRowsPerPass>(n, loader.row),
             (Walk::kListed ? keys.end : seqlen_kv) - n * kTileKeys);
-        if constexpr (kLooksUp) {
-          keys.loaded();
-          if constexpr (!Walk::kListed)
-            keys.template look_up<kTileKeys, false>(number(tiles.later(place, 1)));
-        }
       } else if constexpr (Walk::kListed) {
         const auto rows = keys.rows(tiles, place, loader.row, Loader::kRowsPerPass);
         loader.template load<false>(to, rows, 0);

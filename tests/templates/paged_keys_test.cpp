@@ -109,12 +109,17 @@ int wrong_rows() {
     const PagedKeys<kElementBytes, kPageSize, Argument> unplaced(world.argument.fwd.k, world.tile,
                                                                  kHead, 0, kByte);
     auto keys = unplaced, its_v = unplaced;
-    for (const int n : {kLast, kLast - 1, 0}) {
-      n == kLast ? keys.template look_up<kTileKeys, true>(n)
-                 : keys.template look_up<kTileKeys, false>(n);
-      keys.loaded();
-      its_v.look_up_as(keys);
-      keys.template look_up<kTileKeys, false>(n - 1);
+    for (int step = 0; step <= kLast + 1; ++step) {
+      // A walk over all tiles, and one from nowhere.
+      const bool walks = step <= kLast;
+      const int n = walks ? kLast - step : kLast / 2;
+      if (!walks)
+        keys.template visit<kTileKeys>(n);
+      else if (step == 0)
+        keys.template begin<kTileKeys>(n);
+      else
+        keys.template advance<kTileKeys>(n);
+      its_v.visit_as(keys);
       // The warps of a block, one after another.
       for (int first = 0; first < kApart; first += 32 / kLanesPerRow) {
         const int row = first + thread_index() / kLanesPerRow;
@@ -129,7 +134,7 @@ int wrong_rows() {
         }
       }
     }
-    keys.template look_up<kTileKeys, false>(-1);  // where no tile is: nothing to read
+    keys.template begin<kTileKeys>(-1);  // where no tile is: nothing to read
   });
   return wrong;
 }
@@ -163,10 +168,10 @@ TEST(PagedKeys, TakeSomePageForAHoleAndForANumberOfNoPage) {
     test::run_on_host(1, 32, [&] {
       PagedKeys<kElementBytes, 16, Argument> keys(world.argument.fwd.k, world.tile, kHead, 0,
                                                   kByte);
-      keys.look_up<64, true>(0);
+      keys.visit<64>(0);
       if (keys.page >= 101) ++wrong;
-      keys.look_up<64, true>(kKeys / 64);  // lanes after the last key ask nothing
-      const bool present = kKeys / 64 * 64 + std::min(thread_index(), 3) * 16 < kKeys;
+      keys.visit<64>(kKeys / 64);  // lanes after the last key, or of no chunk, ask nothing
+      const bool present = thread_index() < 4 && kKeys / 64 * 64 + thread_index() * 16 < kKeys;
       if (!present && keys.page != 0) ++wrong;
     });
     EXPECT_EQ(wrong, 0) << entry;

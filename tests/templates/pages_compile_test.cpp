@@ -69,6 +69,9 @@ const std::vector<PagesCase> kCases = {
      "fwd fp32 batch=4 num_heads=8:2 seqlen=512:4096 head_dim=64 page_size=16 causal", 0},
     {"fwd_regtile_f32", "90a",
      "fwd fp32 batch=4 num_heads=8:2 seqlen=3:4096 head_dim=128 page_size=24 tf32", 0},
+    // Of tiles of 512 keys, in more pages than a warp has lanes, there is none.
+    {"fwd_regtile_f32", "90a", "fwd fp32 batch=1 num_heads=2 seqlen=1:8192 head_dim=16 page_size=8",
+     0},
     {"fwd_naive", "80",
      "fwd fp16 batch=4 num_heads=8:2 seqlen=4:900 head_dim=64 page_size=24 lse mask=\"k != q\"", 0},
 };
