@@ -10,17 +10,18 @@ import sys
 import peer_kernels
 
 CHOICE_ROUNDS, FINAL_ROUNDS, FINALISTS = 31, 61, 4
+TOLD_APART_BY = ("block_n", "num_splits", "stages", "k_stages", "v_stages")  # configs, beside their family
 
 
 def choices(candidates, count):
-    """Configs: the model's first of each family, block_n and num_splits, then its next of any, at most `count`, none twice as slow as
-    the very first."""
+    """Configs: the model's first of each family, tile of keys, number of splits and of tiles under way, then its next of any, at most
+    `count`, none twice as slow as the very first."""
     fast = [candidate["config"] for candidate in candidates if candidate["estimate_us"] <= 2 * candidates[0]["estimate_us"]]
     first = {}
     for config in fast:
         family, *fields = config.split()
         values = dict(field.split("=") for field in fields)
-        first.setdefault((family, values["block_n"], values["num_splits"]), config)
+        first.setdefault((family, *map(values.get, TOLD_APART_BY)), config)
     return list(dict.fromkeys([*first.values(), *fast]))[:count]
 
 
@@ -52,9 +53,9 @@ def runs_with(run, configs, device, attnforge):
     return runs
 
 
-def chosen(runs, device, count, flush, heat, attnforge):
-    """{name: config} of the fastest of `count` configs of each of `runs`, functions with the same result. What won for one is in the
-    final of each: else luck would tell caches in pages and in one piece apart."""
+def chosen(runs, stored, device, count, flush, heat, attnforge):
+    """{name: config} of the fastest of `count` configs, and of that of {name: config}, of each of `runs`, functions with the same
+    result. What won for one is in the final of each: else luck would tell caches in pages and in one piece apart."""
     import peer_runs
 
     def in_order(name, configs, rounds):
@@ -75,6 +76,7 @@ def chosen(runs, device, count, flush, heat, attnforge):
             continue
         problem = list(attnforge.plan_cache)[-1].problem
         configs = choices(attnforge.inspect(str(problem), compile=False)["candidates"], count)
+        configs = dict.fromkeys([*filter(None, [stored.get(name)]), *configs])
         finalists[name] = in_order(name, configs, CHOICE_ROUNDS)[:FINALISTS]
     winners = [config for of_run in finalists.values() for config in of_run[:1]]
     for name, own in finalists.items():

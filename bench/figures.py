@@ -36,10 +36,10 @@ def stored_configs(path, key):
 
 def configs_line(args):
     """What a file's header says of attnforge's configs."""
-    how = "not tuned" if args.tune == "none" else f"tuned ({args.tune})"
     if getattr(args, "choose", 0):
-        how = f"the fastest of {args.choose}"
-    return f"configs of attnforge: {f'those in {args.configs}, else ' if args.configs else ''}{how}"
+        return f"configs of attnforge: the fastest of {args.choose}{f' and those in {args.configs}' if args.configs else ''}"
+    tuned = "not tuned" if args.tune == "none" else f"tuned ({args.tune})"
+    return f"configs of attnforge: {f'those in {args.configs}, else ' if args.configs else ''}{tuned}"
 
 
 def point_of(row):

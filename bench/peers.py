@@ -76,12 +76,16 @@ def rows_of(problem, times, errors, notes, rounds, config=""):
 
 
 def choose(problem, args, stored, plan, fastest):
-    """Decides which config runs; plan() makes a plan, as the first run of a problem does, and fastest() is that of args.choose. Says
-    how it came about."""
+    """Decides which config runs; plan() makes a plan, as the first run of a problem does, and fastest(stored) is that of args.choose.
+    Says how it came about."""
     import attnforge
 
     config = stored.get(point_of(problem))
     why = ""
+    attnforge.configure(config="")  # that of the point before
+    if args.choose:
+        attnforge.configure(config=fastest(config))
+        return f"the fastest of {args.choose} configs{' and that of --configs' if config else ''}"
     if config:
         attnforge.configure(config=config)
         try:
@@ -89,12 +93,9 @@ def choose(problem, args, stored, plan, fastest):
             return "the config of --configs"
         except attnforge.AttnforgeError as error:
             why = f"; that of --configs is refused: {peer_kernels.first_line(error)}"
+            attnforge.configure(config="")
     elif stored:
         why = "; --configs does not have the point"
-    attnforge.configure(config="")
-    if args.choose:
-        attnforge.configure(config=fastest())
-        return f"the fastest of {args.choose} configs{why}"
     if args.tune == "none":
         return f"not tuned{why}"
     attnforge.tune(str(problem), rigor=args.tune, family=args.family)
@@ -116,8 +117,9 @@ def measure(text, args, stored, peers, flush, heat):
     q, k, v = peer_runs.tensors(problem)
     ours = peer_runs.attnforge_run(problem, q, k, v)
 
-    def fastest():
-        return choice.chosen({"attnforge": ours}, q.device.index, args.choose, flush, heat, attnforge)["attnforge"]
+    def fastest(config):
+        found = choice.chosen({"attnforge": ours}, {"attnforge": config}, q.device.index, args.choose, flush, heat, attnforge)
+        return found.get("attnforge", "")  # of a problem that nothing serves the run says so
 
     how = choose(problem, args, stored, ours, fastest)
     attnforge.plan_cache.clear()
@@ -205,7 +207,7 @@ def main():
     )
     parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
     parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))
-    parser.add_argument("--choose", type=int, default=0, metavar="N", help="instead of tuning: the fastest of N configs in shuffled rounds")
+    parser.add_argument("--choose", type=int, default=0, metavar="N", help="instead of tuning: the fastest of N configs and that of --configs")
     parser.add_argument("--family", help="tune only this kernel family; in a database (ATTNFORGE_CACHE) that knows no other it then runs")
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--heat-ms", type=float, default=100, help="of a peer's kernel before each round")

@@ -199,8 +199,7 @@ def rows_of(case, args, stored, peers, flush, heat, attnforge):
     ours = runs_of(case, not args.no_dense, attnforge)
     configs = {name: config for name in ours if (config := stored.get(key_of(named | {"impl": name})))}
     if args.choose:
-        runs_without = {name: run for name, run in ours.items() if name not in configs}
-        configs |= choice.chosen(runs_without, case.q.device.index, args.choose, flush, heat, attnforge)
+        configs |= choice.chosen(ours, configs, case.q.device.index, args.choose, flush, heat, attnforge)
     for name, run in ours.items():
         try:
             plan, output = settle(run, configs.get(name), args.tune, attnforge)
@@ -261,7 +260,9 @@ def main():
     parser.add_argument("--no-dense", action="store_true", help="a shorter run: without attnforge on lengths that the host knows")
     parser.add_argument("--tune", default="full", choices=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
-    parser.add_argument("--choose", type=int, default=0, metavar="N", help="instead of tuning: the fastest of N configs on a case's own lengths")
+    parser.add_argument(
+        "--choose", type=int, default=0, metavar="N", help="instead of tuning: the fastest of N configs and that of --configs, on a case's own lengths"
+    )
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--heat-ms", type=float, default=50)
     parser.add_argument("--seed", type=int, default=1, help="of tensors")

@@ -214,7 +214,8 @@ class ConfigsTest(unittest.TestCase):
         with mock.patch.object(attnforge, "configure", lambda config: forced.append(config)), mock.patch.object(
             attnforge, "tune", lambda text, **options: tunings.append((text, options["rigor"]))
         ):
-            how = peers.choose(self.PROBLEM, args, stored, plan, lambda: "fwd_fast")
+            how = peers.choose(self.PROBLEM, args, stored, plan, lambda config: f"fastest with {config}")
+        self.assertEqual(forced[0], "", "that of the point before goes")
         return how, forced[-1], tunings
 
     def test_a_stored_config_runs_without_tuning(self):
@@ -233,11 +234,11 @@ class ConfigsTest(unittest.TestCase):
         self.assertEqual(self.choose({}, None), ("tuned (quick)", "", [(str(self.PROBLEM), "quick")]))
         self.assertEqual(self.choose({"another": "x"}, None)[0], "tuned (quick); --configs does not have the point")
 
-    def test_the_fastest_of_many_runs_where_nothing_is_stored(self):
+    def test_the_fastest_of_many_and_of_what_is_stored_runs(self):
         args = types.SimpleNamespace(tune="quick", family=None, choose=40)
-        self.assertEqual(self.choose({}, None, args), ("the fastest of 40 configs", "fwd_fast", []))
+        self.assertEqual(self.choose({}, None, args), ("the fastest of 40 configs", "fastest with None", []))
         stored = {peers.point_of(self.PROBLEM): "fwd_x"}
-        self.assertEqual(self.choose(stored, lambda: None, args), ("the config of --configs", "fwd_x", []))
+        self.assertEqual(self.choose(stored, None, args), ("the fastest of 40 configs and that of --configs", "fastest with fwd_x", []))
 
     def test_the_results_are_configs(self):
         stored = figures.stored_configs(ROOT / "bench/results/h200/hopper.csv", figures.point_of)

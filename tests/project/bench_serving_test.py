@@ -207,13 +207,14 @@ class SettleTest(unittest.TestCase):
 
 
 class ChoicesTest(unittest.TestCase):
-    def test_of_each_family_tile_and_number_of_splits_the_models_first(self):
-        def candidate(us, family, block_n, num_splits, stages):
-            return {"estimate_us": us, "config": f"{family} block_n={block_n} stages={stages} num_splits={num_splits}"}
+    def test_of_each_family_tile_splits_and_stages_the_models_first(self):
+        def candidate(us, family, block_n, num_splits, stages, q_in_regs=0):
+            text = f"{family} block_n={block_n} stages={stages} q_in_regs={q_in_regs} num_splits={num_splits}"
+            return {"estimate_us": us, "config": text}
 
-        listed = [candidate(10, "a", 64, 2, 3), candidate(11, "a", 64, 2, 2), candidate(12, "a", 64, 4, 2), candidate(13, "b", 64, 2, 2),
-                  candidate(19, "a", 96, 2, 2), candidate(21, "b", 96, 1, 2)]
-        found = [listed[i]["config"] for i in (0, 2, 3, 4)]  # the last is twice as slow as the first
+        listed = [candidate(10, "a", 64, 2, 3), candidate(11, "a", 64, 2, 3, 1), candidate(12, "a", 64, 4, 3), candidate(13, "b", 64, 2, 3),
+                  candidate(14, "a", 64, 2, 2), candidate(19, "a", 96, 2, 3), candidate(21, "b", 96, 1, 3)]
+        found = [listed[i]["config"] for i in (0, 2, 3, 4, 5)]  # the last is twice as slow as the first
         self.assertEqual(choice.choices(listed, 9), [*found, listed[1]["config"]])
         self.assertEqual(choice.choices(listed, 2), found[:2])
 
@@ -299,12 +300,12 @@ class Plans:
 
 
 class ChosenTest(unittest.TestCase):
-    def fastest(self, times, refused=()):
+    def fastest(self, times, refused=(), stored=None, not_listed=()):
         """What choice.chosen() finds where {(run, config): ms} are the times and all runs have the same candidates."""
         plans, asked, ran = Plans(), {"config": ""}, []
         attnforge = types.SimpleNamespace(plan_cache=plans, AttnforgeError=ValueError)
         attnforge.configure = lambda config: asked.update(config=config)
-        configs = list(dict.fromkeys(config for _, config in times))
+        configs = [config for config in dict.fromkeys(config for _, config in times) if config not in not_listed]
         attnforge.inspect = lambda problem, compile: {"candidates": [{"config": config, "estimate_us": 1} for config in configs]}
 
         def run_of(name):
@@ -327,7 +328,7 @@ class ChosenTest(unittest.TestCase):
 
         runs = {name: run_of(name) for name in dict.fromkeys(name for name, _ in times)}
         with mock.patch.dict(sys.modules, {"peer_runs": types.SimpleNamespace(time_ms=time_ms)}), mock.patch.object(choice, "FINALISTS", 1), contextlib.redirect_stderr(io.StringIO()):
-            return choice.chosen(runs, "cuda:0", 10, None, None, attnforge)
+            return choice.chosen(runs, stored or {}, "cuda:0", 10, None, None, attnforge)
 
     def config(self, splits):
         return f"fwd_mma_sm80 block_n=64 num_splits={splits}"
@@ -347,6 +348,12 @@ class ChosenTest(unittest.TestCase):
 
         times = Times({("pages", one): 2.5, ("pages", two): 0, ("one piece", one): 1, ("one piece", two): 2})
         self.assertEqual(self.fastest(times), {"pages": one, "one piece": one})
+
+    def test_that_of_an_earlier_run_is_tried_too(self):
+        one, far = self.config(1), self.config(99)
+        times = {("pages", one): 3, ("pages", far): 2}
+        self.assertEqual(self.fastest(times, stored={"pages": far}, not_listed=[far]), {"pages": far})
+        self.assertEqual(self.fastest(times, stored={"pages": far}, not_listed=[far], refused={("pages", far)}), {"pages": one})
 
     def test_a_run_that_refuses_all_or_has_no_plan_is_left_out(self):
         one = self.config(1)
