@@ -11,7 +11,6 @@
 #include "attnforge/plan.h"
 #include "generator/arch.h"
 #include "generator/family.h"
-#include "generator/features.h"
 #include "generator/shape.h"
 #include "generator/stored_rows.h"
 #include "generator/typed_family.h"

@@ -70,7 +70,6 @@ struct PagedKeys {
   /// Tiles of kTileKeys whose chunks the lanes know together.
   template <int kTileKeys>
   static constexpr int kTiles = 32 / kChunks<kTileKeys>;
-  static constexpr int kMostChunks = 32;  // of a tile: a lane knows one
 
   /// Asks the table for the pages of tile n, the first of a walk to the tiles before it, and ahead
   /// of some that come later. Of any n: there need be no such tile.
@@ -147,7 +146,7 @@ struct PagedKeys {
   template <int kTileKeys, int kLooked>
   ATTNFORGE_DEVICE u32 look_up(int n) const {
     constexpr int kNumChunks = kChunks<kTileKeys>;
-    static_assert(kNumChunks <= kMostChunks);
+    static_assert(kTiles<kTileKeys> > 0, "a lane knows a chunk: see lanes_suffice()");
     const int tile = lane() / kNumChunks, chunk = lane() % kNumChunks;
     const int key = (n - tile) * kTileKeys + chunk * kChunkKeys<kTileKeys>;
     const bool present = tile < kLooked && u32(key) < u32(end);
