@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "attnforge/error.h"
@@ -33,11 +34,25 @@ std::size_t argument_bytes(CUfunction function, const std::string& symbol) {
   return size;
 }
 
-void raise_smem_limit(CUfunction function, const std::string& symbol, int smem_bytes) {
-  if (smem_bytes <= 0) return;
+/// All the dynamic shared memory that the GPU has for a block of `function`.
+int most_smem_bytes(CUfunction function) {
+  CUdevice device = 0;
+  check(driver().cuCtxGetDevice(&device), "ask for the current context's GPU");
+  int block_bytes = 0;
+  check(driver().cuDeviceGetAttribute(
+            &block_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device),
+        "read the largest shared memory of a block");
+  return block_bytes - attribute(function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+}
+
+/// The limit is the GPU's, not that of the launch at hand: other problems share the kernel, and
+/// their launches may ask for more. It costs nothing: what a launch asks for decides how many
+/// blocks fit.
+void allow_smem(CUfunction function, const std::string& symbol, int smem_bytes) {
   check(driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                    smem_bytes),
+                                    std::max(most_smem_bytes(function), smem_bytes)),
         fmt::format("give kernel {} {} bytes of dynamic shared memory", symbol, smem_bytes));
+  if (smem_bytes <= 0) return;
   // The driver's own guess may leave an SM with room for fewer blocks than fit.
   check(driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
                                     CU_SHAREDMEM_CARVEOUT_MAX_SHARED),
@@ -77,7 +92,7 @@ Kernel Kernel::load(std::span<const std::byte> image, const std::string& symbol,
           fmt::format("load the code of kernel {} on the GPU", symbol));
   attribute(kernel.function_, CU_FUNC_ATTRIBUTE_NUM_REGS);
   kernel.params_bytes_ = argument_bytes(kernel.function_, symbol);
-  raise_smem_limit(kernel.function_, symbol, smem_bytes);
+  allow_smem(kernel.function_, symbol, smem_bytes);
   return kernel;
 }
 

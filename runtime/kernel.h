@@ -15,10 +15,11 @@ namespace attnforge {
 class Kernel {
  public:
   /// Loads `image` (a cubin, or PTX text as bytes ending in 0) in the current context and makes the
-  /// function ready: dynamic shared memory limit raised to `smem_bytes`, code loaded on the GPU.
-  /// The bytes are copied. Throws Error(kCuda), e.g. when the image is for another GPU, has no such
-  /// symbol or wants more shared memory than there is; Error(kInternal) when the function takes no
-  /// argument.
+  /// function ready: launches may ask for any dynamic shared memory that the GPU has, an SM
+  /// prefers it to L1 if `smem_bytes`, what launches usually ask for, is not 0, and the code is
+  /// loaded on the GPU. The bytes are copied. Throws Error(kCuda), e.g. when the image is for
+  /// another GPU, has no such symbol or wants more shared memory than there is; Error(kInternal)
+  /// when the function takes no argument.
   static Kernel load(std::span<const std::byte> image, const std::string& symbol, int smem_bytes);
   ~Kernel();
   Kernel(Kernel&& other) noexcept;

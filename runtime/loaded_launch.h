@@ -29,8 +29,8 @@ class LoadedKernels {
  public:
   /// None.
   LoadedKernels() = default;
-  /// Loads what `launch` calls, each kernel once and with the most shared memory that a step of its
-  /// asks for. `image` is the compiled `source`. Throws as Kernel::load().
+  /// Loads what `launch` calls, each kernel once. Launches of other sizes may ask for more shared
+  /// memory than `launch` does. `image` is the compiled `source`. Throws as Kernel::load().
   LoadedKernels(std::span<const std::byte> image, const Source& source, const Launch& launch);
 
   bool empty() const { return kernels_.empty(); }

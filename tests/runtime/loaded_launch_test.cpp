@@ -106,6 +106,25 @@ TEST_F(LoadedLaunchTest, StepThatIsNotLikeTheLoadedOneIsItsOwn) {
   EXPECT_EQ(fake_cuda().last_argument(), counters);
 }
 
+TEST_F(LoadedLaunchTest, LaunchMayAskForMoreSharedMemoryThanTheOneThatKernelsWereLoadedFor) {
+  const auto launch = [](int smem_bytes) {
+    Launch launch{.steps = {step("first")}};
+    launch.steps[0].smem_bytes = smem_bytes;
+    return launch;
+  };
+  constexpr int kMostBytes = (227 << 10) - 64;  // of the fake GPU
+  std::byte workspace[8];
+  for (const int loaded_for : {0, 1024, kMostBytes}) {
+    const LoadedKernels kernels = load(launch(loaded_for));
+    for (const int smem_bytes : {0, 2048, 112640, kMostBytes})
+      LoadedLaunch(launch(smem_bytes), kernels).run({}, {.workspace = workspace}, nullptr);
+    EXPECT_THROW(
+        LoadedLaunch(launch(kMostBytes + 1), kernels).run({}, {.workspace = workspace}, nullptr),
+        Error);
+  }
+  EXPECT_THROW(load(launch(kMostBytes + 1)), Error);
+}
+
 TEST_F(LoadedLaunchTest, KernelOfSeveralStepsIsLoadedOnceAndFreedAtTheEnd) {
   const Launch launch{.steps = {step("shared"), step("other"), step("shared")}};
   {

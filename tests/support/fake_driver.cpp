@@ -39,10 +39,14 @@ struct Gpu {
 };
 constexpr Gpu kGpus[2] = {{"NVIDIA H200", 132, 3201000}, {"NVIDIA H100 PCIe", 114, 1593000}};
 
+constexpr int kMostSmemBytes = 227 << 10, kUsualSmemBytes = 48 << 10;  // of a block
+constexpr int kAnyAttribute = 64;                                      // of a kernel
+
 std::atomic<int> loads, unloads, launches, loads_to_fail;
 std::atomic<int> captured_launches, graph_launches;  // launches into graphs, and by their replays
 std::mutex last_mutex;
-std::vector<double> durations_us;  // of the code of each load; guarded by last_mutex
+std::vector<double> durations_us;       // of the code of each load; guarded by last_mutex
+std::map<CUfunction, int> smem_limits;  // that were set; guarded by last_mutex
 std::size_t watched_offset;
 void* last_argument;
 CUcontext last_context;
@@ -100,6 +104,9 @@ CUresult device_attribute(int* value, CUdevice_attribute attribute, CUdevice dev
       break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       *value = kGpus[device].num_sms;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      *value = kMostSmemBytes;
       break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
       *value = 50 << 20;
@@ -180,13 +187,28 @@ CUresult kernel_function(CUfunction* function, CUkernel kernel) {
   return CUDA_SUCCESS;
 }
 CUresult function_get(int* value, CUfunction_attribute, CUfunction) {
-  *value = 64;
+  *value = kAnyAttribute;
   return CUDA_SUCCESS;
 }
-CUresult function_set(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+CUresult function_set(CUfunction function, CUfunction_attribute attribute, int value) {
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_SUCCESS;
+  if (value < 0 || value > kMostSmemBytes - kAnyAttribute) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(last_mutex);
+  smem_limits[function] = value;
+  return CUDA_SUCCESS;
+}
+/// What the real one refuses of sizes.
+bool launchable(const CUlaunchConfig& config, CUfunction function) {
+  const auto limit = smem_limits.find(function);
+  const int most = limit == smem_limits.end() ? kUsualSmemBytes : limit->second;
+  return config.gridDimX > 0 && config.gridDimY > 0 && config.gridDimZ > 0 &&
+         config.gridDimY <= 65535 && config.gridDimZ <= 65535 &&
+         static_cast<int>(config.sharedMemBytes) <= most;
+}
 CUresult launch(const CUlaunchConfig* config, CUfunction function, void** arguments, void**) {
   if (function == nullptr || current() == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::unique_lock lock(last_mutex);
+  if (!launchable(*config, function)) return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(&last_argument, static_cast<const std::byte*>(arguments[0]) + watched_offset,
               sizeof(last_argument));
   last_context = handle(current());
