@@ -5,7 +5,7 @@ from ctypes import c_char_p, c_int64, c_uint32, c_void_p
 from typing import NamedTuple
 
 from . import _checks
-from ._arrays import BF16, FP16, FP32, backend_of
+from ._arrays import BF16, FP16, FP32, INTEGERS, backend_of
 from ._context import context
 from ._errors import InvalidError
 from ._graphs import outside
@@ -115,7 +115,7 @@ def append_kv(
     _check_rank("k", first, 4 if cu_seqlens is None else 3)
     batch, new, heads = (0 if place is None else first.shape[place] for place in of_rows)
     ints = {"used_kv": used_kv, "cu_seqlens": cu_seqlens, "used_kv_after": used_kv_after, "page_table": page_table}
-    ints = {name: None if array is None else backend_of(array).view(name, array, stream, integers=True) for name, array in ints.items()}
+    ints = {name: None if array is None else backend_of(array).view(name, array, stream, allowed=INTEGERS) for name, array in ints.items()}
     if cu_seqlens is not None:
         _check_rank("cu_seqlens", ints["cu_seqlens"], 1)
         batch = ints["cu_seqlens"].shape[0] - 1

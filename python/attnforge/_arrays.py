@@ -1,8 +1,8 @@
 """Device arrays of any framework as address, shape, strides and dtype; without importing one.
 
 A backend is found by the module of an array's type, so a framework is used only if the caller has imported it. Each has
-  view(name, array, stream, integers)  an Array, of int32 if `integers`, else of what attention computes with; raises InvalidError,
-                                    which calls the array `name`, for what cannot be taken
+  view(name, array, stream, allowed)  an Array whose dtype is one of `allowed`, by default of what attention computes with; raises
+                                    InvalidError, which calls the array `name`, for what cannot be taken
   empty(shape, code, device, stream)  a new contiguous array of the framework, for use on the stream
   zeros(shape, code, device, stream)  the same, filled with zeros on the stream
   clear(array, device, stream)      zeros into an array, on the stream; not of other frameworks than torch and cupy
@@ -20,12 +20,16 @@ from typing import NamedTuple
 from ._errors import InvalidError
 from ._graphs import leave_out
 
-FP32, FP16, BF16, INT32 = 0, 1, 2, 3
-ITEM_BYTES = (4, 2, 2, 4)
+FP32, FP16, BF16, INT32, BOOL = range(5)
+ITEM_BYTES = (4, 2, 2, 4, 1)
+FLOATS, INTEGERS = (FP16, BF16, FP32), (INT32,)
+ANY_DTYPE = (*FLOATS, INT32, BOOL)
+_NAMES = ("float32", "float16", "bfloat16", "int32", "bool")  # of numpy's kind
 
 
-def _no_dtype(integers):
-    return f"which is not supported; use {'int32' if integers else 'float16, bfloat16 or float32'}"
+def _no_dtype(allowed):
+    *others, last = [_NAMES[code] for code in allowed]
+    return f"which is not supported; use {', '.join(others)}{' or ' if others else ''}{last}"
 
 
 class Array(NamedTuple):
@@ -45,12 +49,11 @@ class _Torch:
     def __init__(self, torch):
         self.torch = torch
         leave_out(torch)
-        self._codes = {torch.float32: FP32, torch.float16: FP16, torch.bfloat16: BF16}
-        self._dtypes = {code: dtype for dtype, code in self._codes.items()}
-        self._integers = {torch.int32: INT32}
+        self._dtypes = [getattr(torch, name) for name in _NAMES]
+        self._codes = {dtype: code for code, dtype in enumerate(self._dtypes)}
         self.stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or self._slow_stream
 
-    def view(self, name, tensor, stream=None, integers=False):
+    def view(self, name, tensor, stream=None, allowed=FLOATS):
         # Tensor subclasses are refused first: some raise when they are asked for a shape.
         kind = type(tensor)
         if kind.__torch_dispatch__ is not self.torch.Tensor.__torch_dispatch__:
@@ -59,7 +62,7 @@ class _Torch:
                 "needs a plain torch.Tensor (of a DTensor: to_local())"
             )
         try:
-            return self._view(name, tensor, self._integers if integers else self._codes)
+            return self._view(name, tensor, allowed)
         except InvalidError:
             raise
         except Exception as error:  # torch raises many types for tensors without memory of their own
@@ -68,15 +71,15 @@ class _Torch:
                 "uninitialized parameters and the like cannot be taken"
             ) from error
 
-    def _view(self, name, tensor, codes):
+    def _view(self, name, tensor, allowed):
         if tensor.is_nested or tensor.layout != self.torch.strided:
             layout = "nested" if tensor.is_nested else tensor.layout
             raise InvalidError(f"{name} is a tensor of layout {layout}; attention needs a dense, strided one")
         if tensor.device.type != "cuda":
             raise InvalidError(f"{name} is on {tensor.device}; attention needs CUDA tensors")
-        code = codes.get(tensor.dtype)
-        if code is None:
-            raise InvalidError(f"{name} has dtype {tensor.dtype}, {_no_dtype(codes is self._integers)}")
+        code = self._codes.get(tensor.dtype)
+        if code not in allowed:
+            raise InvalidError(f"{name} has dtype {tensor.dtype}, {_no_dtype(allowed)}")
         if tensor.requires_grad and self.torch.is_grad_enabled():
             raise InvalidError(
                 f"{name} requires grad, and no gradient goes through it here: call this under torch.no_grad(), or pass {name}.detach()"
@@ -148,16 +151,14 @@ class _Cupy:
     """cupy.ndarray. cupy has no bfloat16; ml_dtypes' is taken if an array has it."""
 
     torch = None
-    _CODES = {"float32": FP32, "float16": FP16, "bfloat16": BF16}
-    _INTEGERS = {"int32": INT32}
 
     def __init__(self, cupy):
         self._cupy = cupy
 
-    def view(self, name, array, stream=None, integers=False):
-        code = (self._INTEGERS if integers else self._CODES).get(array.dtype.name)
-        if code is None:
-            raise InvalidError(f"{name} has dtype {array.dtype}, {_no_dtype(integers)}")
+    def view(self, name, array, stream=None, allowed=FLOATS):
+        code = _NAMES.index(array.dtype.name) if array.dtype.name in _NAMES else None
+        if code not in allowed:
+            raise InvalidError(f"{name} has dtype {array.dtype}, {_no_dtype(allowed)}")
         strides = _in_elements(name, array.strides, ITEM_BYTES[code])
         return Array(array.data.ptr, array.shape, strides, code, array.device.id)
 
@@ -172,14 +173,12 @@ class _Cupy:
                     yield
 
     def empty(self, shape, code, device, stream):
-        name = ("float32", "float16", "bfloat16")[code]
         with self._on(device, stream):
-            return self._cupy.empty(shape, dtype=name)
+            return self._cupy.empty(shape, dtype=_NAMES[code])
 
     def zeros(self, shape, code, device, stream):
-        name = ("float32", "float16", "bfloat16")[code]
         with self._on(device, stream):
-            return self._cupy.zeros(shape, dtype=name)
+            return self._cupy.zeros(shape, dtype=_NAMES[code])
 
     def clear(self, array, device, stream):
         with self._on(device, stream):
@@ -224,8 +223,8 @@ class _DLTensor(ctypes.Structure):
 
 
 _DL_CUDA, _DL_CUDA_MANAGED = 2, 13
-_DL_CODES = {(2, 32): FP32, (2, 16): FP16, (4, 16): BF16}
-_DL_INTEGERS = {(0, 32): INT32}
+_DL_CODES = {(2, 32): FP32, (2, 16): FP16, (4, 16): BF16, (0, 32): INT32, (6, 8): BOOL}
+_TYPESTRS = {"<f4": FP32, "<f2": FP16, "<i4": INT32, "|b1": BOOL}  # __cuda_array_interface__ has no bfloat16
 _LEGACY_DEFAULT_STREAM = 1
 
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -277,30 +276,29 @@ class _Protocols:
 
     torch = None
 
-    def view(self, name, array, stream=None, integers=False):
+    def view(self, name, array, stream=None, allowed=FLOATS):
         if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
-            return self._dlpack(name, array, stream, integers)
+            return self._dlpack(name, array, stream, allowed)
         interface = getattr(array, "__cuda_array_interface__", None)
         if interface is None:
             raise InvalidError(
                 f"{name} is a {type(array).__module__}.{type(array).__qualname__}, which is not a device array: it has neither "
                 "__dlpack__ nor __cuda_array_interface__"
             )
-        return self._cuda_array_interface(name, interface, integers)
+        return self._cuda_array_interface(name, interface, allowed)
 
     @staticmethod
-    def _dlpack(name, array, stream, integers):
+    def _dlpack(name, array, stream, allowed):
         kind, _ = array.__dlpack_device__()
         if kind not in (_DL_CUDA, _DL_CUDA_MANAGED):
             raise InvalidError(f"{name} is on DLPack device type {kind}; attention needs CUDA arrays (type {_DL_CUDA})")
         # The array's owner makes this stream wait for whatever still writes the array.
         capsule = array.__dlpack__(stream=stream or _LEGACY_DEFAULT_STREAM)
         tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
-        codes = _DL_INTEGERS if integers else _DL_CODES
-        code = codes.get((tensor.dtype.code, tensor.dtype.bits)) if tensor.dtype.lanes == 1 else None
-        if code is None:
+        code = _DL_CODES.get((tensor.dtype.code, tensor.dtype.bits)) if tensor.dtype.lanes == 1 else None
+        if code not in allowed:
             raise InvalidError(
-                f"{name} has DLPack dtype (code {tensor.dtype.code}, {tensor.dtype.bits} bits), {_no_dtype(integers)}"
+                f"{name} has DLPack dtype (code {tensor.dtype.code}, {tensor.dtype.bits} bits), {_no_dtype(allowed)}"
             )
         shape = tuple(tensor.shape[: tensor.ndim])
         strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else contiguous(shape)
@@ -308,13 +306,11 @@ class _Protocols:
         return Array((tensor.data or 0) + tensor.byte_offset, shape, strides, code, tensor.device.device_id, capsule)
 
     @staticmethod
-    def _cuda_array_interface(name, interface, integers):
-        code = ({"<i4": INT32} if integers else {"<f4": FP32, "<f2": FP16}).get(interface["typestr"])
-        if code is None:
-            raise InvalidError(
-                f"{name} has typestr {interface['typestr']}, which is not supported; use "
-                + ("<i4" if integers else "<f2 or <f4, or DLPack for bfloat16")
-            )
+    def _cuda_array_interface(name, interface, allowed):
+        code = _TYPESTRS.get(interface["typestr"])
+        if code not in allowed:
+            with_bf16 = " (bfloat16 by DLPack)" if BF16 in allowed else ""
+            raise InvalidError(f"{name} has typestr {interface['typestr']}, {_no_dtype(allowed)}{with_bf16}")
         shape = tuple(interface["shape"])
         bytes_ = interface.get("strides")
         strides = contiguous(shape) if bytes_ is None else _in_elements(name, bytes_, ITEM_BYTES[code])

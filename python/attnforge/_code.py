@@ -4,10 +4,10 @@ import ctypes
 import struct
 
 from . import _checks
-from ._arrays import ITEM_BYTES, backend_of, contiguous
+from ._arrays import ANY_DTYPE, ITEM_BYTES, backend_of, contiguous
 from ._errors import InvalidError
 
-_TYPES = ("float", "fp16", "bf16", "int")  # by the codes of arrays
+_TYPES = ("float", "fp16", "bf16", "int", "bool")  # by the codes of arrays
 _USUAL = 1 << 20  # bytes of an array whose size the problem need not say
 
 
@@ -71,10 +71,7 @@ def _number(name, value):
 def _array(name, value, stream):
     name_here = f"args[{name!r}]"
     backend = backend_of(value)
-    try:
-        array = backend.view(name_here, value, stream, integers=True)
-    except InvalidError:
-        array = backend.view(name_here, value, stream)
+    array = backend.view(name_here, value, stream, allowed=ANY_DTYPE)
     if tuple(array.strides) != contiguous(array.shape) and _elements(array) > 1:
         raise InvalidError(f"{name_here} {tuple(array.shape)} has strides {tuple(array.strides)}; it must be contiguous")
     if array.address == 0:

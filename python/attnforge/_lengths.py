@@ -4,7 +4,7 @@ The lengths are in arrays on the GPU, which no call reads on the host; what the 
 """
 
 from . import _checks
-from ._arrays import backend_of
+from ._arrays import INTEGERS, backend_of
 from ._errors import InvalidError
 
 _MOST_ROWS = 2**27  # of a sequence
@@ -53,12 +53,12 @@ def view_lengths(kind, of_q, of_kv, stream, paged=False):
         return None, None
     if kind == "packed" and paged:
         arrays = ("cu_seqlens", of_q), ("used_kv", of_kv)
-        return tuple(backend_of(array).view(name, array, stream, integers=True) for name, array in arrays)
+        return tuple(backend_of(array).view(name, array, stream, allowed=INTEGERS) for name, array in arrays)
     name = "cu_seqlens" if kind == "packed" else "used_kv"
 
     def view(name, array):
         missing = array is None and kind == "used"
-        return None if missing else backend_of(array).view(name, array, stream, integers=True)
+        return None if missing else backend_of(array).view(name, array, stream, allowed=INTEGERS)
 
     if of_q is of_kv:
         array = view(name, of_kv)

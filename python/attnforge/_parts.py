@@ -6,7 +6,7 @@ from ctypes import c_int64, c_uint32, c_void_p
 from typing import NamedTuple, Optional
 
 from . import _checks
-from ._arrays import FP32, backend_of
+from ._arrays import FP32, INTEGERS, backend_of
 from ._block_mask import BlockMaskListsStruct, BlockWords, block_words_of
 from ._code import NO_CODE, Code, check_devices, code_of
 from ._errors import InvalidError
@@ -330,7 +330,7 @@ def check_sequences(of_q, of_kv, options, q, cos):
 
 def view_pages(page_table, stream):
     """The array of a page table; None without."""
-    return None if page_table is None else backend_of(page_table).view("page_table", page_table, stream, integers=True)
+    return None if page_table is None else backend_of(page_table).view("page_table", page_table, stream, allowed=INTEGERS)
 
 
 def columns_of(page_table):

@@ -21,7 +21,7 @@ class Torch(types.ModuleType):
         self.grad_enabled, self.streams, self.memory = False, [0], 0x7F0000000000
         self.empty_streams = []  # the current stream at each allocation
         self.float32, self.float16, self.bfloat16, self.float64 = "float32", "float16", "bfloat16", "float64"
-        self.int32, self.int64 = "int32", "int64"
+        self.int32, self.int64, self.bool = "int32", "int64", "bool"
         self.uint8, self.strided, self.sparse_coo = "uint8", "strided", "sparse_coo"
         self.device = Device
         self.is_grad_enabled = lambda: torch.grad_enabled

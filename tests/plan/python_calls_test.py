@@ -1222,17 +1222,20 @@ class CodeTest(CallTest):
 
     def test_arguments_follow_the_types_of_what_is_passed(self):
         slope, table = torch.Tensor((4,), "float32"), torch.Tensor((4, 8), "bfloat16")
-        ids = torch.Tensor((2, 64), "int32")
-        args = {"slope": slope, "table": table, "ids": ids, "window": -3, "scale": 0.5, "on": True}
+        ids, valid = torch.Tensor((2, 64), "int32"), torch.Tensor((2, 64), "bool")
+        args = {"slope": slope, "table": table, "ids": ids, "valid": valid, "window": -3, "scale": 0.5, "on": True}
         words, problem = self.words(score="s + slope[head]", mask="k <= q", args=args)
-        self.assertEqual(problem.args, "float* slope, bf16* table, int* ids, int window, float scale, int on")
+        self.assertEqual(problem.args, "float* slope, bf16* table, int* ids, bool* valid, int window, float scale, int on")
         self.assertEqual((problem.score, problem.mask), ("s + slope[head]", "k <= q"))
-        pointers = [each.data_ptr() for each in (slope, table, ids)]
+        pointers = [each.data_ptr() for each in (slope, table, ids, valid)]
         self.assertEqual(words, [*pointers, 2**32 - 3, 0x3F000000, 1])
 
     def test_a_large_array_says_how_many_elements_it_has(self):
         words, problem = self.words(score="s + bias[0]", args={"bias": torch.Tensor((1024, 1024), "float32")})
         self.assertEqual(problem.args, "float* bias[1048576]")
+        for megabytes, words in ((1, "bool* seen"), (2, "bool* seen[2097152]")):
+            _, problem = self.words(mask="seen[0]", args={"seen": torch.Tensor((megabytes << 20,), "bool")})
+            self.assertEqual(problem.args, words)
 
     def test_calls_with_and_without_code_do_not_meet(self):
         for options in ({}, {"mask": "k <= q"}, {"mask": "k < q"}, {"score": "s"}, {}):

@@ -259,13 +259,27 @@ class ArraysTest(unittest.TestCase):
 
     def test_int32_is_for_lengths_only(self):
         for array in (FakeArray((3,), "<i4"), FakeDlpack((3,), code=0, bits=32)):
-            view = _arrays.backend_of(array).view("used_kv", array, integers=True)
+            view = _arrays.backend_of(array).view("used_kv", array, allowed=_arrays.INTEGERS)
             self.assertEqual((view.shape, view.strides, view.code), ((3,), (1,), _arrays.INT32))
             with self.assertRaisesRegex(attnforge.InvalidError, "q has .*supported"):
                 _arrays.backend_of(array).view("q", array)
         for array in (FakeArray((3,)), FakeDlpack((3,))):
-            with self.assertRaisesRegex(attnforge.InvalidError, "used_kv has .*supported; use (int32|<i4)"):
-                _arrays.backend_of(array).view("used_kv", array, integers=True)
+            with self.assertRaisesRegex(attnforge.InvalidError, "used_kv has .*supported; use int32"):
+                _arrays.backend_of(array).view("used_kv", array, allowed=_arrays.INTEGERS)
+
+    def test_arguments_of_texts_are_of_any_dtype(self):
+        for typestr, (code, bits), found in (
+            ("<f4", (2, 32), _arrays.FP32),
+            ("<f2", (2, 16), _arrays.FP16),
+            ("<i4", (0, 32), _arrays.INT32),
+            ("|b1", (6, 8), _arrays.BOOL),
+        ):
+            for array in (FakeArray((3,), typestr), FakeDlpack((3,), code=code, bits=bits)):
+                view = _arrays.backend_of(array).view("args['a']", array, allowed=_arrays.ANY_DTYPE)
+                self.assertEqual((view.strides, view.code), ((1,), found))
+        for array in (FakeArray((3,), "<i8"), FakeDlpack((3,), code=0, bits=64)):
+            with self.assertRaisesRegex(attnforge.InvalidError, "use float16, bfloat16, float32, int32 or bool"):
+                _arrays.backend_of(array).view("args['a']", array, allowed=_arrays.ANY_DTYPE)
 
     def test_what_is_no_device_array(self):
         with self.assertRaisesRegex(attnforge.InvalidError, "q is a builtins.list"):
