@@ -1,11 +1,11 @@
 // bucket_launch_test.cpp - a kernel is loaded for its bucket, and what it is given then (its
-// symbols, the limit of its shared memory) must serve the launch of every problem of the bucket.
-// For every family: launches of drawn problems beside the bucket's own. No compiler, no GPU.
+// symbols, its blocks and the parts of its argument) must serve the launch of every problem of the
+// bucket. For every family: launches of drawn problems beside the bucket's own. No compiler, no
+// GPU.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -101,17 +101,9 @@ std::vector<Config> configs_of(const Family& family, const Problem& problem,
   return chosen;
 }
 
-/// By kernel: the most that a step of the launch asks for, which is the limit that loading sets.
-std::map<std::string, int> smem_limits(const Launch& launch) {
-  std::map<std::string, int> limits;
-  for (const LaunchStep& step : launch.steps)
-    limits[step.kernel] = std::max(limits[step.kernel], step.smem_bytes);
-  return limits;
-}
-
 /// "" if kernels that were loaded for `loaded` run `launch`, within `workspace_bytes`.
-std::string fault_of(const Launch& launch, const Launch& loaded, std::size_t workspace_bytes) {
-  const std::map<std::string, int> limits = smem_limits(loaded);
+std::string fault_of(const Launch& launch, const Launch& loaded, const Arch& arch,
+                     std::size_t workspace_bytes) {
   if (launch.steps.size() != loaded.steps.size())
     return fmt::format("{} steps, {} of the bucket", launch.steps.size(), loaded.steps.size());
   for (std::size_t i = 0; i < launch.steps.size(); ++i) {
@@ -120,10 +112,9 @@ std::string fault_of(const Launch& launch, const Launch& loaded, std::size_t wor
       return fmt::format("step {}, {}: {}", i, step.kernel, what);
     };
     if (step.kernel != of_bucket.kernel) return fault("the bucket's is " + of_bucket.kernel);
-    const int limit = limits.at(step.kernel);
-    if (step.smem_bytes > limit)
-      return fault(fmt::format("{} bytes of shared memory, and {} are the limit that was set",
-                               step.smem_bytes, limit));
+    if (step.smem_bytes > arch.smem_per_block_bytes)  // the limit that Kernel::load() sets
+      return fault(fmt::format("{} bytes of shared memory, and a block may have {}",
+                               step.smem_bytes, arch.smem_per_block_bytes));
     if (step.block != of_bucket.block) return fault("another block");
     if (step.cluster != of_bucket.cluster) return fault("another cluster");
     if (step.args != of_bucket.args) return fault("other parts of the argument");
@@ -151,7 +142,8 @@ std::string fault_of(const Family& family, const Problem& rounded,
         largest.batch = problem.batch;
         bound = family.launch(config, largest, device).workspace_bytes;
       }
-      const std::string fault = fault_of(family.launch(config, problem, device), loaded, bound);
+      const std::string fault = fault_of(family.launch(config, problem, device), loaded,
+                                         device.arch, bound);
       if (!fault.empty())
         return fmt::format("{}\n  sm_{} \"{}\"\n  of \"{}\"\n  {}", fault, device.arch.name,
                            to_string(problem), to_string(rounded), to_string(config));
