@@ -51,7 +51,7 @@ std::string chosen_config(const Problem& problem, Device& device) {
   return make_plan(problem, device, {.family = kTensorCores}).config();
 }
 
-/// The plan of a config, or nothing where it is illegal: too much memory, too few registers.
+/// The plan of a config, or nothing where it is illegal: too much memory, for one.
 std::optional<Plan> plan_of(const std::string& config, const Problem& problem, Device& device) {
   try {
     return make_plan(problem, device, {.config = config});
@@ -86,7 +86,15 @@ Plan padded(const Problem& problem, Device& device, const TuneOptions* tuning) {
                   problem.head_dim, problem.head_dim_v, larger.head_dim, larger.head_dim_v));
 }
 
-/// The problem's own candidates, split where that is legal: the first, or the fastest of some.
+/// Whether registers are too few for a legal config.
+bool spills(const std::string& config, const Problem& problem, Device& device) {
+  const Inspection seen = inspect(problem, device.facts(),
+                                  {.config = config, .max_candidates = 1, .cut_candidates = false});
+  return seen.compiled.spill_bytes > 0;
+}
+
+/// The problem's own candidates, split where that is legal and spills nothing: the first, or the
+/// fastest of some.
 /// No tuning: searches do not try what they are made of.
 Plan split(const Problem& problem, Device& device, const TuneOptions* tuning) {
   const std::size_t most = tuning == nullptr ? 1 : kMostSplit;
@@ -106,7 +114,8 @@ Plan split(const Problem& problem, Device& device, const TuneOptions* tuning) {
       half = with_field(half, "pad_head_dim", 0);
       half = with_field(half, "num_warps", num_warps);
       if (plans.size() == most || !tried.insert(half).second) continue;
-      if (const std::optional<Plan> plan = plan_of(half, problem, device)) plans.push_back(*plan);
+      const std::optional<Plan> plan = plan_of(half, problem, device);
+      if (plan && !spills(half, problem, device)) plans.push_back(*plan);
     }
   }
   if (plans.empty()) {

@@ -63,25 +63,16 @@ std::string rejection(const Family& family, const Problem& problem, const Arch& 
 
 std::string illegal(const Family& family, const Config& config, const Problem& problem,
                     const DeviceFacts& device) {
-  const std::vector<Axis> axes = family.axes(problem, device);
-  if (axes.size() != config.fields.size()) {
+  if (family.fields.size() != config.fields.size()) {
     return fmt::format("it has {} fields, {} has {}", config.fields.size(), family.name,
-                       axes.size());
+                       family.fields.size());
   }
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    const auto& [name, value] = config.fields[i];
-    if (name != axes[i].name)
-      return fmt::format("field {} is \"{}\", not \"{}\"", i + 1, name, axes[i].name);
-    // An axis of one value is fixed by the problem, or to be forced to what it lists. The others
-    // may be forced to values that a search would not try.
-    const std::vector<int>& forced = axes[i].only_forced;
-    if (axes[i].values.size() == 1 && axes[i].values.front() != value &&
-        std::find(forced.begin(), forced.end(), value) == forced.end()) {
-      return fmt::format("{}={} must be {} for this problem", name, value, axes[i].values.front());
-    }
+  for (std::size_t i = 0; i < family.fields.size(); ++i) {
+    if (const std::string& name = config.fields[i].first; name != family.fields[i].name)
+      return fmt::format("field {} is \"{}\", not \"{}\"", i + 1, name, family.fields[i].name);
   }
   const std::string wrong = wrong_value(config, family.fields);
-  return wrong.empty() ? family.reject(config, problem, device) : wrong;
+  return wrong.empty() ? family.illegal(config, problem, device) : wrong;
 }
 
 std::string update_words(const Family& family, Config& config) {

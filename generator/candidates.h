@@ -59,9 +59,9 @@ struct Cuts {
 std::string rejection(const Family& family, const Problem& problem, const Arch& arch);
 
 /// "" if `config`, which need not come from candidates(), may be used for `problem`, which the
-/// family serves; else why not: fields of another family or version, a value that is not allowed
-/// or not the problem's, a combination that reject() refuses. Nothing else of the family sees the
-/// config before.
+/// family serves; else why not: fields of another family or version, a value that is not allowed, a
+/// combination that Family::illegal() refuses. Nothing else of the family sees the config before.
+/// Whether a search would try the config does not count.
 std::string illegal(const Family& family, const Config& config, const Problem& problem,
                     const DeviceFacts& device);
 
@@ -70,11 +70,11 @@ std::string illegal(const Family& family, const Config& config, const Problem& p
 /// of the former has the value that is left, else what is wrong.
 std::string update_words(const Family& family, Config& config);
 
-/// All configs of `family` that are legal, best estimate first; ties in the order of the axes, so
-/// the result is deterministic. Empty when rejection() is not "". `cuts`, if given, receives the
-/// others with their reasons. Throws Error(kInvalidProblem) if the problem is not valid. Cost: up
-/// to 10 ms, and 100 ms for few query rows. An override replaces its axis by one value; the
-/// shared-memory override is already in `device` (limited()).
+/// All configs of `family` that are legal and not needless, best estimate first; ties in the order
+/// of the axes, so the result is deterministic. Empty when rejection() is not "". `cuts`, if given,
+/// receives the others with their reasons. Throws Error(kInvalidProblem) if the problem is not
+/// valid. Cost: up to 10 ms, and 100 ms for few query rows. An override replaces its axis by one
+/// value; the shared-memory override is already in `device` (limited()).
 std::vector<Candidate> candidates(const Family& family, const Problem& problem,
                                   const DeviceFacts& device, Cuts* cuts = nullptr,
                                   const Overrides& overrides = {});

@@ -31,7 +31,7 @@ Config parse_config(std::string_view text);
 
 /// Which values a field may have, whatever the problem and the GPU: from `least` to `most`, `step`
 /// apart, or each twice the one before. They are what a family's arithmetic and kernels are good
-/// for; which of them are legal together, its reject() decides.
+/// for; which of them are legal together, its illegal() decides.
 struct Allowed {
   int least = std::numeric_limits<int>::min();
   int most = std::numeric_limits<int>::max();

@@ -25,7 +25,7 @@ namespace attnforge {
 struct Axis {
   std::string_view name;
   std::vector<int> values;
-  std::vector<int> only_forced{};  // legal where a caller gives the config, and never searched
+  std::vector<int> only_forced{};  // never searched; tests run them as they do the others
 };
 
 /// A field that configs of a family had once, and its one value that is still made; or one that
@@ -38,8 +38,8 @@ struct FormerField {
 /// A point of a search space, as its family sees it.
 struct Point {
   std::span<const int> values;  // of the axes, in their order; borrowed for the call
-  Reason cut;                   // why it is not a candidate; empty if it is one
-  double estimate_us = 0;       // of a candidate
+  Reason cut;              // why it is not a candidate: illegal, or needless; empty if it is one
+  double estimate_us = 0;  // of a candidate
 };
 
 /// The tile of rows that a block computes, and that of keys which it walks by. 0: no such tile.
@@ -79,13 +79,21 @@ struct Family {
   std::string (*supports)(const Problem&, const Arch&) = nullptr;
   /// The search space: product of the axes, which are `fields` in their order.
   std::vector<Axis> (*axes)(const Problem&, const DeviceFacts&) = nullptr;
-  /// "" if legal and worth trying, else the reason that inspect shows. What is legal can be
-  /// launched: it divides by nothing that is 0, fits the GPU, and its blocks cover the queries.
-  std::string (*reject)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
+  /// "" if legal, else what would fail or be wrong: the config does not compile, does not fit the
+  /// GPU, divides by 0, leaves out queries, or breaks a promise of the problem (deterministic,
+  /// batch_invariant). Asked of every config that is used, whoever chose it. A batch_invariant
+  /// config is chosen for a few sequences and serves each batch: of the batch only the limits of
+  /// the GPU, its memory and its grids, may count here.
+  std::string (*illegal)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
+  /// "" if a search should try a legal config, else why it is left out: what rules of thumb and
+  /// models of registers expect to be slower. Asked by searches alone. It may be wrong: what a
+  /// person forces, or what won, is used all the same.
+  std::string (*needless)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
   /// Predicted time. Orders candidates; decides when nothing was measured.
   double (*estimate_us)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
   /// Calls `visit` for each point of the product of `axes`, the last axis fastest, with what
-  /// reject() and estimate_us() would answer. `axes` are axes()'s, perhaps with a value forced.
+  /// illegal(), needless() and estimate_us() would answer. `axes` are axes()'s, perhaps with a
+  /// value forced.
   void (*for_each_point)(std::span<const Axis> axes, const Problem&, const DeviceFacts&,
                          const std::function<void(const Point&)>& visit) = nullptr;
   /// For people: pictures of what is computed where.

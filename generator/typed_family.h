@@ -108,16 +108,25 @@ TileShape tile_shape_of(const Typed& c) {
 template <const auto& kFields>
 inline constexpr auto kRulesOf = rules_of(kFields);
 
+/// Of families that search all that is legal.
+template <class Typed>
+Reason never_needless(const Typed&, const Problem&, const DeviceFacts&) {
+  return "";
+}
+
 /// `family` with the members that take a config: functions like those of Family, but for
 /// `const Typed&` where Family has `const Config&`. kFields is the table of Typed's fields. Of what
-/// kDescribe is given, only these fields are set.
-template <const auto& kFields, auto kReject, auto kEstimate, auto kRender, auto kLaunch,
-          auto kDescribe = nullptr>
+/// kDescribe is given, only these fields are set. kNeedless and kEstimate see typical_problem().
+template <const auto& kFields, auto kIllegal, auto kNeedless, auto kEstimate, auto kRender,
+          auto kLaunch, auto kDescribe = nullptr>
 constexpr Family typed_family(Family family) {
   static_assert(lists_every_member(kFields));
   family.fields = kRulesOf<kFields>;
-  family.reject = [](const Config& config, const Problem& problem, const DeviceFacts& device) {
-    return kReject(typed<kFields>(config, problem), typical_problem(problem), device).text();
+  family.illegal = [](const Config& config, const Problem& problem, const DeviceFacts& device) {
+    return kIllegal(typed<kFields>(config, problem), problem, device).text();
+  };
+  family.needless = [](const Config& config, const Problem& problem, const DeviceFacts& device) {
+    return kNeedless(typed<kFields>(config, problem), typical_problem(problem), device).text();
   };
   family.estimate_us = [](const Config& config, const Problem& problem, const DeviceFacts& device) {
     return kEstimate(typed<kFields>(config, problem), typical_problem(problem), device);
@@ -131,8 +140,9 @@ constexpr Family typed_family(Family family) {
       // Made in place: moving a Reason would take longer than most points do.
       Point point{.values = values,
                   .cut = allowed || wrong_value(values, kFields).empty()
-                             ? kReject(c, typical, device)
+                             ? kIllegal(c, problem, device)
                              : wrong_value(values, kFields)};
+      if (point.cut.empty()) point.cut = kNeedless(c, typical, device);
       if (point.cut.empty()) point.estimate_us = kEstimate(c, typical, device);
       visit(point);
     });

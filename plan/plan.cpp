@@ -10,7 +10,8 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "generator/candidates.h"
+#include "generator/bucket.h"
+#include "plan/choice.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
 #include "plan/input_check.h"
@@ -24,10 +25,10 @@
 namespace attnforge {
 namespace {
 
-/// What is legal for the bucket of batch_invariant problems need not be so for each batch.
+/// What is legal for the bucket of batch_invariant problems is so for each batch that the GPU has
+/// memory and grids for.
 void require_legal(const LoadedKernel& loaded, const Problem& problem, const DeviceState& state) {
-  std::string wrong = rejection(*loaded.family, problem, state.facts.arch);
-  if (wrong.empty()) wrong = loaded.family->reject(loaded.config, problem, state.facts);
+  const std::string wrong = illegal(loaded.config, problem, state.facts);
   if (wrong.empty()) return;
   throw Error(ErrorCode::kUnsupported,
               fmt::format("\"{}\" was chosen for batch_invariant problems of every batch, but not "

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "attnforge/error.h"
 #include "plan/context_scope.h"
@@ -39,16 +42,40 @@ bool lock_until(std::unique_lock<std::timed_mutex>& lock, Clock::time_point call
   return lock.try_lock_until(called + std::chrono::duration_cast<Clock::duration>(wait));
 }
 
+/// Adds what won here before, where a search would leave it out today: what was measured knows more
+/// than rules of thumb. Of the tier that is searched, and under the same force.
+void add_stored_winner(std::vector<Candidate>& all, const std::vector<const Family*>& families,
+                       const ChoiceKey& key, DeviceState& state) {
+  const std::string text = stored_as(key.problem, state.overrides);
+  for (const Chosen& chosen : state.cache.chosen(state.device_class)) {
+    if (chosen.problem != text) continue;
+    std::optional<Config> config;
+    try {
+      config = read_config(chosen.config);
+    } catch (const Error&) {
+      continue;  // plans say what is wrong with a row
+    }
+    const auto family = std::ranges::find(families, config->family, &Family::name);
+    if (family == families.end() || (*family)->tier != all.front().family->tier ||
+        std::ranges::find(all, *config, &Candidate::config) != all.end() ||
+        !illegal(*config, key.problem, state.facts).empty())
+      continue;
+    const double us = (*family)->estimate_us(*config, key.problem, state.facts);
+    all.push_back({*family, *std::move(config), us});
+  }
+}
+
 /// `called` is when the call began; with `first_run` a plan waits for the result, and its time
 /// limit began then.
 TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceState& state,
                     Clock::time_point called, bool first_run) {
   const Overrides& overrides = state.overrides;
   const std::vector<const Family*> families = families_named(key.family, overrides);
-  const std::vector<Candidate> all = candidates(families, key.problem, state.facts, overrides);
+  std::vector<Candidate> all = candidates(families, key.problem, state.facts, overrides);
   if (all.empty())
     untuned(families, key.problem, state.facts,
             overrides);  // throws Error(kUnsupported) with the reasons
+  add_stored_winner(all, families, key, state);
 
   std::unique_lock one_at_a_time(state.tuning, std::defer_lock);
   if (!first_run) {

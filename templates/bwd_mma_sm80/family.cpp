@@ -93,16 +93,13 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   };
 }
 
-Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const Arch& arch = device.arch;
   if (problem.deterministic && c.dq == kDqAdded)
     return "sums of dQ that are added up in any order differ from run to run";
   if (c.dargs && c.dq == kDqAdded)
     return "gradients of arrays that the score reads are made by the kernel of dQ alone";
   if (c.roles == 4) {
-    constexpr int kNarrow = 128;  // 2% slower there, 24% at 64
-    if (c.head_dim <= kNarrow && c.head_dim_v <= kNarrow)
-      return "pairs of warps have so many keys that each operand is used as often";
     if (c.changes_scores()) return "four warps have one tile of P, and dS wants P times a slope";
     if (!c.in_halves()) return "four warps share columns 64 at a time and queries 32 at a time";
     if (c.num_warps < c.roles) return "there are not four warps";
@@ -117,7 +114,15 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
   if (!c.makes_dq())
     if (Reason wrong = too_much_smem(c.own_dq().smem_bytes(), arch)) return wrong;
-  if (Reason wrong = no_room(c, arch, register_slack(c, problem))) return wrong;
+  return no_room(c, arch);
+}
+
+Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  const Arch& arch = device.arch;
+  constexpr int kNarrow = 128;  // 2% slower there, 24% at 64
+  if (c.roles == 4 && c.head_dim <= kNarrow && c.head_dim_v <= kNarrow)
+    return "pairs of warps have so many keys that each operand is used as often";
+  if (Reason waste = few_registers(c, arch, register_slack(c, problem))) return waste;
   if (c.key_fragments() > 4) return "more than 64 keys per warp leave no registers for scores";
   if (Reason waste = half_empty_queries(c.block_m, kSmallestBlock, problem.seqlen_q)) return waste;
   if (Reason waste = half_empty_keys(c.block_n, kSmallestBlock, problem)) return waste;
@@ -247,7 +252,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
 }  // namespace
 
 constinit const Family
-    bwd_mma_sm80 = typed_family<kFields, reject, estimate_us, render, launch, describe>({
+    bwd_mma_sm80 = typed_family<kFields, illegal, needless, estimate_us, render, launch, describe>({
         .name = kName,
         .summary = "mma.sync and a cp.async ring: gradients of fp16 and bf16 on sm_80 and later",
         .op = Op::kBackward,

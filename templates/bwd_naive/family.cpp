@@ -56,7 +56,7 @@ std::vector<Axis> axes(const Problem& /*problem*/, const DeviceFacts& /*device*/
   return {{"num_threads", {128, 64, 256}}};
 }
 
-Reason reject(const Typed& c, const Problem&, const DeviceFacts&) {
+Reason illegal(const Typed& c, const Problem&, const DeviceFacts&) {
   return c.valid() ? "" : "no such thread block";
 }
 
@@ -141,7 +141,8 @@ Launch launch_gradients(const Config& config, const Problem& problem, const Grad
   return launch_blocks(typed<kFields>(config, problem), problem, rows, 1);
 }
 
-constinit const Family bwd_naive = typed_family<kFields, reject, estimate_us, render, launch>({
+constinit const Family bwd_naive = typed_family<kFields, illegal, never_needless<Typed>,
+                                                estimate_us, render, launch>({
     .name = kName,
     .summary =
         "one thread block for 8 rows of dq, or of dk and dv, all in fp32: the oracle of gradients",

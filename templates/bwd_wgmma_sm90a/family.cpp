@@ -88,7 +88,7 @@ bool has_bare_loop(const Typed& c) {
          c.sees_all() && !c.changes_scores() && !c.has_work_list();
 }
 /// slack: register_slack().
-Reason wrong_order(const Typed& c, int slack) {
+Reason needless_order(const Typed& c, int slack) {
   if (c.late_dq == 0) return "";
   const bool fits = fits_dq_first(c, slack);
   if (c.late_dq == kDqFirst && !fits && !has_bare_loop(c))
@@ -139,7 +139,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
 }
 
 /// Whether warpgroups should have keys or columns of their own.
-Reason wrong_split(const Typed& c) {
+Reason needless_split(const Typed& c) {
   // With more, ptxas makes products wait for each other: dK, dV and parts of dQ lie in registers.
   constexpr int kWidest = 128, kWidestV = 160, kMostColumns = 264;
   if (!c.split_columns &&
@@ -171,7 +171,7 @@ TileOrder order_of(const Typed& c, const Problem& problem, const DeviceFacts& de
   return order;
 }
 
-Reason wrong_zeros(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+Reason needless_zeros(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.zeros_ahead == 0) return "";
   const TileOrder order = order_of(c, problem, device);
   const int lag = zeros_lag(c, order, device);
@@ -192,53 +192,58 @@ int from_end_every(const Typed& c, const Problem& problem) {
   return gqa_group(problem) > 1 ? 1 : 0;
 }
 
-Reason wrong_alternate(const Typed& c, const Problem& problem) {
+Reason needless_alternate(const Typed& c, const Problem& problem) {
   if (!c.alternate) return "";
   if (!see_ever_more(c)) return "blocks of a head end together";
-  if (c.adds_in_order()) return "sums of dQ are added in an order of their own";
   if (c.head_group_mb != 0) return "groups of heads are those that fill the GPU";
   if (ceil_div(problem.seqlen_kv, c.block_n()) < kFewKeyTiles) return "heads have few key tiles";
   return "";
 }
 
-Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+/// Columns of the largest result of a wgmma: scores by queries, dQ by its rows, dK and dV.
+int widest_product(const Typed& c) {
+  const auto columns = [&](int all) {
+    return c.split_columns ? c.half_of_columns(all, 0).count : all;
+  };
+  return std::max({c.block_m, columns(c.head_dim), columns(c.head_dim_v)});
+}
+
+Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (problem.deterministic && !c.adds_in_order())
     return "sums of dQ that are added up in any order differ from run to run";
   if (c.adds_in_order() && lists_query_tiles(problem))
     return "a key tile would wait for one that the block mask leaves out";
   if (c.dq == kDqFromDiagonal && !later_see_more(c))
     return "rows that see all keys have no diagonal";
+  if (c.alternate && c.adds_in_order()) return "sums of dQ are added in an order of their own";
   if (Reason wrong = invalid(c)) return wrong;
-  if (Reason wrong = wrong_split(c)) return wrong;
-  if (Reason wrong = wrong_alternate(c, problem)) return wrong;
-  if (Reason no = wrong_zeros(c, problem, device)) return no;
-  if (Reason wrong = too_much_smem(c.smem_bytes(), device.arch)) return wrong;
-  const int slack = register_slack(c, problem);
-  if (c.planned_registers() + slack > c.consumer_registers())
-    return Reason("about {} of {} registers", c.planned_registers() + slack,
-                  c.consumer_registers());
-  if (Reason wrong = wrong_order(c, slack)) return wrong;
-  if (c.dq == kDqFromRegs && !c.late_dq && !c.split_columns)
-    return "adds from registers hold up products that wait for them";
+  if (Reason wrong = wide_product(widest_product(c), c.launch_registers())) return wrong;
+  return too_much_smem(c.smem_bytes(), device.arch);
+}
+
+/// Where blocks that wait for turns lose more than the zeros take that the sums would begin with.
+Reason needless_turns(const Typed& c, const Problem& problem) {
   constexpr int kSomeKeys = 1024, kSomeKeysFromDiagonal = 2048;
   if (c.persistent() && !c.adds_in_order() && (!c.zeros_ahead || problem.seqlen_kv > kSomeKeys))
     return "blocks that end cost nothing unless they set zeros often, or others wait for turns";
   if (c.dq_stages > 1 && !problem.deterministic)
     return "only where order is asked for do blocks wait long for turns";
-  if (c.adds_in_order() && c.split_columns && !problem.deterministic)
+  if (!c.adds_in_order()) return "";
+  if (c.split_columns && !problem.deterministic)
     return "blocks that wait for turns hold up products";
   // Of few key tiles the wait is short, and there are no zeros to set.
   constexpr int kFewKeys = 512;
-  if (c.adds_in_order() && !c.split_columns && !c.late_dq && problem.seqlen_kv > kFewKeys)
+  if (!c.split_columns && !c.late_dq && problem.seqlen_kv > kFewKeys)
     return "blocks that wait for turns hold up products of the same tile";
   const bool from_diagonal = c.dq == kDqFromDiagonal && c.spares_registers();
   const int few = from_diagonal ? kSomeKeysFromDiagonal : kSomeKeys;
-  if (c.adds_in_order() && !problem.deterministic && (!c.persistent() || problem.seqlen_kv > few))
+  if (!problem.deterministic && (!c.persistent() || problem.seqlen_kv > few))
     return "blocks that wait for turns lose more than zeros take";
-  constexpr int kSmallestTile = 32;
-  if (Reason waste = half_empty_queries(c.block_m, kSmallestTile, problem.seqlen_q)) return waste;
-  if (c.warpgroups == 3 && problem.seqlen_kv <= 128) return "a warpgroup would have no keys";
-  // Two buffers hide what one does not: with one, only where two do not fit.
+  return "";
+}
+
+/// Two buffers hide what one does not: with one, only where two do not fit.
+Reason needless_thrift(const Typed& c, const Arch& arch) {
   Typed more = c;
   if (c.ds_stages == 1 && !c.split_columns)
     more.ds_stages = 2;
@@ -250,7 +255,25 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
     more.dq_rounds = 1;
   else
     return "";
-  return more.smem_bytes() <= device.arch.smem_per_block_bytes ? "another buffer would fit" : "";
+  return more.smem_bytes() <= arch.smem_per_block_bytes ? "another buffer would fit" : "";
+}
+
+Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (Reason waste = needless_split(c)) return waste;
+  if (Reason waste = needless_alternate(c, problem)) return waste;
+  if (Reason waste = needless_zeros(c, problem, device)) return waste;
+  const int slack = register_slack(c, problem);
+  if (c.planned_registers() + slack > c.consumer_registers())
+    return Reason("about {} of {} registers", c.planned_registers() + slack,
+                  c.consumer_registers());
+  if (Reason waste = needless_order(c, slack)) return waste;
+  if (c.dq == kDqFromRegs && !c.late_dq && !c.split_columns)
+    return "adds from registers hold up products that wait for them";
+  if (Reason waste = needless_turns(c, problem)) return waste;
+  constexpr int kSmallestTile = 32;
+  if (Reason waste = half_empty_queries(c.block_m, kSmallestTile, problem.seqlen_q)) return waste;
+  if (c.warpgroups == 3 && problem.seqlen_kv <= 128) return "a warpgroup would have no keys";
+  return needless_thrift(c, device.arch);
 }
 
 BwdSteps steps_of(const Typed& c) {
@@ -396,17 +419,17 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
 
 }  // namespace
 
-constinit const Family
-    bwd_wgmma_sm90a = typed_family<kFields, reject, estimate_us, render, launch, describe>({
-        .name = kName,
-        .summary = "Hopper: TMA loads, wgmma products, specialised warps: gradients of fp16 and "
-                   "bf16 on sm_90a",
-        .op = Op::kBackward,
-        .tier = Tier::kProduct,
-        .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureGqa | kFeatureUnequalHeadDims |
-                    kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients,
-        .supports = supports,
-        .axes = axes,
-    });
+constinit const Family bwd_wgmma_sm90a = typed_family<kFields, illegal, needless, estimate_us,
+                                                      render, launch, describe>({
+    .name = kName,
+    .summary = "Hopper: TMA loads, wgmma products, specialised warps: gradients of fp16 and "
+               "bf16 on sm_90a",
+    .op = Op::kBackward,
+    .tier = Tier::kProduct,
+    .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureGqa | kFeatureUnequalHeadDims |
+                kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients,
+    .supports = supports,
+    .axes = axes,
+});
 
 }  // namespace attnforge

@@ -145,8 +145,12 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
 /// Reasons against this number of splits that other numbers do not share.
 Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.num_splits == 1) return "";
-  if (Reason wrong = wrong_splits(problem, c.num_splits)) return wrong;
-  if (Reason wrong = too_much_smem(c.smem_bytes() + split_smem_bytes(c), device.arch)) return wrong;
+  if (Reason wrong = wrong_splits(problem, c.num_splits, device)) return wrong;
+  return too_much_smem(c.smem_bytes() + split_smem_bytes(c), device.arch);
+}
+Reason needless_number_of_splits(const Typed& c, const Problem& problem,
+                                 const DeviceFacts& device) {
+  if (c.num_splits == 1) return "";
   if (!has_few_rows(problem) &&
       (c.block_m < 64 || c.block_n < 64 || c.stages != 2 || c.q_in_regs == 2 || c.pad_head_dim))
     return "many rows whose keys are split are tried in tiles of 64 or more, with two stages";
@@ -155,14 +159,9 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
       double(device.num_sms) * c.blocks_per_sm, has_unequal_sequences(c, problem));
 }
 
-Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
-  if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
-  if (Reason wrong = wrong_lists(c, problem, c.block_m, c.block_n, c.pack_gqa)) return wrong;
-  // What little it changes shows in the tiles that win; elsewhere it only doubles the search.
-  if (c.pad_head_dim == 2 && (c.block_m < 128 || c.stages != 2 || c.q_in_regs == 2))
-    return "padding to 16 is tried in tiles of 128 rows or more, with two stages";
+Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const Arch& arch = device.arch;
+  if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   if (c.head_dim_warps > 1 && c.num_warps % c.head_dim_warps != 0)
     return "an odd number of warps cannot share rows in pairs";
   if (Reason wrong = uneven_rows(c.block_m, c.row_warps())) return wrong;
@@ -173,10 +172,22 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (Reason wrong = uneven_pack(c.block_m, c.pack_gqa)) return wrong;
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
+  if (Reason wrong = no_room(c, arch)) return wrong;
+  if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
+  return wrong_lists(c, problem, c.block_m, c.block_n, c.pack_gqa, device);
+}
+
+Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (Reason waste = needless_number_of_splits(c, problem, device)) return waste;
+  // What little it changes shows in the tiles that win; elsewhere it only doubles the search.
+  if (c.pad_head_dim == 2 && (c.block_m < 128 || c.stages != 2 || c.q_in_regs == 2))
+    return "padding to 16 is tried in tiles of 128 rows or more, with two stages";
+  const Arch& arch = device.arch;
+  if (Reason waste = many_rows(c)) return waste;
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
   if (Reason waste = half_empty_queries(c.block_m, kSmallestBlockM, rows)) return waste;
   if (Reason waste = half_empty_keys(c.block_n, 32, problem)) return waste;
-  if (Reason wrong = no_room(c, arch, register_slack(c))) return wrong;
+  if (Reason waste = few_registers(c, arch, register_slack(c))) return waste;
   const bool scarce = memory_is_scarce(c, arch);
   if (!scarce && c.block_n == 16 && !c.has_tile_lists())
     return "16 keys per tile: there is memory for more";
@@ -191,7 +202,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
       fits(unshared, arch)) {
     return "shared memory is not scarce: Q need not give its own away";
   }
-  return "";
+  return c.has_tile_lists() ? large_lists(c, problem, c.block_m, c.block_n) : "";
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -299,7 +310,8 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   return launch_of_tiles<FwdMmaSm80Params>(problem, work, device.arch, std::move(step));
 }
 
-constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch, describe>({
+constexpr Family kFamily = typed_family<kFields, illegal, needless, estimate_us, render, launch,
+                                        describe>({
     .name = kName,
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,

@@ -52,10 +52,9 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
   };
 }
 
-Reason reject(const Typed& c, const Problem& problem, const DeviceFacts&) {
-  if (c.block_m != block_m(problem))
-    return Reason("block_m={} is not {}", c.block_m, block_m(problem));
-  return c.valid() ? "" : "no such thread block";
+Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts&) {
+  if (!c.valid()) return "no such thread block";
+  return too_many_blocks(double(blocks(problem, c.block_m)));
 }
 
 /// Three products' worth of fp32 multiply-adds (scores are computed twice), at a quarter of the
@@ -139,7 +138,8 @@ Launch launch_rows(const Config& config, const Problem& problem, const ListedRow
   return launch_blocks(c, problem, num_blocks, rows, num_rows);
 }
 
-constinit const Family fwd_naive = typed_family<kFields, reject, estimate_us, render, launch>({
+constinit const Family fwd_naive = typed_family<kFields, illegal, never_needless<Typed>,
+                                                estimate_us, render, launch>({
     .name = kName,
     .summary =
         "one thread block for 8 query rows, two passes over the keys, all in fp32: the oracle on "

@@ -89,7 +89,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   };
 }
 
-Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   const Arch& arch = device.arch;
   if (c.math == kMathTf32 && !problem.tf32) return "the problem does not allow TF32";
@@ -101,11 +101,16 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
   if (!c.lanes_suffice(c.block_n()))
     return "a tile of keys lies in more pages than a warp has lanes";
+  return no_room(c, arch);
+}
+
+Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  const Arch& arch = device.arch;
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
   if (Reason waste = half_empty_queries(c.block_m(), c.warp_m, rows)) return waste;
   if (Reason waste = half_empty_keys(c.block_n(), 32, problem)) return waste;
   if (c.block_n() > 128 && c.steps > 1) return "more than 128 keys per tile only delay the start";
-  if (Reason wrong = no_room(c, arch, kRegisterSlack)) return wrong;
+  if (Reason waste = few_registers(c, arch, kRegisterSlack)) return waste;
   if (c.stages == 1 && !memory_is_scarce(c, arch)) return "one stage: there is memory for more";
   const std::int64_t tiles = query_tiles(problem, c.block_m(), c.pack_gqa);
   const bool has_more = tiles > std::int64_t{c.blocks_per_sm} * device.num_sms;
@@ -182,15 +187,16 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       device.arch, step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes()));
 }
 
-constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch, describe>({
-    .name = kName,
-    .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
-    .tier = Tier::kProduct,
-    .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces,
-    .supports = supports,
-    .axes = axes,
-});
+constexpr Family
+    kFamily = typed_family<kFields, illegal, needless, estimate_us, render, launch, describe>({
+        .name = kName,
+        .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
+        .tier = Tier::kProduct,
+        .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
+                    kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces,
+        .supports = supports,
+        .axes = axes,
+    });
 
 }  // namespace
 

@@ -180,11 +180,12 @@ int needed_registers(const Typed& c) {
                              : kMaskArgumentsSlack);
 }
 
+Reason product_too_wide(const Typed& c) {
+  return wide_product(std::max(c.block_n, c.head_dim_v), c.launch_registers());
+}
+
 bool registers_fit(const Typed& c) {
-  // ptxas also wants the operands of one product to fit the registers of the launch.
-  const int product = std::max(c.block_n, c.head_dim_v) / 2;
-  return needed_registers(c) <= c.consumer_registers() &&
-         product + kRegisterSlack + 4 <= c.launch_registers();
+  return needed_registers(c) <= c.consumer_registers() && !product_too_wide(c);
 }
 
 /// Reasons against this number of splits that other numbers do not share.
@@ -192,10 +193,16 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
   if (c.num_splits == 1) return "";
   if (c.has_tile_lists()) return "the tiles of a list are not split";
   if (c.grid != kGridPlain) return "blocks that take several query tiles do not split keys";
-  if (Reason wrong = wrong_splits(problem, c.num_splits)) return wrong;
-  if (Reason wrong = too_much_smem(c.smem_bytes() + split_smem_bytes(c), device.arch)) return wrong;
-  if (c.warpgroups > 1 || c.block_n % 32 != 0 || c.block_n < 64 || c.k_stages != c.v_stages)
-    return "keys are split in tiles of 64 rows and as many stages of K as of V";
+  if (c.warpgroups > 1) return "warpgroups that share a tile of keys do not split them";
+  if (!has_few_rows(problem)) return "keys are split where one tile has all rows of a head";
+  if (Reason wrong = wrong_splits(problem, c.num_splits, device)) return wrong;
+  return too_much_smem(c.smem_bytes() + split_smem_bytes(c), device.arch);
+}
+Reason needless_number_of_splits(const Typed& c, const Problem& problem,
+                                 const DeviceFacts& device) {
+  if (c.num_splits == 1) return "";
+  if (c.block_n % 32 != 0 || c.block_n < 64 || c.k_stages != c.v_stages)
+    return "keys are split in tiles of 64 or more, with as many stages of K as of V";
   if (c.pack_gqa == 1 && gqa_group(problem) > 1 && 64 % gqa_group(problem) == 0)
     return "each head would read the keys that one tile of all heads reads once";
   const double tiles = double(query_tiles(problem, c.block_m(), c.pack_gqa));
@@ -217,30 +224,31 @@ bool stays_narrow(const Typed& c, const Problem& problem, const DeviceFacts& dev
 }
 
 /// Reasons against lists of keys that blocks make themselves.
-Reason wrong_own_lists(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+Reason wrong_own_lists(const Typed& c, const Problem& problem) {
   if (!c.own_lists) return "";
   if (!c.may_list_alone()) return "blocks make lists of masks of blocks alone, for fixed lengths";
   if (c.grid != kGridPlain) return "blocks that take several query tiles make no lists";
   const TileLists lists = tile_lists(problem, c, c.block_m(), c.block_n);
-  if (!own_list_fits(lists)) {
-    return Reason("{} groups of keys do not fit the {} of a block's own list", lists.capacity(),
-                  kOwnListGroups);
-  }
-  // Not worth a try.
+  if (own_list_fits(lists)) return "";
+  return Reason("{} groups of keys do not fit the {} of a block's own list", lists.capacity(),
+                kOwnListGroups);
+}
+Reason needless_own_lists(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (!c.own_lists) return "";
   if (c.head_group_mb != kListedGroupMb) return "all heads are under way at once";
   if (!every_tile_at_once(c, problem, device) && !stays_narrow(c, problem, device))
     return "tiles that wait for others want an order: the longest first";
   return "";
 }
 
-Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  const Arch& arch = device.arch;
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
-  const Arch& arch = device.arch;
-  // Illegal.
   if (c.fused_rope && c.rope == kNoRope) return "the problem has no rope";
-  if (Reason wrong = wrong_lists(c, problem, c.block_m(), c.block_n, c.pack_gqa)) return wrong;
-  if (Reason wrong = wrong_own_lists(c, problem, device)) return wrong;
+  if (Reason wrong = wrong_lists(c, problem, c.block_m(), c.block_n, c.pack_gqa, device))
+    return wrong;
+  if (Reason wrong = wrong_own_lists(c, problem)) return wrong;
   if (c.pack_gqa > 1 && (c.pack_gqa > 64 || 64 % c.pack_gqa != 0))
     return "the packed heads do not divide the 64 rows of a warpgroup";
   if (c.pingpong && c.warpgroups == 1) return "one warpgroup takes no turns";
@@ -251,11 +259,17 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
     return Reason("{} blocks of {} bytes of shared memory each do not fit the {} of an SM",
                   c.blocks_per_sm, c.smem_bytes(), arch.smem_per_sm_bytes);
   }
+  return product_too_wide(c);
+}
+
+Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (Reason waste = needless_number_of_splits(c, problem, device)) return waste;
+  if (Reason waste = needless_own_lists(c, problem, device)) return waste;
+  const Arch& arch = device.arch;
   if (!registers_fit(c)) {
     return Reason("about {} registers for the {} that a thread has", needed_registers(c),
                   c.consumer_registers());
   }
-  // Not worth a try.
   if (c.swizzle < 128 && padded_columns(c, c.swizzle) >= padded_columns(c, 2 * c.swizzle))
     return "a wider swizzle pads no more";
   if (c.q_in_regs && c.q_stages > 1) return "Q in registers frees its buffer at once";
@@ -281,7 +295,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
       !stays_narrow(c, problem, device))
     return "one warpgroup leaves the SM idle";
   if (c.blocks_per_sm > 1 && c.pingpong) return "blocks take turns by themselves";
-  return "";
+  return c.has_tile_lists() ? large_lists(c, problem, c.block_m(), c.block_n) : "";
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -396,7 +410,7 @@ Launch launch_of(const Typed& c, const Problem& problem, const Problem& of_run,
                  const DeviceFacts& device) {
   const TileWork work = work_of(problem, c);
   ATTNFORGE_ASSERT(!c.own_lists || own_list_fits(work.lists),
-                   "reject() lets no longer list through");
+                   "illegal() lets no longer list through");
   const std::int64_t tiles = work.all_tiles();
   if (tiles == 0) return {};
   ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");
@@ -430,17 +444,18 @@ bool points_rotate(std::span<const Axis> axes) {
   return std::ranges::find(axes, "fused_rope", &Axis::name)->values.front() != 0;
 }
 
-constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch, describe>({
-    .name = kName,
-    .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
-    .tier = Tier::kProduct,
-    .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeaturesOfPieces | kFeaturesOfLists,
-    .former = kFormer,
-    .added = kAdded,
-    .supports = supports,
-    .axes = axes,
-});
+constexpr Family
+    kFamily = typed_family<kFields, illegal, needless, estimate_us, render, launch, describe>({
+        .name = kName,
+        .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
+        .tier = Tier::kProduct,
+        .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
+                    kFeatureUnequalHeadDims | kFeaturesOfPieces | kFeaturesOfLists,
+        .former = kFormer,
+        .added = kAdded,
+        .supports = supports,
+        .axes = axes,
+    });
 
 }  // namespace
 

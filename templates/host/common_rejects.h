@@ -51,13 +51,10 @@ inline Reason uneven_rows(int block_m, int warps) {
   return block_m % (16 * warps) == 0 ? "" : "block_m is not a multiple of 16 rows per warp";
 }
 
-/// Of softmax steps of some of a tile's keys by warps with one or two fragments of rows.
+/// Of softmax steps of some of a tile's keys.
 template <class Typed>
 Reason wrong_steps(const Typed& c) {
-  if (c.row_fragments() > 2)
-    return "more than 32 query rows per warp leave no registers for scores";
-  if (c.block_n % c.step_n != 0) return "step_n does not divide block_n";
-  return "";
+  return c.block_n % c.step_n == 0 ? "" : "step_n does not divide block_n";
 }
 
 inline Reason one_stage_of_steps(int stages, int steps) {
@@ -76,17 +73,40 @@ inline Reason uneven_pack(int block_m, int pack_gqa) {
   return block_m % pack_gqa == 0 ? "" : "block_m is not a multiple of the packed heads";
 }
 
-/// By sm_has_room().
-template <class Typed>
-Reason no_room(const Typed& c, const Arch& arch, int register_slack) {
-  if (sm_has_room(c, arch, register_slack)) return "";
-  return Reason(
-      "{} blocks per SM do not fit: about {} of {} registers, {} bytes of shared memory each",
-      c.blocks_per_sm, c.planned_registers() + register_slack, registers_available(c, arch),
-      c.smem_bytes());
+/// Of a wgmma whose result has so many columns: with fewer registers ptxas does not spill, it
+/// fails.
+inline Reason wide_product(int columns, int launch_registers) {
+  constexpr int kOtherOperands = 32;
+  if (columns / 2 + kOtherOperands <= launch_registers) return "";
+  return Reason("a product of {} columns does not fit the {} registers that a thread starts with",
+                columns, launch_registers);
 }
 
-// ---- Not worth a try ----
+/// By sm_holds_blocks().
+template <class Typed>
+Reason no_room(const Typed& c, const Arch& arch) {
+  if (sm_holds_blocks(c, arch)) return "";
+  return Reason("{} blocks per SM do not fit: {} threads and {} bytes of shared memory each",
+                c.blocks_per_sm, c.num_threads(), c.smem_bytes());
+}
+
+// ---- Needless: legal, and not worth a try ----
+
+/// By registers_suffice().
+template <class Typed>
+Reason few_registers(const Typed& c, const Arch& arch, int register_slack) {
+  if (registers_suffice(c, arch, register_slack)) return "";
+  return Reason("about {} registers for the {} that a thread has with {} blocks per SM",
+                c.planned_registers() + register_slack, registers_available(c, arch),
+                c.blocks_per_sm);
+}
+
+/// Of warps with fragments of 16 rows.
+template <class Typed>
+Reason many_rows(const Typed& c) {
+  return c.row_fragments() > 2 ? "more than 32 query rows per warp leave no registers for scores"
+                               : "";
+}
 
 /// `rows` of queries, packed heads counted; a tile of `least` is not too large for any.
 inline Reason half_empty_queries(int block_m, int least, std::int64_t rows) {

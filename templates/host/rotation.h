@@ -61,9 +61,13 @@ constexpr Family rotated_family() {
     std::string reason = kInner.supports(without_rope(p), arch);
     return reason.empty() ? too_much_to_rotate(p) : reason;
   };
-  family.reject = [](const Config& config, const Problem& p, const DeviceFacts& device) {
-    if (plain(p) || kRotates(config)) return kInner.reject(config, p, device);
-    return kInner.reject(config, without_rope(p), device);
+  family.illegal = [](const Config& config, const Problem& p, const DeviceFacts& device) {
+    if (plain(p) || kRotates(config)) return kInner.illegal(config, p, device);
+    return kInner.illegal(config, without_rope(p), device);
+  };
+  family.needless = [](const Config& config, const Problem& p, const DeviceFacts& device) {
+    if (plain(p) || kRotates(config)) return kInner.needless(config, p, device);
+    return kInner.needless(config, without_rope(p), device);
   };
   family.estimate_us = [](const Config& config, const Problem& p, const DeviceFacts& device) {
     if (plain(p) || kRotates(config)) return kInner.estimate_us(config, p, device);

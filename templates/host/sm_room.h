@@ -20,13 +20,24 @@ bool smem_has_room(const Typed& c, const Arch& arch) {
   return c.blocks_per_sm * (c.smem_bytes() + kReservedSmemBytes) <= arch.smem_per_sm_bytes;
 }
 
-/// Whether blocks_per_sm blocks fit an SM: by what the main loop keeps in registers and
-/// `register_slack` beside it, shared memory and threads.
+/// Whether an SM holds blocks_per_sm blocks: their shared memory and threads.
+template <class Typed>
+bool sm_holds_blocks(const Typed& c, const Arch& arch) {
+  return smem_has_room(c, arch) && c.blocks_per_sm * c.num_threads() <= arch.max_threads_per_sm &&
+         c.blocks_per_sm <= arch.max_blocks_per_sm;
+}
+
+/// Whether these blocks leave a thread what the main loop keeps in registers, and `register_slack`
+/// beside it. A model of what ptxas needs: with fewer it spills.
+template <class Typed>
+bool registers_suffice(const Typed& c, const Arch& arch, int register_slack) {
+  return c.planned_registers() + register_slack <= registers_available(c, arch);
+}
+
+/// Both.
 template <class Typed>
 bool sm_has_room(const Typed& c, const Arch& arch, int register_slack) {
-  return c.planned_registers() + register_slack <= registers_available(c, arch) &&
-         smem_has_room(c, arch) && c.blocks_per_sm * c.num_threads() <= arch.max_threads_per_sm &&
-         c.blocks_per_sm <= arch.max_blocks_per_sm;
+  return registers_suffice(c, arch, register_slack) && sm_holds_blocks(c, arch);
 }
 
 }  // namespace attnforge

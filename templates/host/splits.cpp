@@ -19,7 +19,7 @@ constexpr int kSplitsOfFullGrid = 4;  // of a sequence of mean length, where oth
 constexpr int kUnequalSplits = 16;    // what the step that merges expects of a long sequence
 constexpr std::int64_t kMostMergeBlocks = 384;   // of that step, for rows to have more warps
 constexpr std::int64_t kMostSpreadBlocks = 256;  // of it: two on each SM of a large GPU
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial results
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial results, in a search
 
 std::int64_t all_rows(const Problem& problem) {
   const StoredRows stored = stored_rows(problem);
@@ -66,16 +66,21 @@ std::int64_t partial_bytes(const Problem& problem, int splits) {
          static_cast<std::int64_t>(sizeof(float));
 }
 
-Reason wrong_splits(const Problem& problem, int splits) {
-  const std::int64_t most = problem.batch_invariant ? 16 * kMostBytes : kMostBytes;
-  if (splits == 1 || partial_bytes(problem, splits) <= most) return "";
-  return Reason("the partial results of so many splits do not fit {} GB", most / kMostBytes);
+Reason wrong_splits(const Problem& problem, int splits, const DeviceFacts& device) {
+  if (splits == 1) return "";
+  const std::int64_t bytes = partial_bytes(problem, splits);
+  if (bytes <= device.memory_bytes) return "";
+  return Reason("the partial results of {} splits take {} GB, more than the GPU's memory", splits,
+                bytes >> 30);
 }
 
 Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
                        double places, bool unequal) {
   constexpr double kMostRounds = 2;
-  if (splits == 1 || problem.batch_invariant) return "";  // another batch may need them
+  if (splits == 1) return "";
+  if (partial_bytes(problem, splits) > kMostBytes)
+    return "the partial results of so many splits do not fit 1 GB";
+  if (problem.batch_invariant) return "";  // another batch may need them
   if (splits > (problem.seqlen_kv + block_n - 1) / block_n) return "more splits than key tiles";
   if (unequal && splits <= kSplitsOfFullGrid) return "";
   if (query_tiles >= places) return "query tiles fill the GPU without splits";

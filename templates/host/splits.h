@@ -27,10 +27,11 @@ inline constexpr int kMostSplits = 256;
 /// Of all rows, in the workspace.
 std::int64_t partial_bytes(const Problem& problem, int splits);
 
-/// Reasons against `splits` of the keys: more than there are key tiles of block_n, more blocks than
-/// fill `places` twice, a grid that fills the GPU without them, or a workspace beyond all bounds.
-/// `query_tiles` are those of all heads. unequal: has_unequal_sequences().
-Reason wrong_splits(const Problem& problem, int splits);
+/// Illegal: partial results that the GPU's memory does not hold.
+Reason wrong_splits(const Problem& problem, int splits, const DeviceFacts& device);
+/// Needless: `splits` of the keys that are more than there are key tiles of block_n or than fill
+/// `places` twice, that a grid fills the GPU without, or that take a large workspace. `query_tiles`
+/// are those of all heads. unequal: has_unequal_sequences().
 Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
                        double places, bool unequal);
 

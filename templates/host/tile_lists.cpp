@@ -103,23 +103,30 @@ void keep_listed(KeyTiles& tiles, const Problem& problem, int block_m) {
   if (has_block_mask(problem) && problem.mask_block_q < block_m) tiles.masked = tiles.all;
 }
 
-bool too_many_lists(const Problem& problem, const Shape& shape, int block_m, int block_n) {
-  constexpr std::int64_t kMostBytes = std::int64_t{1} << 34, kMostGroups = 1 << 30;
-  const TileLists lists = tile_lists(problem, shape, block_m, block_n);
-  return lists.lists() * quotient_up(lists.groups_of_sequence, kGroupsPerBlock) > kMaxGridX ||
-         lists.groups_of_sequence > kMostGroups || lists.bytes() > kMostBytes;
-}
-
 Reason wrong_lists(const Shape& shape, const Problem& problem, int block_m, int block_n,
-                   int pack_gqa) {
+                   int pack_gqa, const DeviceFacts& device) {
+  constexpr std::int64_t kMostGroups = 1 << 30;
   if (!shape.has_tile_lists()) return "";
   if (pack_gqa > 1) return "heads that share a tile cannot have masks of their own";
   if (block_m > 16 * KeyGroup::kMostFragments) return "lists know tiles of up to 256 rows";
   if (!shape.blocks_fit(block_n))
     return Reason("tiles of {} keys and blocks of {} do not divide one another", block_n,
                   shape.mask_block_kv);
-  if (too_many_lists(problem, shape, block_m, block_n)) return "the lists of keys do not fit 16 GB";
-  return "";
+  const TileLists lists = tile_lists(problem, shape, block_m, block_n);
+  // As doubles they do not overflow.
+  const double blocks = double(lists.lists()) *
+                        double(quotient_up(lists.groups_of_sequence, kGroupsPerBlock));
+  if (blocks > double(kMaxGridX) || lists.groups_of_sequence > kMostGroups)
+    return "the lists of keys have more entries than a grid can write";
+  if (lists.bytes() <= device.memory_bytes) return "";
+  return Reason("the lists of keys take {} GB, more than the GPU's memory", lists.bytes() >> 30);
+}
+
+Reason large_lists(const Shape& shape, const Problem& problem, int block_m, int block_n) {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 34;
+  return tile_lists(problem, shape, block_m, block_n).bytes() > kMostBytes
+             ? "the lists of keys do not fit 16 GB"
+             : "";
 }
 
 std::vector<int> fitting(const Shape& shape, std::vector<int> sizes) {

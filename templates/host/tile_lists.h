@@ -47,12 +47,11 @@ double listed_share(const Problem& problem, int block_m);
 /// Leaves of a query tile's key tiles those that lists have for it, on the average.
 void keep_listed(KeyTiles& tiles, const Problem& problem, int block_m);
 
-/// Whether a launch cannot write the lists of a kernel.
-bool too_many_lists(const Problem& problem, const Shape& shape, int block_m, int block_n);
-
-/// Of a config whose query tiles have lists of keys.
+/// Of a config whose query tiles have lists of keys: illegal, where the kernel is not written for
+/// it or a launch cannot write the lists; needless, where they take a large workspace.
 Reason wrong_lists(const Shape& shape, const Problem& problem, int block_m, int block_n,
-                   int pack_gqa);
+                   int pack_gqa, const DeviceFacts& device);
+Reason large_lists(const Shape& shape, const Problem& problem, int block_m, int block_n);
 /// Those of `sizes` of key tiles that blocks of the problem's mask divide, or that divide them.
 std::vector<int> fitting(const Shape& shape, std::vector<int> sizes);
 

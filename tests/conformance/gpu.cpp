@@ -109,7 +109,9 @@ std::vector<Compiled> compile_forced(const Family& family, const Problem& proble
       std::vector<Candidate> legal;
       for (Candidate candidate : all) {
         candidate.config.fields[axis].second = value;
-        if (family.reject(candidate.config, problem, device).empty()) legal.push_back(candidate);
+        if (illegal(family, candidate.config, problem, device).empty() &&
+            family.needless(candidate.config, problem, device).empty())
+          legal.push_back(candidate);
       }
       if (legal.empty()) continue;
       forced.push_back(legal.front());

@@ -30,9 +30,10 @@ std::vector<Axis> tile_axes(const Problem&, const DeviceFacts&) {
   return {{"block_m", {64, 128}}, {"stages", {1, 2, 3}}};
 }
 
-Reason reject_deep_and_large(const TileConfig& c, const Problem&, const DeviceFacts&) {
+Reason deep_and_large(const TileConfig& c, const Problem&, const DeviceFacts&) {
   return c.block_m == 128 && c.stages == 3 ? "smem is too large" : "";
 }
+Reason never_illegal(const TileConfig&, const Problem&, const DeviceFacts&) { return ""; }
 
 /// 64: 30, 20, 10 for stages 1, 2, 3; 128: 20, 20.
 double estimate_tile(const TileConfig& c, const Problem&, const DeviceFacts&) {
@@ -44,8 +45,11 @@ double estimate_nan(const TileConfig&, const Problem&, const DeviceFacts&) {
 }
 double estimate_flat(const TileConfig&, const Problem&, const DeviceFacts&) { return 5.0; }
 
-Reason reject_all(const TileConfig&, const Problem&, const DeviceFacts&) {
+Reason all_illegal(const TileConfig&, const Problem&, const DeviceFacts&) {
   return "smem is too large";
+}
+Reason all_needless(const TileConfig&, const Problem&, const DeviceFacts&) {
+  return "another tile is faster";
 }
 
 Source render_tile(const TileConfig&, const Problem&) { return {}; }
@@ -57,16 +61,18 @@ constexpr Family kMadeUp{.name = "fwd_tile",
                          .supports = serves_sm86_and_up_to_128,
                          .axes = tile_axes};
 
-const Family kTile = typed_family<kTileFields, reject_deep_and_large, estimate_tile, render_tile,
-                                  launch_tile>(kMadeUp);
+const Family kTile = typed_family<kTileFields, deep_and_large, never_needless<TileConfig>,
+                                  estimate_tile, render_tile, launch_tile>(kMadeUp);
+/// The same candidates, but the one that is left out is legal.
+const Family kChoosy = typed_family<kTileFields, never_illegal, deep_and_large, estimate_tile,
+                                    render_tile, launch_tile>(kMadeUp);
 
 struct SlowConfig : Shape {
   int num_threads;
 };
 constexpr Field<SlowConfig> kSlowFields[] = {{"num_threads", &SlowConfig::num_threads}};
 
-Reason reject_none(const SlowConfig&, const Problem&, const DeviceFacts&) { return ""; }
-Reason reject_softcap(const SlowConfig&, const Problem& problem, const DeviceFacts&) {
+Reason slow_softcap(const SlowConfig&, const Problem& problem, const DeviceFacts&) {
   return problem.softcap > 0 ? "every config is cut" : "";
 }
 double estimate_one(const SlowConfig&, const Problem&, const DeviceFacts&) { return 1.0; }
@@ -82,10 +88,12 @@ constexpr Family kServesAll{.name = "fwd_slow",
                                 [](const Problem&, const DeviceFacts&) {
                                   return std::vector<Axis>{{"num_threads", {32}}};
                                 }};
-const Family kNaive = typed_family<kSlowFields, reject_none, estimate_one, render_slow,
-                                   launch_slow>(kServesAll);
-const Family kClose = typed_family<kSlowFields, reject_none, estimate_nine, render_slow,
-                                   launch_slow>(kServesAll);
+const Family
+    kNaive = typed_family<kSlowFields, never_needless<SlowConfig>, never_needless<SlowConfig>,
+                          estimate_one, render_slow, launch_slow>(kServesAll);
+const Family
+    kClose = typed_family<kSlowFields, never_needless<SlowConfig>, never_needless<SlowConfig>,
+                          estimate_nine, render_slow, launch_slow>(kServesAll);
 
 std::vector<std::string> texts(const std::vector<Candidate>& candidates) {
   std::vector<std::string> result;
@@ -161,8 +169,8 @@ TEST(Candidates, AnInvalidProblemIsRefused) {
 }
 
 TEST(Candidates, BrokenFamiliesAreBugs) {
-  Family family = typed_family<kTileFields, reject_deep_and_large, estimate_nan, render_tile,
-                               launch_tile>(kMadeUp);
+  Family family = typed_family<kTileFields, deep_and_large, never_needless<TileConfig>,
+                               estimate_nan, render_tile, launch_tile>(kMadeUp);
   const DeviceFacts& device = typical_device("86");
   EXPECT_THAT(error_message(ErrorCode::kInternal, [&] { candidates(family, Problem{}, device); }),
               HasSubstr("finite"));
@@ -184,17 +192,54 @@ TEST(Candidates, EachPointIsAskedAboutAsItsConfigWouldBe) {
   const DeviceFacts& device = typical_device("86");
   Cuts cuts;
   for (const Candidate& kept : candidates(kTile, problem, device, &cuts)) {
-    EXPECT_EQ(kTile.reject(kept.config, problem, device), "");
+    EXPECT_EQ(kTile.illegal(kept.config, problem, device), "");
+    EXPECT_EQ(kTile.needless(kept.config, problem, device), "");
     EXPECT_EQ(kTile.estimate_us(kept.config, problem, device), kept.estimate_us);
   }
   for (const CutCandidate& each : cuts.configs)
-    EXPECT_EQ(kTile.reject(each.config, problem, device), each.reason);
+    EXPECT_EQ(kTile.illegal(each.config, problem, device), each.reason);
+}
+
+TEST(Needless, IsLeftOutOfASearchWithItsReasonAndLegalAllTheSame) {
+  const DeviceFacts& device = typical_device("86");
+  Cuts cuts;
+  EXPECT_EQ(texts(candidates(kChoosy, {}, device, &cuts)), texts(candidates(kTile, {}, device)));
+  ASSERT_EQ(cuts.configs.size(), 1u);
+  const Config& skipped = cuts.configs[0].config;
+  EXPECT_EQ(cuts.configs[0].reason, "smem is too large");
+  EXPECT_EQ(kChoosy.needless(skipped, {}, device), "smem is too large");
+  EXPECT_EQ(illegal(kChoosy, skipped, {}, device), "");
+  EXPECT_EQ(illegal(kTile, skipped, {}, device), "smem is too large");
+}
+
+TEST(Needless, IsAskedOfLegalConfigsAlone) {
+  const Family both = typed_family<kTileFields, deep_and_large, all_needless, estimate_tile,
+                                   render_tile, launch_tile>(kMadeUp);
+  Cuts cuts;
+  EXPECT_THAT(candidates(both, {}, typical_device("86"), &cuts), IsEmpty());
+  EXPECT_EQ(cuts.kinds.at("smem is too large").count, 1u);
+  EXPECT_EQ(cuts.kinds.at("another tile is faster").count, 5u);
+}
+
+TEST(Legality, IsNotThatOfWhatASearchWouldTry) {
+  // The axis of a search has one value here, and the rule of the field has more.
+  Family one_stage = kChoosy;
+  one_stage.axes = [](const Problem&, const DeviceFacts&) {
+    return std::vector<Axis>{{"block_m", {64}}, {"stages", {1}}};
+  };
+  const auto legal = [&](int block_m, int stages) {
+    return illegal(one_stage, {"fwd_tile", {{"block_m", block_m}, {"stages", stages}}}, {},
+                   typical_device("86"));
+  };
+  EXPECT_EQ(legal(64, 1), "");
+  EXPECT_EQ(legal(128, 3), "");
+  EXPECT_THAT(legal(64, 4), HasSubstr("stages=4"));
 }
 
 TEST(Candidates, OfSeveralFamiliesAreThoseOfTheFirstTierThatHasAny) {
   Family first = kNaive, ladder = kNaive, oracle = kNaive;
-  Family second = typed_family<kSlowFields, reject_softcap, estimate_one, render_slow, launch_slow>(
-      kNaive);
+  Family second = typed_family<kSlowFields, slow_softcap, never_needless<SlowConfig>, estimate_one,
+                               render_slow, launch_slow>(kNaive);
   first.name = "fwd_first", second.name = "fwd_second", ladder.name = "fwd_ladder";
   ladder.tier = Tier::kLadder, oracle.tier = Tier::kOracle;
   first.features = 0;
@@ -295,8 +340,8 @@ TEST(Untuned, IsOfTheFirstTierThatServes) {
 }
 
 TEST(Untuned, IsTheFirstCandidateAmongTiesToo) {
-  const Family flat = typed_family<kTileFields, reject_deep_and_large, estimate_flat, render_tile,
-                                   launch_tile>(kMadeUp);
+  const Family flat = typed_family<kTileFields, deep_and_large, never_needless<TileConfig>,
+                                   estimate_flat, render_tile, launch_tile>(kMadeUp);
   const Family* const families[] = {&flat};
   const DeviceFacts& device = typical_device("86");
   EXPECT_EQ(untuned(families, Problem{}, device).config,
@@ -304,8 +349,8 @@ TEST(Untuned, IsTheFirstCandidateAmongTiesToo) {
 }
 
 TEST(Untuned, GoesOnWhenEveryConfigIsCut) {
-  const Family strict = typed_family<kTileFields, reject_all, estimate_tile, render_tile,
-                                     launch_tile>(kMadeUp);
+  const Family strict = typed_family<kTileFields, all_illegal, never_needless<TileConfig>,
+                                     estimate_tile, render_tile, launch_tile>(kMadeUp);
   const Family* const both[] = {&strict, &kNaive};
   EXPECT_EQ(untuned(both, Problem{}, typical_device("86")).family, &kNaive);
   const Family* const alone[] = {&strict};

@@ -88,14 +88,62 @@ TEST_F(PlanTest, WordsThatConfigsHadOnceAreDroppedUnlessTheirValueIsGone) {
 TEST_F(PlanTest, ValuesThatNoSearchTriesCanBeForced) {
   Device device = open();
   std::string text = make_plan(kProblem, device, with_family("fwd_mma_sm80")).config();
-  const std::string exact = "pad_head_dim=0", padded = "pad_head_dim=1";
+  const std::string exact = "pad_head_dim=0";
   ASSERT_NE(text.find(exact), text.npos);
-  text.replace(text.find(exact), exact.size(), padded);
-  EXPECT_EQ(make_plan(kProblem, device, with_config(text)).config(), text);
-  text.replace(text.find(padded), padded.size(), "pad_head_dim=2");
-  const Error error = error_of([&] { make_plan(kProblem, device, with_config(text)); });
-  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-  EXPECT_THAT(error.what(), HasSubstr("pad_head_dim=2 must be 0"));
+  for (const char* forced : {"pad_head_dim=1", "pad_head_dim=2"}) {
+    text.replace(text.find("pad_head_dim="), exact.size(), forced);
+    EXPECT_EQ(make_plan(kProblem, device, with_config(text)).config(), text);
+  }
+}
+
+/// A config of the family that is legal for the bucket of kProblem and that no search tries.
+Config needless_config(const char* family, const DeviceFacts& device) {
+  const Problem tuned = bucket(kProblem);
+  Cuts cuts;
+  candidates(*find_family(family), tuned, device, &cuts);
+  for (const CutCandidate& each : cuts.configs) {
+    if (find_family(family)->illegal(each.config, tuned, device).empty()) return each.config;
+  }
+  ADD_FAILURE() << family << " searches all that is legal";
+  return {};
+}
+
+TEST_F(PlanTest, ConfigsThatRulesOfThumbLeaveOutCanBeForced) {
+  Device device = open();
+  for (const char* family : {"fwd_wgmma_sm90a", "fwd_mma_sm80", "fwd_wmma", "fwd_flash_vec"}) {
+    const std::string text = to_string(needless_config(family, device.facts()));
+    const Plan plan = make_plan(kProblem, device, with_config(text));
+    EXPECT_EQ(plan.config(), text);
+    EXPECT_EQ(plan.provenance(), Provenance::kForced);
+  }
+}
+
+TEST_F(PlanTest, AMeasuredWinnerIsKeptWhereARuleOfThumbWouldLeaveItOut) {
+  const DeviceFacts device = open().facts();
+  const Problem tuned = bucket(kProblem);
+  const Family& family = *find_family("fwd_mma_sm80");
+  const Config config = needless_config("fwd_mma_sm80", device);
+  Try won;
+  won.problem = to_string(tuned);
+  won.device_class = device_class(device);
+  won.config = to_string(config);
+  won.family = family.name;
+  won.digest = digest(family.render(config, tuned));
+  won.measurement.time_us = 5;
+  won.measurement.samples = kRacedSamples;
+  {
+    Cache cache(database());
+    cache.put({won});
+    cache.finish(won.problem, won.device_class, Rigor::kFull, won.config);
+  }
+  for (const char* asked : {"", "fwd_mma_sm80"}) {
+    Device opened = open();
+    const std::size_t before = logged().size();
+    const Plan plan = make_plan(kProblem, opened, with_family(asked));
+    EXPECT_EQ(plan.config(), won.config);
+    EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
+    EXPECT_THAT(logged().substr(before), ::testing::Not(HasSubstr("is skipped")));
+  }
 }
 
 /// `config` with another value of a field that it has.

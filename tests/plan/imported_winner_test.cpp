@@ -3,14 +3,22 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
 #include "attnforge/plan.h"
 #include "attnforge/tune.h"
+#include "cache/cache.h"
+#include "generator/arch.h"
+#include "generator/bucket.h"
+#include "generator/candidates.h"
+#include "runtime/compiler.h"
+#include "templates/registry.h"
 
 namespace attnforge {
 namespace {
@@ -52,6 +60,41 @@ TEST(ImportedWinner, IsReadyForCachedOnlyAfterATuningThatMeasuresNothing) {
   const Plan plan = make_plan(kProblem, device, kCachedOnly);
   EXPECT_EQ(plan.config(), winner);
   EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
+  fs::remove_all(folder);
+}
+
+TEST(ImportedWinner, ThatASearchWouldLeaveOutIsMeasuredBesideItsCandidates) {
+  const fs::path folder = fs::path(::testing::TempDir()) /
+                          ("attnforge_needless_winner_test_" + std::to_string(getpid()));
+  fs::create_directories(folder);
+  const std::string path = (folder / "cache.db").string();
+  Device device({.cache_path = path});
+  const Family& family = *find_family("fwd_mma_sm80");
+  Cuts cuts;
+  const std::vector<Candidate> searched = candidates(family, kProblem, device.facts(), &cuts);
+  const auto needless = std::ranges::find_if(cuts.configs, [&](const CutCandidate& each) {
+    return family.illegal(each.config, kProblem, device.facts()).empty();
+  });
+  ASSERT_NE(needless, cuts.configs.end());
+  Try won;
+  won.problem = to_string(bucket(kProblem));
+  ASSERT_EQ(won.problem, to_string(kProblem));
+  won.device_class = device_class(device.facts());
+  won.config = to_string(needless->config);
+  won.family = family.name;
+  won.digest = digest(family.render(needless->config, kProblem));
+  won.nvrtc = nvrtc_facts().version_text();
+  won.measurement.time_us = 0.01;
+  won.measurement.samples = kRacedSamples;
+  {
+    Cache cache(path);
+    cache.put({won});
+    cache.finish(won.problem, won.device_class, Rigor::kQuick, won.config);
+  }
+  const TuneResult again = tune(kProblem, device, {.rigor = Rigor::kQuick, .retune = true});
+  const auto its = [&](const Trial& trial) { return trial.config == won.config; };
+  EXPECT_EQ(std::ranges::count_if(again.trials, its), 1) << "what won is asked once more";
+  EXPECT_GT(again.tried, 1);
   fs::remove_all(folder);
 }
 

@@ -362,9 +362,13 @@ TEST_F(PlanTest, BatchInvariantProblemsHaveOneKernelWhateverTheirBatch) {
   EXPECT_EQ(fake_cuda().loads(), loads);
   EXPECT_NE(planned("batch=1").config(), planned("batch=128").config())
       << "without the word a batch that fills the GPU splits no keys";
-  const Error error = error_of([&] { planned("batch_invariant batch=1000000"); });
+  const Error error = error_of([&] {
+    make_plan(parse_problem("fwd bf16 num_heads=32:8 seqlen=16:8192 head_dim=128 lengths=used "
+                            "batch_invariant batch=1048576"),
+              device);
+  });
   EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-  EXPECT_THAT(std::string(error.what()), HasSubstr("do not fit 16 GB"));
+  EXPECT_THAT(std::string(error.what()), HasSubstr("more than the GPU's memory"));
 }
 
 }  // namespace

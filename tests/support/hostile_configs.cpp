@@ -64,12 +64,10 @@ std::vector<Config> mutations_of(const Config& config) {
   return all;
 }
 
-Config recombined(const Family& family, const Config& config, const Problem& problem,
-                  const DeviceFacts& device, std::mt19937& random) {
-  const std::vector<Axis> axes = family.axes(problem, device);
+Config recombined(const Family& family, const Config& config, std::mt19937& random) {
   Config result = config;
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i].values.size() + axes[i].only_forced.size() < 2 || random() % 4 != 0) continue;
+  for (std::size_t i = 0; i < family.fields.size(); ++i) {
+    if (random() % 4 != 0) continue;
     const std::vector<int> values = allowed_values(family.fields[i].allowed);
     result.fields[i].second = values[random() % values.size()];
   }
@@ -86,7 +84,7 @@ std::vector<Candidate> unsearched_configs(const Family& family, const Problem& p
   std::mt19937 random(seed);
   std::vector<Candidate> found;
   for (int i = 0; i < kAttempts && static_cast<int>(found.size()) < count; ++i) {
-    Config config = recombined(family, all[random() % all.size()].config, problem, device, random);
+    Config config = recombined(family, all[random() % all.size()].config, random);
     if (!illegal(family, config, problem, device).empty()) continue;
     if (known.insert(to_string(config)).second) found.push_back({&family, std::move(config)});
   }

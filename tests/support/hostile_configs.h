@@ -19,10 +19,8 @@ std::span<const Problem> hostile_problems();
 /// neighbours of its value.
 std::vector<Config> mutations_of(const Config& config);
 
-/// `config` with a few of its fields changed to values that their rules allow. The fields that the
-/// problem decides stay.
-Config recombined(const Family& family, const Config& config, const Problem& problem,
-                  const DeviceFacts& device, std::mt19937& random);
+/// `config` with a few of its fields changed to values that their rules allow.
+Config recombined(const Family& family, const Config& config, std::mt19937& random);
 
 /// Configs that illegal() accepts and that are not among the candidates: at most `count`, fewer
 /// where few are found.

@@ -233,7 +233,8 @@ TEST(ZerosAhead, AreThoseOfAllHeadsBeforeTheKernelWhereNoHeadIsFarEnough) {
   for (const int batch : {1, 100}) {
     const Problem p = parse_problem("bwd bf16 num_heads=4:2 seqlen=128 head_dim=128 batch=" +
                                     std::to_string(batch));
-    EXPECT_EQ(illegal(family, config, p, device) == "", batch == 100);
+    EXPECT_EQ(illegal(family, config, p, device), "");
+    EXPECT_EQ(family.needless(config, p, device) == "", batch == 100);
     const Launch launch = family.launch(config, p, device);
     const ZerosAhead
         zeros = test::planned_at<BwdWgmmaSm90aParams>(launch.steps[own_step(launch)], 0).zeros;
@@ -344,21 +345,22 @@ TEST(GroupsFromBothEnds, AreAsManyHeadsAsFillTheGpuWhereTheirBlocksDiffer) {
   for (const char* same : {"", "causal window_left=300"}) {
     const Problem p = parse_problem(std::string("bwd bf16 num_heads=8 head_dim=128 seqlen=4096 ") +
                                     same);
-    EXPECT_NE(illegal(family, config_of(true), p, device), "") << same;
+    EXPECT_EQ(illegal(family, config_of(true), p, device), "") << same;
+    EXPECT_NE(family.needless(config_of(true), p, device), "") << same;
   }
 }
 
 TEST(ZerosAhead, AreSearchedWhereTheL2HoldsThem) {
   const Family& family = *find_family("bwd_wgmma_sm90a");
   const DeviceFacts& device = typical_device("90a");
-  const auto fault = [&](const char* heads) {
-    return illegal(
-        family, parse_config(zeros_ahead("32")),
+  const auto waste = [&](const char* heads) {
+    return family.needless(
+        parse_config(zeros_ahead("32")),
         parse_problem(std::string("bwd bf16 batch=4 seqlen=4096 head_dim=128 causal ") + heads),
         device);
   };
-  EXPECT_EQ(fault("num_heads=16"), "");
-  EXPECT_THAT(fault("num_heads=64:8"), testing::HasSubstr("L2"));
+  EXPECT_EQ(waste("num_heads=16"), "");
+  EXPECT_THAT(waste("num_heads=64:8"), testing::HasSubstr("L2"));
 }
 
 }  // namespace

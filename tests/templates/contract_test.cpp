@@ -62,7 +62,8 @@ TEST_P(FamilyContract, ConfigsSurviveTheirText) {
         EXPECT_EQ(candidate.config.family, family().name);
         const Config again = parse_config(to_string(candidate.config));
         EXPECT_EQ(again, candidate.config);
-        EXPECT_EQ(family().reject(again, problem, device), "");
+        EXPECT_EQ(illegal(family(), again, problem, device), "");
+        EXPECT_EQ(family().needless(again, problem, device), "");
         EXPECT_GT(candidate.estimate_us, 0);
       });
 }

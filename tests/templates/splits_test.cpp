@@ -227,12 +227,14 @@ TEST(MergeShape, HasAWarpForAboutFourSplits) {
   }
 }
 
-TEST(SplitKeys, AreRefusedWhereTheyCannotPay) {
-  const auto reason = [](const char* text, int splits) {
+TEST(SplitKeys, AreNeedlessWhereTheyCannotPay) {
+  const DeviceFacts& device = typical_device("90a");
+  const auto reason = [&](const char* text, int splits) {
     const Problem problem = parse_problem(text);
-    Config config = candidates(mma(), problem, typical_device("90a")).front().config;
+    Config config = candidates(mma(), problem, device).front().config;
     config.fields.back().second = splits;
-    return mma().reject(config, problem, typical_device("90a"));
+    EXPECT_EQ(illegal(mma(), config, problem, device), "") << text;
+    return mma().needless(config, problem, device);
   };
   EXPECT_THAT(reason("fwd bf16 batch=1 num_heads=8:1 seqlen=1:128 head_dim=128", 64),
               testing::HasSubstr("key tiles"));
@@ -240,8 +242,18 @@ TEST(SplitKeys, AreRefusedWhereTheyCannotPay) {
               testing::HasSubstr("without splits"));
   EXPECT_THAT(reason("fwd bf16 batch=8 num_heads=32:8 seqlen=1:65536 head_dim=128", 128),
               testing::HasSubstr("twice"));
-  EXPECT_THAT(reason("fwd bf16 batch=1 num_heads=64 seqlen=65536 head_dim=256", 256),
+  EXPECT_THAT(reason("fwd bf16 batch=16 num_heads=64 seqlen=64:65536 head_dim=256", 256),
               testing::HasSubstr("1 GB"));
+}
+
+TEST(SplitKeys, WhosePartialResultsTheGpuCannotHoldAreIllegal) {
+  const Problem problem = parse_problem("fwd bf16 batch=1 num_heads=64 seqlen=65536 head_dim=256");
+  const Config config = split_config(problem, 256);
+  DeviceFacts device = typical_device("90a");
+  EXPECT_THAT(illegal(mma(), config, problem, device),
+              testing::HasSubstr("1028 GB, more than the GPU's memory"));
+  device.memory_bytes = std::int64_t{1100} << 30;
+  EXPECT_EQ(illegal(mma(), config, problem, device), "");
 }
 
 TEST(SplitKeys, OfHeadsWithOneQueryTileHaveHeadsAndSequencesAsDimensions) {

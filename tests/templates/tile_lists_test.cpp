@@ -130,24 +130,30 @@ TEST(OwnLists, LeaveNothingBeforeTheKernelAndNoWorkspace) {
 TEST(OwnLists, AreOfBlockMasksWhoseTilesAllHaveAnSm) {
   const Family& family = *find_family("fwd_wgmma_sm90a");
   const DeviceFacts& device = typical_device("90a");
-  const auto why_not = [&](const std::string& words, const std::string& from = "",
-                           const std::string& to = "") {
+  const auto asked = [&](bool legality, const std::string& words, const std::string& from,
+                         const std::string& to) {
     std::string text = kOwnListsConfig;
     if (!from.empty()) text.replace(text.find(from), from.size(), to);
     Config config = parse_config(text);
     EXPECT_EQ(update_words(family, config), "");
     const Problem problem = parse_problem("fwd bf16 num_heads=8 head_dim=128 " + words);
-    return illegal(family, config, problem, device);
+    const std::string wrong = illegal(family, config, problem, device);
+    return legality ? wrong : wrong + family.needless(config, problem, device);
   };
+  const auto wrong = [&](const std::string& words, const std::string& from = "",
+                         const std::string& to = "") { return asked(true, words, from, to); };
+  const auto waste = [&](const std::string& words, const std::string& from = "",
+                         const std::string& to = "") { return asked(false, words, from, to); };
   using testing::HasSubstr;
-  EXPECT_EQ(why_not("seqlen=1024 blocks=64"), "");
-  EXPECT_THAT(why_not("seqlen=1024 mask=\"k != q\""), HasSubstr("own_lists=1 must be 0"));
-  EXPECT_THAT(why_not("seqlen=1024 blocks=64 lengths=used"), HasSubstr("own_lists=1 must be 0"));
-  EXPECT_THAT(why_not("seqlen=16384 blocks=64"), HasSubstr("own_lists=1 must be 0"));
-  EXPECT_THAT(why_not("seqlen=2048 blocks=64"), HasSubstr("tiles that wait for others"));
-  EXPECT_THAT(why_not("seqlen=1024:8192 blocks=16"), HasSubstr("512 groups of keys do not fit"));
-  EXPECT_THAT(why_not("seqlen=1024 blocks=64", "grid=0", "grid=2"), HasSubstr("several query"));
-  EXPECT_THAT(why_not("seqlen=1024 blocks=64", "mb=32", "mb=16"), HasSubstr("all heads"));
+  EXPECT_EQ(waste("seqlen=1024 blocks=64"), "");
+  EXPECT_THAT(wrong("seqlen=1024 mask=\"k != q\""), HasSubstr("masks of blocks alone"));
+  EXPECT_THAT(wrong("seqlen=1024 blocks=64 lengths=used"), HasSubstr("for fixed lengths"));
+  EXPECT_THAT(wrong("seqlen=1024:8192 blocks=16"), HasSubstr("512 groups of keys do not fit"));
+  EXPECT_THAT(wrong("seqlen=1024 blocks=64", "grid=0", "grid=2"), HasSubstr("several query"));
+  EXPECT_EQ(wrong("seqlen=2048 blocks=64"), "");
+  EXPECT_THAT(waste("seqlen=2048 blocks=64"), HasSubstr("tiles that wait for others"));
+  EXPECT_EQ(wrong("seqlen=1024 blocks=64", "mb=32", "mb=16"), "");
+  EXPECT_THAT(waste("seqlen=1024 blocks=64", "mb=32", "mb=16"), HasSubstr("all heads"));
 }
 
 TEST(OwnLists, AreOfNarrowTilesInTwoRoundsWhereNeighboursSeeOtherKeys) {

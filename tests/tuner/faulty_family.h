@@ -97,7 +97,9 @@ const Family& faulty_family() {
     result.name = kFaults[static_cast<std::size_t>(kKind)].name;
     result.render = render_faulty<kKind>;
     result.launch = launch_faulty<kKind>;
-    result.reject = [](const Config&, const Problem&, const DeviceFacts&) { return std::string(); };
+    result.illegal = [](const Config&, const Problem&, const DeviceFacts&) {
+      return std::string();
+    };
     return result;
   }();
   return family;

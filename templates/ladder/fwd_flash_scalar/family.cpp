@@ -45,17 +45,19 @@ std::vector<Axis> axes(const Problem&, const DeviceFacts&) {
   };
 }
 
-Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const Arch& arch = device.arch;
+Reason illegal(const Typed& c, const Problem&, const DeviceFacts& device) {
   if (c.head_dim % c.lanes_per_row != 0 || c.head_dim_v % c.lanes_per_row != 0)
     return "the lanes of a row do not share a head dim evenly";
   if (Reason wrong = invalid(c)) return wrong;
+  return too_much_smem(c.smem_bytes(), device.arch);
+}
+
+Reason needless(const Typed& c, const Problem& problem, const DeviceFacts&) {
   if (c.planned_registers() > 255)
     return Reason("a lane would hold {} elements of q and o; more lanes have room",
                   c.qk_elements() + c.v_elements());
   if (c.step_n * (c.qk_elements() + c.v_elements()) > kLongestStep)
     return "a step of so many multiply-adds and loads does not stay in the instruction cache";
-  if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
   return half_empty_keys(c.block_n, 16, problem);
 }
 
@@ -102,7 +104,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
 
 extern const Family fwd_flash_scalar;
 constinit const Family
-    fwd_flash_scalar = typed_family<kFields, reject, estimate_us, render, launch>({
+    fwd_flash_scalar = typed_family<kFields, illegal, needless, estimate_us, render, launch>({
         .name = kName,
         .summary =
             "the textbook's FlashAttention on CUDA cores, one element a load: fp32, fp16 and bf16",

@@ -46,17 +46,19 @@ std::vector<Axis> axes(const Problem&, const DeviceFacts&) {
   };
 }
 
-Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const Arch& arch = device.arch;
+Reason illegal(const Typed& c, const Problem&, const DeviceFacts& device) {
   if (c.block_n % c.step_n() != 0)
     return "the keys of a step, lanes_per_row * keys_per_lane, do not divide block_n";
   if (Reason wrong = invalid(c)) return wrong;
+  return too_much_smem(c.smem_bytes(), device.arch);
+}
+
+Reason needless(const Typed& c, const Problem& problem, const DeviceFacts&) {
   if (c.rows_per_thread * c.step_n() > kMostScores)
     return Reason("{} scores per step leave no registers for q and o",
                   c.rows_per_thread * c.step_n());
   if (c.planned_registers() > 255)
     return Reason("about {} registers, more than a thread has", c.planned_registers());
-  if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
   if (c.lanes_per_row > c.head_dim / 4 || c.lanes_per_row > c.head_dim_v / 4)
     return "some lanes would have no element of a row";
   if (c.rows_per_thread > 1 && c.rows_per_thread / 2 >= problem.seqlen_q)
@@ -122,7 +124,8 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
 }  // namespace
 
 extern const Family fwd_flash_vec;
-constinit const Family fwd_flash_vec = typed_family<kFields, reject, estimate_us, render, launch>({
+constinit const Family fwd_flash_vec = typed_family<kFields, illegal, needless, estimate_us, render,
+                                                    launch>({
     .name = kName,
     .summary = "FlashAttention on CUDA cores, four elements per load and several rows per thread: "
                "fp32, fp16 "

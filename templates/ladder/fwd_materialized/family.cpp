@@ -42,7 +42,7 @@ std::int64_t pitch(const Problem& problem, const Typed& c) {
   return (problem.seqlen_kv + c.block_n - 1) / c.block_n * c.block_n;
 }
 std::size_t workspace_bytes(const Problem& problem, const Typed& c) {
-  // As a double it does not overflow; past 2^63 no GPU has the memory, and reject() says so.
+  // As a double it does not overflow; past 2^63 no GPU has the memory, and illegal() says so.
   const double bytes = double(rows(problem)) * (double(pitch(problem, c)) + 1) * sizeof(float);
   return bytes > 9e18
              ? std::size_t(9e18)
@@ -68,14 +68,12 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
   };
 }
 
-Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const Arch& arch = device.arch;
   if (c.tensor_cores()) {
     if (Reason wrong = uneven_rows(c.block_m, c.num_warps)) return wrong;
   }
   if (Reason wrong = invalid(c)) return wrong;
-  if (c.accumulators() > (c.tensor_cores() ? 128 : 64))
-    return Reason("{} accumulators per thread leave no registers", c.accumulators());
   const int smem_bytes = std::max(c.scores_smem_bytes(), c.output_smem_bytes());
   if (Reason wrong = too_much_smem(smem_bytes, arch)) return wrong;
   const double workspace = double(workspace_bytes(problem, c));
@@ -88,6 +86,11 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
         double(device.memory_bytes) / kGiB);
   }
   return "";
+}
+
+Reason needless(const Typed& c, const Problem&, const DeviceFacts&) {
+  if (c.accumulators() <= (c.tensor_cores() ? 128 : 64)) return "";
+  return Reason("{} accumulators per thread leave no registers", c.accumulators());
 }
 
 /// The steps one after another: a product takes as long as its multiply-adds or as its scores take
@@ -190,7 +193,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
 
 extern const Family fwd_materialized;
 constinit const Family
-    fwd_materialized = typed_family<kFields, reject, estimate_us, render, launch>({
+    fwd_materialized = typed_family<kFields, illegal, needless, estimate_us, render, launch>({
         .name = kName,
         .summary =
             "scores, softmax and output one after another, with all scores in memory: the O(L^2) "

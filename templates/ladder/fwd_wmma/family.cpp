@@ -60,16 +60,22 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   };
 }
 
-Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+Reason illegal(const Typed& c, const Problem&, const DeviceFacts& device) {
   const Arch& arch = device.arch;
   if (Reason wrong = uneven_rows(c.block_m, c.num_warps)) return wrong;
   if (Reason wrong = wrong_steps(c)) return wrong;
   if (Reason wrong = one_stage_of_steps(c.stages, c.block_n / c.step_n)) return wrong;
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
+  return no_room(c, arch);
+}
+
+Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  const Arch& arch = device.arch;
+  if (Reason waste = many_rows(c)) return waste;
   if (Reason waste = half_empty_queries(c.block_m, kSmallestBlockM, problem.seqlen_q)) return waste;
   if (Reason waste = half_empty_keys(c.block_n, 32, problem)) return waste;
-  if (Reason wrong = no_room(c, arch, kRegisterSlack)) return wrong;
+  if (Reason waste = few_registers(c, arch, kRegisterSlack)) return waste;
   return room_for_more_blocks(c, arch, kRegisterSlack);
 }
 
@@ -122,7 +128,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
                                         step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
 
-constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch>({
+constexpr Family kFamily = typed_family<kFields, illegal, needless, estimate_us, render, launch>({
     .name = kName,
     .summary = "wmma with opaque fragments and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kLadder,
