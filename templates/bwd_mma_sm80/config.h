@@ -86,7 +86,7 @@ struct BwdMmaSm80Config : Shape {
     return roles == 4 ? kBarriersOfFour * key_warps() : roles == 2 ? hand_overs() * key_warps() : 0;
   }
   ATTNFORGE_HOST_DEVICE constexpr bool makes_dq() const { return dq != kDqOwnKernel; }
-  /// Whether a tile of dS, or of P on its way to it, passes through shared memory.
+  /// Whether a tile of dS, or of what it is made of, passes through shared memory.
   ATTNFORGE_HOST_DEVICE constexpr bool has_ds() const { return makes_dq() || roles != 1; }
   ATTNFORGE_HOST_DEVICE constexpr BwdMmaSm80DqConfig own_dq() const { return {Shape(*this)}; }
 
@@ -115,11 +115,17 @@ struct BwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int ds_bytes() const {
     return has_ds() ? block_n * block_m * 2 : 0;
   }
-  /// Two roles pass P on where dS will lie, lane by lane; four have a tile for it.
+  /// Four roles have a tile for P, an operand of two warps.
   ATTNFORGE_HOST_DEVICE constexpr int p_bytes() const { return roles == 4 ? ds_bytes() : 0; }
+  /// What dP - delta is multiplied with goes from one role to another where dS will lie, lane by
+  /// lane; here are the bytes that 16 bits have no place for.
+  ATTNFORGE_HOST_DEVICE constexpr int below_bytes() const {
+    return roles == 1 ? 0 : ds_bytes() / 2;
+  }
   /// lse_log2 and delta of a tile's rows.
   ATTNFORGE_HOST_DEVICE constexpr int rows_bytes() const { return block_m * 8; }
-  // K, V, the tiles of Q, of dO, of dS, P, and what is known of rows; each a multiple of 128 bytes.
+  // K, V, the tiles of Q, of dO, of dS, P, bytes on their way, and what is known of rows; each a
+  // multiple of 128 bytes.
   ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int q_begin() const { return v_begin() + v_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int dout_begin() const { return q_begin() + stages * q_bytes(); }
@@ -129,7 +135,8 @@ struct BwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int p_begin() const {
     return ds_begin() + ds_stages * ds_bytes();
   }
-  ATTNFORGE_HOST_DEVICE constexpr int rows_begin() const { return p_begin() + p_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int below_begin() const { return p_begin() + p_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int rows_begin() const { return below_begin() + below_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
     return rows_begin() + stages * rows_bytes();
   }

@@ -100,7 +100,6 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (c.dargs && c.dq == kDqAdded)
     return "gradients of arrays that the score reads are made by the kernel of dQ alone";
   if (c.roles == 4) {
-    if (c.changes_scores()) return "four warps have one tile of P, and dS wants P times a slope";
     if (!c.in_halves()) return "four warps share columns 64 at a time and queries 32 at a time";
     if (c.num_warps < c.roles) return "there are not four warps";
     if (c.named_barriers() > 15) return "groups of four warps need more barriers than there are";

@@ -34,7 +34,6 @@ namespace attnforge {
 template <BwdMmaSm80Config C, class Pieces, class Params = BwdMmaSm80Params>
 struct BwdMmaSm80 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
-  static_assert(C.roles != 4 || Pieces::Slope::kOne, "there is one tile for P on its way");
 
   using Shared = BwdMmaSm80Shared<C>;
   using QkRows = typename Shared::QkRows;
@@ -56,6 +55,7 @@ struct BwdMmaSm80 {
   using Rounded = typename Share::Rounded;
   using Sums = typename Share::Sums;
   using Words = BwdMmaSm80Words<C>;
+  using Factors = BwdMmaSm80Factors<C>;
   using Products = BwdMmaSm80Products<C>;
   using Dq = BwdMmaSm80DqProduct<C>;
   using Place = QueryPlace;
@@ -127,28 +127,27 @@ struct BwdMmaSm80 {
 
   // ---- 2. One step of step_m queries ----
 
-  /// s to probabilities in `rounded`; where the slope is not 1, `sloped` are they times it, which
-  /// is in `slopes` where the score does not tell.
+  /// s to probabilities in `rounded`. give(x, f, j) gets those of a fragment times their slope,
+  /// which is in `slopes` where the score does not tell: what dP - delta is multiplied with.
+  template <class Give>
   ATTNFORGE_DEVICE void probabilities(const Scores& s, const Scores& slopes, u32 lse,
-                                      Rounded& rounded, Rounded& sloped) const {
+                                      Rounded& rounded, const Give& give) const {
 #pragma unroll
     for (int j = 0; j < kStepFragments; ++j) {
       float shift[2];
       load_shared_floats(shift, lse + (j * 8 + MmaFragment::column(Share::lane())) * 4);
 #pragma unroll
-      for (int f = 0; f < kKeyFragments; ++f)
+      for (int f = 0; f < kKeyFragments; ++f) {
+        float x[4], factors[4];
 #pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          float x[2];
-#pragma unroll
-          for (int c = 0; c < 2; ++c)
-            x[c] = probability<Slope>(s[f][j][2 * r + c], scale_log2, shift[c]);
-          rounded[f][j][r] = pack2<C.dtype>(x[0], x[1]);
-          if constexpr (!Slope::kOne)
-            sloped[f][j][r] = pack2<C.dtype>(
-                times_slope(x[0], slope, s[f][j][2 * r], slopes[f][j][2 * r]),
-                times_slope(x[1], slope, s[f][j][2 * r + 1], slopes[f][j][2 * r + 1]));
+        for (int i = 0; i < 4; ++i) {
+          x[i] = probability<Slope>(s[f][j][i], scale_log2, shift[i % 2]);
+          factors[i] = times_slope(x[i], slope, s[f][j][i], slopes[f][j][i]);
         }
+#pragma unroll
+        for (int r = 0; r < 2; ++r) rounded[f][j][r] = pack2<C.dtype>(x[2 * r], x[2 * r + 1]);
+        give(factors, f, j);
+      }
     }
   }
 
@@ -165,35 +164,53 @@ struct BwdMmaSm80 {
     }
   }
 
-  /// dS = P (dP - delta), P to dS in place, and to shared memory where others need it. With several
-  /// roles P comes from there, that of the next queries while this one is used: all at once would
-  /// be too many registers. Where P is 0 in a masked tile dS is 0 whatever dP is.
-  template <bool kMasked>
-  ATTNFORGE_DEVICE static void differences(const Scores& dp, const Words& from, const Words& to,
-                                           Rounded& p) {
-    if constexpr (C.roles != 1) from.load(p, 0);
+  /// dS = P (dP - delta), and to shared memory where others need it. P of the queries of fragments
+  /// j and j + 1 is there after load(j), that of the next while this one is used: all at once would
+  /// be too many registers. of(f, j, i) is it. Where P is 0 in a masked tile dS is 0 whatever dP
+  /// is.
+  template <bool kMasked, class Load, class Of>
+  ATTNFORGE_DEVICE static void differences(const Scores& dp, const Load& load, const Of& of,
+                                           const Words& to, Rounded& ds) {
+    load(0);
 #pragma unroll
     for (int j = 0; j < kStepFragments; j += 2) {
-      if constexpr (C.roles != 1)
-        if (j + 2 < kStepFragments) from.load(p, j + 2);
+      if (j + 2 < kStepFragments) load(j + 2);
+      const auto difference = [&](int f, int at, int i) {
+        const float x = of(f, at, i);
+        return kMasked && x == 0.0f ? 0.0f : x * dp[f][at][i];
+      };
 #pragma unroll
       for (int f = 0; f < kKeyFragments; ++f)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          u32& word = p[f][j + i / 2][i % 2];
-          const float* const differences = &dp[f][j + i / 2][i % 2 * 2];
-          float x[2];
-          unpack2<C.dtype>(word, x[0], x[1]);
-          word = pack2<C.dtype>(kMasked && x[0] == 0.0f ? 0.0f : x[0] * differences[0],
-                                kMasked && x[1] == 0.0f ? 0.0f : x[1] * differences[1]);
+          const int at = j + i / 2, first = i % 2 * 2;
+          ds[f][at][i % 2] = pack2<C.dtype>(difference(f, at, first), difference(f, at, first + 1));
         }
-      if constexpr (C.makes_dq() || C.halves() != 1) to.store(p, j);
+      if constexpr (C.makes_dq() || C.halves() != 1) to.store(ds, j);
     }
   }
+  template <class Load, class Of>
+  ATTNFORGE_DEVICE static void to_differences(const Scores& dp, bool masked, const Load& load,
+                                              const Of& of, const Words& to, Rounded& ds) {
+    if (masked)
+      differences<true>(dp, load, of, to, ds);
+    else
+      differences<false>(dp, load, of, to, ds);
+  }
+  /// The same of what another warp gave. Its words take the registers of dS.
+  ATTNFORGE_DEVICE static void to_differences(const Scores& dp, bool masked, const Factors& from,
+                                              Rounded& ds) {
+    typename Factors::Below below;
+    to_differences(
+        dp, masked, [&](int j) { from.load(ds, below, j); },
+        [&](int f, int j, int i) { return joined_float(ds[f][j][i / 2], below[f][j], i); },
+        from.upper, ds);
+  }
 
-  /// s to P of a step, and P times the slope of the scores.
+  /// s to P of a step, and to what give() gets.
+  template <class Give>
   ATTNFORGE_DEVICE void to_probabilities(Scores& s, const Place& place, int stage, bool masked,
-                                         int step, Rounded& rounded, Rounded& sloped) const {
+                                         int step, Rounded& rounded, const Give& give) const {
     const int row = Share::first_query(step);
     const auto queries = work.keys.queries_of(place.head);
     const int first_row = place.m * C.block_m + row,
@@ -205,7 +222,7 @@ struct BwdMmaSm80 {
     make_slopes<Slope>(s, slopes, view_of, queries);
     Pieces::Score::apply(view_of(s), queries);
     if (masked) Pieces::Mask::apply(view_of(s), queries);
-    probabilities(s, slopes, smem.rows(stage) + row * 4, rounded, sloped);
+    probabilities(s, slopes, smem.rows(stage) + row * 4, rounded, give);
   }
 
   ATTNFORGE_DEVICE void step_of_scores(Scores& s, int stage, int step) {
@@ -235,27 +252,22 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE u32 delta_of(int stage, int step) const {
     return smem.rows(stage) + C.block_m * 4 + Share::first_query(step) * 4;
   }
-  ATTNFORGE_DEVICE static void to_differences(const Scores& dp, bool masked, const Words& from,
-                                              const Words& to, Rounded& p) {
-    if (masked)
-      differences<true>(dp, from, to, p);
-    else
-      differences<false>(dp, from, to, p);
-  }
-
   /// By one warp with both roles.
   ATTNFORGE_DEVICE void attend_alone(const Place& place, int stage, u32 ds, bool masked, int step) {
-    Rounded p, sloped;
+    Rounded operand;  // P, then dS
     Scores s, dp;
     step_of_scores(s, stage, step);
-    to_probabilities(s, place, stage, masked, step, p, sloped);
-    add_to_dv(p, stage, Share::first_query(step));
+    to_probabilities(s, place, stage, masked, step, operand, [&](const float(&x)[4], int f, int j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[f][j][i] = x[i];
+    });
+    add_to_dv(operand, stage, Share::first_query(step));
     step_of_dp(dp, stage, step);
     subtract(dp, delta_of(stage, step));
-    Rounded& difference = Slope::kOne ? p : sloped;
-    const Words words(ds, step);
-    to_differences(dp, masked, words, words, difference);
-    add_to_dk(difference, stage, Share::first_query(step));
+    to_differences(
+        dp, masked, [](int) {}, [&](int f, int j, int i) { return s[f][j][i]; }, Words(ds, step),
+        operand);
+    add_to_dk(operand, stage, Share::first_query(step));
   }
 
   /// The products of both roles are the same code where the head dims are the same: the one has K,
@@ -288,20 +300,19 @@ struct BwdMmaSm80 {
       add_to_dk(operand, stage, row);
   }
 
-  /// By two warps: P goes from one to the other through the memory that dS takes then, from lane to
-  /// lane.
+  /// By two warps: what dS is made of goes from one to the other, from lane to lane.
   ATTNFORGE_DEVICE void attend_in_pairs(const Place& place, int stage, u32 ds, bool masked,
                                         int step) {
     const bool of_dv = Share::has_dv();
     const int hand_over = 1 + Share::key_warp() + C.hand_over(step) * C.key_warps();
-    const Words words(ds, step);
+    const Factors factors(Words(ds, step), smem.below(), step);
     Scores x;
     first_product(x, of_dv, stage, step);
     Rounded p;  // or dS
     if (of_dv) {
-      Rounded sloped;
-      to_probabilities(x, place, stage, masked, step, p, sloped);
-      words.store(Slope::kOne ? p : sloped);
+      to_probabilities(
+          x, place, stage, masked, step, p,
+          [&](const float(&of_fragment)[4], int f, int j) { factors.store(of_fragment, f, j); });
       if (C.waits_for_other(step))
         named_barrier_wait(hand_over, 64);
       else
@@ -309,34 +320,36 @@ struct BwdMmaSm80 {
     } else {
       subtract(x, delta_of(stage, step));  // while the other makes its exponentials
       named_barrier_wait(hand_over, 64);
-      to_differences(x, masked, words, words, p);
+      to_differences(x, masked, factors, p);
     }
     second_product(p, of_dv, stage, Share::first_query(step));
   }
 
-  /// By four warps: each half of P goes to the warp with dP of the same queries and to the one with
-  /// the other columns of dV, and each half of dS to that with the other columns of dK. Products of
-  /// the own half need not wait for the other.
+  /// By four warps: what each half of dS is made of goes to the warp with dP of the same queries,
+  /// each half of P to the one with the other columns of dV, and each half of dS to that with the
+  /// other columns of dK. Products of the own half need not wait for the other.
   ATTNFORGE_DEVICE void attend_in_fours(const Place& place, int stage, u32 ds, bool masked,
                                         int step) {
     const bool of_dv = Share::has_dv();
     const int first_barrier = 1 + Share::key_warp() * C.kBarriersOfFour, other = Share::half() ^ 1;
     const int p_to_dk = first_barrier, p_to_dv = first_barrier + 2, of_ds = first_barrier + 4,
               at_end = first_barrier + 6;
-    const Words to_p(smem.p(), step, Share::half()), to_ds(ds, step, Share::half());
+    const Words to_p(smem.p(), step, Share::half());
+    const Factors factors(Words(ds, step, Share::half()), smem.below(), step);
     Scores x;
     first_product(x, of_dv, stage, step);
     Rounded operand;  // P, or dS
     if (of_dv) {
-      Rounded sloped;
-      to_probabilities(x, place, stage, masked, step, operand, sloped);
+      to_probabilities(
+          x, place, stage, masked, step, operand,
+          [&](const float(&of_fragment)[4], int f, int j) { factors.store(of_fragment, f, j); });
       to_p.store(operand);
       named_barrier_arrive(p_to_dk + Share::half(), 64);
       named_barrier_arrive(p_to_dv + Share::half(), 64);
     } else {
       subtract(x, delta_of(stage, step));  // while the others make their exponentials
       named_barrier_wait(p_to_dk + Share::half(), 64);
-      to_differences(x, masked, to_p, to_ds, operand);
+      to_differences(x, masked, factors, operand);
       named_barrier_arrive(of_ds + Share::half(), 64);
     }
     second_product(operand, of_dv, stage, Share::first_query(step));

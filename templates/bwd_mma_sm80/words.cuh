@@ -1,4 +1,5 @@
-// words.cuh - P and dS on their way from one warp of bwd_mma_sm80 to others, through shared memory.
+// words.cuh - P, dS and what it is made of on their way from one warp of bwd_mma_sm80 to others,
+// through shared memory.
 #pragma once
 
 #include "base.cuh"
@@ -6,6 +7,7 @@
 #include "bwd_mma_sm80/share.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/shared_memory.cuh"
+#include "tile/float_parts.cuh"
 
 namespace attnforge {
 
@@ -33,9 +35,10 @@ struct BwdMmaSm80Words {
 #pragma unroll
     for (int f = 0; f < kKeyFragments; ++f)
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        store_shared(DsRows::further(own, j + i / 2) + (f * 16 + i % 2 * 8) * DsRows::kRowBytes,
-                     int(x[f][j + i / 2][i % 2]));
+      for (int i = 0; i < 4; ++i) store(x[f][j + i / 2][i % 2], f, j + i / 2, i % 2);
+  }
+  ATTNFORGE_DEVICE void store(u32 word, int f, int j, int r) const {
+    store_shared(DsRows::further(own, j) + (f * 16 + r * 8) * DsRows::kRowBytes, int(word));
   }
   ATTNFORGE_DEVICE void store(const Rounded& x) const {
 #pragma unroll
@@ -53,6 +56,43 @@ struct BwdMmaSm80Words {
 #pragma unroll
       for (int i = 0; i < 4; ++i) x[f][j + i / 2][i % 2] = words[i];
     }
+  }
+};
+
+/// What dP - delta is multiplied with, P or its product with the slope of the score, in fp32 to
+/// 2^-16 of it: dS is to be rounded once. From a lane that has scores to the same lane of a warp
+/// that has dP: upper halves as words of the tile in which dS will lie, a fragment's bytes below
+/// them as a word of another.
+template <BwdMmaSm80Config C>
+struct BwdMmaSm80Factors {
+  using Words = BwdMmaSm80Words<C>;
+  using Share = typename Words::Share;
+  static constexpr int kKeyFragments = Share::kKeyFragments, kStepFragments = Share::kStepFragments;
+
+  Words upper;
+  u32 below;
+
+  ATTNFORGE_DEVICE BwdMmaSm80Factors(const Words& of_ds, u32 below_tile, int step)
+      : upper(of_ds),
+        below(below_tile + Share::lane() * 4 +
+              ((step * C.halves() + Share::half()) * C.key_warps() + Share::key_warp()) *
+                  kKeyFragments * kStepFragments * 128) {}
+  ATTNFORGE_DEVICE u32 below_of(int f, int j) const {
+    return below + (f * kStepFragments + j) * 128;
+  }
+  ATTNFORGE_DEVICE void store(const float (&x)[4], int f, int j) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) upper.store(upper_halves(x[2 * r], x[2 * r + 1]), f, j, r);
+    store_shared(below_of(f, j), int(bytes_below(x)));
+  }
+  // Words of the queries of fragments j and j + 1.
+  using Below = u32[kKeyFragments][kStepFragments];
+  ATTNFORGE_DEVICE void load(typename Words::Rounded& words, Below& bytes, int j) const {
+    upper.load(words, j);
+#pragma unroll
+    for (int f = 0; f < kKeyFragments; ++f)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) bytes[f][j + i] = u32(load_shared(below_of(f, j + i)));
   }
 };
 

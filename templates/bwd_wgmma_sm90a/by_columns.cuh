@@ -14,6 +14,7 @@
 #include "ptx/shared_memory.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
+#include "tile/float_parts.cuh"
 
 namespace attnforge {
 
@@ -31,7 +32,7 @@ struct BwdWgmmaSm90aByColumns {
   static constexpr ColumnRange kDvColumns = C.half_of_columns(C.head_dim_v, 1 - kIndex);
   // What dP - delta is multiplied with is P itself, or another array beside it.
   static constexpr bool kOne = Pieces::Slope::kOne;
-  static_assert(C.p_arrays() == (kOne ? 1 : 2), "what lies behind is dQ's, or the rows' lse");
+  static_assert(kOne || C.changes_scores(), "there is no second array, for P itself");
 
   // Named barriers: P is written, dS is written. What waits for one has read all before it.
   static constexpr int kProbabilities = 2, kGradients = 3;
@@ -53,19 +54,36 @@ struct BwdWgmmaSm90aByColumns {
 #pragma unroll
     for (int j = 0; j < C.block_m / 16; ++j) load_shared_16(words[j], own_words(array) + j * 2048);
   }
+  /// What dP - delta is multiplied with, in fp32 to 2^-16 of it: dS is to be rounded once.
+  ATTNFORGE_DEVICE u32 own_bytes() const { return wg.smem.below() + thread_index() % 128 * 8; }
+  ATTNFORGE_DEVICE void store_factors(const Scores& s) const {
+#pragma unroll
+    for (int j = 0; j < C.block_m / 8; j += 2) {
+      u32 words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        words[i] = upper_halves(s[j + i / 2][i % 2 * 2], s[j + i / 2][i % 2 * 2 + 1]);
+      store_shared_16(own_words(0) + j / 2 * 2048, words);
+      store_shared_8(own_bytes() + j / 2 * 1024, bytes_below(s[j]), bytes_below(s[j + 1]));
+    }
+  }
+  ATTNFORGE_DEVICE void load_factors(Scores& s) const {
+#pragma unroll
+    for (int j = 0; j < C.block_m / 8; j += 2) {
+      u32 words[4], below[2];
+      load_shared_16(words, own_words(0) + j / 2 * 2048);
+      load_shared_8(below[0], below[1], own_bytes() + j / 2 * 1024);
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        s[j + i / 4][i % 4] = joined_float(words[i / 2], below[i / 4], i % 4);
+    }
+  }
   ATTNFORGE_DEVICE static void round(const Scores& s, Rounded& words) {
 #pragma unroll
     for (int j = 0; j < C.block_m / 8; ++j)
 #pragma unroll
       for (int r = 0; r < 2; ++r)
         words[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(s[j][2 * r], s[j][2 * r + 1]);
-  }
-  ATTNFORGE_DEVICE static void widen(const Rounded& words, Scores& s) {
-#pragma unroll
-    for (int j = 0; j < C.block_m / 8; ++j)
-#pragma unroll
-      for (int r = 0; r < 2; ++r)
-        unpack2<C.dtype>(words[j / 2][j % 2 * 2 + r], s[j][2 * r], s[j][2 * r + 1]);
   }
 
   // -- A query tile --
@@ -90,12 +108,8 @@ struct BwdWgmmaSm90aByColumns {
                                   Rounded& p16, Rounded& ds16) {
     if constexpr (kIndex == 0) {
       wg.probabilities(work, place, own, p16);
-      store_words(p16, 0);
-      if constexpr (!kOne) {
-        Rounded sloped;
-        round(own, sloped);
-        store_words(sloped, 1);
-      }
+      store_factors(own);
+      if constexpr (!kOne) store_words(p16, 1);
       named_barrier_arrive(kProbabilities, wg.kConsumers);
       wg.await_do();
       issue_dv(p16);
@@ -104,15 +118,12 @@ struct BwdWgmmaSm90aByColumns {
     } else {
       Scores s;
       named_barrier_wait(kProbabilities, wg.kConsumers);
-      load_words(p16, 0);
+      load_factors(s);
+      if constexpr (kOne)
+        round(s, p16);
+      else
+        load_words(p16, 1);
       issue_dv(p16);
-      if constexpr (kOne) {
-        widen(p16, s);
-      } else {
-        Rounded sloped;
-        load_words(sloped, 1);
-        widen(sloped, s);
-      }
       wg.gradients(work, place, s, own, ds16);
       wg.store_ds(ds16);
       fence_proxy_async();

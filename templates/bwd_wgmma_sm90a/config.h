@@ -135,12 +135,13 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int p_begin() const {
     return ds_begin() + ds_stages * ds_bytes();
   }
-  /// P, and where the score is changed its product with the slope.
-  ATTNFORGE_HOST_DEVICE constexpr int p_arrays() const {
-    return split_columns ? (changes_scores() ? 2 : 1) : 0;
+  /// split_columns: what dS is made of in 24 bits, P or its product with the slope of the score,
+  /// and beside such a product P itself.
+  ATTNFORGE_HOST_DEVICE constexpr int below_begin() const {
+    return p_begin() + (split_columns ? (changes_scores() ? 2 : 1) : 0) * ds_bytes();
   }
   ATTNFORGE_HOST_DEVICE constexpr int dq_begin() const {
-    return p_begin() + p_arrays() * ds_bytes();
+    return below_begin() + (split_columns ? ds_bytes() / 2 : 0);
   }
   ATTNFORGE_HOST_DEVICE constexpr int zeros_begin() const {
     return dq_begin() + dq_buffers() * dq_part_bytes();

@@ -22,6 +22,7 @@ struct BwdWgmmaSm90aShared {
   ATTNFORGE_DEVICE u32 ds(int stage) const { return base + C.ds_begin() + stage * C.ds_bytes(); }
   /// split_columns: of the probabilities, or of what dP - delta is multiplied with.
   ATTNFORGE_DEVICE u32 p(int array) const { return base + C.p_begin() + array * C.ds_bytes(); }
+  ATTNFORGE_DEVICE u32 below() const { return base + C.below_begin(); }
   /// Of the parts of dQ that a warpgroup has written in a round.
   ATTNFORGE_DEVICE u32 dq(int warpgroup, int stage, int i) const {
     const int buffer = (warpgroup * C.dq_stages + stage) * C.dq_held() + i;

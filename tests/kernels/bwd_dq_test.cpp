@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "attnforge/error.h"
+#include "reference/half.h"
 
 // clang-format off
 #include "tests/kernels/machine.h"

@@ -14,6 +14,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,7 @@
 #include "pieces/fixed_lengths.cuh"
 #include "pieces/plain_score.cuh"
 #include "pieces/plain_slope.cuh"
+#include "pieces/softcap_slope.cuh"
 #include "pieces/window_mask.cuh"
 #include "tile/query_walk.cuh"
 #include "tests/kernels/backward_on_host.h"
@@ -46,6 +48,20 @@ struct PlainPieces {
   using Slope = PlainSlope;
   using Mask = WindowMask<false>;
   using Queries = QueryWalk<false, true>;
+};
+
+/// tanh is not what is tested here.
+struct CapPieces : PlainPieces {
+  struct Score {
+    static constexpr bool kScaled = false;
+    template <class Scores, class QueryTile>
+    static void apply(const Scores& scores, const QueryTile& tile) {
+      scores.for_each([to_x = tile.p.softcap_to_x](int, int) {
+        return [to_x](float s, int) { return std::tanh(s * to_x) / to_x; };
+      });
+    }
+  };
+  using Slope = SoftcapSlope;
 };
 
 constexpr BwdMmaSm80Config config_of(int head_dim, int head_dim_v, int block_n, int num_warps,
@@ -64,20 +80,34 @@ constexpr BwdMmaSm80Config config_of(int head_dim, int head_dim_v, int block_n, 
   return c;
 }
 
+/// The same, of fp16 and with a soft cap.
+constexpr BwdMmaSm80Config of_fp16(BwdMmaSm80Config c) {
+  c.dtype = c.dtype_k = c.dtype_v = c.dtype_o = kFp16;
+  return c;
+}
+constexpr BwdMmaSm80Config with_cap(BwdMmaSm80Config c) {
+  c.softcap = 1;
+  return c;
+}
+
 template <BwdMmaSm80Config C>
-void expect_gradients(int queries, int keys) {
+std::string words(int queries, int keys) {
+  return std::string("bwd ") + (C.dtype == kFp16 ? "fp16" : "bf16") +
+         " num_heads=2:1 causal seqlen=" + std::to_string(queries) + ":" + std::to_string(keys) +
+         " head_dim=" + std::to_string(C.head_dim) + ":" + std::to_string(C.head_dim_v) +
+         (C.softcap ? " softcap=2" : "");
+}
+
+/// check(when, dq_sum) after a run at each pace.
+template <BwdMmaSm80Config C, class Pieces = PlainPieces, class Check>
+void run_kernel(const test::BackwardOnHost& world, const Check& check) {
   static_assert(C.valid());
-#ifdef ATTNFORGE_THREADS_OF_SYSTEM
-  GTEST_SKIP() << "warps that wait for one another want threads that take turns";
-#endif
-  test::BackwardOnHost world("bwd bf16 num_heads=2:1 causal seqlen=" + std::to_string(queries) +
-                                 ":" + std::to_string(keys) + " head_dim=" +
-                                 std::to_string(C.head_dim) + ":" + std::to_string(C.head_dim_v),
-                             C.block_m);
   BwdMmaSm80Params params{};
   world.fill(params);
-  params.order = {
-      .m_blocks = ceil_div(keys, C.block_n), .heads = 1, .heads_per_group = 1, .heavy_last = 0};
+  params.order = {.m_blocks = ceil_div(params.fwd.seqlen_kv, C.block_n),
+                  .heads = 1,
+                  .heads_per_group = 1,
+                  .heavy_last = 0};
   for (const test::Pace& pace : test::kPaces) {
     constexpr int kColumns = C.qk_chunks() * 8;
     std::vector<float> lse = world.lse_log2, delta = world.delta, sums(world.of_rows(kColumns));
@@ -85,13 +115,42 @@ void expect_gradients(int queries, int keys) {
     test::Machine machine{.late = pace.late, .slow_warp = pace.slow_warp};
     const std::string failure = test::run_together(
         machine, static_cast<unsigned>(params.order.m_blocks), C.num_threads(),
-        static_cast<std::size_t>(C.smem_bytes()), [&] { BwdMmaSm80<C, PlainPieces>::run(params); });
+        static_cast<std::size_t>(C.smem_bytes()), [&] { BwdMmaSm80<C, Pieces>::run(params); });
     ASSERT_EQ(failure, "") << pace.name;
-    world.expect(pace.name, [&](int head, int row, int column) {
+    check(pace.name, [&](int head, int row, int column) {
       const auto tile = test::index_of(head * (world.rows() / C.block_m) + row / C.block_m);
       return sums[tile * C.block_m * kColumns +
                   test::index_of(BwdMmaSm80DqTile<C>::offset(row % C.block_m, column))];
     });
+  }
+}
+
+#ifdef ATTNFORGE_THREADS_OF_SYSTEM
+#define ATTNFORGE_NEEDS_TURNS \
+  GTEST_SKIP() << "warps that wait for one another want threads that take turns"
+#else
+#define ATTNFORGE_NEEDS_TURNS
+#endif
+
+template <BwdMmaSm80Config C>
+void expect_gradients(int queries, int keys) {
+  ATTNFORGE_NEEDS_TURNS;
+  test::BackwardOnHost world(words<C>(queries, keys), C.block_m);
+  run_kernel<C>(world, [&](const char* when, const auto& dq_sum) { world.expect(when, dq_sum); });
+}
+
+/// Of all keys that a row has, and of these as some of 70,000, whose probabilities are subnormal
+/// numbers of fp16.
+template <BwdMmaSm80Config C>
+void expect_as_exact_as_flash() {
+  ATTNFORGE_NEEDS_TURNS;
+  for (const float lse_above : {0.0f, 6.93f}) {
+    SCOPED_TRACE(lse_above);
+    test::BackwardOnHost world(words<C>(100, 70), C.block_m, true, lse_above);
+    run_kernel<C, std::conditional_t<C.softcap != 0, CapPieces, PlainPieces>>(
+        world, [&](const char* when, const auto& dq_sum) {
+          world.expect_as_exact_as_flash(when, dq_sum);
+        });
   }
 }
 
@@ -106,6 +165,26 @@ TEST(BwdMmaOnTheHost, WarpsInFours) {
   expect_gradients<config_of(64, 64, 64, 8, 4, 64, 2, 2, 0)>(200, 60);
   expect_gradients<config_of(128, 64, 64, 8, 4, 32, 2, 1, 0)>(100, 60);
   expect_gradients<config_of(64, 64, 32, 8, 4, 32, 1, 1, 1)>(100, 60);
+}
+
+/// dS is rounded once: what it is made of is not rounded to 16 bits on its way to it.
+TEST(BwdMmaOnTheHost, GradientsOfWarpsAloneAreAsExactAsThoseOfFlash) {
+  constexpr BwdMmaSm80Config kConfig = config_of(64, 64, 64, 4, 1, 32, 2, 2, 0);
+  expect_as_exact_as_flash<kConfig>();
+  expect_as_exact_as_flash<of_fp16(kConfig)>();
+  expect_as_exact_as_flash<of_fp16(with_cap(kConfig))>();
+}
+TEST(BwdMmaOnTheHost, GradientsOfWarpsInPairsAreAsExactAsThoseOfFlash) {
+  constexpr BwdMmaSm80Config kConfig = config_of(64, 64, 64, 4, 2, 32, 1, 1, 1);
+  expect_as_exact_as_flash<kConfig>();
+  expect_as_exact_as_flash<of_fp16(kConfig)>();
+  expect_as_exact_as_flash<of_fp16(with_cap(kConfig))>();
+}
+TEST(BwdMmaOnTheHost, GradientsOfWarpsInFoursAreAsExactAsThoseOfFlash) {
+  constexpr BwdMmaSm80Config kConfig = config_of(64, 64, 64, 8, 4, 64, 2, 2, 0);
+  expect_as_exact_as_flash<kConfig>();
+  expect_as_exact_as_flash<of_fp16(kConfig)>();
+  expect_as_exact_as_flash<of_fp16(with_cap(kConfig))>();
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -118,17 +119,25 @@ constexpr BwdWgmmaSm90aConfig with_gradients_of_16_bits(BwdWgmmaSm90aConfig c, i
   return c;
 }
 
-/// Runs the kernel on `blocks` blocks at a time; 0: all.
+constexpr BwdWgmmaSm90aConfig of_fp16(BwdWgmmaSm90aConfig c) {
+  c.dtype = c.dtype_k = c.dtype_v = c.dtype_o = kFp16;
+  return c;
+}
+
+/// Runs the kernel on `blocks` blocks at a time; 0: all. lse_above: with it, gradients are to be as
+/// exact as those of flash.
 template <BwdWgmmaSm90aConfig C, class Lengths = FixedLengths>
-void expect_gradients(const std::string& sizes, int blocks, int from_end_every = 1) {
+void expect_gradients(const std::string& sizes, int blocks, int from_end_every = 1,
+                      std::optional<float> lse_above = {}) {
   static_assert(C.valid());
 #ifdef ATTNFORGE_THREADS_OF_SYSTEM
   GTEST_SKIP() << "blocks that wait for one another want threads that take turns";
 #endif
-  const std::string words = "bwd bf16 head_dim=" + std::to_string(C.head_dim) + ":" +
+  const std::string words = std::string("bwd ") + (C.dtype == kFp16 ? "fp16" : "bf16") +
+                            " head_dim=" + std::to_string(C.head_dim) + ":" +
                             std::to_string(C.head_dim_v) + " " + sizes;
   test::BackwardOnHost world(C.right_bound ? words + " causal" : words, C.block_m,
-                             C.fp32_gradients != 0);
+                             C.fp32_gradients != 0, lse_above.value_or(0));
   const Problem& problem = world.problem;
   Params params{};
   world.fill(params);
@@ -183,13 +192,17 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
         static_cast<std::size_t>(C.smem_bytes()),
         [&] { BwdWgmmaSm90a<C, Pieces<C, Lengths>, Params>::run(params); });
     ASSERT_EQ(failure, "") << pace.name;
-    world.expect(pace.name, [&](int head, int row, int column) {
+    const auto dq_sum = [&](int head, int row, int column) {
       const auto tile = test::index_of(head * (world.rows() / C.block_m) + row / C.block_m);
       // A turn that never came: the step after takes the tile's sums as zeros.
       if (C.adds_in_order() && turns[tile * C.warpgroups] == 0) return 0.0f;
       return sums[tile * C.block_m * kColumns +
                   test::index_of(BwdWgmmaSm90aDqTile<C>::offset(row % C.block_m, column))];
-    });
+    };
+    if (lse_above)
+      world.expect_as_exact_as_flash(pace.name, dq_sum);
+    else
+      world.expect(pace.name, dq_sum);
     test::turn_passed = nullptr;
     EXPECT_THAT(added, testing::Each(parts)) << "bwd_dq waits for them";
     EXPECT_EQ(std::memcmp(complete.data(), sums.data(), sums.size() * sizeof(float)), 0)
@@ -286,6 +299,19 @@ TEST(BwdWgmmaOnTheHost, GradientsOf16BitsByWayOfTheMemoryOfKeysAndValues) {
 TEST(BwdWgmmaOnTheHost, GradientsOf16BitsOfPersistentBlocks) {
   expect_gradients<with_gradients_of_16_bits(config_of(64, true, kDqFromDiagonal, 0, kGridDynamic),
                                              64)>("batch=1 num_heads=2:2 seqlen=300:300", 2);
+}
+
+/// dS is rounded once, and probabilities may be subnormal numbers of fp16.
+TEST(BwdWgmmaOnTheHost, GradientsAreAsExactAsThoseOfFlash) {
+  constexpr BwdWgmmaSm90aConfig kByKeys = config_of(64, true, kDqFromRegs, 0, kGridPlain),
+                                kByColumns = config_of(192, true, kDqAnyOrder, 0, kGridPlain);
+  for (const float lse_above : {0.0f, 6.93f}) {
+    SCOPED_TRACE(lse_above);
+    constexpr const char* kSizes = "batch=1 num_heads=2:1 seqlen=100:70";
+    expect_gradients<of_fp16(kByKeys)>(kSizes, 0, 1, lse_above);
+    expect_gradients<kByColumns>(kSizes, 0, 1, lse_above);
+    expect_gradients<of_fp16(kByColumns)>(kSizes, 0, 1, lse_above);
+  }
 }
 
 }  // namespace

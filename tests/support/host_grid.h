@@ -97,6 +97,15 @@ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
+/// Byte i is that of the eight of x and y that digit i says.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned digits) {
+  unsigned bytes = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned from = digits >> 4 * i & 7;
+    bytes |= ((from < 4 ? x : y) >> from % 4 * 8 & 0xff) << 8 * i;
+  }
+  return bytes;
+}
 inline float __fmul_rn(float x, float y) { return x * y; }
 /// Its low half is enough for ptx/cp_async.cuh beside this file, and assembly is left out.
 inline std::size_t __cvta_generic_to_shared(const void* pointer) {

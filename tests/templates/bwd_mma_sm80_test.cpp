@@ -69,6 +69,16 @@ TEST(BwdMmaSm80, NoBarrierIsArrivedAtAgainBeforeItWasLeft) {
     }
 }
 
+/// What passes from one role to another needs half as much memory beside dS as dS itself: with one
+/// role nothing does.
+TEST(BwdMmaSm80, WhatDsIsMadeOfHas24Bits) {
+  BwdMmaSm80Config alone = config_of(128, 64, 4), pairs = alone;
+  alone.roles = 1, pairs.roles = 2;
+  EXPECT_EQ(alone.below_bytes(), 0);
+  EXPECT_EQ(pairs.below_bytes(), 64 * pairs.block_n);
+  EXPECT_EQ(pairs.rows_begin(), pairs.below_begin() + pairs.below_bytes());
+}
+
 /// Four warps with the same keys: a tile of P beside dS, barriers for each half of both, and scores
 /// and sums half as large as those of pairs with as many keys.
 TEST(BwdMmaSm80, FourWarpsShareKeysByHalves) {
@@ -80,7 +90,7 @@ TEST(BwdMmaSm80, FourWarpsShareKeysByHalves) {
   EXPECT_EQ(fours.warp_n(), 2 * pairs.warp_n());
   EXPECT_EQ(fours.warp_m() * fours.warp_n(), pairs.warp_m() * pairs.warp_n());
   EXPECT_EQ(fours.smem_bytes(), pairs.smem_bytes() + 64 * 64 * 2);
-  EXPECT_EQ(fours.rows_begin(), fours.p_begin() + 64 * 64 * 2);
+  EXPECT_EQ(fours.below_begin(), fours.p_begin() + 64 * 64 * 2);
   EXPECT_EQ(fours.named_barriers(), 14);
   fours.num_warps = 16, fours.block_n = 64;
   EXPECT_FALSE(fours.valid()) << "28 barriers";

@@ -1,9 +1,10 @@
-// mma_sync.cuh - what these tests need of templates/ptx/mma_sync.cuh, on the host, of bf16.
+// mma_sync.cuh - what these tests need of templates/ptx/mma_sync.cuh, on the host.
 #pragma once
 
 #include <array>
 
 #include "base.cuh"
+#include "ptx/convert.cuh"
 
 namespace attnforge {
 
@@ -14,12 +15,11 @@ struct MmaFragment {
 
 template <int kDtype>
 void mma_m16n8k16(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  static_assert(kDtype == kBf16);
   const auto lanes = test::words_of_lanes(std::array<unsigned, 6>{a[0], a[1], a[2], a[3], b0, b1});
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto half = [&](int of_lane, int word, int k) {
     const u32 bits = lanes[static_cast<u32>(of_lane)][static_cast<u32>(word)];
-    return __uint_as_float(k % 2 == 0 ? bits << 16 : bits & 0xffff0000u);
+    return of_half<kDtype>(bits >> k % 2 * 16 & 0xffffu);
   };
   for (int e = 0; e < 4; ++e)
     for (int k = 0; k < 16; ++k)

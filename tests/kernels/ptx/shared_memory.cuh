@@ -23,6 +23,14 @@ template <int kFloats>
 void load_shared_floats(float (&x)[kFloats], u32 address) {
   load_shared_array(x, address);
 }
+inline void store_shared_8(u32 address, u32 low, u32 high) {
+  const u32 both[2] = {low, high};
+  store_shared_array(address, both);
+}
+inline void load_shared_8(u32& low, u32& high, u32 address) {
+  low = test::own_sm().load<u32>(address);
+  high = test::own_sm().load<u32>(address + 4);
+}
 inline void store_shared_16(u32 address, const u32 (&words)[4]) {
   store_shared_array(address, words);
 }

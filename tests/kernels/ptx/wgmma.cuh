@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "base.cuh"
+#include "ptx/convert.cuh"
 
 namespace attnforge {
 
 /// An operand in shared memory, as its descriptor says.
+template <int kDtype>
 struct HostOperand {
   u32 address, chunk, group;
 
@@ -29,7 +31,7 @@ struct HostOperand {
                       static_cast<u32>(k % 8 * 128 + row % 64 * 2));
   }
   static float at(const test::Sm& sm, u32 place) {
-    return __uint_as_float(u32{sm.load<u16>(test::swizzled(place))} << 16);
+    return of_half<kDtype>(sm.load<u16>(test::swizzled(place)));
   }
 };
 
@@ -49,8 +51,8 @@ void wgmma_wait() {
   test::wait_at(test::own_warp->barrier);
 }
 
-/// bf16, 16 elements of each operand. d is 64 x kN: a thread has two rows of it.
-template <int kN>
+/// 16 elements of each operand. d is 64 x kN: a thread has two rows of it.
+template <int kDtype, int kN>
 struct HostProduct {
   using D = float[kN / 8][4];
 
@@ -78,12 +80,12 @@ struct HostProduct {
                 });
   }
   static auto k_major(u64 descriptor) {
-    return [of = HostOperand(descriptor)](const test::Sm& sm, int row_of_it, int k) {
+    return [of = HostOperand<kDtype>(descriptor)](const test::Sm& sm, int row_of_it, int k) {
       return of.k_major(sm, row_of_it, k);
     };
   }
   static auto mn_major(u64 descriptor) {
-    return [of = HostOperand(descriptor)](const test::Sm& sm, int row_of_it, int k) {
+    return [of = HostOperand<kDtype>(descriptor)](const test::Sm& sm, int row_of_it, int k) {
       return of.mn_major(sm, row_of_it, k);
     };
   }
@@ -102,8 +104,7 @@ void set_product(typename Product::D& d, const A& a, const B& b) {
 
 template <int kDtype, int kN, int kSteps>
 struct WgmmaKK {
-  static_assert(kDtype == kBf16);
-  using Product = HostProduct<kN>;
+  using Product = HostProduct<kDtype, kN>;
 
   template <int kAChunk, int kBChunk>
   static void set(typename Product::D& d, u64 a, u64 b) {
@@ -114,8 +115,7 @@ struct WgmmaKK {
 };
 template <int kDtype, int kN, int kSteps>
 struct WgmmaMnK {
-  static_assert(kDtype == kBf16);
-  using Product = HostProduct<kN>;
+  using Product = HostProduct<kDtype, kN>;
 
   template <int kAStep, int kBChunk>
   static void set(typename Product::D& d, u64 a, u64 b) {
@@ -126,8 +126,7 @@ struct WgmmaMnK {
 };
 template <int kDtype, int kN, int kSteps>
 struct WgmmaRegsMn {
-  static_assert(kDtype == kBf16);
-  using Product = HostProduct<kN>;
+  using Product = HostProduct<kDtype, kN>;
 
   template <int kBStep>
   static void add(typename Product::D& d, const u32 (&a)[kSteps][4], u64 b) {
@@ -138,7 +137,7 @@ struct WgmmaRegsMn {
       const auto of_lanes = [lanes](const test::Sm&, int m, int depth) {
         const u32 lane = static_cast<u32>(m % 8 * 4 + depth % 8 / 2);
         const u32 word = lanes[lane][static_cast<u32>(m % 16 / 8 + depth / 8 * 2)];
-        return __uint_as_float(depth % 2 == 0 ? word << 16 : word & 0xffff0000u);
+        return of_half<kDtype>(word >> depth % 2 * 16 & 0xffffu);
       };
       Product::issue(d, true, of_lanes, Product::mn_major(b + static_cast<u64>(k * kBStep)));
     }
