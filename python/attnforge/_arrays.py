@@ -115,10 +115,6 @@ class _Torch:
         with self._on(device, stream):
             return self.torch.zeros(shape, dtype=self._dtypes[code], device=self.torch.device("cuda", device))
 
-    def clear(self, tensor, device, stream):
-        with self._on(device, stream):
-            tensor.zero_()
-
     def allocator(self, shape, code, device):
         """A function of no arguments that does what empty() does for the current stream, quickly."""
         torch, strides = self.torch, contiguous(shape)
@@ -179,10 +175,6 @@ class _Cupy:
     def zeros(self, shape, code, device, stream):
         with self._on(device, stream):
             return self._cupy.zeros(shape, dtype=_NAMES[code])
-
-    def clear(self, array, device, stream):
-        with self._on(device, stream):
-            array.fill(0)
 
     @contextlib.contextmanager
     def scratch(self, size_bytes, device, stream):

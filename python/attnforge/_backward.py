@@ -127,10 +127,8 @@ def attention_backward(
     check_dargs_apart(dargs, (*inputs, o, dout, lse, dlse, *parts, *code.arrays))
     words["dargs"] = dargs.word
     queue = backend.stream(device) if stream is None else stream
-    # A sink has a part in rows that see no key.
-    empty = not _count(inputs[0]) or not _count(inputs[1]) and sinks is None
     if out is None:
-        make = backend.zeros if options.parts.rows_may_not_count else backend.empty if _count(inputs[0]) and _count(inputs[1]) else backend.zeros
+        make = backend.zeros if options.parts.rows_may_not_count else backend.empty
         out = tuple(make(tuple(x.shape), FP32 if fp32_gradients else x.code, device, queue) for x in inputs)
         if sinks is not None:
             out += (make(tuple(sinks.shape), FP32, device, queue),)
@@ -143,11 +141,6 @@ def attention_backward(
         _check_gradients(gradients, inputs, fp32_gradients)
         check_sinks(dsinks, inputs[0], options.places, "dsinks of out")
         _check_apart((*inputs, o, dout, *gradients, dsinks, lse, dlse, *parts))
-        if empty and not words["accumulate"]:
-            for array in out:
-                _clear(backend, array, device, queue)
-    if empty:
-        return out
 
     # ---- 3. Plan and run ----
     tensors = (*inputs, o, dout, *gradients)
@@ -183,12 +176,11 @@ def why_not_served(q, k, v, options, parts, **words):
         words = {**_parts.words_of_arrays(parts, options, batch, q, k), **words}
         problem = _problem((q, k, v), q.code, options, batch, words, alignment_of_all((q, k, v)))
         reason = ""
-        if _count(q) and _count(k):
-            try:
-                with problem.handle() as handle:
-                    check(lib().attnforge_query(context(q.device), handle))
-            except (InvalidError, UnsupportedError) as error:
-                reason = str(error) or "the library does not say why"
+        try:
+            with problem.handle() as handle:
+                check(lib().attnforge_query(context(q.device), handle))
+        except (InvalidError, UnsupportedError) as error:
+            reason = str(error) or "the library does not say why"
         if len(_served) >= 4096:
             _served.clear()
         _served[key] = reason
@@ -206,13 +198,6 @@ def problem_of_backward(q, k, v, deterministic=False, **options):
 
 
 # ---- What the arrays must be ----
-
-
-def _count(array):
-    count = 1
-    for size in array.shape:
-        count *= size
-    return count
 
 
 def _check_outputs_of_forward(o, dout, rows, inputs, options):
@@ -281,14 +266,6 @@ def _check_apart(arrays):
                 raise InvalidError(
                     f"{_NAMES[i]} of out shares memory with {_NAMES[j]}, but kernels read and write in any order; give it memory of its own"
                 )
-
-
-def _clear(backend, array, device, queue):
-    """Zeros, where there is nothing that a kernel would be launched for."""
-    clear = getattr(backend, "clear", None)
-    if clear is None:
-        raise InvalidError("q or k has no element: no kernel runs, and attnforge cannot clear out of this framework; clear it")
-    clear(array, device, queue)
 
 
 # ---- The problem, its plan and the argument of a run ----

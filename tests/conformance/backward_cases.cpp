@@ -232,7 +232,8 @@ Cases lengths() {
   add_to(cases, "LengthsOfNothing",
          {"bwd bf16 batch=2 num_heads=2 seqlen=70:0 head_dim=64 lengths=packed",
           "bwd bf16 batch=0 num_heads=2 seqlen=70 head_dim=64 lengths=packed",
-          "bwd bf16 batch=2 num_heads=2 seqlen=0:70 head_dim=64 lengths=used"});
+          "bwd bf16 batch=2 num_heads=2 seqlen=0:70 head_dim=64 lengths=used",
+          "bwd bf16 batch=2 num_heads=2 seqlen=0:70 head_dim=64 lengths=packed"});
   return cases;
 }
 

@@ -139,7 +139,6 @@ class CallTest(BackwardTest):
         self.k, self.v = (torch.Tensor((2, 0, 4, 64)) for _ in range(2))
         with self.recorded(seen):
             self.backward(sinks=sinks)
-            self.backward()
         self.assertEqual(len(seen), 2)
 
     def test_words(self):
@@ -187,16 +186,32 @@ class CallTest(BackwardTest):
         self.dout.requires_grad = True
         self.refused("dout requires grad, and no gradient goes through it here")
 
-    def test_nothing_is_launched_without_rows_but_gradients_are_0(self):
+    def test_rows_that_do_not_count_stay_where_q_or_k_has_no_element(self):
+        """Kernels write rows that count, and no array is cleared as a whole."""
+        begins = torch.Tensor((3,), "int32")
+        for rows_q, rows_kv in ((0, 100), (100, 0), (0, 0)):
+            self.q, self.o, self.dout = (torch.Tensor((rows_q, 4, 64)) for _ in range(3))
+            self.k, self.v = (torch.Tensor((rows_kv, 4, 64)) for _ in range(2))
+            longest = 50 if rows_q else 0, 50 if rows_kv else 0
+            options = {"lse": torch.Tensor((4, rows_q), "float32"), "cu_seqlens": (begins, begins), "max_seqlen": longest}
+            for accumulate in (False, True):
+                torch.zeroed, launches, seen = [], self.driver.fake_launches(), []
+                out = tuple(torch.Tensor((rows, 4, 64)) for rows in (rows_q, rows_kv, rows_kv))
+                self.backward(**options, out=out, accumulate=accumulate)
+                self.assertEqual(torch.zeroed, [])
+                self.assertEqual(self.driver.fake_launches() > launches, rows_q + rows_kv > 0)
+                with self.recorded(seen):
+                    self.backward(**options, out=out, accumulate=accumulate)
+                (_, gradients), _ = seen
+                self.assertEqual((gradients.dq.data, gradients.dk.data, gradients.dv.data), tuple(x.data_ptr() for x in out))
+        # Sequences of one length, and used lengths.
         self.q, self.o, self.dout = (torch.Tensor((2, 0, 4, 64)) for _ in range(3))
-        torch.zeroed = []
-        out = torch.Tensor((2, 0, 4, 64)), torch.Tensor(SHAPE), torch.Tensor(SHAPE)
-        options = {"lse": torch.Tensor((2, 4, 0), "float32"), "out": out}
-        self.backward(**options)
-        self.assertEqual(torch.zeroed, [x.data_ptr() for x in out])
-        self.backward(**options, accumulate=True)
-        self.assertEqual(len(torch.zeroed), 3, "what is added to stays")
-        self.assertEqual(self.driver.fake_launches(), 0)
+        self.k, self.v = (torch.Tensor(SHAPE) for _ in range(2))
+        for used in (None, torch.Tensor((2,), "int32")):
+            torch.zeroed, launches = [], self.driver.fake_launches()
+            self.backward(lse=torch.Tensor((2, 4, 0), "float32"), used_kv=used, out=(torch.Tensor((2, 0, 4, 64)), torch.Tensor(SHAPE), torch.Tensor(SHAPE)))
+            self.assertEqual(torch.zeroed, [])
+            self.assertGreater(self.driver.fake_launches(), launches)
 
     def test_slow_dtypes_warn_once(self):
         self.q, self.k, self.v, self.o, self.dout = (torch.Tensor(SHAPE, "float32") for _ in range(5))
