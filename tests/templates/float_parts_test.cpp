@@ -18,12 +18,13 @@ void expect_joined(const float (&x)[4]) {
   const u32 below = bytes_below(x);
   for (int i = 0; i < 4; ++i) {
     const float got = joined_float(words[i / 2], below, i);
-    if (std::isnan(x[i]))
+    if (std::isnan(x[i])) {
       EXPECT_TRUE(std::isnan(got));
-    else if (std::isinf(x[i]) || x[i] == 0.0f)
+    } else if (std::isinf(x[i])) {
       EXPECT_EQ(got, x[i]);
-    else
+    } else {
       EXPECT_LE(std::abs(got - x[i]), std::abs(x[i]) * 0x1p-15f) << x[i];
+    }
   }
 }
 

@@ -11,6 +11,7 @@
 #include "tests/support/host_grid.h"
 #include "templates/params_partials.h"
 #include "templates/pieces/fixed_lengths.cuh"
+#include "templates/pieces/list_walk.cuh"
 #include "templates/pieces/range_walk.cuh"
 #include "templates/pieces/window_mask.cuh"
 #include "templates/ptx/grid_dependency.cuh"
@@ -34,6 +35,7 @@ namespace {
 struct Params {
   FwdParams fwd;
   PartialParams partials;
+  TileListParams lists;
 };
 
 using Tile = QueryTile<1, FixedLengths>;
@@ -133,7 +135,9 @@ void expect_slices(int seqlen_q, int seqlen_kv, int left, int right) {
         // Of some of the rows: the same tiles.
         const auto part = walk.of_part(tile, kKeys, first_row, 1);
         EXPECT_EQ(part.count(), walk.count());
-        if (part.count() != 0) EXPECT_EQ(part.tile(0), walk.tile(0));
+        if (part.count() != 0) {
+          EXPECT_EQ(part.tile(0), walk.tile(0));
+        }
         const auto seen = walk.seen_by(tile, kKeys, first_row, 1);
         EXPECT_EQ(walk.before(seen) + seen.count() + walk.after(seen), walk.count());
       }
@@ -148,6 +152,31 @@ TEST(SplitWalk, SlicesAreTheWholeWalkOneAfterAnother) {
   expect_slices<false>(100, 60, kOpenWindow, 0);
   expect_slices<true>(40, 300, 70, 0);
   expect_slices<true>(64, 200, 5, 90);
+}
+
+TEST(SplitWalk, SlicesOfAListAreTheWholeList) {
+  constexpr int kGroups = 4, kRows = 16;
+  using Whole = ListWalk<kGroups>;
+  for (const int tiles : {0, 1, 9, 50}) {
+    const std::vector<KeyGroup> groups(static_cast<std::size_t>((tiles + 1) * kGroups));
+    const std::vector<int> counts = {tiles};
+    Params params = params_of(kRows, 1000, kOpenWindow, kOpenWindow);
+    params.lists.batch = params.lists.heads = params.lists.m_blocks = 1;
+    params.lists.groups = const_cast<KeyGroup*>(groups.data());
+    params.lists.counts = const_cast<int*>(counts.data());
+    const Tile tile = tile_of(params, 0);
+    const Whole whole = Whole::of_rows(params, tile, 64, 0, kRows);
+    for (const int splits : {1, 3, 9, 60}) {
+      params.partials.splits = splits;
+      int next = 0;
+      for (test::split_of_block = 0; test::split_of_block < splits; ++test::split_of_block) {
+        const auto walk = SplitWalk<Whole, EvenSplits>::of_rows(params, tile, 64, 0, kRows);
+        for (int place = walk.first(); walk.has(place); place = walk.later(place, 1))
+          EXPECT_EQ(walk.groups_at(place), whole.groups_at(next++)) << splits << " splits";
+      }
+      EXPECT_EQ(next, tiles);
+    }
+  }
 }
 
 TEST(EvenSplits, EachSplitOfEachRowHasItsOwnPlace) {
