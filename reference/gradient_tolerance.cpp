@@ -92,8 +92,8 @@ GradientTolerance gradient_tolerance(const Problem& problem, GradientName name) 
     tolerance.score_rtol += tf32_score_error(problem);
   }
   // Below the smallest normal number there is an absolute step instead of a relative one: of fp16
-  // half of one for each weight, and one for the gradient; of others p, which a difference of at
-  // most 2^16 multiplies, is 0.
+  // half of one for each weight, p or ds, and one for the gradient; of others p, which a difference
+  // of at most 2^16 multiplies, is 0.
   tolerance.factors_atol = has_fp16(problem) ? 0x1p-25 : 0x1p-110;
   tolerance.atol = dtype == DType::kFp16 ? 0x1p-24 : 0x1p-126;
   return tolerance;

@@ -225,15 +225,14 @@ struct RowSum {
       : values(row_of(gradient, row)), columns(gradient.columns), scale(of_all) {}
 
   /// `weight` times a row of an input, whose largest element is `largest`; the weight is a
-  /// difference of numbers as large as `size`. A step of p's dtype is so many `steps` of it.
-  void add(double weight, double size, double score_size, const double* row, double largest,
-           double steps = 1) {
+  /// difference of numbers as large as `size`.
+  void add(double weight, double size, double score_size, const double* row, double largest) {
     add_multiple(weight, row, columns, values);
     const double term = finite_or_0(weight) * largest;
     sizes.sum += size * largest;
     sizes.root += term * term;
     sizes.by_score += term * score_size;
-    sizes.factors += steps * largest;
+    sizes.factors += largest;
   }
   TermSizes finish() {
     for (int d = 0; d < columns; ++d) values[d] *= scale;
@@ -256,12 +255,6 @@ void check_position(const char* what, std::int64_t position, std::int64_t seqlen
                           position, what, seqlen));
 }
 
-/// Of ds = p (dp - delta).
-double steps_of(const PairTerms& terms) {
-  const double difference = terms.p > 0 ? finite_or_0(terms.value_size / terms.p) : 0;
-  return std::max(1.0, difference);
-}
-
 void query_row(const LoadedSequence& one, const QueryRow& row, std::size_t index,
                ReferenceGradients& result) {
   const Problem& p = one.problem();
@@ -271,8 +264,7 @@ void query_row(const LoadedSequence& one, const QueryRow& row, std::size_t index
     PairTerms terms;
     if (!one.pair(keys, row.head, row.query, key, terms)) continue;
     const std::size_t at = one.at_key(row.head / one.group(), key);
-    dq.add(terms.ds, terms.value_size, terms.score_size, one.k.row(at), one.k.largest[at],
-           steps_of(terms));
+    dq.add(terms.ds, terms.value_size, terms.score_size, one.k.row(at), one.k.largest[at]);
   }
   result.dq.terms[index] = dq.finish();
   if (p.accumulate)
@@ -289,8 +281,7 @@ void key_row(const LoadedSequence& one, const KeyRow& row, std::size_t index,
       PairTerms terms;
       if (!one.pair(one.keys_of(head, query), head, query, row.key, terms)) continue;
       const std::size_t at = one.at_query(head, query);
-      dk.add(terms.ds, terms.value_size, terms.score_size, one.q.row(at), one.q.largest[at],
-             steps_of(terms));
+      dk.add(terms.ds, terms.value_size, terms.score_size, one.q.row(at), one.q.largest[at]);
       dv.add(terms.p, finite_or_0(terms.p), terms.score_size, one.dout.row(at),
              one.dout.largest[at]);
     }

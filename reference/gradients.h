@@ -28,8 +28,7 @@ struct TermSizes {
   double sum = 0;       // of |terms|, with ds as large as what it is the difference of
   double root = 0;      // of the sum of squares of the terms
   double by_score = 0;  // of |terms| times 1 + the size of their score and lse
-  // Of |terms|, with p of 1, and ds of 1 or what p is multiplied with, if that is more.
-  double factors = 0;
+  double factors = 0;   // of |terms|, with p or ds of 1
 };
 
 struct ReferenceGradient {
