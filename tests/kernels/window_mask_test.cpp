@@ -34,14 +34,14 @@ constexpr int kFragments = 20;  // of 8 keys: more than a word of bits
 
 template <bool kLeft, class Array>
 void expect_hidden(int seqlen_q, int seqlen_kv, int left, int right) {
-  FwdParams p{};
+  struct {
+    FwdParams fwd{};
+  } params;
+  FwdParams& p = params.fwd;
   p.batch = p.num_heads_q = p.num_heads_kv = 1;
   p.seqlen_q = seqlen_q, p.seqlen_kv = seqlen_kv;
   p.window_left = left, p.window_right = right;
-  struct Params {
-    FwdParams fwd;
-  };
-  const QueryTile<1, FixedLengths> tile(p, 0, 0, 0, FixedLengths(Params{p}, 0));
+  const QueryTile<1, FixedLengths> tile(p, 0, 0, 0, FixedLengths(params, 0));
   constexpr int kRowFragments = sizeof(Array) / sizeof(float[kFragments][4]);
   for (const int first_key : {0, 8, 104})
     for (unsigned lane = 0; lane < 32; ++lane) {
@@ -49,6 +49,8 @@ void expect_hidden(int seqlen_q, int seqlen_kv, int left, int right) {
       Array s{};
       const int row = 16 + MmaFragment::row(static_cast<int>(lane));
       WindowMask<kLeft>::apply(FragmentScores<Array>{s, row, first_key}, tile);
+      std::array<float, sizeof(Array) / sizeof(float)> all;
+      std::memcpy(all.data(), &s, sizeof(s));
       for (int i = 0; i < kRowFragments * kFragments * 4; ++i) {
         const int of_row = row + i / (4 * kFragments) * 16 + i % 4 / 2 * 8;
         const int key = first_key + i / 4 % kFragments * 8 +
@@ -56,7 +58,7 @@ void expect_hidden(int seqlen_q, int seqlen_kv, int left, int right) {
         const int position = of_row + seqlen_kv - seqlen_q;
         const bool hidden = key >= seqlen_kv || key > position + right ||
                             (kLeft && key < position - left);
-        EXPECT_EQ(std::isinf(reinterpret_cast<const float*>(&s)[i]), hidden)
+        EXPECT_EQ(std::isinf(all[static_cast<std::size_t>(i)]), hidden)
             << "row " << of_row << ", key " << key << ", lane " << lane;
       }
     }
