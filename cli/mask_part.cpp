@@ -105,8 +105,13 @@ With the word blocks and a mask text, but neither --bsr nor --mask-random, the b
   }
 
   void check(const Problem& problem, const RunFlags& flags) const override {
-    if (flags.random || !has_block_mask(problem) || mask_ || (finds(problem) && flags.on_gpu))
-      return;
+    if (finds(problem) && !flags.on_gpu) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "the blocks of a mask text are found on the GPU; with --cpu leave out blocks=, the "
+          "text alone is the same mask, or say which blocks with --bsr or --mask-random");
+    }
+    if (flags.random || !has_block_mask(problem) || mask_ || finds(problem)) return;
     throw Error(ErrorCode::kInvalidArgument,
                 "the problem has a block mask; say which with --bsr, --mask-random or a mask text");
   }

@@ -26,11 +26,4 @@ bool knows_weights(const Problem& problem) {
   return knows_score_sizes(problem) && problem.mask.empty();
 }
 
-void check_computable(const Problem& problem) {
-  if (knows_weights(problem)) return;  // there is no text
-  throw Error(ErrorCode::kUnsupported,
-              "the CPU cannot compute the texts of score and mask; compare with the family "
-              "fwd_naive, which compiles them for the GPU");
-}
-
 }  // namespace attnforge

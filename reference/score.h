@@ -39,7 +39,4 @@ bool knows_score_sizes(const Problem& problem);
 /// Whether how a row's weight is shared among its keys follows from random q and k.
 bool knows_weights(const Problem& problem);
 
-/// Throws Error(kUnsupported) for a problem that no function here can compute by itself.
-void check_computable(const Problem& problem);
-
 }  // namespace attnforge

@@ -158,11 +158,23 @@ bool code_words_good(const Problem&, std::uint64_t known, const Tensors& t) {
   return true;
 }
 
-void check_count(const Problem& problem, std::span<const Operand>, const HostTensors& host) {
-  const std::size_t count = code_arguments(problem.args).size();
-  if (host.code_words.size() == count) return;
-  refuse_tensors(fmt::format("code_words has {} words, but args=\"{}\" names {} arguments",
-                             host.code_words.size(), problem.args, count));
+void check_words(const Problem& problem, std::span<const Operand>, const HostTensors& host) {
+  const std::vector<CodeArgument> arguments = code_arguments(problem.args);
+  if (host.code_words.size() != arguments.size()) {
+    refuse_tensors(fmt::format("code_words has {} words, but args=\"{}\" names {} arguments",
+                               host.code_words.size(), printable(problem.args), arguments.size()));
+  }
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].is_array) continue;
+    const auto bytes = static_cast<std::size_t>(array_elements(arguments[i], problem)) *
+                       static_cast<std::size_t>(size_bytes(arguments[i].type));
+    const std::size_t all = host.code_arrays.size(), begin = host.code_words[i];
+    if (begin <= all && bytes <= all - begin) continue;
+    refuse_tensors(
+        fmt::format("code_words[{}] is {}, where {} would begin; its {} bytes lie within "
+                    "the {} of code_arrays",
+                    i, begin, arguments[i].name, bytes, all));
+  }
 }
 
 }  // namespace
@@ -255,7 +267,7 @@ constinit const ProblemPart code_of_problem{
     .add_outputs = add_dargs,
     .complete = complete_code,
     .make_up = set_code_arguments,
-    .check_host = check_count,
+    .check_host = check_words,
     .known = known_of_code,
     .good = code_words_good,
     .explain = [](const Problem& p,

@@ -1,5 +1,9 @@
 #include "generator/user_code/code_tokens.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 namespace attnforge {
 namespace {
 
@@ -36,6 +40,13 @@ std::vector<CodeToken> code_tokens(std::string_view text) {
     at = end;
   }
   return tokens;
+}
+
+std::string line_and_column(std::string_view text, std::size_t at) {
+  const std::string_view before = text.substr(0, at);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const std::size_t begin = before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1;
+  return fmt::format("line {}, column {}", line, at - begin + 1);
 }
 
 }  // namespace attnforge

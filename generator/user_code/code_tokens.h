@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,5 +20,8 @@ struct CodeToken {
 
 /// Of printable ASCII with blanks and ends of lines between them.
 std::vector<CodeToken> code_tokens(std::string_view text);
+
+/// "line 1, column 5": where byte `at` of a text is.
+std::string line_and_column(std::string_view text, std::size_t at);
 
 }  // namespace attnforge

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "attnforge/error.h"
+#include "generator/user_code/code_names.h"
 #include "generator/user_code/code_tokens.h"
 
 namespace attnforge {
@@ -22,18 +23,8 @@ namespace {
   throw Error(ErrorCode::kInvalidProblem, "invalid problem: " + message);
 }
 
-std::string place(std::string_view text, std::size_t at) {
-  const std::string_view before = text.substr(0, at);
-  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-  const std::size_t begin = before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1;
-  return fmt::format("line {}, column {}", line, at - begin + 1);
-}
-
 // ---- Expressions ----
 
-/// Words by which a text would be more than an expression over numbers.
-constexpr std::string_view kRefusedNames[] = {"asm",    "__asm",  "__asm__", "_Pragma",
-                                              "import", "module", "export"};
 /// Other spellings of brackets and of #.
 constexpr std::string_view kDigraphs[] = {"<:", ":>", "<%", "%>", "%:"};
 
@@ -47,7 +38,7 @@ void check_bytes(std::string_view field, std::string_view text) {
       refuse_code(
           fmt::format("{} has the byte 0x{:02x} at {}; printable ASCII, blanks and ends of "
                       "lines are allowed",
-                      field, static_cast<unsigned char>(c), place(text, i)));
+                      field, static_cast<unsigned char>(c), line_and_column(text, i)));
     }
   }
 }
@@ -64,7 +55,7 @@ void check_brackets(std::string_view field, std::string_view text,
       refuse_code(
           fmt::format("{} closes a bracket that is not open, '{}' at {}; every bracket is "
                       "opened and closed in the text",
-                      field, token.text, place(text, token.at)));
+                      field, token.text, line_and_column(text, token.at)));
     }
     open.pop_back();
   }
@@ -72,7 +63,7 @@ void check_brackets(std::string_view field, std::string_view text,
   refuse_code(
       fmt::format("{} does not close the '{}' of {}; every bracket is opened and closed in the "
                   "text",
-                  field, open.back().text, place(text, open.back().at)));
+                  field, open.back().text, line_and_column(text, open.back().at)));
 }
 
 void check_expression(std::string_view field, std::string_view text) {
@@ -86,22 +77,22 @@ void check_expression(std::string_view field, std::string_view text) {
       refuse_code(
           fmt::format("{} has a {} at {}; it is an expression over numbers, without literals of "
                       "characters, directives and backslashes",
-                      field, c, place(text, token.at)));
+                      field, c, line_and_column(text, token.at)));
     }
     const std::string_view two = text.substr(token.at, 2);
     if (two == "//" || two == "/*") {
-      refuse_code(
-          fmt::format("{} has a comment at {}; leave it out", field, place(text, token.at)));
+      refuse_code(fmt::format("{} has a comment at {}; leave it out", field,
+                              line_and_column(text, token.at)));
     }
     if (two == "??" || std::ranges::find(kDigraphs, two) != std::end(kDigraphs)) {
       refuse_code(
           fmt::format("{} has \"{}\" at {}, which may mean another character; write blanks "
                       "between the two, or the other character",
-                      field, two, place(text, token.at)));
+                      field, two, line_and_column(text, token.at)));
     }
-    if (std::ranges::find(kRefusedNames, token.text) != std::end(kRefusedNames)) {
-      refuse_code(fmt::format("{} has the word {} at {}, which an expression cannot have", field,
-                              token.text, place(text, token.at)));
+    if (const std::string_view why = why_no_word(token.text); !why.empty()) {
+      refuse_code(fmt::format("{} has the word {} at {}, which {}", field, token.text,
+                              line_and_column(text, token.at), why));
     }
   }
   check_brackets(field, text, tokens);
@@ -113,109 +104,6 @@ constexpr std::string_view kForm =
     "\"float* slope[num_heads_q], int window = 1024\": a type (float, int; of arrays also fp16, "
     "bf16, bool), a name, for an array how many elements it has, for a number what it is by "
     "default";
-
-/// In scope of every text, or with a meaning in C++.
-constexpr std::string_view kTakenNames[] = {"s",
-                                            "batch",
-                                            "head",
-                                            "q",
-                                            "k",
-                                            "seqlen_q",
-                                            "seqlen_kv",
-                                            "alignas",
-                                            "alignof",
-                                            "and",
-                                            "and_eq",
-                                            "asm",
-                                            "auto",
-                                            "bitand",
-                                            "bitor",
-                                            "bool",
-                                            "break",
-                                            "case",
-                                            "catch",
-                                            "char",
-                                            "class",
-                                            "co_await",
-                                            "co_return",
-                                            "co_yield",
-                                            "compl",
-                                            "concept",
-                                            "const",
-                                            "consteval",
-                                            "constexpr",
-                                            "constinit",
-                                            "continue",
-                                            "decltype",
-                                            "default",
-                                            "delete",
-                                            "do",
-                                            "double",
-                                            "dynamic_cast",
-                                            "else",
-                                            "enum",
-                                            "explicit",
-                                            "export",
-                                            "extern",
-                                            "false",
-                                            "float",
-                                            "for",
-                                            "friend",
-                                            "goto",
-                                            "if",
-                                            "import",
-                                            "inline",
-                                            "int",
-                                            "long",
-                                            "module",
-                                            "mutable",
-                                            "namespace",
-                                            "new",
-                                            "noexcept",
-                                            "not",
-                                            "not_eq",
-                                            "nullptr",
-                                            "operator",
-                                            "or",
-                                            "or_eq",
-                                            "private",
-                                            "protected",
-                                            "public",
-                                            "register",
-                                            "reinterpret_cast",
-                                            "requires",
-                                            "return",
-                                            "short",
-                                            "signed",
-                                            "sizeof",
-                                            "static",
-                                            "static_assert",
-                                            "static_cast",
-                                            "struct",
-                                            "switch",
-                                            "template",
-                                            "this",
-                                            "thread_local",
-                                            "throw",
-                                            "true",
-                                            "try",
-                                            "typedef",
-                                            "typeid",
-                                            "typename",
-                                            "union",
-                                            "unsigned",
-                                            "using",
-                                            "virtual",
-                                            "void",
-                                            "volatile",
-                                            "wchar_t",
-                                            "while",
-                                            "xor",
-                                            "xor_eq",
-                                            "const_cast",
-                                            "char8_t",
-                                            "char16_t",
-                                            "char32_t"};
 
 constexpr std::string_view kTypes[] = {"float", "int", "fp16", "bf16", "bool"};
 constexpr int kTypeBytes[] = {4, 4, 2, 2, 1};
@@ -257,8 +145,8 @@ class Arguments {
  private:
   [[noreturn]] void wrong(const std::string& what) const {
     const std::size_t at = at_ < tokens_.size() ? tokens_[at_].at : text_.size();
-    refuse_code(
-        fmt::format("args {}, at {}; it is a list such as {}", what, place(text_, at), kForm));
+    refuse_code(fmt::format("args {}, at {}; it is a list such as {}", what,
+                            line_and_column(text_, at), kForm));
   }
   std::string_view peek() const { return at_ < tokens_.size() ? tokens_[at_].text : ""; }
   bool skip(std::string_view token) {
@@ -283,9 +171,8 @@ class Arguments {
     const std::string_view name = peek();
     if (name.empty() || !CodeToken{name}.is_name())
       wrong(fmt::format("has \"{}\" where a name is wanted", name));
-    if (std::ranges::find(kTakenNames, name) != std::end(kTakenNames) ||
-        name.find("__") != name.npos || name.starts_with("attnforge"))
-      wrong(fmt::format("calls an argument {}, which means something else", name));
+    if (const std::string_view why = why_no_argument(name); !why.empty())
+      wrong(fmt::format("calls an argument {}, which {}; choose another name", name, why));
     argument.name = name;
     ++at_;
     if (argument.is_array) {
@@ -397,8 +284,8 @@ std::vector<std::string_view> names_of_list(std::string_view list) {
   bool wants_name = true;
   for (const CodeToken& token : code_tokens(list)) {
     if (wants_name != token.is_name() || (!wants_name && token.text != ","))
-      refuse_code(
-          fmt::format("dargs has \"{}\" at {}; {}", token.text, place(list, token.at), kNameList));
+      refuse_code(fmt::format("dargs has \"{}\" at {}; {}", token.text,
+                              line_and_column(list, token.at), kNameList));
     if (wants_name) found.push_back(token.text);
     wants_name = !wants_name;
   }

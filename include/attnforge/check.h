@@ -47,7 +47,8 @@ struct CheckReport {
 /// beside multiples of 64 and random ones, spread over all heads and sequences. Takes seconds at
 /// most with the default options, all cores. Throws Error(kInvalidArgument) if a vector's size is
 /// not the problem's, or a table lacks a row that the problem needs; Error(kUnsupported) for texts
-/// of score and mask, and for gradients that were added to others (accumulate).
+/// of score and mask with what only a compiler understands (docs/USER_CODE.md), and for gradients
+/// that were added to others (accumulate; those of dargs are taken to have begun at zeros).
 ATTNFORGE_API CheckReport check_output(const Problem& problem, const HostTensors& tensors,
                                        const CheckOptions& options = {});
 

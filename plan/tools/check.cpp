@@ -9,32 +9,38 @@
 
 #include "attnforge/error.h"
 #include "generator/operands.h"
+#include "generator/user_code/code_operands.h"
+#include "plan/tools/text_functions.h"
 #include "reference/attention.h"
 #include "reference/compare.h"
 #include "reference/compare_gradients.h"
 #include "reference/gradients.h"
 #include "reference/half.h"
-#include "reference/score.h"
 #include "reference/sequences.h"
 
 namespace attnforge {
 namespace {
 
-/// Pointers into `host`, whose sizes are checked. The reference takes Tensors, whose pointers are
-/// not const.
-Tensors tensors_of(const Problem& problem, const HostTensors& host) {
-  validate(problem);
-  check_computable(problem);
-  const std::vector<Operand> list = operands(problem);
-  check_sizes(problem, list, host);
-  std::vector<void*> addresses;
-  for (const Operand& operand : list)
-    addresses.push_back(const_cast<std::byte*>(operand.content(host).data()));
-  std::vector<std::uint64_t> no_words;  // what is computable has none
-  Tensors tensors = bound_tensors(problem, list, addresses, host, no_words);
-  check_tables(problem, host);
-  return tensors;
-}
+/// Pointers into `host`, whose sizes are checked, and what its texts compute. The reference takes
+/// Tensors, whose pointers are not const.
+struct HostRun {
+  std::vector<std::uint64_t> words;  // tensors.code_arguments
+  Tensors tensors;
+  CodeFunctions code;
+
+  HostRun(const Problem& problem, const HostTensors& host) {
+    validate(problem);
+    const std::vector<Operand> list = operands(problem);
+    check_sizes(problem, list, host);
+    std::vector<void*> addresses;
+    for (const Operand& operand : list)
+      addresses.push_back(const_cast<std::byte*>(operand.content(host).data()));
+    tensors = bound_tensors(problem, list, addresses, host, words);
+    check_tables(problem, host);
+    code = text_functions(problem, tensors);
+  }
+  HostRun(const HostRun&) = delete;
+};
 
 /// Up to `count` positions of a sequence: its ends, random borders of tiles, random ones.
 std::set<std::int64_t> sample_positions(std::int64_t seqlen, std::int64_t count,
@@ -132,8 +138,9 @@ double badness(const Comparison& c) {
              : std::abs(c.worst_actual - c.worst_expected) / std::max(c.worst_allowed, 1e-300);
 }
 
-CheckReport check_gradients(const Problem& problem, const Tensors& tensors,
+CheckReport check_gradients(const Problem& problem, const HostRun& run,
                             const CheckOptions& options) {
+  const Tensors& tensors = run.tensors;
   if (problem.accumulate) {
     throw Error(ErrorCode::kUnsupported,
                 "gradients that were added to others cannot be checked: leave out the word "
@@ -141,15 +148,25 @@ CheckReport check_gradients(const Problem& problem, const Tensors& tensors,
   }
   const Sequences sequences = sequences_of(problem, tensors);
   const BackwardRows rows = gradient_rows_to_check(sequences, options);
-  const GradientVerdict verdict = compare_gradients(problem, tensors,
-                                                    reference_gradients(problem, tensors, rows));
+  const std::vector<Darg> dargs = dargs_of(problem);
+  CodeFunctions code = run.code;
+  for (CodeFunctions::Darg& darg : code.dargs) darg.before = nullptr;  // the run began at zeros
+  const ReferenceGradients expected = reference_gradients(problem, tensors, rows, code);
+  GradientVerdict verdict = compare_gradients(problem, tensors, expected);
+  for (std::size_t i = 0; i < dargs.size(); ++i) {
+    Comparison& darg = verdict.dargs.emplace_back(
+        compare_darg(problem, address_of(dargs[i], tensors), expected.dargs[i]));
+    darg.tensor = "d" + dargs[i].name;
+  }
   CheckReport report;
   report.ok = verdict.passed();
   report.rows_checked = static_cast<std::int64_t>(rows.queries.size() + rows.keys.size());
   report.rows_total = count_rows(sequences, queries_of(problem)) +
                       count_rows(sequences, keys_of(problem));
   const Comparison* worst = &verdict.dq;
-  for (const Comparison* each : {&verdict.dq, &verdict.dk, &verdict.dv, &verdict.dsinks}) {
+  std::vector<const Comparison*> all = {&verdict.dq, &verdict.dk, &verdict.dv, &verdict.dsinks};
+  for (const Comparison& darg : verdict.dargs) all.push_back(&darg);
+  for (const Comparison* each : all) {
     report.wrong += each->wrong;
     report.nonfinite_wrong += each->nonfinite_wrong;
     if (badness(*each) > badness(*worst)) worst = each;
@@ -176,9 +193,12 @@ void store_gradient(DType dtype, const Tensor& to, const ReferenceGradient& from
   }
 }
 
-void solve_gradients(const Problem& problem, const Tensors& tensors) {
-  const ReferenceGradients found = reference_gradients(problem, tensors);
+void solve_gradients(const Problem& problem, const HostRun& run) {
+  const Tensors& tensors = run.tensors;
   const Sequences sequences = sequences_of(problem, tensors);
+  check_sequences(sequences);
+  const ReferenceGradients found = reference_gradients(problem, tensors,
+                                                       all_backward_rows(sequences), run.code);
   const auto query = [&](std::size_t i) { return place_of(sequences, found.rows.queries[i]); };
   const auto key = [&](std::size_t i) {
     const KeyRow row = place_of_key(sequences, found.rows.keys[i]);
@@ -192,14 +212,18 @@ void solve_gradients(const Problem& problem, const Tensors& tensors) {
     return QueryRow{.batch = 0, .head = static_cast<std::int64_t>(i), .query = 0};
   };
   store_gradient(DType::kFp32, {.data = to.dsinks, .stride_head = 1}, found.dsinks, head);
+  const std::vector<Darg> dargs = dargs_of(problem);
+  for (std::size_t i = 0; i < dargs.size(); ++i)
+    std::ranges::copy(found.dargs[i].values, address_of(dargs[i], tensors));
 }
 
 }  // namespace
 
 CheckReport check_output(const Problem& problem, const HostTensors& host,
                          const CheckOptions& options) {
-  const Tensors tensors = tensors_of(problem, host);
-  if (is_backward(problem)) return check_gradients(problem, tensors, options);
+  const HostRun run(problem, host);
+  if (is_backward(problem)) return check_gradients(problem, run, options);
+  const Tensors& tensors = run.tensors;
   CheckReport report;
   const Sequences sequences = sequences_of(problem, tensors);
   report.rows_total = count_rows(sequences, queries_of(problem));
@@ -208,7 +232,8 @@ CheckReport check_output(const Problem& problem, const HostTensors& host,
     return report;
   }
   const std::vector<QueryRow> rows = rows_to_check(sequences, options);
-  const Verdict verdict = compare(problem, tensors, reference_attention(problem, tensors, rows));
+  const Verdict verdict = compare(problem, tensors,
+                                  reference_attention(problem, tensors, rows, run.code));
   report.ok = verdict.passed();
   report.rows_checked = static_cast<std::int64_t>(rows.size());
   report.wrong = verdict.o.wrong + verdict.lse.wrong;
@@ -223,12 +248,15 @@ CheckReport check_output(const Problem& problem, const HostTensors& host,
 }
 
 void solve_on_cpu(const Problem& problem, HostTensors& host) {
-  const Tensors tensors = tensors_of(problem, host);
-  if (is_backward(problem)) return solve_gradients(problem, tensors);
-  const Reference reference = reference_attention(problem, tensors);
+  const HostRun run(problem, host);
+  if (is_backward(problem)) return solve_gradients(problem, run);
+  const Tensors& tensors = run.tensors;
+  const Sequences sequences = sequences_of(problem, tensors);
+  check_sequences(sequences);
+  const Reference reference = reference_attention(problem, tensors, all_rows(sequences), run.code);
   const auto head_dim_v = static_cast<std::size_t>(problem.head_dim_v);
   for (std::size_t i = 0; i < reference.rows.size(); ++i) {
-    const QueryRow row = place_of(sequences_of(problem, tensors), reference.rows[i]);
+    const QueryRow row = place_of(sequences, reference.rows[i]);
     const std::int64_t o_row = row.batch * tensors.o.stride_batch +
                                row.head * tensors.o.stride_head + row.query * tensors.o.stride_row;
     for (std::size_t d = 0; d < head_dim_v; ++d) {

@@ -117,6 +117,49 @@ TEST(CheckCode, RefusesWhatCouldLeaveTheBracketsThatItIsPutInto) {
   EXPECT_NO_THROW(validate(with_code(std::string(kMostCodeBytes, 's'))));
 }
 
+/// What the compiler makes of such words differs from one compile to the next, or with the place.
+TEST(CheckCode, RefusesWordsOfTheCompiler) {
+  for (const char* word :
+       {"__TIME__", "__DATE__", "__TIMESTAMP__", "__FILE__", "__LINE__", "__COUNTER__",
+        "__INCLUDE_LEVEL__", "__BASE_FILE__", "__FUNCTION__", "__PRETTY_FUNCTION__", "__func__"}) {
+    const auto refused = [&](const std::string& score, const std::string& mask) {
+      expect_error(ErrorCode::kInvalidProblem,
+                   std::string("has the word ") + word + " at line 1, column 5, which is the compi",
+                   [&] { validate(with_code(score, mask)); });
+    };
+    refused(std::string("s + ") + word, "");
+    refused("s", std::string("k < ") + word + "[0]");
+  }
+  EXPECT_NO_THROW(validate(with_code("__expf(s) + __sinf(s)"))) << "functions of CUDA's";
+}
+
+TEST(CodeArguments, HaveNoNameThatMeansSomethingElse) {
+  for (const auto& [name, why] : {std::pair("s", "every text knows"),
+                                  {"head", "every text knows"},
+                                  {"while", "word of C++"},
+                                  {"u32", "the code around"},
+                                  {"value_of_mask", "the code around"},
+                                  {"UserArray", "the code around"},
+                                  {"S", "the code around"},
+                                  {"tanhf", "the code around"},
+                                  {"attnforge_code", "the code around"},
+                                  {"ATTNFORGE_DEVICE", "the code around"},
+                                  {"NULL", "CUDA's"},
+                                  {"warpSize", "CUDA's"},
+                                  {"cudaMemcpy", "CUDA's"},
+                                  {"CUDART_VERSION", "CUDA's"},
+                                  {"NV_IF_TARGET", "CUDA's"},
+                                  {"_NV_EVAL", "reserved"},
+                                  {"a__b", "reserved"}}) {
+    expect_error(ErrorCode::kInvalidProblem, why,
+                 [&, n = name] { validate(with_code("s", "", std::string("int ") + n)); });
+    expect_error(ErrorCode::kInvalidProblem, "choose another name",
+                 [&, n = name] { validate(with_code("s", "", std::string("float* ") + n)); });
+  }
+  for (const char* name : {"slope", "min", "N", "null", "_a", "score", "mask", "x_", "k2"})
+    EXPECT_NO_THROW(validate(with_code("s", "", std::string("int ") + name))) << name;
+}
+
 TEST(CodeArguments, AreTypesAndNamesWithExtentsAndDefaults) {
   const std::vector<CodeArgument> list = code_arguments(
       "const float* slope[num_heads_q], int window = -1024, fp16 *bias[num_heads_q*seqlen_q + 2 * "

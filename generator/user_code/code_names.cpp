@@ -1,0 +1,70 @@
+#include "generator/user_code/code_names.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace attnforge {
+namespace {
+
+bool is_listed(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    const std::string_view first = list.substr(0, list.find(' '));
+    if (first == word) return true;
+    list.remove_prefix(std::min(list.size(), first.size() + 1));
+  }
+  return false;
+}
+
+/// Words by which a text would be more than an expression over numbers.
+constexpr std::string_view kNoExpression = "asm __asm _Pragma import module export";
+
+constexpr std::string_view kOfCpp =
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t "
+    "char32_t class co_await co_return co_yield compl concept const const_cast consteval constexpr "
+    "constinit continue decltype default delete do double dynamic_cast else enum explicit export "
+    "extern false float for friend goto if import inline int long module mutable namespace new "
+    "noexcept not not_eq nullptr operator or or_eq private protected public register "
+    "reinterpret_cast requires return short signed sizeof static static_assert static_cast struct "
+    "switch template this thread_local throw true try typedef typeid typename union unsigned using "
+    "virtual void volatile wchar_t while xor xor_eq";
+
+constexpr std::string_view kOfTexts = "s batch head q k seqlen_q seqlen_kv";
+
+/// What the lines around a text name (templates/host/user_code.cpp), which an argument would hide.
+/// A test compiles arguments of all other names that these lines have.
+constexpr std::string_view kOfLines =
+    "S Tanh kTerm UserArray ReadArray Fp16 Bf16 u32 value_of_score value_of_mask tanh tanhf";
+
+/// NVRTC's macros that no prefix tells. A test looks for all that its library defines.
+constexpr std::string_view kMacros =
+    "NULL NOMINMAX STD THROWBADALLOC CU_UUID_HAS_BEEN_DEFINED alloca assert va_arg va_copy va_end "
+    "va_start warpSize";
+constexpr std::string_view kPrefixes[] = {"cuda", "CUDA", "NV_"};
+
+}  // namespace
+
+std::string_view why_no_word(std::string_view word) {
+  if (is_listed(kNoExpression, word)) return "an expression cannot have";
+  // __TIME__ and its kind, but not __device__.
+  const bool is_macro = word.size() > 4 && word.starts_with("__") && word.ends_with("__") &&
+                        std::ranges::none_of(word, [](char c) { return c >= 'a' && c <= 'z'; });
+  if (is_macro || word == "__func__")
+    return "is the compiler's: what it stands for may differ each time that a text is compiled";
+  return "";
+}
+
+std::string_view why_no_argument(std::string_view name) {
+  if (is_listed(kOfTexts, name)) return "every text knows as something else";
+  if (is_listed(kOfCpp, name)) return "is a word of C++";
+  const bool is_reserved = name.find("__") != name.npos ||
+                           (name.size() > 1 && name[0] == '_' && name[1] >= 'A' && name[1] <= 'Z');
+  if (is_reserved) return "is reserved for the compiler";
+  if (is_listed(kOfLines, name) || name.starts_with("attnforge") || name.starts_with("ATTNFORGE"))
+    return "is a name of the code around texts";
+  if (is_listed(kMacros, name) ||
+      std::ranges::any_of(kPrefixes, [&](std::string_view p) { return name.starts_with(p); }))
+    return "is a name of CUDA's";
+  return "";
+}
+
+}  // namespace attnforge

@@ -1,0 +1,266 @@
+#include "generator/user_code/code_value.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace attnforge {
+namespace {
+
+/// A number for each node; those of usual texts lie on the stack.
+class Numbers {
+ public:
+  explicit Numbers(std::size_t count) {
+    if (count > few_.size()) many_.resize(count);
+  }
+  double& operator[](int node) {
+    const auto at = static_cast<std::size_t>(node);
+    return many_.empty() ? few_[at] : many_[at];
+  }
+
+ private:
+  std::array<double, 96> few_{};
+  std::vector<double> many_;
+};
+
+/// 0: what a program could not compute.
+std::int64_t whole(double x) {
+  constexpr double kMost = 4294967296.0;
+  return std::abs(x) <= kMost ? static_cast<std::int64_t>(x) : std::int64_t{0};
+}
+
+double of_half(std::uint16_t bits) {
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  const double magnitude = exponent == 0    ? std::ldexp(mantissa, -24)
+                           : exponent == 31 ? (mantissa == 0 ? HUGE_VAL : std::nan(""))
+                                            : std::ldexp(1024 + mantissa, exponent - 25);
+  return (bits >> 15) != 0 ? -magnitude : magnitude;
+}
+
+template <class T>
+T loaded(const std::byte* from) {
+  T x{};
+  std::memcpy(&x, from, sizeof(x));
+  return x;
+}
+
+/// -1: it is outside of the array.
+std::int64_t place_of(const CodeNode& node, const CodeValue& array, double index) {
+  const auto elements = static_cast<double>(array.bytes.size() /
+                                            static_cast<std::size_t>(size_bytes(node.type)));
+  return index >= 0 && index < elements ? static_cast<std::int64_t>(index) : -1;
+}
+
+double element(const CodeNode& node, const CodeValue& array, double index) {
+  const std::int64_t at = place_of(node, array, index);
+  if (at < 0) return 0;
+  const std::byte* const from = array.bytes.data() +
+                                static_cast<std::size_t>(at) *
+                                    static_cast<std::size_t>(size_bytes(node.type));
+  switch (node.type) {
+    case CodeArgument::Type::kFloat:
+      return loaded<float>(from);
+    case CodeArgument::Type::kInt:
+      return loaded<std::int32_t>(from);
+    case CodeArgument::Type::kFp16:
+      return of_half(loaded<std::uint16_t>(from));
+    case CodeArgument::Type::kBf16: {
+      const std::uint32_t bits = std::uint32_t{loaded<std::uint16_t>(from)} << 16;
+      float x = 0;
+      std::memcpy(&x, &bits, sizeof(x));
+      return x;
+    }
+    case CodeArgument::Type::kBool:
+      return *from != std::byte{0} ? 1 : 0;
+  }
+  return 0;
+}
+
+double of_wholes(CodeOp op, std::int64_t x, std::int64_t y) {
+  const bool shifts = y >= 0 && y <= 31;
+  switch (op) {
+    case CodeOp::kDivideWhole:
+      return static_cast<double>(y == 0 ? 0 : x / y);
+    case CodeOp::kRest:
+      return static_cast<double>(y == 0 ? 0 : x % y);
+    case CodeOp::kLeft:
+      return shifts ? std::ldexp(static_cast<double>(x), static_cast<int>(y)) : 0;
+    case CodeOp::kRight:
+      return shifts ? static_cast<double>(x >> y) : 0;
+    case CodeOp::kBits:
+      return static_cast<double>(x & y);
+    case CodeOp::kOtherBits:
+      return static_cast<double>(x ^ y);
+    default:
+      return static_cast<double>(x | y);
+  }
+}
+
+double computed(const CodeNode& node, Numbers& numbers, const CodePlace& place,
+                std::span<const CodeValue> values) {
+  const double a = node.a < 0 ? 0 : numbers[node.a], b = node.b < 0 ? 0 : numbers[node.b];
+  switch (node.op) {
+    case CodeOp::kNumber:
+      return node.number;
+    case CodeOp::kScore:
+      return place.s;
+    case CodeOp::kBatch:
+      return static_cast<double>(place.batch);
+    case CodeOp::kHead:
+      return static_cast<double>(place.head);
+    case CodeOp::kQ:
+      return static_cast<double>(place.q);
+    case CodeOp::kK:
+      return static_cast<double>(place.k);
+    case CodeOp::kSeqlenQ:
+      return static_cast<double>(place.seqlen_q);
+    case CodeOp::kSeqlenKv:
+      return static_cast<double>(place.seqlen_kv);
+    case CodeOp::kArgument:
+      return values[node.argument].number;
+    case CodeOp::kElement:
+      return element(node, values[node.argument], a);
+    case CodeOp::kNegative:
+      return -a;
+    case CodeOp::kNot:
+      return a == 0 ? 1 : 0;
+    case CodeOp::kInverse:
+      return static_cast<double>(~whole(a));
+    case CodeOp::kWhole:
+      return static_cast<double>(whole(a));
+    case CodeOp::kBool:
+      return a != 0 ? 1 : 0;
+    case CodeOp::kFloat:
+      return a;
+    case CodeOp::kAbs:
+      return std::abs(a);
+    case CodeOp::kTimes:
+      return a * b;
+    case CodeOp::kDivide:
+      return a / b;
+    case CodeOp::kPlus:
+      return a + b;
+    case CodeOp::kMinus:
+      return a - b;
+    case CodeOp::kBelow:
+      return a < b ? 1 : 0;
+    case CodeOp::kAtMost:
+      return a <= b ? 1 : 0;
+    case CodeOp::kAbove:
+      return a > b ? 1 : 0;
+    case CodeOp::kAtLeast:
+      return a >= b ? 1 : 0;
+    case CodeOp::kEqual:
+      return a == b ? 1 : 0;
+    case CodeOp::kUnequal:
+      return a != b ? 1 : 0;
+    case CodeOp::kAnd:
+      return a != 0 && b != 0 ? 1 : 0;
+    case CodeOp::kOr:
+      return a != 0 || b != 0 ? 1 : 0;
+    case CodeOp::kMin:
+      return a <= b ? a : b;
+    case CodeOp::kMax:
+      return a >= b ? a : b;
+    case CodeOp::kChoice:
+      return a != 0 ? b : numbers[node.c];
+    case CodeOp::kCall:
+      return node.function->value(a, b);
+    case CodeOp::kDivideWhole:
+    case CodeOp::kRest:
+    case CodeOp::kLeft:
+    case CodeOp::kRight:
+    case CodeOp::kBits:
+    case CodeOp::kOtherBits:
+    case CodeOp::kAnyBits:
+      break;
+  }
+  return of_wholes(node.op, whole(a), whole(b));
+}
+
+void compute(const CodeTree& tree, const CodePlace& place, std::span<const CodeValue> values,
+             Numbers& numbers) {
+  for (std::size_t i = 0; i < tree.nodes.size(); ++i)
+    numbers[static_cast<int>(i)] = computed(tree.nodes[i], numbers, place, values);
+}
+
+/// Adds to the slopes of a node's operands what its own, `slope`, says of them.
+void hand_down(const CodeNode& node, double slope, Numbers& numbers, Numbers& slopes) {
+  const auto a = [&] { return numbers[node.a]; };
+  const auto b = [&] { return numbers[node.b]; };
+  switch (node.op) {
+    case CodeOp::kNegative:
+      slopes[node.a] -= slope;
+      break;
+    case CodeOp::kFloat:
+      slopes[node.a] += slope;
+      break;
+    case CodeOp::kAbs:
+      slopes[node.a] += a() > 0 ? slope : a() < 0 ? -slope : 0;
+      break;
+    case CodeOp::kTimes:
+      slopes[node.a] += slope * b();
+      slopes[node.b] += slope * a();
+      break;
+    case CodeOp::kDivide:
+      slopes[node.a] += slope / b();
+      slopes[node.b] -= slope * a() / b() / b();
+      break;
+    case CodeOp::kPlus:
+      slopes[node.a] += slope;
+      slopes[node.b] += slope;
+      break;
+    case CodeOp::kMinus:
+      slopes[node.a] += slope;
+      slopes[node.b] -= slope;
+      break;
+    case CodeOp::kMin:
+      slopes[a() <= b() ? node.a : node.b] += slope;
+      break;
+    case CodeOp::kMax:
+      slopes[a() >= b() ? node.a : node.b] += slope;
+      break;
+    case CodeOp::kChoice:
+      slopes[a() != 0 ? node.b : node.c] += slope;
+      break;
+    case CodeOp::kCall:
+      slopes[node.a] += slope * node.function->slope(a(), node.b < 0 ? 0 : b(), 0);
+      if (node.b >= 0) slopes[node.b] += slope * node.function->slope(a(), b(), 1);
+      break;
+    default:  // steps, and what depends on nothing
+      break;
+  }
+}
+
+}  // namespace
+
+double value_of(const CodeTree& tree, const CodePlace& place, std::span<const CodeValue> values) {
+  Numbers numbers(tree.nodes.size());
+  compute(tree, place, values, numbers);
+  return numbers[static_cast<int>(tree.nodes.size()) - 1];
+}
+
+double slope_of(const CodeTree& tree, const CodePlace& place, std::span<const CodeValue> values,
+                const TakeRead* read) {
+  Numbers numbers(tree.nodes.size()), slopes(tree.nodes.size());
+  compute(tree, place, values, numbers);
+  double of_score = 0;
+  const int last = static_cast<int>(tree.nodes.size()) - 1;
+  slopes[last] = 1;
+  for (int i = last; i >= 0; --i) {
+    const CodeNode& node = tree.nodes[static_cast<std::size_t>(i)];
+    const double slope = slopes[i];
+    if (slope == 0) continue;
+    if (node.op == CodeOp::kScore) of_score += slope;
+    if (node.op == CodeOp::kElement && read != nullptr) {
+      const std::int64_t at = place_of(node, values[node.argument], numbers[node.a]);
+      if (at >= 0) (*read)(node.argument, at, slope);
+    }
+    hand_down(node, slope, numbers, slopes);
+  }
+  return of_score;
+}
+
+}  // namespace attnforge

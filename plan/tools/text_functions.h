@@ -1,0 +1,15 @@
+// text_functions.h - the user's texts as functions for the reference, by their trees.
+#pragma once
+
+#include "attnforge/plan.h"
+#include "attnforge/problem.h"
+#include "reference/code_functions.h"
+
+namespace attnforge {
+
+/// Of a problem and a run in host memory, whose arrays are borrowed: each has array_elements(), and
+/// elements outside of it are 0. Gradients of arrays are added to what the run has there. Throws
+/// Error(kUnsupported) naming the place in a text that only a compiler understands.
+CodeFunctions text_functions(const Problem& problem, const Tensors& tensors);
+
+}  // namespace attnforge
