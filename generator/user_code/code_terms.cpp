@@ -57,9 +57,11 @@ bool touch(Code tokens, std::size_t i, std::string_view first, std::string_view 
 
 bool may_assign(Code tokens) {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::string_view text = tokens[i].text;
+    if (text == "and_eq" || text == "or_eq" || text == "xor_eq") return true;
     if (touch(tokens, i, "+", "+") || touch(tokens, i, "-", "-")) return true;
     if (touch(tokens, i, "<", "<") || touch(tokens, i, ">", ">")) {
-      if (touch(tokens, i + 1, tokens[i].text, "=")) return true;
+      if (touch(tokens, i + 1, text, "=")) return true;
       ++i;
       continue;
     }
@@ -67,7 +69,7 @@ bool may_assign(Code tokens) {
                           touch(tokens, i, "<", "=") || touch(tokens, i, ">", "=");
     if (compares)
       ++i;
-    else if (tokens[i].text == "=")
+    else if (text == "=")
       return true;
   }
   return false;

@@ -29,7 +29,8 @@ std::string text_of(std::string_view whole, Code tokens) {
 /// Whether nothing in a term but comparisons decides what is evaluated, and it has no functions of
 /// its own.
 bool is_plain(Code term) {
-  for (const char* token : {"?", "|", "&", "^", "{", "}", "and", "or", "xor", "not", "sizeof"}) {
+  for (const char* token : {"?", "|", "&", "^", "{", "}", "and", "or", "xor", "not", "bitand",
+                            "bitor", "not_eq", "sizeof"}) {
     if (has_name(term, token)) return false;
   }
   return true;
