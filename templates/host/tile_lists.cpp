@@ -136,7 +136,7 @@ std::vector<int> fitting(const Shape& shape, std::vector<int> sizes) {
 
 std::vector<LaunchStep> tile_list_steps(const TileLists& lists) {
   std::vector<LaunchStep> steps;
-  if (lists.of_text) {
+  if (lists.of_text && lists.groups_of_sequence > 0) {  // else no sequence has keys to ask about
     steps.push_back(step_of(kStatesKernel, kThreads, 0));
     steps.back().grid.x = static_cast<unsigned>(
         lists.lists() * quotient_up(lists.groups_of_sequence, kGroupsPerBlock));
