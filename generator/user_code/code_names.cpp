@@ -33,7 +33,9 @@ constexpr std::string_view kOfTexts = "s batch head q k seqlen_q seqlen_kv";
 /// What the lines around a text name (templates/host/user_code.cpp), which an argument would hide.
 /// A test compiles arguments of all other names that these lines have.
 constexpr std::string_view kOfLines =
-    "S Tanh kTerm UserArray ReadArray Fp16 Bf16 u32 value_of_score value_of_mask tanh tanhf";
+    "S Tanh kTerm Argument i64 UserArray WideArray ReadArray Fp16 Bf16 u32 value_of_score "
+    "value_of_mask "
+    "tanh tanhf";
 
 /// NVRTC's macros that no prefix tells. A test looks for all that its library defines.
 constexpr std::string_view kMacros =

@@ -16,9 +16,9 @@ bool in_name(char c) { return begins_name(c) || is_decimal(c); }
 bool CodeToken::is_name() const { return begins_name(text.front()); }
 bool CodeToken::is_number() const { return is_decimal(text.front()); }
 
-std::vector<CodeToken> code_tokens(std::string_view text) {
+std::vector<CodeToken> code_tokens(std::string_view text, std::size_t most) {
   std::vector<CodeToken> tokens;
-  for (std::size_t at = 0; at < text.size();) {
+  for (std::size_t at = 0; at < text.size() && tokens.size() < most;) {
     const char c = text[at];
     if (c == ' ' || c == '\n') {
       ++at;

@@ -18,8 +18,9 @@ struct CodeToken {
   bool is_number() const;
 };
 
-/// Of printable ASCII with blanks and ends of lines between them.
-std::vector<CodeToken> code_tokens(std::string_view text);
+inline constexpr std::size_t kAllTokens = static_cast<std::size_t>(-1);
+/// Of printable ASCII with blanks and ends of lines between them; the first `most` of them.
+std::vector<CodeToken> code_tokens(std::string_view text, std::size_t most = kAllTokens);
 
 /// "line 1, column 5": where byte `at` of a text is.
 std::string line_and_column(std::string_view text, std::size_t at);

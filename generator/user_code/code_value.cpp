@@ -27,7 +27,7 @@ class Numbers {
 
 /// 0: what a program could not compute.
 std::int64_t whole(double x) {
-  constexpr double kMost = 4294967296.0;
+  constexpr double kMost = 9007199254740992.0;  // 2^53: doubles hold all up to it
   return std::abs(x) <= kMost ? static_cast<std::int64_t>(x) : std::int64_t{0};
 }
 

@@ -15,6 +15,7 @@
 #include "attnforge/error.h"
 #include "generator/user_code/code_names.h"
 #include "generator/user_code/code_tokens.h"
+#include "generator/user_code/read_once.h"
 
 namespace attnforge {
 namespace {
@@ -252,26 +253,37 @@ std::vector<CodeArgument> code_arguments(std::string_view args) {
   return Arguments(args).take();
 }
 
-std::int64_t array_elements(const CodeArgument& argument, const Problem& p) {
-  // Far beyond any memory, and its bytes still fit in 64 bits.
-  constexpr double kMost = 281474976710656.0, kUsual = 1 << 26;
-  if (argument.extent.empty()) {
-    const Tokens tokens = total_tokens(p);
-    const double all = 2.0 * static_cast<double>(p.num_heads_q) *
-                       (static_cast<double>(tokens.q) + static_cast<double>(tokens.kv));
-    return static_cast<std::int64_t>(std::clamp(all, 1024.0, kUsual));
-  }
-  double sum = 0, product = 1, sign = 1;
+namespace {
+
+/// Sums up the products of an extent, those with a minus `less` times.
+std::int64_t sum_of_extent(const CodeArgument& argument, const Problem& p, double less) {
+  constexpr double kMost = 281474976710656.0;  // far beyond any memory; its bytes fit in 64 bits
+  double sum = 0, product = 1, factor = 1;
   for (const CodeToken& token : code_tokens(argument.extent)) {
     if (token.text == "+" || token.text == "-") {
-      sum += sign * product;
+      sum += factor * product;
       product = 1;
-      sign = token.text == "+" ? 1 : -1;
+      factor = token.text == "+" ? 1 : -less;
     } else if (token.text != "*") {
       product *= Arguments::factor(token.text, p).value_or(0);
     }
   }
-  return static_cast<std::int64_t>(std::clamp(sum + sign * product, 1.0, kMost));
+  return static_cast<std::int64_t>(std::clamp(sum + factor * product, 1.0, kMost));
+}
+
+}  // namespace
+
+std::int64_t array_elements(const CodeArgument& argument, const Problem& p) {
+  constexpr double kUsual = 1 << 26;
+  if (!argument.extent.empty()) return sum_of_extent(argument, p, 1);
+  const Tokens tokens = total_tokens(p);
+  const double all = 2.0 * static_cast<double>(p.num_heads_q) *
+                     (static_cast<double>(tokens.q) + static_cast<double>(tokens.kv));
+  return static_cast<std::int64_t>(std::clamp(all, 1024.0, kUsual));
+}
+
+std::int64_t most_elements(const CodeArgument& argument, const Problem& p) {
+  return argument.extent.empty() ? array_elements(argument, p) : sum_of_extent(argument, p, 0);
 }
 
 namespace {
@@ -382,6 +394,7 @@ std::string code_suffix(const Problem& p) {
 }
 
 bool names(std::string_view text, std::string_view name) {
+  if (text.find(name) == text.npos) return false;
   return std::ranges::any_of(code_tokens(text),
                              [&](const CodeToken& token) { return token.text == name; });
 }
@@ -414,7 +427,9 @@ bool reads_by_key(std::string_view text, const std::vector<CodeArgument>& argume
   return any && any_key;
 }
 
-bool adds_to_score(std::string_view score) {
+namespace {
+
+bool is_score_and_more(const std::string& score) {
   const std::vector<CodeToken> tokens = code_tokens(score);
   const auto is_s = [](const CodeToken& token) { return token.text == "s"; };
   if (tokens.empty() || !is_s(tokens[0]) || std::ranges::count_if(tokens, is_s) != 1) return false;
@@ -429,9 +444,14 @@ bool adds_to_score(std::string_view score) {
   });
 }
 
+}  // namespace
+
+bool adds_to_score(const std::string& score) { return read_once<is_score_and_more>(score); }
+
 float cap_of(std::string_view score) {
-  const std::vector<CodeToken> tokens = code_tokens(score);
-  if (tokens.size() != 8) return 0.0f;
+  constexpr std::size_t kTokens = 8;
+  const std::vector<CodeToken> tokens = code_tokens(score, kTokens + 1);
+  if (tokens.size() != kTokens) return 0.0f;
   const auto number = [](std::string_view text) {
     float value = 0.0f;
     const char* const end = text.data() + text.size();

@@ -39,6 +39,9 @@ std::vector<CodeArgument> code_arguments(std::string_view args);
 /// the problem in place of their names, at least 1; where it does not say one, more than one value
 /// for each head and position would take.
 std::int64_t array_elements(const CodeArgument& argument, const Problem& problem);
+/// The same of an extent without what it takes off: as many or more in all problems that are no
+/// larger.
+std::int64_t most_elements(const CodeArgument& argument, const Problem& problem);
 
 /// The arrays of problem.dargs in their order, each by its place among the arguments of a valid
 /// problem. A run has a word for each of them after those of all arguments: the address of its
@@ -72,7 +75,7 @@ void check_code(const Problem& problem);
 
 /// Whether a score text is "s" and what is added to it, so that its derivative is 1: "s + bias[q]".
 /// False for texts that are not seen to be.
-bool adds_to_score(std::string_view score);
+bool adds_to_score(const std::string& score);
 
 /// "" without code; else "_" and 8 hex digits of a hash of its texts: the end of a kernel's symbol.
 std::string code_suffix(const Problem& problem);

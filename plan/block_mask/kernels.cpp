@@ -5,6 +5,7 @@
 #include <string>
 
 #include "attnforge/printable.h"
+#include "generator/user_code/wide_indexes.h"
 #include "plan/side_kernels.h"
 #include "templates/host/block_lists.h"
 
@@ -17,8 +18,10 @@ constexpr auto kAlways = [](const LoadedKernels&) { return true; };
 
 const LoadedKernels& block_text_kernels(const Problem& text, const BlockMaskShape& shape,
                                         bool allow_compile, DeviceState& state) {
-  const std::string key = fmt::format("{}:{} {}\n{}", shape.block_q, shape.block_kv, text.args,
-                                      text.mask);
+  // All that of the sizes is compiled in.
+  const bool wide = has_wide_indexes(text.mask, CodeText::kMask, text);
+  const std::string key = fmt::format("{}:{} {} {}\n{}", shape.block_q, shape.block_kv, wide,
+                                      text.args, text.mask);
   return state.block_kernels.find_or_make(key, kAlways, [&] {
     const Launch launch{
         .steps = {block_states_step(text, shape, {}), block_bits_step(text, shape, {}, 1)}};

@@ -15,6 +15,7 @@
 #include "generator/shape.h"
 #include "generator/user_code/pair_terms.h"
 #include "generator/user_code/user_code.h"
+#include "generator/user_code/wide_indexes.h"
 #include "templates/host/argument.h"
 #include "templates/host/bwd_params.h"
 #include "templates/host/bwd_tiles.h"
@@ -28,45 +29,61 @@ namespace {
 std::string word(std::size_t index) { return fmt::format("attnforge_code.words[{}]", index); }
 
 /// "UserArray<float>"
-std::string type_of_array(const CodeArgument& argument) {
+std::string type_of_array(const CodeArgument& argument, bool wide) {
+  if (wide && argument.type == CodeArgument::Type::kInt) return "WideArray";
   constexpr const char* kElements[] = {"float", "int", "Fp16", "Bf16", "bool"};
   return fmt::format("UserArray<{}>", kElements[static_cast<int>(argument.type)]);
 }
 
 /// "    [[maybe_unused]] const UserArray<float> slope(code.words[0]);\n"
-std::string local(const CodeArgument& argument, std::size_t index) {
+std::string local(const CodeArgument& argument, std::size_t index, bool wide) {
   if (argument.is_array) {
-    return fmt::format("    [[maybe_unused]] const {} {}({});\n", type_of_array(argument),
+    return fmt::format("    [[maybe_unused]] const {} {}({});\n", type_of_array(argument, wide),
                        argument.name, word(index));
   }
   const bool is_float = argument.type == CodeArgument::Type::kFloat;
   return fmt::format("    [[maybe_unused]] const {} {} = {}(u32({}));\n",
-                     is_float ? "float" : "int", argument.name,
-                     is_float ? "__uint_as_float" : "int", word(index));
+                     is_float ? "float"
+                     : wide   ? "i64"
+                              : "int",
+                     argument.name, is_float ? "__uint_as_float" : "int", word(index));
+}
+
+/// The parameters of a function of a text, and a line at its beginning. `wide`:
+/// generator/user_code/wide_indexes.
+struct Places {
+  const char *taken, *first_line;
+};
+Places places_of(bool wide) {
+  if (!wide) return {"int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv", ""};
+  return {"i64 batch, i64 head, i64 q, KeyPosition attnforge_k, i64 seqlen_q, i64 seqlen_kv",
+          "    [[maybe_unused]] const i64 k = u32(int(attnforge_k));\n"};
 }
 
 /// The same in the function that follows reads: an array whose gradient is wanted has a word more,
 /// for that.
-std::string locals_of_reads(const Problem& problem, const std::vector<CodeArgument>& arguments) {
+std::string locals_of_reads(const Problem& problem, const std::vector<CodeArgument>& arguments,
+                            bool wide) {
   const std::vector<std::size_t> wanted = places_of_dargs(problem);
   std::string lines;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const auto found = std::ranges::find(wanted, i);
     if (found == wanted.end()) {
-      lines += local(arguments[i], i);
+      lines += local(arguments[i], i, wide);
       continue;
     }
     const std::size_t gradient = arguments.size() +
                                  static_cast<std::size_t>(found - wanted.begin());
     lines += fmt::format("    [[maybe_unused]] const ReadArray<{}> {}({}, {}, attnforge_reads);\n",
-                         type_of_array(arguments[i]), arguments[i].name, word(i), word(gradient));
+                         type_of_array(arguments[i], wide), arguments[i].name, word(i),
+                         word(gradient));
   }
   return lines;
 }
 
-std::string locals(const std::vector<CodeArgument>& arguments) {
+std::string locals(const std::vector<CodeArgument>& arguments, bool wide) {
   std::string lines;
-  for (std::size_t i = 0; i < arguments.size(); ++i) lines += local(arguments[i], i);
+  for (std::size_t i = 0; i < arguments.size(); ++i) lines += local(arguments[i], i, wide);
   return lines;
 }
 
@@ -89,7 +106,8 @@ std::string lines_of(std::string_view name, std::string_view open, std::string_v
 }
 
 /// Functions term_of_query<i> and term_of_key<i> of the terms that are told of many pairs at once.
-std::string lines_of_terms(const PairTerms& found, const std::vector<CodeArgument>& arguments) {
+std::string lines_of_terms(const PairTerms& found, const std::vector<CodeArgument>& arguments,
+                           bool wide) {
   std::string relations, of_query, of_key;
   for (std::size_t i = 0; i < found.terms.size(); ++i) {
     constexpr const char* kNames[] = {"kEqual",  "kUnequal", "kBelow",
@@ -114,12 +132,13 @@ std::string lines_of_terms(const PairTerms& found, const std::vector<CodeArgumen
   const auto function = [&](const char* of, const char* position, const std::string& returns) {
     lines += fmt::format(
         "  template <int kTerm>\n"
-        "  ATTNFORGE_DEVICE static auto term_of_{}([[maybe_unused]] const Words& attnforge_code, "
-        "int batch, int head, int {}, int seqlen_q, int seqlen_kv) {{\n"
-        "{}"
-        "{}"
+        "  ATTNFORGE_DEVICE static auto term_of_{of}([[maybe_unused]] const Words& attnforge_code, "
+        "{int} batch, {int} head, {int} {position}, {int} seqlen_q, {int} seqlen_kv) {{\n"
+        "{locals}"
+        "{returns}"
         "  }}\n",
-        of, position, locals(arguments), returns);
+        fmt::arg("of", of), fmt::arg("int", wide ? "i64" : "int"), fmt::arg("position", position),
+        fmt::arg("locals", locals(arguments, wide)), fmt::arg("returns", returns));
   };
   function("query", "q", of_query);
   function("key", "k", of_key);
@@ -131,10 +150,12 @@ std::string lines_of_terms(const PairTerms& found, const std::vector<CodeArgumen
 std::string struct_of_code(const Problem& problem, std::string_view mask, std::string_view params,
                            const PairTerms* terms, bool slopes) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
-  const std::string
-      taken = "int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv";
+  const bool wide_score = has_wide_indexes(problem.score, CodeText::kScore, problem),
+             wide_mask = has_wide_indexes(mask, CodeText::kMask, problem);
+  const Places of_score = places_of(wide_score), of_mask = places_of(wide_mask);
   const bool has_tanh = names(problem.score, "tanhf") || names(problem.score, "tanh");
-  std::string lines = fmt::format(
+  std::string lines = wide_score || wide_mask ? "#include \"pieces/wide_indexes.cuh\"\n" : "";
+  lines += fmt::format(
       "namespace attnforge {{\n"
       "template <class Argument>\n"
       "struct UserCodeOf {{\n"
@@ -155,8 +176,9 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, std::s
         "{}"
         "{}"
         "{}"
+        "{}"
         "  }}\n",
-        taken, locals(arguments),
+        of_score.taken, of_score.first_line, locals(arguments, wide_score),
         !has_tanh ? ""
         : slopes  ? kSlopeTanhNames
                   : kTanhNames,
@@ -174,9 +196,10 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, std::s
         "{}"
         "{}"
         "{}"
+        "{}"
         "  }}\n",
-        reads <= kMostAtOnce ? reads : 0, taken, locals_of_reads(problem, arguments),
-        has_tanh ? kSlopeTanhNames : "",
+        reads <= kMostAtOnce ? reads : 0, of_score.taken, of_score.first_line,
+        locals_of_reads(problem, arguments, wide_score), has_tanh ? kSlopeTanhNames : "",
         lines_of("score", "return value_of_score((", problem.score, "));"));
   }
   if (!mask.empty()) {
@@ -184,9 +207,11 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, std::s
         "  ATTNFORGE_DEVICE static bool mask([[maybe_unused]] const Words& attnforge_code, {}) {{\n"
         "{}"
         "{}"
+        "{}"
         "  }}\n",
-        taken, locals(arguments), lines_of("mask", "return value_of_mask((", mask, "));"));
-    if (terms != nullptr) lines += lines_of_terms(*terms, arguments);
+        of_mask.taken, of_mask.first_line, locals(arguments, wide_mask),
+        lines_of("mask", "return value_of_mask((", mask, "));"));
+    if (terms != nullptr) lines += lines_of_terms(*terms, arguments, wide_mask);
   }
   return lines +
          fmt::format("}};\nusing UserCode = UserCodeOf<{}>;\n}}  // namespace attnforge\n", params);

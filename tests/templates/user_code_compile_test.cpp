@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -13,7 +17,11 @@
 #include "attnforge/error.h"
 #include "generator/arch.h"
 #include "generator/candidates.h"
+#include "generator/user_code/code_names.h"
+#include "generator/user_code/code_tokens.h"
+#include "generator/user_code/pair_terms.h"
 #include "runtime/compiler.h"
+#include "templates/embedded.h"
 #include "templates/host/user_code.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
@@ -40,6 +48,23 @@ void check_cpp_of(const char* family, const char* arch, const Problem& problem) 
   EXPECT_THAT(source.text, ::testing::HasSubstr("__global__"))
       << "a kernel, not its functions alone";
   test::check_cpp(source, typical_device(arch).arch);
+}
+
+/// Files of built-in headers beside the NVRTC that this process has loaded.
+std::vector<std::string> loaded_nvrtc_builtins() {
+  std::vector<std::string> found;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const std::size_t path = line.find('/');
+    if (path == line.npos || line.find("libnvrtc.", path) == line.npos) continue;
+    const std::filesystem::path folder = std::filesystem::path(line.substr(path)).parent_path();
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().filename().string().starts_with("libnvrtc-builtins.so"))
+        found.push_back(entry.path());
+    }
+    break;
+  }
+  return found;
 }
 
 Problem with_code(const char* score, const char* mask = "", const char* args = "") {
@@ -104,6 +129,125 @@ TEST(ReadyMadeTexts, CompileWithoutSpillsInBothFamilies) {
     EXPECT_EQ(said[i], "") << cases[i].family << " on sm_" << cases[i].arch << ": "
                            << to_string(cases[i].problem);
   }
+}
+
+/// Indexes beyond ints, in each way that texts come to kernels.
+TEST(WideIndexes, CompileInAllFamilies) {
+  constexpr const char* kSizes = " bf16 batch=16 num_heads=16 seqlen=4096 head_dim=128 ";
+  Problem forward = parse_problem(std::string("fwd") + kSizes);
+  forward.args =
+      "bf16* bias[batch * num_heads_q * seqlen_q * seqlen_kv], int* document[batch * seqlen_q * "
+      "num_heads_q * seqlen_kv], float factor, int stride, bool* seen[4294967296], fp16* table[9]";
+  forward.score =
+      "tanhf(s / 30) * 30 + factor * bias[(batch * 16 + head) * seqlen_q * seqlen_kv + q * stride "
+      "+ "
+      "k] + table[min(max(k - q, -4), 4) + 4] * abs(k - q) + (k <= q && 3 > k ? k * s : 1 - s) - "
+      "min(document[0] * 4096, k)";
+  forward.mask =
+      "document[batch * seqlen_q + q] == document[k * stride] && (k - q) % 3 != 1 && seen[q * "
+      "seqlen_kv + k] && q - k < stride";
+  validate(forward);
+  Problem backward = forward;
+  backward.op = Op::kBackward;
+  backward.dargs = "bias, table";
+  validate(backward);
+  const struct {
+    const char *family, *arch;
+    const Problem& problem;
+  } cases[] = {{"fwd_naive", "80", forward},
+               {"fwd_mma_sm80", "80", forward},
+               {"fwd_wgmma_sm90a", "90a", forward},
+               {"bwd_naive", "80", backward},
+               {"bwd_mma_sm80", "90a", backward}};
+  const std::vector<std::string> said = test::compile_together(
+      std::size(cases), [&](std::size_t i) -> std::string {
+        check_cpp_of(cases[i].family, cases[i].arch, cases[i].problem);
+        return "";
+      });
+  for (std::size_t i = 0; i < said.size(); ++i)
+    EXPECT_EQ(said[i], "") << cases[i].family << " on sm_" << cases[i].arch;
+  // One index, more of whose products are of 64 bits than where ints do.
+  forward.score = "s + bias[(batch * 16 + head) * seqlen_q * seqlen_kv + q * seqlen_kv + k]";
+  forward.mask = "";
+  const auto wide_products = [](const Problem& problem) {
+    const std::string ptx = compile_to_ptx(rendered("fwd_naive", "80", problem),
+                                           typical_device("80").arch);
+    int count = 0;
+    for (std::size_t at = 0; (at = ptx.find("mul.lo.s64", at)) != ptx.npos; ++at) ++count;
+    for (std::size_t at = 0; (at = ptx.find("mad.lo.s64", at)) != ptx.npos; ++at) ++count;
+    return count;
+  };
+  Problem narrow = forward;
+  narrow.batch = 2;
+  narrow.args = "bf16* bias[batch * num_heads_q * seqlen_q * seqlen_kv]";
+  EXPECT_GT(wide_products(forward), wide_products(narrow));
+}
+
+/// Whatever the lines around a text name is either refused as a name of an argument or may be one:
+/// nothing that they need is hidden.
+TEST(ArgumentNames, HideNothingThatTheCodeAroundTextsNeeds) {
+  Problem probe = parse_problem(
+      "bwd bf16 num_heads=16 seqlen=4096 head_dim=128 score=\"s * tanhf(s) + x[q]\" mask=\"y[q] == "
+      "y[k] && (k + q) % z\" args=\"float* x[seqlen_q], int* y[4294967296], int z, float f, fp16* "
+      "g, "
+      "bf16* h, bool* b\" dargs=x");
+  const PairTerms terms = pair_terms(probe);
+  const std::string lines = struct_of_code(probe, probe.mask, "Params", &terms, true);
+  std::vector<std::string> numbers, arrays;
+  for (const CodeToken& token : code_tokens(lines)) {
+    const std::string name(token.text);
+    if (!token.is_name() || !why_no_argument(name).empty() || name.size() == 1 ||
+        std::ranges::find(numbers, "int " + name) != numbers.end())
+      continue;
+    numbers.push_back("int " + name);
+    arrays.push_back("int* " + name + "[4294967296]");
+  }
+  EXPECT_GT(numbers.size(), 10u);
+  constexpr std::size_t kAtOnce = 24;
+  std::vector<Problem> problems;
+  for (const std::vector<std::string>* list : {&numbers, &arrays}) {
+    for (std::size_t begin = 0; begin < list->size(); begin += kAtOnce) {
+      Problem& problem = problems.emplace_back(probe);
+      problem.mask = "x[k] < (q ^ k)";
+      for (std::size_t i = begin; i < std::min(list->size(), begin + kAtOnce); ++i) {
+        problem.args += ", " + (*list)[i];
+        const std::string name = numbers[i].substr(4);
+        problem.mask += " + " + name + (list == &arrays ? "[k]" : "");
+      }
+      validate(problem);
+    }
+  }
+  const std::vector<std::string> said = test::compile_together(
+      problems.size(), [&](std::size_t i) -> std::string {
+        check_cpp_of("bwd_mma_sm80", "80", problems[i]);
+        return "";
+      });
+  for (std::size_t i = 0; i < said.size(); ++i) EXPECT_EQ(said[i], "") << problems[i].args;
+}
+
+/// By what its library of built-in headers defines, and by our own headers.
+TEST(ArgumentNames, AreNoMacrosOfTheCompilerAndOfTemplates) {
+  std::vector<std::string> macros;
+  const auto add_defined = [&](std::string_view text) {
+    constexpr std::string_view kDefine = "#define ";
+    for (std::size_t at = text.find(kDefine); at != text.npos; at = text.find(kDefine, at)) {
+      at += kDefine.size();
+      const std::size_t end = text.find_first_not_of(
+          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", at);
+      if (end != text.npos && end > at) macros.emplace_back(text.substr(at, end - at));
+    }
+  };
+  for (const Header& header : embedded_headers()) add_defined(header.text);
+  EXPECT_GT(macros.size(), 5u) << "of ours";
+  const std::size_t ours = macros.size();
+  nvrtc_facts();  // loads it
+  for (const std::string& path : loaded_nvrtc_builtins()) {
+    std::ifstream file(path, std::ios::binary);
+    add_defined(std::string(std::istreambuf_iterator<char>(file), {}));
+  }
+  if (macros.size() == ours) GTEST_SKIP() << "NVRTC's built-in headers are not beside it";
+  EXPECT_GT(macros.size(), ours + 100);
+  for (const std::string& macro : macros) EXPECT_NE(why_no_argument(macro), "") << macro;
 }
 
 /// Of texts, blocks and a soft cap at once, by each kernel of backward.

@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <sstream>
 #include <string>
 
 #include "attnforge/code_texts.h"
 #include "attnforge/error.h"
 #include "generator/arch.h"
+#include "generator/bucket.h"
 #include "generator/candidates.h"
 #include "generator/user_code/user_code.h"
 #include "templates/registry.h"
@@ -92,6 +94,47 @@ TEST(UserCode, ClampsPositionsWhereItReadsArraysByKey) {
               HasSubstr("kScoreReadsByKey = true, kMaskReadsByKey = false"));
 }
 
+/// An index of 2^31 or more is not computed in 32 bits; all else stays as it is.
+TEST(UserCode, HasPositionsOf64BitsWhereItsArraysAreThatLarge) {
+  constexpr const char* kIndex = "(batch * 16 + head) * seqlen_q * seqlen_kv + q * seqlen_kv + k";
+  struct Case {
+    const char *sizes, *args, *index;
+    bool wide;
+  };
+  for (const Case& c : {
+           Case{"batch=8 seqlen=4096", "float* bias[batch * num_heads_q * seqlen_q * seqlen_kv]",
+                kIndex, false},
+           {"batch=16 seqlen=4096", "bf16* bias[batch * num_heads_q * seqlen_q * seqlen_kv]",
+            kIndex, true},
+           // Another problem of a bucket with such arrays.
+           {"batch=9 seqlen=3600", "fp16* bias[batch * num_heads_q * seqlen_q * seqlen_kv]", kIndex,
+            true},
+           {"batch=16 seqlen=4096", "int* bias[batch * num_heads_q * seqlen_q * seqlen_kv]", kIndex,
+            true},
+           {"batch=16 seqlen=4096", "float* bias", kIndex, true},
+           {"batch=8 seqlen=4096", "float* bias", kIndex, false},
+           {"batch=1 batch_invariant lengths=used seqlen=4096",
+            "float* bias[batch * num_heads_q * seqlen_q * seqlen_kv]", kIndex, true},
+           {"batch=16 seqlen=4096", "float* bias", "head * seqlen_q + q", false},
+           {"batch=16 seqlen=4096", "float* bias, int stride", "head * stride + k", false},
+           {"batch=16 seqlen=4096", "float* bias[2048 * num_heads_q], int stride",
+            "head * stride + k", false},
+           {"batch=16 seqlen=4096", "float* bias[1 * num_heads_q]", "head", false},
+           {"batch=16 seqlen=4096", "float* bias, float* other[4294967296]", "head", false},
+       }) {
+    Problem problem = parse_problem(std::string("fwd bf16 num_heads=16 head_dim=128 ") + c.sizes);
+    problem.args = c.args;
+    problem.mask = std::string("bias[") + c.index + "] > 0";
+    const std::string code = struct_of_code(problem, problem.mask, "Params");
+    EXPECT_EQ(code.find("#include \"pieces/wide_indexes.cuh\"") == 0, c.wide) << c.args << c.sizes;
+    EXPECT_EQ(code.find("i64 batch, i64 head, i64 q") != code.npos, c.wide) << c.args << c.sizes;
+    EXPECT_EQ(code.find("int batch, int head, int q") == code.npos, c.wide) << c.args << c.sizes;
+    const Problem of_bucket = bucket(problem);
+    EXPECT_EQ(struct_of_code(of_bucket, of_bucket.mask, "Params"), code)
+        << "a cubin serves the bucket: " << c.sizes;
+  }
+}
+
 TEST(AddCode, CombinesTexts) {
   Problem problem = dense();
   add_code(problem, alibi());
@@ -103,6 +146,39 @@ TEST(AddCode, CombinesTexts) {
   EXPECT_THAT(problem.mask, HasSubstr(") && (abs(k - q) <= 8 && (k - q) % 2 == 0)"));
   EXPECT_EQ(problem.args, "float* slope[num_heads_q], int* prefix[batch]");
   EXPECT_THROW(add_code(problem, alibi()), Error) << "two arguments of one name";
+}
+
+/// A plan looks at thousands of configs, and each may ask what the texts are: they are read once.
+TEST(UserCode, TakesNoLongTimeToPlanHoweverLongItIs) {
+  const auto repeated = [](const char* first, const char* next) {
+    std::string text = first;
+    while (text.size() + std::string_view(next).size() <= kMostCodeBytes) text += next;
+    return text;
+  };
+  const auto seconds = [](const std::string& score, const std::string& mask, const char* op) {
+    Problem problem = parse_problem(std::string(op) +
+                                    " bf16 batch=2 num_heads=16:4 seqlen=1024 head_dim=128");
+    problem.score = score;
+    problem.mask = mask;
+    const auto begin = std::chrono::steady_clock::now();
+    validate(problem);
+    for (const char* family :
+         {"fwd_wgmma_sm90a", "fwd_mma_sm80", "bwd_wgmma_sm90a", "bwd_mma_sm80"})
+      candidates(*find_family(family), problem, typical_device("90a"));
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  const std::string deep(4000, '('), closed(4000, ')');
+  for (const char* op : {"fwd", "bwd"}) {
+    const double usual = seconds("s + 2", "k % 3 == q % 2 && k <= q", op);
+    for (const std::string& text :
+         {repeated("k % 3 == 1", " && k % 3 == 1"), repeated("k <= q", " && k <= q"),
+          repeated("k", " + k"), deep + "k <= q" + closed, deep + "k & q" + closed,
+          repeated("(k)", " || (q && k)")}) {
+      const double most = 4 * usual + 0.5;  // it was 9 s
+      EXPECT_LT(seconds("s + k", text, op), most) << op << " mask: " << text.substr(0, 20);
+    }
+    EXPECT_LT(seconds(repeated("s", " + k"), "k <= q", op), 4 * usual + 0.5) << op << " score";
+  }
 }
 
 TEST(LadderFamilies, SayThatTheyDoNotTakeCode) {
