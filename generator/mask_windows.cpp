@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "generator/shape.h"
 #include "generator/user_code/code_terms.h"
+#include "generator/user_code/read_once.h"
 
 namespace attnforge {
 namespace {
@@ -126,27 +128,56 @@ void narrow(KeyBounds& bounds, const Distance& distance) {
     narrow(bounds.left, -distance.bound);
 }
 
-/// The bounds of one term; nothing if it is not a window.
-std::optional<KeyBounds> bounds_of_term(Code term, const Problem& p) {
+/// A term that compares sums: where it is in the text, and what has to be 0 or less.
+struct SumTerm {
+  std::size_t begin, end;
+  std::vector<Sum> sums;
+};
+
+/// The sums of a term that compares some; empty if it is another.
+std::vector<Sum> sums_of_term(Code term) {
   Reader reader(term);
   const bool magnitude = reader.skip("abs");
-  if (magnitude && !reader.skip("(")) return std::nullopt;
+  if (magnitude && !reader.skip("(")) return {};
   const std::optional<Sum> left = reader.sum();
-  if (!left || (magnitude && !reader.skip(")"))) return std::nullopt;
+  if (!left || (magnitude && !reader.skip(")"))) return {};
   const std::optional<Comparison> compared = comparison(reader);
-  if (!compared) return std::nullopt;
+  if (!compared) return {};
   const std::optional<Sum> right = reader.sum();
-  if (!right || !reader.at_end()) return std::nullopt;
-  if (magnitude && (compared->side != -1 || right->k != 0 || right->q != 0)) return std::nullopt;
-  // Sums that are to be 0 or less.
+  if (!right || !reader.at_end()) return {};
+  if (magnitude && (compared->side != -1 || right->k != 0 || right->q != 0)) return {};
   std::vector<Sum> sums;
-  const std::int64_t one = compared->strict ? 1 : 0;
   if (compared->side <= 0) sums.push_back(left->plus(*right, -1));
   if (compared->side >= 0) sums.push_back(right->plus(*left, -1));
   if (magnitude) sums.push_back(Sum().plus(*left, -1).plus(*right, -1));
+  for (Sum& sum : sums) sum.number += compared->strict ? 1 : 0;
+  return sums;
+}
+
+/// What is known of a mask's text by itself.
+struct ReadMask {
+  std::vector<SumTerm> terms;
+  bool others = false;  // there are terms that compare no sums
+};
+
+ReadMask read_mask(const std::string& text) {
+  ReadMask mask;
+  const std::vector<CodeToken> tokens = code_tokens(text);
+  if (tokens.empty()) return mask;
+  if (may_assign(tokens)) return {{}, true};
+  for (const Code term : terms_of(tokens)) {
+    std::vector<Sum> sums = sums_of_term(term);
+    mask.others |= sums.empty();
+    if (!sums.empty()) mask.terms.push_back({term.front().at, term.back().end(), std::move(sums)});
+  }
+  return mask;
+}
+
+/// The bounds of a term; nothing if it is no window.
+std::optional<KeyBounds> bounds_of_term(const SumTerm& term, const Problem& p) {
   KeyBounds bounds;
-  for (const Sum& sum : sums) {
-    const std::optional<Distance> found = distance(sum.plus({.number = one}, 1), p);
+  for (const Sum& sum : term.sums) {
+    const std::optional<Distance> found = distance(sum, p);
     if (!found) return std::nullopt;
     narrow(bounds, *found);
   }
@@ -158,11 +189,9 @@ std::optional<KeyBounds> bounds_of_term(Code term, const Problem& p) {
 template <class Found>
 bool for_each_window(const Problem& p, const Found& found) {
   if (has_block_mask(p) || p.mask.empty()) return p.mask.empty();
-  const std::vector<CodeToken> tokens = code_tokens(p.mask);
-  if (tokens.empty()) return true;
-  if (may_assign(tokens)) return false;
-  bool all = true;
-  for (const Code term : terms_of(tokens)) {
+  const ReadMask& mask = read_once<read_mask>(p.mask);
+  bool all = !mask.others;
+  for (const SumTerm& term : mask.terms) {
     const std::optional<KeyBounds> bounds = bounds_of_term(term, p);
     if (bounds) found(term, *bounds);
     all &= bounds.has_value();
@@ -187,21 +216,21 @@ void narrow(KeyBounds& bounds, const KeyBounds& by) {
 
 MaskTerms mask_terms(const Problem& problem) {
   MaskTerms terms{.bounds = bounds_of_window(problem), .code = problem.mask};
-  const bool nothing_left = for_each_window(problem, [&](Code term, const KeyBounds& bounds) {
-    narrow(terms.bounds, bounds);
-    const std::size_t begin = term.front().at, end = term.back().end();
-    for (std::size_t i = begin; i < end; ++i) {
-      if (terms.code[i] != '\n') terms.code[i] = ' ';
-    }
-    terms.code[begin] = '1';
-  });
+  const bool nothing_left = for_each_window(problem,
+                                            [&](const SumTerm& term, const KeyBounds& bounds) {
+                                              narrow(terms.bounds, bounds);
+                                              for (std::size_t i = term.begin; i < term.end; ++i) {
+                                                if (terms.code[i] != '\n') terms.code[i] = ' ';
+                                              }
+                                              terms.code[term.begin] = '1';
+                                            });
   if (nothing_left) terms.code.clear();
   return terms;
 }
 
 KeyBounds key_bounds(const Problem& problem) {
   KeyBounds all = bounds_of_window(problem);
-  for_each_window(problem, [&](Code, const KeyBounds& bounds) { narrow(all, bounds); });
+  for_each_window(problem, [&](const SumTerm&, const KeyBounds& bounds) { narrow(all, bounds); });
   return all;
 }
 

@@ -1,52 +1,80 @@
 #include "generator/user_code/code_terms.h"
 
+#include <cstddef>
+#include <utility>
+
 namespace attnforge {
 namespace {
 
-/// What && joins outside of brackets.
-std::vector<Code> joined_terms(Code tokens) {
-  std::vector<Code> terms;
-  int depth = 0;
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const std::string_view text = tokens[i].text;
-    if (text == "(" || text == "[" || text == "{") ++depth;
-    if (text == ")" || text == "]" || text == "}") --depth;
-    if (depth != 0) continue;
-    if (text == "|" || text == "^" || text == "?" || text == "," || text == "and" || text == "or" ||
-        text == "xor")
-      return {tokens};
-    if (touch(tokens, i, "&", "&")) {
-      terms.push_back(tokens.subspan(begin, i - begin));
-      begin = ++i + 1;
+/// Takes a text apart. Each token is looked at once at every depth of terms that it is in, and what
+/// is between brackets not at all where these are part of a term.
+class TermCutter {
+ public:
+  explicit TermCutter(Code tokens) : tokens_(tokens), closes_(tokens.size(), 0) {
+    std::vector<std::size_t> open;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const char c = tokens[i].text.front();
+      if (c == '(' || c == '[' || c == '{') open.push_back(i);
+      if ((c == ')' || c == ']' || c == '}') && !open.empty()) {
+        closes_[open.back()] = i;
+        open.pop_back();
+      }
     }
   }
-  terms.push_back(tokens.subspan(begin));
-  return terms;
-}
 
-/// Whether the first token's bracket is closed by the last one.
-bool is_bracketed(Code tokens) {
-  if (tokens.size() < 3 || tokens.front().text != "(") return false;
-  int depth = 0;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i].text == "(") ++depth;
-    if (tokens[i].text == ")" && --depth == 0) return i + 1 == tokens.size();
+  std::vector<Code> cut() {
+    add_terms({0, tokens_.size()}, 0);
+    return std::move(terms_);
   }
-  return false;
-}
 
-void add_terms(Code tokens, std::vector<Code>& terms, int depth) {
-  constexpr int kMostDepth = 64;
-  for (Code term : joined_terms(tokens)) {
-    for (int i = 0; i < kMostDepth && is_bracketed(term); ++i)
-      term = term.subspan(1, term.size() - 2);
-    if (depth < kMostDepth && joined_terms(term).size() > 1)
-      add_terms(term, terms, depth + 1);
-    else
-      terms.push_back(term);
+ private:
+  struct Range {
+    std::size_t begin, end;
+  };
+
+  /// What && joins outside of brackets.
+  std::vector<Range> joined_terms(Range range) const {
+    std::vector<Range> terms;
+    std::size_t begin = range.begin;
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      if (closes_[i] != 0) {
+        i = closes_[i];
+        continue;
+      }
+      const std::string_view text = tokens_[i].text;
+      if (text == "|" || text == "^" || text == "?" || text == "," || text == "and" ||
+          text == "or" || text == "xor")
+        return {range};
+      if (touch(tokens_.first(range.end), i, "&", "&")) {
+        terms.push_back({begin, i});
+        begin = ++i + 1;
+      }
+    }
+    terms.push_back({begin, range.end});
+    return terms;
   }
-}
+
+  /// Whether the first token's bracket is closed by the last one.
+  bool is_bracketed(Range range) const {
+    return range.end - range.begin >= 3 && tokens_[range.begin].text == "(" &&
+           closes_[range.begin] + 1 == range.end;
+  }
+
+  void add_terms(Range range, int depth) {
+    constexpr int kMostDepth = 64;
+    for (Range term : joined_terms(range)) {
+      for (int i = 0; i < kMostDepth && is_bracketed(term); ++i) ++term.begin, --term.end;
+      if (depth < kMostDepth && joined_terms(term).size() > 1)
+        add_terms(term, depth + 1);
+      else
+        terms_.push_back(tokens_.subspan(term.begin, term.end - term.begin));
+    }
+  }
+
+  const Code tokens_;
+  std::vector<std::size_t> closes_;  // where a bracket that opens at a token closes; 0: nowhere
+  std::vector<Code> terms_;
+};
 
 }  // namespace
 
@@ -75,10 +103,6 @@ bool may_assign(Code tokens) {
   return false;
 }
 
-std::vector<Code> terms_of(Code tokens) {
-  std::vector<Code> terms;
-  add_terms(tokens, terms, 0);
-  return terms;
-}
+std::vector<Code> terms_of(Code tokens) { return TermCutter(tokens).cut(); }
 
 }  // namespace attnforge
