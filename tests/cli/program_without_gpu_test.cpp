@@ -51,6 +51,36 @@ TEST_F(Program, TheReferenceRunsWithoutAGpu) {
   EXPECT_EQ(run({"run", "--cpu", "--gpu", "0", "--random", "1", "fwd seqlen=8"}).exit_code, 2);
 }
 
+TEST_F(Program, TheReferenceReadsTexts) {
+  const std::vector<float> values = {0.5f, -0.25f};
+  const std::string slope = folder_.file("slope.npy"), o = folder_.file("o.npy"),
+                    expected = folder_.file("expected.npy");
+  write_npy(slope, "<f4", std::vector<std::int64_t>{2}, std::as_bytes(std::span(values)));
+  const auto on_cpu = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"run", "--cpu", "--random", "1", "--check"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  constexpr const char* kSizes = "fwd fp32 num_heads=2 seqlen=33:65 head_dim=40";
+  const Outcome masked = on_cpu({"--mask", "k <= q + seqlen_kv - seqlen_q", "--o", o, kSizes});
+  EXPECT_EQ(masked.exit_code, 0) << masked.err;
+  EXPECT_EQ(on_cpu({"--o", expected, kSizes, "causal"}).exit_code, 0);
+  EXPECT_EQ(read_npy(o).data, read_npy(expected).data) << "the window that the text is";
+  const Outcome scored = on_cpu(
+      {"--score", "s + slope[head] * (k - q)", "--arg", "slope=" + slope, kSizes});
+  EXPECT_EQ(scored.exit_code, 0) << scored.err;
+  const Outcome gradients = on_cpu(
+      {"bwd fp32 num_heads=2 seqlen=17 head_dim=16 score=\"s + w[q] * k\" "
+       "args=\"float* w[seqlen_q]\" dargs=w"});
+  EXPECT_EQ(gradients.exit_code, 0) << gradients.err << gradients.out;
+  const Outcome unknown = on_cpu({"--score", "s + sinpif(s)", kSizes});
+  EXPECT_EQ(unknown.exit_code, 3);
+  EXPECT_THAT(unknown.err, HasSubstr("it calls sinpif, at line 1, column 5"));
+  const Outcome blocks = on_cpu({"--mask", "k <= q", kSizes, "blocks=16"});
+  EXPECT_EQ(blocks.exit_code, 2);
+  EXPECT_THAT(blocks.err, HasSubstr("leave out blocks="));
+}
+
 TEST_F(Program, ABlockMaskComesFromFilesOrIsRandom) {
   const std::vector<int> values = {0, 2, 1, 2, 3, 2, 0, 0, 0, 5};
   const std::string runs = folder_.file("runs.npy");
