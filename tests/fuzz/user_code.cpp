@@ -9,12 +9,14 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <span>
 #include <thread>
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
 #include "generator/mask_windows.h"
 #include "generator/shape.h"
+#include "generator/user_code/mask_rule.h"
 #include "generator/user_code/user_code.h"
 #include "runtime/compiler.h"
 #include "templates/registry.h"
@@ -168,6 +170,38 @@ void fuzz_dargs(Problem problem, bool compiled) {
   }
 }
 
+/// What the CPU computes of texts, as far as it knows them: nothing is read outside of arrays, and
+/// windows with what they leave of a mask see what the whole text sees.
+void fuzz_on_cpu(const Problem& problem) {
+  const std::vector<CodeArgument> arguments = code_arguments(problem.args);
+  const std::vector<std::byte> bytes(64, std::byte{0x3d});
+  const std::vector<std::span<const std::byte>> arrays(arguments.size(), bytes);
+  const std::vector<CodeValue> values(arguments.size(), {1, bytes});
+  constexpr std::int64_t kPlaces[] = {0, 1, 5, 31, 63};
+  const CodeTree score = code_tree(problem.score, CodeText::kScore, arguments);
+  for (const std::int64_t place : kPlaces) {
+    if (!score.unknown.empty()) break;
+    const TakeRead read = [&](std::size_t argument, std::int64_t element, double) {
+      require(argument < arguments.size() && element >= 0 && element < 64, "a read outside");
+    };
+    slope_of(score, {double(place) - 2, 1, 1, place, 63 - place, 64, 64}, values, &read);
+  }
+  if (problem.mask.empty()) return;
+  const MaskTerms terms = mask_terms(problem);
+  const MaskRule whole(problem.mask, problem, arrays);
+  const MaskRule rest(terms.code.empty() ? "1" : terms.code, problem, arrays);
+  if (!whole.unknown().empty() || !rest.unknown().empty()) return;
+  for (const std::int64_t q : kPlaces) {
+    for (const std::int64_t k : kPlaces) {
+      const bool windows = (!terms.bounds.right || k - q <= *terms.bounds.right) &&
+                           (!terms.bounds.left || k - q >= -*terms.bounds.left);
+      const MaskRule::Pair pair{1, 1, q, k};
+      require((windows && rest.sees(pair)) == whole.sees(pair),
+              fmt::format("\"{}\" is not \"{}\" and its windows", problem.mask, terms.code));
+    }
+  }
+}
+
 }  // namespace
 
 int fuzz_one(const std::uint8_t* data, std::size_t size) {
@@ -184,6 +218,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
   for (const CodeArgument& argument : code_arguments(problem.args))
     require(!argument.is_array || array_elements(argument, problem) >= 1, "an array of nothing");
 
+  fuzz_on_cpu(problem);
   const std::uint64_t draw = XXH3_64bits(data, size);
   const bool is_short = problem.score.size() + problem.mask.size() <= kLongestCompiled;
   const bool may_compile = is_short && nvrtc_facts().available;
