@@ -59,7 +59,7 @@ HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed) {
   HostTensors host = allocated(problem, seed);
   std::uint64_t number = 3 * seed;
   for (const Operand& operand : operands(problem)) {
-    // What arrays' gradients are added to begins at zeros, so that a check knows it.
+    // What dargs are added to begins at zeros, so that a check knows it.
     if (operand.role == Operand::Role::kInput || (operand.added_to && problem.accumulate))
       fill_random(operand.dtype, operand.in_host(host), number++);
   }

@@ -32,7 +32,7 @@ PARTS = {
         r"kFeature(Score|Mask)Code|Code(Argument|Params|Functions|Pair|Texts|Options)|code_(arguments|suffix|functions)|\bcode_of\(|(has|check|add)_(score_)?code"
         r"|user_(score|mask|code)|User(Code|Score|Mask|Rule|Row|Slope|Terms)|WithCode|\b(problem|p|text)\.(score|mask|args)\b"
         r"|Problem::(score|mask|args)\b|(given|parts)\.code|code_part|errors_in_code|score: str",
-        25,
+        26,
     ),
     "sinks": (r"kFeatureSinks|Sink(Params|Output)|WithSinks|(?<!host/)\bsinks\b|[a-z]_sinks", 25),
     "pages": (
@@ -50,8 +50,8 @@ OWN = {
     "block_mask": (r"block_(mask|lists|bits|text|source)|mask_(row|files|part|drawing)|(bwd|query)_tiles|query_tile_bits|listed_queries|exact_mask", 40, 3),
     "user_code": (
         r"user_(code|mask|score|slope|terms)|(^|/)_?code_?(texts|functions|errors|options|part)?\.(h|cpp|py)|mask_windows|params_code|score_with_slope"
-        r"|block_text|text_blocks|exact_mask|dargs?[._]",
-        33,
+        r"|block_text|text_blocks|text_functions|wide_indexes|exact_mask|dargs?[._]",
+        44,
         9,
     ),
 }
