@@ -140,7 +140,7 @@ def problem_of(q, k, v, **given):
     _parts.check_device(parts, q.device)
     batch = _parts.check(arrays, options, q, k, v)
     strides = [used_strides(array) for array in (q, k, v)]
-    bits = q.address | k.address | v.address | v.shape[-1] * ITEM_BYTES[q.code]  # and rows of o
+    bits = q.address | k.address | v.address  # those of o are aligned: head dims are multiples of 8
     for each in strides:
         bits |= each.bits
     alignment = min(alignment_of(bits), 16 if all(each.tma for each in strides) else 8)

@@ -136,8 +136,15 @@ class FastPathTest(CallTest):
         self.assertEqual(len(attnforge.plan_cache), plans + 3)
 
     def test_alignment_is_looked_at_in_every_call(self):
-        self.q = torch.Tensor(SHAPE, address=self.q.data_ptr() + 8)
-        self.call()
+        for name, at in (("q", 8), ("k", 4), ("v", 4), ("o", 8)):
+            with self.subTest(name=name):
+                self.setUp()
+                setattr(self, name, torch.Tensor(SHAPE, address=getattr(self, name).data_ptr() + at))
+                self.call()
+                self.assertEqual([plan.problem.alignment_bytes for plan in attnforge.plan_cache], [16, at])
+
+    def test_strides_of_outputs_count_for_the_alignment(self):
+        self.call(out=torch.Tensor(SHAPE, strides=(64 * 260, 260, 64, 1)))
         self.assertEqual([plan.problem.alignment_bytes for plan in attnforge.plan_cache], [16, 8])
 
     def test_new_outputs_are_like_q(self):
@@ -519,7 +526,9 @@ class LengthsTest(CallTest):
         addresses = ends[0].data_ptr(), ends[1].data_ptr()
         seen = self.lengths_of_call(*inputs, cu_seqlens=ends, max_seqlen=(40, 17), return_lse=True)
         self.assertEqual(seen, [(*addresses, 100, 51), (0, 256, 64), (0, 100)])  # of 60 rows no more than 3 * 17 are in use
-        problem = list(attnforge.plan_cache)[-1].problem
+        of_q = self.lengths_of_call(*self.packed(200)[:3], cu_seqlens=self.ends, max_seqlen=40)
+        self.assertEqual(of_q[0][2:], (120, 120), "of 200 rows no more than 3 * 40")
+        problem = list(attnforge.plan_cache)[-2].problem
         self.assertEqual((problem.seqlen_q, problem.seqlen_kv, problem.tokens_q, problem.tokens_kv), (64, 64, 128, 64))
 
     def test_totals_of_one_bucket_share_a_plan(self):
@@ -619,6 +628,25 @@ class LengthsTest(CallTest):
             attnforge.attention(self.q, none, none, out=self.o, cu_seqlens=(self.ends, self.ends), max_seqlen=(40, 0))
             attnforge.attention(self.q, none, none, out=self.o, cu_seqlens=self.ends, max_seqlen=40)
             self.assertGreater(self.driver.fake_launches(), before + 1, "o and lse have values without keys too")
+
+    def test_a_run_without_rows_of_keys_does_not_ask_for_all_that_there_may_be(self):
+        none = torch.Tensor((0, 4, 64), address=0)
+        argument, seen = _call.Call.argument, []
+
+        def recorded(*given, **of_run):
+            tensors, kept = argument(*given, **of_run)
+            struct = _parts.TensorsStruct.from_buffer_copy(tensors)
+            lengths = _parts.LengthsStruct.from_address(struct.lengths)
+            seen.append((lengths.tokens_q, lengths.tokens_kv))
+            return tensors, kept
+
+        with mock.patch.object(_call.Call, "argument", recorded):
+            attnforge.attention(self.q, none, none, cu_seqlens=(self.ends, self.ends), max_seqlen=(40, 30))
+        self.assertEqual(seen, [(100, 1)])
+        for rows, wanted in ((0, 1), (1, 1), (2, 2), (90, 90), (91, 90)):
+            self.assertEqual(_lengths.packed_rows(3, 30, rows), wanted)
+        self.assertEqual(_lengths.packed_rows(3, 0, 5), 0, "no sequence may have rows")
+        self.assertEqual(_lengths.packed_bounds(3, 30, 0), (64, 1))
 
     def test_tune_takes_them_as_attention_does(self):
         problem, _ = _arguments.problem_of(*self.packed(100)[:3], causal=True, cu_seqlens=self.ends, max_seqlen=40)
@@ -895,6 +923,26 @@ class RefusedTest(CallTest):
         lse = torch.Tensor((2, 4, 64), "float32", address=self.o.data_ptr() + 64)
         self.refused("the lse of out shares memory with out", out=(self.o, lse), return_lse=True)
 
+    def test_outputs_over_inputs_of_a_call_like_an_earlier_one(self):
+        def lse(address=None):
+            return torch.Tensor((2, 4, 64), "float32", address=address)
+
+        for _ in range(3):
+            self.call(out=(self.o, lse()), return_lse=True)
+        for name in "qkvo":
+            at = getattr(self, name).data_ptr() + 64
+            self.refused(f"the lse of out shares memory with {name}", out=(self.o, lse(at)), return_lse=True)
+        # Beside what parts bring: the rows of o, and of lse.
+        self.options = {"used_kv": torch.Tensor((2,), "int32")}
+        for _ in range(3):
+            self.call(out=(self.o, lse()), return_lse=True)
+            self.call()
+        used = [torch.Tensor((2,), "int32", address=at) for at in (self.o.data_ptr() + 64, lse().data_ptr())]
+        self.refused("out shares memory with the lengths", used_kv=used[0])
+        self.refused(
+            "the lse of out shares memory with the lengths", used_kv=used[1], out=(self.o, lse(used[1].data_ptr())), return_lse=True
+        )
+
     def test_outputs_between_the_rows_of_an_input_are_fine(self):
         strides = (64 * 4 * 256, 4 * 256, 64, 1)
         base = torch.allocate(1 << 20)
@@ -902,6 +950,22 @@ class RefusedTest(CallTest):
         for _ in range(3):
             self.call()
         self.refused("out shares memory with v", out=torch.Tensor(SHAPE, strides=strides, address=base + 512 * 2 + 16))
+
+    def test_what_a_call_remembers_of_outputs_between_rows_does_not_grow_for_ever(self):
+        strides = (64 * 4 * 256, 4 * 256, 64, 1)
+        base = torch.allocate(1 << 20)
+        self.q, self.k, self.v = (torch.Tensor(SHAPE, strides=strides, address=base + 512 * i) for i in range(3))
+        sizes = set()
+        check = _call.Call.check_apart
+
+        def counted(call, addresses):
+            check(call, addresses)
+            sizes.add(len(call._apart))
+
+        with mock.patch.object(_call.Call, "check_apart", counted):
+            for row in range(100):
+                self.call(out=torch.Tensor(SHAPE, strides=strides, address=base + 512 * 3 + 2048 * row))
+        self.assertEqual((min(sizes), max(sizes)), (1, 64))
 
 
 class StridesThatTmaCannotTakeTest(CallTest):
@@ -923,6 +987,27 @@ class StridesThatTmaCannotTakeTest(CallTest):
         one = torch.Tensor((2, 1, 4, 64), strides=(256, -7, 64, 1))
         attnforge.attention(one, self.k, self.v, out=torch.Tensor((2, 1, 4, 64)))
         self.assertEqual([plan.family for plan in attnforge.plan_cache], ["fwd_wgmma_sm90a"] * 2)
+
+
+class AlignmentOfToolsTest(CallTest):
+    """problem_of(), for tune() and the like: what a call with outputs of attnforge's asks for."""
+
+    def test_rows_of_outputs_are_aligned_whatever_the_head_dim(self):
+        for dim in (8, 24, 40, 128):
+            v = torch.Tensor((2, 64, 4, dim))
+            problem, _ = _arguments.problem_of(self.q, self.k, v)
+            self.assertEqual(problem.alignment_bytes, 16)
+            attnforge.plan_cache.clear()
+            attnforge.attention(self.q, self.k, v)
+            self.assertEqual([plan.problem for plan in attnforge.plan_cache], [problem])
+
+    def test_addresses_and_strides_of_each_input_count(self):
+        for name in "qkv":
+            for address, strides, alignment in ((8, None, 8), (2, None, 2), (0, (64 * 260, 260, 64, 1), 8), (0, (64 * 256, 256, 66, 1), 4)):
+                tensors = {each: torch.Tensor(SHAPE) for each in "qkv"}
+                tensors[name] = torch.Tensor(SHAPE, strides=strides, address=self.q.data_ptr() + address)
+                with self.subTest(name=name, address=address, strides=strides):
+                    self.assertEqual(_arguments.problem_of(**tensors)[0].alignment_bytes, alignment)
 
 
 class MergeStatesTest(CallTest):
@@ -1115,6 +1200,7 @@ class CliffsTest(CallTest):
         self.assertEqual(self.warnings_of(lambda: attnforge.attention(*single[:3], out=single[3])), [])
         attnforge.configure(family="fwd_naive")
         try:
+            self.q = torch.Tensor(SHAPE, "float32")  # a cliff, if it were not for the family
             self.assertEqual(self.warnings_of(self.call), [])
         finally:
             attnforge.configure(family="")
