@@ -41,7 +41,7 @@ Given given_of(const std::string& text) {
 /// finds the type and the name.
 struct Declared {
   std::string type, name;
-  bool is_array = false;
+  bool is_array = false, has_size = false;
 };
 
 std::vector<Declared> declared_in(std::string_view args) {
@@ -52,7 +52,10 @@ std::vector<Declared> declared_in(std::string_view args) {
   while (!args.empty()) {
     const std::string_view one = args.substr(0, args.find(','));
     args.remove_prefix(std::min(args.size(), one.size() + 1));
-    Declared declared{.type = "", .name = "", .is_array = one.find('*') != one.npos};
+    Declared declared{.type = "",
+                      .name = "",
+                      .is_array = one.find('*') != one.npos,
+                      .has_size = one.find('[') != one.npos};
     for (std::size_t at = 0; at < one.size() && declared.name.empty();) {
       std::size_t end = at;
       while (end < one.size() && is_part_of_a_name(one[end])) ++end;
@@ -164,25 +167,33 @@ std::vector<std::optional<NpyArray>> code_files(const Problem& problem,
   return files;
 }
 
+void check_arrays_given(const Problem& problem, const CodeOptions& options) {
+  std::vector<std::string> given;
+  for (const std::string& text : options.args) given.push_back(given_of(text).name);
+  for (const Declared& declared : declared_in(problem.args)) {
+    if (!declared.is_array || std::ranges::find(given, declared.name) != given.end()) continue;
+    refuse_code_option(
+        fmt::format("--arg {0}=FILE.npy is missing: args=\"{1}\" has the array {0}; `random` in "
+                    "place of the file makes it up",
+                    declared.name, printable(problem.args)));
+  }
+}
+
 void set_code_arrays(const Problem& problem, const CodeOptions& options, HostTensors& host) {
   const std::vector<Declared> declared = declared_in(problem.args);
   const std::vector<std::optional<NpyArray>> files = code_files(problem, options);
+  const std::vector<std::int64_t> elements = code_array_elements(problem);
   for (std::size_t index = 0; index < files.size(); ++index) {
     if (!files[index]) continue;
-    const std::size_t begin = host.code_words[index];
-    std::size_t end = host.code_arrays.size();
-    for (std::size_t i = index + 1; i < declared.size(); ++i) {
-      if (!declared[i].is_array) continue;
-      end = host.code_words[i];
-      break;
-    }
     const NpyArray& array = *files[index];
-    if (array.data.size() > end - begin) {
-      refuse_code_option(fmt::format("{}: its {} elements are more than args=\"{}\" has room for",
-                                     declared[index].name, elements_of(array),
-                                     printable(problem.args)));
+    const std::int64_t has = elements_of(array), wanted = elements[index];
+    if (declared[index].has_size ? has != wanted : has > wanted) {
+      refuse_code_option(fmt::format("{}: its file has {} elements, and args=\"{}\" {} {}",
+                                     declared[index].name, has, printable(problem.args),
+                                     declared[index].has_size ? "says" : "has memory for", wanted));
     }
-    std::ranges::copy(array.data, host.code_arrays.begin() + static_cast<std::ptrdiff_t>(begin));
+    std::ranges::copy(
+        array.data, host.code_arrays.begin() + static_cast<std::ptrdiff_t>(host.code_words[index]));
   }
 }
 

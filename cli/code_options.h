@@ -32,8 +32,11 @@ Problem with_arguments(Problem problem, const CodeOptions& options);
 /// as set_code_arrays().
 std::vector<std::optional<NpyArray>> code_files(const Problem& problem, const CodeOptions& options);
 
+/// Throws Error(kInvalidArgument) unless each array among the problem's args has its --arg.
+void check_arrays_given(const Problem& problem, const CodeOptions& options);
+
 /// Puts arrays of files in the place of made-up ones. `problem` is what with_arguments() gave.
-/// Throws Error(kInvalidArgument) for a file of another type than args says, or of more elements.
+/// Throws Error(kInvalidArgument) for a file of another type or size than args says.
 void set_code_arrays(const Problem& problem, const CodeOptions& options, HostTensors& host);
 
 /// Tensors::code_arguments of these tensors, whose arrays begin at `arrays` on a GPU.

@@ -43,6 +43,9 @@ int32, float16, bfloat16 or bool, or random; its size and type are then the file
   Problem completed(const Problem& problem, std::uint64_t) override {
     return with_arguments(problem, options_);
   }
+  void check(const Problem& problem, const RunFlags& flags) const override {
+    if (!flags.random) check_arrays_given(problem, options_);
+  }
   void take(const Problem& problem, const RunFlags&, HostTensors& host) const override {
     set_code_arrays(problem, options_, host);
   }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <vector>
 
 #include "attnforge/error.h"
 #include "cli/npy.h"
@@ -18,15 +19,17 @@ namespace {
 class GradientFiles : public RunPart {
  public:
   void add_options(Command& verb) override {
-    verb.add_option("--dout", dout_, "Of bwd: the gradient of o; else it is random")
+    verb.add_option("--dout", dout_, "Of bwd: the gradient of o")->type_name("NPY");
+    verb.add_option("--dlse", dlse_, "Of bwd with the word dlse: the gradient of lse, as float32")
         ->type_name("NPY");
     verb.add_option("--dq", dq_, "Of bwd: where the gradient of q goes")->type_name("NPY");
     verb.add_option("--dk", dk_, "Of k")->type_name("NPY");
     verb.add_option("--dv", dv_, "Of v")->type_name("NPY");
   }
   const char* help() const override {
-    return "Of a bwd, o and lse are computed by a forward run first, and may be written too; dout "
-           "is random or a file.\n";
+    return "Of a bwd, o and lse are computed by a forward run first, and may be written too; dout, "
+           "and dlse "
+           "of that word, is\nrandom with --random or a file.\n";
   }
   std::string examples(std::string_view verb) const override {
     if (verb != "run") return "";
@@ -37,8 +40,8 @@ class GradientFiles : public RunPart {
   void check(const Problem& problem, const RunFlags& flags) const override {
     const bool written = !dq_.empty() || !dk_.empty() || !dv_.empty();
     if (!is_backward(problem)) {
-      if (written || !dout_.empty())
-        refuse_gradients("--dout, --dq, --dk and --dv need a problem that begins with bwd");
+      if (written || !dout_.empty() || !dlse_.empty())
+        refuse_gradients("--dout, --dlse, --dq, --dk and --dv need a problem that begins with bwd");
       return;
     }
     if (problem.accumulate && flags.check)
@@ -48,15 +51,25 @@ class GradientFiles : public RunPart {
       refuse_gradients("--dq, --dk and --dv do not go with layout=packed_qkv");
     if (dout_.empty() && !flags.random)
       refuse_gradients("--dout is missing: a bwd takes the gradient of o");
+    if (problem.dlse && dlse_.empty() && !flags.random)
+      refuse_gradients("--dlse is missing: the word dlse takes the gradient of lse");
+    if (!problem.dlse && !dlse_.empty())
+      refuse_gradients("--dlse needs a problem with the word dlse");
   }
   void take(const Problem& problem, const RunFlags& flags, HostTensors& host) const override {
+    if (!dlse_.empty()) {
+      const std::vector<std::int64_t> shape = lse_shape(problem);
+      host.dlse = read_floats(dlse_, shape, shape_text(shape) + ", the shape of lse");
+    }
     if (dout_.empty()) return;
     NpyArray file = read_npy(dout_);
+    if (file.header.shape != output_shape(problem)) {
+      refuse_gradients(fmt::format("{}: its shape is {}, and that of o {}", dout_,
+                                   shape_text(file.header.shape),
+                                   shape_text(output_shape(problem))));
+    }
     const DType dtype = npy_dtype(file.header, flags.uint16_is_bf16, dout_);
-    const std::size_t bytes = host.dout.size();
     host.dout = converted(std::move(file), dtype, problem.dtype_o);
-    if (host.dout.size() != bytes)
-      refuse_gradients(fmt::format("{} has another shape than o of this problem", dout_));
   }
   /// In one dtype each: that of the problem.
   void write(const Problem& p, const RunFlags& flags, const HostTensors& host) const override {
@@ -72,7 +85,7 @@ class GradientFiles : public RunPart {
   }
 
  private:
-  std::string dout_, dq_, dk_, dv_;
+  std::string dout_, dlse_, dq_, dk_, dv_;
 };
 
 const ListedRunPart kListedGradientFiles(RunPartPlace::kOutputs, make_run_part<GradientFiles>);

@@ -36,12 +36,6 @@ ExitCode exit_code(ErrorCode code) {
   return kExitFailed;
 }
 
-void add_cache_option(Command& verb, std::string& path) {
-  verb.add_option("--cache", path,
-                  "Database file; default $ATTNFORGE_CACHE, else ~/.cache/attnforge/attnforge.db")
-      ->type_name("PATH");
-}
-
 namespace {
 
 constexpr const char* kProgramFooter = R"(A problem is a list of words, quoted or not:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "attnforge/error.h"
 
@@ -30,12 +31,36 @@ double limit_of_group() {
   return file >> bytes ? bytes : 0;
 }
 
-[[noreturn]] void refuse(const char* memory, const char* has, double bytes, double available) {
-  throw Error(
-      ErrorCode::kUnsupported,
-      fmt::format("its tensors take {:.1f} GiB of {} memory, and {} {:.1f} GiB; use a smaller "
-                  "problem",
-                  bytes / kGiB, memory, has, available / kGiB));
+/// 0 available: unknown.
+void require(const char* what, double bytes, const char* memory, const char* has,
+             double available) {
+  if (available <= 0 || bytes <= available) return;
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("{} take {:.1f} GiB of {} memory, and {} {:.1f} GiB; use a smaller "
+                          "problem",
+                          what, bytes / kGiB, memory, has, available / kGiB));
+}
+
+/// Of all rows: each number that comes out in fp64, what else is known of a row, and the scores of
+/// the 16 rows that a thread works on with all keys that they may see.
+double reference_bytes(const Problem& p) {
+  const Tokens tokens = total_tokens(p);
+  const auto queries = static_cast<double>(p.num_heads_q * tokens.q);
+  const auto keys = static_cast<double>(p.num_heads_kv * tokens.kv);
+  const bool backward = is_backward(p);
+  const double numbers = backward ? queries * p.head_dim + keys * (p.head_dim + p.head_dim_v)
+                                  : queries * p.head_dim_v;
+  constexpr double kOfRow = 96, kRows = 16;
+  const double rows = backward ? queries + 2 * keys : queries;
+  const Window window = effective_window(p);
+  auto seen = static_cast<double>(p.seqlen_kv);
+  if (window.left >= 0 && window.right >= 0)
+    seen = std::min(seen, static_cast<double>(window.left + window.right) + kRows);
+  const double threads = std::max(1u, std::thread::hardware_concurrency());
+  // Sequences of their own lengths are computed one by one, and put together.
+  const double copies = p.lengths == Lengths::kFixed ? 1 : 2;
+  return copies * (numbers * sizeof(double) + rows * kOfRow) +
+         threads * kRows * sizeof(double) * seen;
 }
 
 }  // namespace
@@ -46,14 +71,17 @@ double available_host_bytes() {
 }
 
 void require_host_memory(const Problem& problem, double available) {
-  const double bytes = minimum_bytes(problem);
-  if (available > 0 && bytes > available) refuse("host", "there are", bytes, available);
+  require("its tensors", minimum_bytes(problem), "host", "there are", available);
+}
+
+void require_reference_memory(const Problem& problem, double available) {
+  require("its tensors, and the reference in fp64,",
+          minimum_bytes(problem) + reference_bytes(problem), "host", "there are", available);
 }
 
 void require_gpu_memory(const Problem& problem, const DeviceFacts& device) {
-  const double bytes = minimum_bytes(problem);
-  const auto available = static_cast<double>(device.memory_bytes);
-  if (available > 0 && bytes > available) refuse("GPU", "the GPU has", bytes, available);
+  require("its tensors", minimum_bytes(problem), "GPU", "the GPU has",
+          static_cast<double>(device.memory_bytes));
 }
 
 }  // namespace attnforge::cli

@@ -14,6 +14,9 @@ double available_host_bytes();
 /// larger than `available` bytes of host memory (0: unknown).
 void require_host_memory(const Problem& problem, double available = available_host_bytes());
 
+/// The same with what the reference takes beside them to compute all rows.
+void require_reference_memory(const Problem& problem, double available = available_host_bytes());
+
 /// The same for the GPU's memory.
 void require_gpu_memory(const Problem& problem, const DeviceFacts& device);
 

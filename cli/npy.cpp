@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <charconv>
@@ -152,16 +153,16 @@ std::size_t item_bytes(const NpyHeader& header, const std::string& name) {
 std::size_t data_bytes(const NpyHeader& header, const std::string& name) {
   std::size_t bytes = item_bytes(header, name);
   bool empty = false;
-  for (std::int64_t size : header.shape) empty = empty || size == 0;
-  if (empty) return 0;
   for (std::int64_t size : header.shape) {
+    empty = empty || size == 0;
+    if (size == 0) continue;  // the product of the others must fit too: callers multiply them
     if (static_cast<std::size_t>(size) > (std::size_t{1} << 62) / bytes) {
       refuse(name,
              fmt::format("its shape {} is too large for any memory", shape_text(header.shape)));
     }
     bytes *= static_cast<std::size_t>(size);
   }
-  return bytes;
+  return empty ? 0 : bytes;
 }
 
 }  // namespace
@@ -246,6 +247,22 @@ NpyArray read_npy(const std::string& path) {
   file.read(reinterpret_cast<char*>(array.data.data()), static_cast<std::streamsize>(wanted));
   if (!file) refuse(path, "its values cannot be read; did the file change meanwhile?");
   return array;
+}
+
+std::vector<float> read_floats(const std::string& path, std::span<const std::int64_t> shape,
+                               const std::string& wanted) {
+  const NpyArray array = read_npy(path);
+  const bool fits = std::ranges::equal(array.header.shape, shape, [](auto has, auto size) {
+    return size == kAnySize || has == size;
+  });
+  if (!fits || array.header.descr != "<f4") {
+    throw Error(ErrorCode::kInvalidProblem,
+                fmt::format("{}: its values are {} {}; they must be float32 {}", path,
+                            array.header.descr, shape_text(array.header.shape), wanted));
+  }
+  std::vector<float> values(array.data.size() / sizeof(float));
+  if (!values.empty()) std::memcpy(values.data(), array.data.data(), array.data.size());
+  return values;
 }
 
 std::string npy_header_text(std::string_view descr, std::span<const std::int64_t> shape) {

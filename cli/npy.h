@@ -39,6 +39,13 @@ const char* npy_descr(DType dtype, bool uint16_is_bf16);
 /// shape says.
 NpyArray read_npy(const std::string& path);
 
+/// The values of a file of float32 with this shape, in which kAnySize stands for any size. Throws
+/// Error(kInvalidProblem), saying what the file holds and that `wanted` is wanted, if it is
+/// another.
+inline constexpr std::int64_t kAnySize = -1;
+std::vector<float> read_floats(const std::string& path, std::span<const std::int64_t> shape,
+                               const std::string& wanted);
+
 /// Header of version 1 with the values after it aligned to 64 bytes, as NumPy does.
 std::string npy_header_text(std::string_view descr, std::span<const std::int64_t> shape);
 

@@ -5,10 +5,17 @@
 #include "attnforge/error.h"
 #include "cli/command_line.h"
 #include "cli/option_values.h"
+#include "cli/verbs.h"
 
 namespace attnforge::cli {
 namespace {
 constexpr Policy kPolicies[] = {Policy::kEstimate, Policy::kFirstRun, Policy::kCachedOnly};
+}
+
+void add_cache_option(Command& verb, std::string& path) {
+  verb.add_option("--cache", path,
+                  "Database file; default $ATTNFORGE_CACHE, else ~/.cache/attnforge/attnforge.db")
+      ->type_name("PATH");
 }
 
 void add_policy_options(Command& verb, std::string& policy, double& time_limit_s,

@@ -10,30 +10,14 @@
 #include "cli/run_parts.h"
 
 namespace attnforge::cli {
-namespace {
-
-[[noreturn]] void refuse_table(const std::string& why) {
-  throw Error(ErrorCode::kInvalidProblem, why);
-}
-
-}  // namespace
 
 std::vector<float> read_rope_table(const std::string& path, const Problem& problem);
 
 /// fp32 [rows, rope_dim / 2].
 std::vector<float> read_rope_table(const std::string& path, const Problem& problem) {
-  const NpyArray table = read_npy(path);
-  const std::vector<std::int64_t>& shape = table.header.shape;
   const std::int64_t pairs = effective_rope_dim(problem) / 2;
-  if (shape.size() != 2 || shape[1] != pairs ||
-      npy_dtype(table.header, false, path) != DType::kFp32) {
-    refuse_table(
-        fmt::format("{}: a table of {} is {}; it must be float32 [rows, {}] for rope_dim={}", path,
-                    table.header.descr, shape_text(shape), pairs, 2 * pairs));
-  }
-  std::vector<float> values(table.data.size() / sizeof(float));
-  values_to_float(DType::kFp32, table.data.data(), values.size(), values.data());
-  return values;
+  const std::int64_t shape[] = {kAnySize, pairs};
+  return read_floats(path, shape, fmt::format("[rows, {}] for rope_dim={}", pairs, 2 * pairs));
 }
 
 namespace {

@@ -75,6 +75,8 @@ struct Inputs {
 /// Before anything is allocated.
 void check_parts(const RunArguments& a, const Problem& problem) {
   for (const auto& part : a.parts) part->check(problem, a.flags());
+  require_host_memory(problem);
+  if (a.cpu || a.check_all) require_reference_memory(problem);
 }
 
 Inputs inputs_from_files(const RunArguments& a) {
@@ -94,11 +96,10 @@ Inputs inputs_from_files(const RunArguments& a) {
   Inputs inputs{problem_of_files(headers, words, sequences, reader_of(a.parts, a.seed)), {}};
   const Problem& p = inputs.problem;
   check_parts(a, p);
-  require_host_memory(p);
   inputs.host = allocate_host_tensors(p);
   inputs.host.q = converted(std::move(q), npy_dtype(headers.q.header, a.bf16, a.q), p.dtype_q);
   inputs.host.k = converted(std::move(k), npy_dtype(headers.k.header, a.bf16, a.k), p.dtype_k);
-  take_sequences(sequences, p, inputs.host);
+  take_sequences(sequences, p, a.random, inputs.host);
   inputs.host.v = converted(std::move(v), npy_dtype(headers.v.header, a.bf16, a.v), p.dtype_v);
   return inputs;
 }
@@ -109,9 +110,8 @@ Inputs random_inputs(const RunArguments& a) {
   Problem problem = read_problem(a.words, "run --random 1", reader_of(a.parts, a.seed));
   if (!a.lse.empty() && !is_backward(problem)) problem.lse = true;
   check_parts(a, problem);
-  require_host_memory(problem);
   Inputs inputs{problem, random_host_tensors(problem, a.seed)};
-  take_sequences(read_sequence_files(a.sequences), problem, inputs.host);
+  take_sequences(read_sequence_files(a.sequences), problem, a.random, inputs.host);
   return inputs;
 }
 
@@ -129,23 +129,13 @@ void write_outputs(const RunArguments& a, const Problem& problem, const HostTens
   }
 }
 
-/// o and lse of the inputs, as `solve` finds them: gradients of made-up ones would mean nothing.
-template <class Solve>
-void take_forward(Inputs& inputs, const Solve& solve) {
-  HostTensors of_forward = inputs.host;
-  solve(forward_of(inputs.problem), of_forward);
-  inputs.host.o = std::move(of_forward.o);
-  inputs.host.lse = std::move(of_forward.lse);
-}
-
-/// By a forward plan.
+/// o and lse of the inputs, by a forward plan: gradients of made-up ones would mean nothing.
 void run_forward(const RunArguments& a, Device& device, Inputs& inputs) {
-  take_forward(inputs, [&](const Problem& forward, HostTensors& host) {
-    const Plan plan = make_plan(forward, device, plan_options("estimate", a.time_limit_s, "", ""));
-    const DeviceTensors on_gpu = upload_tensors(device, plan, host);
-    plan.run(on_gpu.tensors, on_gpu.workspace.data());
-    download_outputs(on_gpu, forward, host);
-  });
+  const Problem forward = forward_of(inputs.problem);
+  const Plan plan = make_plan(forward, device, plan_options("estimate", a.time_limit_s, "", ""));
+  const DeviceTensors on_gpu = upload_tensors(device, plan, inputs.host);
+  plan.run(on_gpu.tensors, on_gpu.workspace.data());
+  download_outputs(on_gpu, forward, inputs.host);
 }
 
 /// Without NVRTC a plan from the database runs all the same, but nothing can time it.
@@ -274,7 +264,7 @@ CheckReport checked(const RunArguments& a, const Inputs& inputs) {
 /// The reference in place of a GPU.
 int run_on_cpu(const RunArguments& a, Inputs& inputs) {
   const auto begin = std::chrono::steady_clock::now();
-  if (is_backward(inputs.problem)) take_forward(inputs, solve_on_cpu);
+  if (is_backward(inputs.problem)) solve_on_cpu(forward_of(inputs.problem), inputs.host);
   solve_on_cpu(inputs.problem, inputs.host);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   write_outputs(a, inputs.problem, inputs.host);

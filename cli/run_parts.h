@@ -76,6 +76,7 @@ using RunParts = std::vector<std::unique_ptr<RunPart>>;
 /// When a part's turn is. No two parts have the same.
 enum class RunPartPlace {
   kTables,   // inputs of files
+  kSinks,    // logits of heads
   kOutputs,  // files beside o and lse
   kTexts,    // the user's code, with its arrays
   kLists,    // block masks: of files, or found of the texts

@@ -29,13 +29,15 @@ NpyArray read_integers(const std::string& path, std::size_t dimensions, std::str
 
 std::vector<int> integers_of(const NpyArray& array) {
   std::vector<int> values(array.data.size() / sizeof(int));
-  std::memcpy(values.data(), array.data.data(), values.size() * sizeof(int));
+  if (!values.empty()) std::memcpy(values.data(), array.data.data(), array.data.size());
   return values;
 }
 
 std::vector<int> read_lengths(const std::string& path) {
   if (path.empty()) return {};
-  return integers_of(read_integers(path, 1, "lengths", "with one dimension"));
+  const NpyArray lengths = read_integers(path, 1, "lengths", "with one dimension");
+  if (lengths.data.empty()) refuse_files(fmt::format("{}: it holds no lengths", path));
+  return integers_of(lengths);
 }
 
 std::int64_t longest(const std::vector<int>& begins) {
@@ -51,15 +53,20 @@ std::vector<int> lengths_or_all(const std::vector<int>& files, std::size_t count
   return files.empty() ? std::vector<int>(count, static_cast<int>(seqlen)) : files;
 }
 
-void take_lengths(const SequenceFiles& files, const Problem& problem, HostTensors& host) {
-  if (files.q.empty() && files.kv.empty()) return;
+/// Of tensors from files they say nothing of, all rows count.
+void take_lengths(const SequenceFiles& files, const Problem& problem, bool random,
+                  HostTensors& host) {
+  const bool none = files.q.empty() && files.kv.empty();
   if (problem.lengths == Lengths::kFixed) {
+    if (none) return;
     throw Error(ErrorCode::kInvalidArgument,
                 "--lengths-q and --lengths-kv need a problem with lengths=packed or lengths=used");
   }
+  if (none && random) return;
+  if (has_packed_keys(problem)) check_packed(files);
   host.lengths_q = lengths_or_all(files.q, host.lengths_q.size(), problem.seqlen_q);
   host.lengths_kv = lengths_or_all(files.kv, host.lengths_kv.size(), problem.seqlen_kv);
-  set_random_pages(problem, host, 0);  // of these lengths
+  set_random_pages(problem, host, 0);  // of these lengths, which it checks
 }
 
 /// And with the table the pages that the files have.
@@ -107,8 +114,9 @@ SequenceFiles read_sequence_files(const SequenceArguments& arguments) {
   return files;
 }
 
-void take_sequences(const SequenceFiles& files, const Problem& problem, HostTensors& host) {
-  take_lengths(files, problem, host);
+void take_sequences(const SequenceFiles& files, const Problem& problem, bool random,
+                    HostTensors& host) {
+  take_lengths(files, problem, random, host);
   take_table(files, problem, host);
 }
 
@@ -158,9 +166,11 @@ std::string sequence_words(const SequenceFiles& files, const std::set<std::strin
   // Of packed ones seqlen is how long the longest may be.
   add("batch", packed ? static_cast<std::int64_t>(files.q.size()) - 1 : q.batch);
   if (!has("seqlen")) {
+    // An empty file may have any extents: their product is cut at what no problem has.
+    constexpr std::int64_t kMost = std::int64_t{1} << 31;
+    const std::int64_t pages = files.has_table() ? std::min(files.table_shape[1], kMost) : 1;
     add("seqlen_q", packed ? longest(files.q) : q.seqlen);
-    add("seqlen_kv",
-        packed ? longest(files.kv) : k.seqlen * (files.has_table() ? files.table_shape[1] : 1));
+    add("seqlen_kv", packed ? longest(files.kv) : std::min(k.seqlen, kMost) * pages);
   }
   if (packed && !has("tokens")) {
     add("tokens_q", q.seqlen);
@@ -187,6 +197,7 @@ void check_pools(const SequenceFiles& files, const Problem& p, const NamedBatch&
                                    "of a sequence]",
                                    p.page_size));
   }
+  if (files.has_table() && k.batch == 0) refuse_files(fmt::format("{} has no pages", k.name));
   if (files.has_table() && k.batch != v.batch) {
     refuse_files(fmt::format("{} has {} pages and {} has {}; a page table is of both", k.name,
                              k.batch, v.name, v.batch));

@@ -33,10 +33,12 @@ struct SequenceFiles {
 /// int32 of one dimension, and of two. Throws Error(kInvalidProblem) naming a file that is not.
 SequenceFiles read_sequence_files(const SequenceArguments& arguments);
 
-/// In place of the random ones that `host` has, whose k and v are those of the files. Throws
-/// Error(kInvalidArgument) for a problem that has no use for them, Error(kInvalidProblem) as
-/// check_table().
-void take_sequences(const SequenceFiles& files, const Problem& problem, HostTensors& host);
+/// In place of the random ones that `host` has, whose k and v are those of the files. Where no file
+/// says lengths, all rows count, or with `random` lengths stay random. Throws
+/// Error(kInvalidArgument) for lengths that the problem has no use for or cannot have,
+/// Error(kInvalidProblem) as check_packed() and check_table().
+void take_sequences(const SequenceFiles& files, const Problem& problem, bool random,
+                    HostTensors& host);
 
 /// Throws Error(kInvalidProblem) naming the entry unless each row of the table has the pages that
 /// `lengths` of the problem's sequences need, out of `pages`.

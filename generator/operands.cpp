@@ -122,11 +122,11 @@ void check_sizes(const Problem& problem, std::span<const Operand> list, const Ho
     const bool longer = operand.may_be_longer && bytes > operand.bytes() && bytes % row_bytes == 0;
     if (bytes == operand.bytes() || longer) continue;
     if (operand.any_rows) {
-      if (bytes % row_bytes == 0) continue;
+      if (bytes > 0 && bytes % row_bytes == 0) continue;
       throw Error(
           ErrorCode::kInvalidArgument,
           fmt::format("host tensor {} has {} bytes, but \"{}\" needs a multiple of {}: whole "
-                      "pages",
+                      "pages, one at least",
                       operand.name, bytes, to_string(problem), row_bytes));
     }
     throw Error(ErrorCode::kInvalidArgument,

@@ -312,6 +312,8 @@ Reference reference_of_sequences(const Problem& problem, const Tensors& tensors,
                                  int threads) {
   check_sequences(sequences_of(problem, tensors));
   Reference result = empty_reference(problem, {});
+  result.rows.reserve(rows.size());
+  result.o.reserve(rows.size() * static_cast<std::size_t>(problem.head_dim_v));
   for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
     const std::int64_t batch = rows[begin].batch;
     if (batch < 0 || batch >= problem.batch) {

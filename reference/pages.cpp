@@ -91,6 +91,7 @@ void gather_pages(const Problem& problem, const Tensors& tensors, std::int64_t i
 }
 
 void set_random_pages(const Problem& problem, HostTensors& host, std::uint64_t seed) {
+  check_lengths(problem, host);
   if (!has_pages(problem)) return;
   const Sequences sequences = sequences_of(problem, host);
   std::vector<int> pool(static_cast<std::size_t>(pages_of_pool(problem)));

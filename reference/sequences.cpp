@@ -305,24 +305,43 @@ double flops(const Problem& problem, const HostTensors& host) {
 
 bool work_is_known(const Problem& problem) { return all_full(problem) && !has_block_mask(problem); }
 
-void check_sequences(const Sequences& sequences) {
-  if (all_full(sequences.problem)) return;
+namespace {
+
+void check_sides(const Sequences& sequences) {
   check_side(sequences.problem, side_q(sequences));
   check_side(sequences.problem, side_kv(sequences));
+}
+
+}  // namespace
+
+void check_sequences(const Sequences& sequences) {
+  if (all_full(sequences.problem)) return;
+  check_sides(sequences);
   if (has_pages(sequences.problem)) check_page_table(sequences);
 }
 
-void check_tables(const Problem& problem, const HostTensors& host) {
+void check_lengths(const Problem& problem, const HostTensors& host) {
+  if (all_full(problem)) return;
   const auto check_size = [&](const char* name, std::size_t size, bool packed) {
     const std::size_t wanted = static_cast<std::size_t>(problem.batch) + (packed ? 1 : 0);
     if (size == wanted || (size == 0 && !packed)) return;
     refuse_arrays(fmt::format("lengths.{} has {} numbers in place of {}", name, size, wanted));
   };
-  if (problem.lengths != Lengths::kFixed) {
-    check_size("q", host.lengths_q.size(), problem.lengths == Lengths::kPacked);
-    check_size("kv", host.lengths_kv.size(), has_packed_keys(problem));
+  check_size("q", host.lengths_q.size(), problem.lengths == Lengths::kPacked);
+  check_size("kv", host.lengths_kv.size(), has_packed_keys(problem));
+  check_sides(sequences_of(problem, host));
+}
+
+void check_tables(const Problem& problem, const HostTensors& host) {
+  check_lengths(problem, host);
+  if (has_pages(problem)) {
+    const auto wanted = static_cast<std::size_t>(problem.batch * pages_of_sequence(problem));
+    if (host.page_table.size() != wanted) {
+      refuse_arrays(
+          fmt::format("pages.table has {} numbers in place of {}", host.page_table.size(), wanted));
+    }
+    check_page_table(sequences_of(problem, host));
   }
-  check_sequences(sequences_of(problem, host));
   if (has_block_mask(problem)) block_mask_of(problem, host);  // checks it
 }
 

@@ -72,7 +72,10 @@ bool work_is_known(const Problem& problem);
 /// Throws Error(kInvalidArgument), naming the sequence, unless the tables are as Tensors says.
 /// Lists of masks are not looked at: nobody knows their lengths here.
 void check_sequences(const Sequences& sequences);
-/// The same of the host's tensors, and their block mask.
+/// The same of the host's lengths alone, and their numbers: what all else that follows from them
+/// needs first.
+void check_lengths(const Problem& problem, const HostTensors& host);
+/// The same of all of the host's tables.
 void check_tables(const Problem& problem, const HostTensors& host);
 
 /// What another kernel gave for `rows` as a Reference: o is [rows][head_dim_v], lse [rows] or

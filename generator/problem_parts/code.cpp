@@ -206,6 +206,13 @@ void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
   }
 }
 
+std::vector<std::int64_t> code_array_elements(const Problem& problem) {
+  std::vector<std::int64_t> elements;
+  for (const CodeArgument& argument : code_arguments(problem.args))
+    elements.push_back(argument.is_array ? array_elements(argument, problem) : 0);
+  return elements;
+}
+
 std::vector<Darg> dargs_of(const Problem& problem) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   std::vector<Darg> dargs;

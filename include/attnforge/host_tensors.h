@@ -63,7 +63,8 @@ ATTNFORGE_API double flops(const Problem& problem, const HostTensors& tensors);
 
 /// Sets page_table for the lengths that the tensors have: pages of each sequence in random places
 /// of a pool that has a quarter more of them than all sequences may need, and -1 after the lengths.
-/// k and v hold as many pages after allocate_host_tensors(). Nothing without pages.
+/// k and v hold as many pages after allocate_host_tensors(). Nothing without pages. Throws
+/// Error(kInvalidArgument), naming the sequence, for lengths that the problem cannot have.
 ATTNFORGE_API void set_random_pages(const Problem& problem, HostTensors& tensors,
                                     std::uint64_t seed);
 
@@ -76,6 +77,10 @@ ATTNFORGE_API void check_rope_offset(const Problem& problem, std::int64_t offset
 /// the problem allows; others are checked as by check_rope_offset(). Nothing without rope.
 ATTNFORGE_API void set_rope_tables(const Problem& problem, HostTensors& tensors,
                                    double base = 10000, std::int64_t offset = -1);
+
+/// Elements of each of problem.args in their order, 0 of a number: as many as its text says, and
+/// where that says none as many as the tensors above have for it.
+ATTNFORGE_API std::vector<std::int64_t> code_array_elements(const Problem& problem);
 
 /// `count` values from or to fp32. Narrowing rounds to nearest even and overflows to infinity; NaN
 /// stays NaN.

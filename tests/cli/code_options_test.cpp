@@ -68,7 +68,7 @@ TEST_F(CodeOptionsTest, ArgsOfTheProblemBelongToTextsOfOptions) {
 TEST_F(CodeOptionsTest, FilesTakeThePlaceOfMadeUpArrays) {
   const CodeOptions options{.score = "s + a[0] + b[0]",
                             .args = {"b=" + file<float>("b.npy", "<f4", {8, 9}),
-                                     "a=" + file<float>("a.npy", "<f4", {5, 6, 7})}};
+                                     "a=" + file<float>("a.npy", "<f4", {5, 6, 7, 10})}};
   // One declared before, one by its file.
   const Problem problem = made("args=\"float* a[num_heads_q], int n = 2\" score=\"s\"",
                                {.args = options.args});
@@ -113,7 +113,12 @@ TEST_F(CodeOptionsTest, WhatCannotBeIsRefused) {
               HasSubstr("elements of type int, and args=\"float* a[1]\" says float* a"));
   const std::string many = file<float>("many.npy", "<f4", std::vector<float>(1000, 1.0f));
   EXPECT_THAT(refusal("mask=\"a[0] > k\" args=\"float* a[1]\"", {.args = {"a=" + many}}),
-              HasSubstr("its 1000 elements are more than"));
+              HasSubstr("a: its file has 1000 elements, and args=\"float* a[1]\" says 1"));
+  const std::string few = file<float>("few.npy", "<f4", {1, 2, 3});
+  EXPECT_THAT(
+      refusal("score=\"s + a[head]\" args=\"float* a[num_heads_q]\"", {.args = {"a=" + few}}),
+      HasSubstr("has 3 elements, and args=\"float* a[num_heads_q]\" says 4"))
+      << "a head would take what is made up";
 }
 
 }  // namespace

@@ -78,5 +78,28 @@ TEST(MemoryCheck, SaysWhichMemoryHowMuchIsNeededAndHowMuchThereIs) {
   EXPECT_GT(available_host_bytes(), 1 << 20);
 }
 
+TEST(MemoryCheck, CountsWhatTheReferenceTakesBesideTheTensors) {
+  const auto refused = [](const char* text, double gib) {
+    const Problem problem = parse_problem(text);
+    require_host_memory(problem, gib * (1 << 30));
+    return error_message(ErrorCode::kUnsupported,
+                         [&] { require_reference_memory(problem, gib * (1 << 30)); });
+  };
+  // 2 GiB of bf16 each, and o in fp64: 8 GiB.
+  EXPECT_THAT(refused("fwd bf16 batch=128 num_heads=16 seqlen=4096 head_dim=128", 9),
+              AllOf(HasSubstr("its tensors, and the reference in fp64, take 1"),
+                    HasSubstr("GiB of host memory, and there are 9.0 GiB")));
+  // Three gradients.
+  EXPECT_THAT(refused("bwd bf16 batch=128 num_heads=16 seqlen=4096 head_dim=128", 30),
+              HasSubstr("there are 30.0 GiB"));
+  // One row of scores of each thread, in blocks of 16.
+  EXPECT_THAT(refused("fwd bf16 num_heads=1 seqlen=1:134217728 head_dim=8", 8),
+              HasSubstr("there are 8.0 GiB"));
+  require_reference_memory(
+      parse_problem("fwd bf16 num_heads=1 seqlen=1:134217728 head_dim=8 window_left=4095 causal"),
+      8.0 * (1 << 30));
+  require_reference_memory(parse_problem("fwd bf16 seqlen=64"));
+}
+
 }  // namespace
 }  // namespace attnforge::cli

@@ -184,6 +184,10 @@ TEST(NpyFile, WrongSizesAreRefused) {
       "{'descr': '<f2', 'fortran_order': False, 'shape': (4611686018427387904, "
       "4611686018427387904)}";
   EXPECT_THAT(read_error(folder.write("huge.npy", file_text(1, huge))), HasSubstr("too large"));
+  const std::string
+      empty = "{'descr': '<f2', 'fortran_order': False, 'shape': (0, 4611686018427387904, 4)}";
+  EXPECT_THAT(read_error(folder.write("empty.npy", file_text(1, empty))), HasSubstr("too large"))
+      << "callers multiply extents";
   const std::string strange = "{'descr': '<f', 'fortran_order': False, 'shape': (4,)}";
   EXPECT_THAT(read_error(folder.write("strange.npy", file_text(1, strange))),
               HasSubstr("type \"<f\""));

@@ -256,6 +256,9 @@ TEST(SolveOnCpu, OfACacheInPagesPassesItsOwnCheckAndABrokenTableIsRefused) {
     broken = host;
     broken.v.resize(broken.v.size() / 2);
     EXPECT_THROW(check_output(problem, broken), Error) << "fewer pages than k";
+    broken.k.clear();
+    broken.v.clear();
+    EXPECT_THROW(check_output(problem, broken), Error) << "pools without pages";
   }
 }
 

@@ -149,6 +149,34 @@ TEST(AppendArrays, AreGoodOrSayWhatIsNot) {
   EXPECT_EQ(with([](A a) { a.pages.entries[3] = 99; }), "") << "an entry that no row needs";
 }
 
+TEST(AppendArrays, BordersOfPagesBelongToThePageBefore) {
+  AppendArrays borders = arrays();
+  // Sequences 0 and 2 begin to write right after a full page, which both read.
+  borders.used = {16, 64, 32};
+  borders.pages.entries = {3, 7, -1, -1, 0, 1, 2, 4, 5, 3, 8, 9};
+  EXPECT_EQ(fault_of(borders), "");
+  borders.used[0] = 15;
+  EXPECT_EQ(fault_of(borders), "") << "one of them writes into it";
+  borders.used[2] = 31;
+  EXPECT_THAT(fault_of(borders), HasSubstr("[2, 1] is page 3, which is entry [0, 0] too"));
+  borders.used = {14, 64, 32};
+  borders.pages.entries[1] = -1;
+  EXPECT_EQ(fault_of(borders), "") << "the last new row is the page's last";
+  // Without new rows nothing is written, into a page that is not full either.
+  borders = arrays();
+  borders.used[1] = 60;
+  borders.pages.entries[7] = 7;
+  EXPECT_EQ(fault_of(borders), "");
+  borders.used[2] = 47;
+  borders.pages.entries[11] = 11;
+  EXPECT_EQ(fault_of(borders), "") << "the last row of the cache";
+  borders.pages.entries[11] = 12;
+  EXPECT_THAT(fault_of(borders), HasSubstr("[2, 3] is 12"));
+  borders = arrays();
+  borders.cu_seqlens[3] = 20;
+  EXPECT_EQ(fault_of(borders), "") << "all rows of the tensors";
+}
+
 TEST(AppendArrays, OfPaddedRowsAndStridedCaches) {
   AppendSizes sizes = kSmall;
   sizes.page_size = 0;

@@ -122,6 +122,20 @@ TEST(WorkspaceBound, OfEveryFamilyNeverShrinksWithTheSizes) {
   }
 }
 
+TEST(WorkspaceBound, OfPackedQkvMayHaveTwoLengths) {
+  const DeviceFacts& device = typical_device("sm_90");
+  const Problem packed = parse_problem(
+      "bwd bf16 batch=1 num_heads=8 seqlen=1024 head_dim=64 layout=packed_qkv");
+  const std::string config = to_string(untuned(registry(), bucket(packed), device).config);
+  Problem apart = packed;
+  apart.layout = Layout::kBshd;
+  apart.seqlen_q = 2048;
+  Problem longer = packed;
+  longer.seqlen_q = 2048;
+  EXPECT_GT(workspace_bound(longer, config, device), workspace_bound(packed, config, device));
+  EXPECT_EQ(workspace_bound(longer, config, device), workspace_bound(apart, config, device));
+}
+
 // ---- Inspection ----
 
 TEST_F(InspectTest, ShowsEveryHopForGpusThatAreNotHere) {

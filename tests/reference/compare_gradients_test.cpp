@@ -139,6 +139,32 @@ TEST(CompareGradients, LetACorrectKernelPassForAnyInputs) {
   }
 }
 
+TEST(CompareGradients, ToleratesNoMoreThanTheRoundingsThatItStandsFor) {
+  const struct {
+    const char* dtype;
+    double unit, weight, gradient;  // the least steps of numbers, of weights and of the gradient
+  } cases[] = {{"fp32", 0x1p-24, 0x1p-110, 0x1p-126},
+               {"fp16", 0x1p-11, 0x1p-25, 0x1p-24},
+               {"bf16", 0x1p-8, 0x1p-110, 0x1p-126}};
+  for (const auto& [dtype, unit, weight, gradient] : cases) {
+    SCOPED_TRACE(dtype);
+    const Problem p = parse_problem(std::string("bwd ") + dtype +
+                                    " batch=1 num_heads=4:2 seqlen=50:512 head_dim=64");
+    for (const GradientName name : {GradientName::kDq, GradientName::kDk, GradientName::kDv}) {
+      const GradientTolerance tolerance = gradient_tolerance(p, name);
+      // Nine equal terms have a root of 3, and roundings that all go one way.
+      EXPECT_DOUBLE_EQ(tolerance.root_rtol * 3, 9 * unit);
+      EXPECT_DOUBLE_EQ(tolerance.rtol, 3 * unit);
+      EXPECT_EQ(tolerance.score_rtol, 0x1p-21);
+      EXPECT_EQ(tolerance.factors_atol, weight);
+      EXPECT_EQ(tolerance.atol, gradient);
+      // Keys of a query, or the queries of a group of heads of a key.
+      const double terms = name == GradientName::kDq ? 512 : 50 * 2;
+      EXPECT_NEAR(tolerance.sum_rtol, 1e-7 * (8 + std::sqrt(terms)) + 0x1p-21, 1e-15);
+    }
+  }
+}
+
 TEST(CompareGradients, NoMistakePasses) {
   const Problem problem = parse_problem(
       "bwd bf16 batch=1 num_heads=4:2 seqlen=40 head_dim=16 causal dlse softcap=5");

@@ -181,6 +181,42 @@ TEST(Tolerance, GrowsWithTheRoundingOfTheDtype) {
   EXPECT_NEAR(of("bf16").spread_atol / of("fp16").spread_atol, 8, 1e-9);
 }
 
+TEST(Tolerance, IsNoMoreThanTheRoundingsThatItStandsFor) {
+  constexpr double kMaxAbsV = 4;
+  const struct {
+    const char* dtype;
+    double unit;  // half a unit of a number's last place, relative to it
+  } cases[] = {{"fp32", 0x1p-24}, {"fp16", 0x1p-11}, {"bf16", 0x1p-8}};
+  for (const auto& [dtype, unit] : cases) {
+    const Problem p = parse_problem(std::string("fwd ") + dtype +
+                                    " batch=1 num_heads=1 seqlen=512 head_dim=64");
+    const Tolerance tolerance = output_tolerance(p, kMaxAbsV);
+    // Four keys of equal weight have the spread 1/2, and roundings of their probabilities that all
+    // go one way move the output by as much as one rounding of the largest value.
+    EXPECT_DOUBLE_EQ(tolerance.spread_atol * 0.5, unit * kMaxAbsV) << dtype;
+    EXPECT_DOUBLE_EQ(tolerance.rtol, 3 * unit) << dtype;  // twice of a probability, once of o
+    EXPECT_EQ(tolerance.product_spread_atol, 0) << dtype << " without a rotation";
+    const double absolute = std::string(dtype) == "fp16" ? 0x1p-24 : 0;
+    EXPECT_NEAR(tolerance.atol - absolute, 1e-7 * (8 + std::sqrt(512.0)) * kMaxAbsV, 1e-15);
+    EXPECT_DOUBLE_EQ(tolerance.score_atol, 0x1p-21 * kMaxAbsV) << dtype;
+    const Tolerance lse = lse_tolerance(p);  // which is fp32 whatever the dtype
+    EXPECT_NEAR(lse.atol, 1e-7 * (8 + std::sqrt(512.0)) + 1e-5, 1e-15) << dtype;
+    EXPECT_EQ(lse.rtol, 0x1p-21) << dtype;
+    EXPECT_EQ(lse.score_atol, 0x1p-21) << dtype;
+    EXPECT_EQ(lse.spread_atol, 0) << dtype;
+  }
+}
+
+TEST(Tolerance, EachPartIsOfItsOwnMagnitude) {
+  EXPECT_EQ(allowed_error({.atol = 1}, 2, 3, 5, 7), 1);
+  EXPECT_EQ(allowed_error({.rtol = 1}, -2, 3, 5, 7), 2);
+  EXPECT_EQ(allowed_error({.spread_atol = 1}, 2, 3, 5, 7), 3);
+  EXPECT_EQ(allowed_error({.score_atol = 1}, 2, 3, 5, 7), 5);
+  EXPECT_EQ(allowed_error({.spread_score_atol = 1}, 2, 3, 5, 7), 15);
+  EXPECT_EQ(allowed_error({.product_atol = 1}, 2, 3, 5, 7), 7);
+  EXPECT_EQ(allowed_error({.product_spread_atol = 1}, 2, 3, 5, 7), 21);
+}
+
 TEST(Tolerance, OfTf32IsThatOfItsRoundingsAndNotMore) {
   const auto of = [](const char* options) {
     return output_tolerance(
@@ -188,6 +224,8 @@ TEST(Tolerance, OfTf32IsThatOfItsRoundingsAndNotMore) {
         4.0);
   };
   EXPECT_NEAR(of("fp32 tf32").rtol, 0x1.8p-10, 1e-6);
+  EXPECT_NEAR(of("fp32 tf32").spread_atol, 4 * 0x1.8p-11 * 4.0, 1e-5)
+      << "of v and of probabilities";
   EXPECT_GT(of("fp32 tf32").spread_score_atol, 0);
   EXPECT_EQ(of("fp32").spread_score_atol, 0);
   // TF32 has three bits of mantissa more than bf16.

@@ -2,6 +2,7 @@
 // of a problem of its own.
 #include "reference/sequences.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -147,6 +148,41 @@ TEST(Sequences, RandomPagesAreUsedOnceAndEndWithTheLengths) {
   std::ranges::sort(pages);
   EXPECT_EQ(std::ranges::adjacent_find(pages), pages.end());
   EXPECT_LT(pages.back(), pages_of_pool(problem));
+}
+
+TEST(Sequences, TablesAreNotReadBeyondTheirEnds) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=2 num_heads=2 seqlen=16:128 head_dim=16 lengths=used page_size=64");
+  const HostTensors good = allocate_host_tensors(problem);
+  const auto refused = [&](auto&& change) -> std::string {
+    HostTensors host = good;
+    change(host);
+    try {
+      set_random_pages(problem, host, 1);
+      check_tables(problem, host);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.what();
+    }
+    return "";
+  };
+  using H = HostTensors&;
+  EXPECT_EQ(refused([](H) {}), "");
+  EXPECT_EQ(refused([](H host) { host.lengths_kv = {128, 0}; }), "");
+  for (const int length : {129, 100000, 2147483647, -1}) {
+    EXPECT_THAT(refused([&](H host) { host.lengths_kv[1] = length; }),
+                HasSubstr(fmt::format("lengths.kv: sequence 1 has {} rows", length)));
+  }
+  EXPECT_THAT(refused([](H host) { host.lengths_kv.resize(1); }),
+              HasSubstr("lengths.kv has 1 numbers in place of 2"));
+  EXPECT_THAT(refused([](H host) { host.lengths_q.resize(3); }),
+              HasSubstr("lengths.q has 3 numbers in place of 2"));
+  // flops() looks at no other sizes before.
+  HostTensors host = good;
+  host.page_table.resize(3);
+  EXPECT_THROW(flops(problem, host), Error);
+  host.page_table.resize(5, 0);
+  EXPECT_THROW(flops(problem, host), Error);
 }
 
 TEST(Sequences, OfWrongArraysAreRefusedByName) {

@@ -147,16 +147,19 @@ void expect_near(const std::vector<float>& got, const std::vector<float>& wanted
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 1e-6) << name << i;
 }
 
+/// `negative`: the sequence whose used length is -2; -1: none.
 template <int kRope>
-void expect_appended(bool in_place) {
+void expect_appended(bool in_place, int negative = -1) {
   constexpr AppendShape kShape{kFp32, kHeadDim, kHeadDimV, kRope, kRope == kNoRope ? 0 : kRopeDim};
   const int heads_q = kRope == kNoRope ? 0 : kHeadsQ;
   World wanted;
+  if (negative >= 0) wanted.used[index_of(negative)] = -2;
+  const std::vector<int> used = wanted.used;
   for (int b = 0; b < kBatch; ++b) {
     const auto sequence = static_cast<std::size_t>(b);
     for (int token = wanted.ends[sequence]; token < wanted.ends[sequence + 1]; ++token) {
       const int position = wanted.used[sequence] + token - wanted.ends[sequence];
-      if (position >= kBound) continue;
+      if (b == negative || position >= kBound) continue;  // later ones of its rows neither
       for (int h = 0; h < heads_q; ++h) {
         const int at = (token * kHeadsQ + h) * kHeadDim;
         std::ranges::copy(rotated(wanted, &wanted.q[static_cast<std::size_t>(at)], kRope, position),
@@ -182,6 +185,7 @@ void expect_appended(bool in_place) {
   };
   for (const Sharing& sharing : {Sharing{0, 3, 99}, {0, 0, 99}, {1, 1, 3}}) {
     World now;
+    now.used = used;
     AppendParams p = now.params();
     p.num_heads_q = heads_q;
     if (in_place) p.used_after = now.used.data();
@@ -201,6 +205,9 @@ void expect_appended(bool in_place) {
 TEST(AppendKvOnTheHost, RotatesHalvesOfKAndQAndWritesPages) { expect_appended<kRopeHalf>(true); }
 TEST(AppendKvOnTheHost, RotatesNeighbours) { expect_appended<kRopeInterleaved>(false); }
 TEST(AppendKvOnTheHost, CopiesWithoutARope) { expect_appended<kNoRope>(true); }
+TEST(AppendKvOnTheHost, WritesNothingOfASequenceWithANegativeLength) {
+  for (const int sequence : {0, 3}) expect_appended<kRopeHalf>(false, sequence);
+}
 
 /// Each block writes lengths itself: apart from those that others read, or its own sequences'.
 void expect_padded_rows_appended(int rows, bool in_place, int warps_log2) {

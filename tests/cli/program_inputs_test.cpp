@@ -1,0 +1,200 @@
+// program_inputs_test.cpp - attnforge run --cpu: which inputs come from files, what is made up
+// where none is named, and files that do not fit, which are refused before they are used.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/npy.h"
+#include "tests/cli/program_fixture.h"
+
+namespace attnforge::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+using Shape = std::vector<std::int64_t>;
+
+class RunInputs : public Program {
+ protected:
+  template <class Number>
+  std::string file(const char* name, const char* descr, const Shape& shape,
+                   const std::vector<Number>& numbers) {
+    write_npy(folder_.file(name), descr, shape, std::as_bytes(std::span(numbers)));
+    return folder_.file(name);
+  }
+  std::string ints(const char* name, const std::vector<int>& numbers, Shape shape = {}) {
+    if (shape.empty()) shape = {static_cast<std::int64_t>(numbers.size())};
+    return file(name, "<i4", shape, numbers);
+  }
+  std::string floats(const char* name, const Shape& shape, const std::vector<float>& numbers) {
+    return file(name, "<f4", shape, numbers);
+  }
+  /// q, k and v of ones but for v, whose row of each key is its number.
+  Words tensors(std::int64_t batch, std::int64_t rows_q, std::int64_t rows_kv) {
+    constexpr std::int64_t kDim = 8;
+    std::vector<float> q(static_cast<std::size_t>(batch * rows_q * 2 * kDim), 1.0f);
+    std::vector<float> k(static_cast<std::size_t>(batch * rows_kv * kDim), 1.0f), v(k.size());
+    for (std::size_t i = 0; i < v.size(); ++i)
+      v[i] = static_cast<float>(static_cast<std::int64_t>(i) / kDim % rows_kv);
+    return {"--q", floats("q.npy", {batch, rows_q, 2, kDim}, q),
+            "--k", floats("k.npy", {batch, rows_kv, 1, kDim}, k),
+            "--v", floats("v.npy", {batch, rows_kv, 1, kDim}, v)};
+  }
+  Outcome cpu(const std::vector<Words>& parts) {
+    Words words = {"run", "--cpu"};
+    for (const Words& part : parts) words.insert(words.end(), part.begin(), part.end());
+    return run(words);
+  }
+  std::vector<float> numbers_of(const char* name) {
+    const NpyArray array = read_npy(folder_.file(name));
+    std::vector<float> numbers(array.data.size() / sizeof(float));
+    std::memcpy(numbers.data(), array.data.data(), array.data.size());
+    return numbers;
+  }
+  void expect_refused(const std::vector<Words>& parts, const std::string& says) {
+    const Outcome outcome = cpu(parts);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.err << says;
+    EXPECT_THAT(outcome.err, HasSubstr(says));
+  }
+};
+
+TEST_F(RunInputs, LengthsThatAProblemCannotHaveAreRefusedBeforeTheyAreUsed) {
+  const Words pages = {"--random", "1",
+                       "fwd bf16 batch=2 num_heads=2 seqlen=16:128 head_dim=64 lengths=used "
+                       "page_size=64"};
+  const auto of = [&](const std::vector<int>& lengths) {
+    return Words{"--lengths-kv", ints("lengths.npy", lengths)};
+  };
+  EXPECT_EQ(cpu({pages, of({1, 128})}).exit_code, 0);
+  for (const int length : {129, 100000, 2147483647, -1, -2147483647 - 1}) {
+    expect_refused({pages, of({1, length})},
+                   "sequence 1 has " + std::to_string(length) + " rows; it may have 0 to ");
+  }
+  expect_refused({pages, of({1})}, "lengths.kv has 1 numbers in place of 2");
+  expect_refused({pages, of({1, 2, 3})}, "lengths.kv has 3 numbers in place of 2");
+  expect_refused({pages, of({})}, "lengths.npy: it holds no lengths");
+  expect_refused({pages, {"--lengths-q", ints("lengths.npy", {17, 1})}},
+                 "lengths.q: sequence 0 has 17 rows");
+  // The same without pages, and of packed sequences: their ends.
+  const Words used = {"--random", "1", "fwd batch=2 seqlen=16 head_dim=64 lengths=used"};
+  expect_refused({used, of({1, 17})}, "sequence 1 has 17 rows");
+  const Words packed = {"--random", "1",
+                        "fwd batch=2 seqlen=16 tokens=20 head_dim=64 lengths=packed"};
+  const auto ends = [&](const std::vector<int>& q, const std::vector<int>& kv) {
+    return Words{"--lengths-q", ints("q_ends.npy", q), "--lengths-kv", ints("kv_ends.npy", kv)};
+  };
+  EXPECT_EQ(cpu({packed, ends({0, 16, 20}, {0, 4, 20})}).exit_code, 0);
+  expect_refused({packed, ends({0, 16, 20}, {0, 17, 20})}, "lengths.kv: sequence 0 has 17 rows");
+  expect_refused({packed, ends({0, 16, 15}, {0, 4, 20})}, "lengths.q: sequence 1 has -1 rows");
+  expect_refused({packed, ends({0, 16, 32}, {0, 4, 20})}, "32 is more than the 20 rows");
+  expect_refused({packed, ends({1, 16, 20}, {0, 4, 20})}, "lengths.q[0]=1 must be 0");
+  expect_refused({packed, ends({0, 16}, {0, 4, 20})}, "lengths.q has 2 numbers in place of 3");
+  expect_refused({packed, {"--lengths-q", ints("q_ends.npy", {0, 16, 20})}},
+                 "lengths=packed needs --lengths-q and --lengths-kv");
+}
+
+TEST_F(RunInputs, PageTablesWithoutColumnsOrPoolsWithoutPagesAreRefused) {
+  const auto of = [&](const std::vector<int>& table, const Shape& shape) {
+    return Words{"--page-table", ints("table.npy", table, shape)};
+  };
+  const Words random = {"--random", "1", "--lengths-kv", ints("lengths.npy", {128, 1}),
+                        "fwd bf16 batch=2 seqlen=16:128 head_dim=64 lengths=used page_size=64"};
+  EXPECT_EQ(cpu({random, of({0, 1, 0, -1}, {2, 2})}).exit_code, 0);
+  expect_refused({random, of({}, {2, 0})}, "its shape [2, 0] is not a row for each of 2 sequences");
+  expect_refused({random, of({}, {0, 2})}, "its shape [0, 2]");
+  expect_refused({random, of({0, 1, 0, -1}, {1, 4})}, "its shape [1, 4]");
+  expect_refused({random, of({0, -1, 0, -1}, {2, 2})}, "entry [0, 1] is -1");
+  expect_refused({random, of({0, 1, 5, -1}, {2, 2})}, "must be one of the 5 pages");
+
+  const auto files = [&](std::int64_t pages, std::int64_t page_size) {
+    const std::vector<float> keys(static_cast<std::size_t>(pages * page_size * 8), 1.0f);
+    return Words{"--q", floats("q.npy", {2, 1, 1, 8}, std::vector<float>(16, 1.0f)),
+                 "--k", floats("k.npy", {pages, page_size, 1, 8}, keys),
+                 "--v", floats("v.npy", {pages, page_size, 1, 8}, keys)};
+  };
+  EXPECT_EQ(cpu({files(3, 16), of({0, 2, 1, 0}, {2, 2})}).exit_code, 0);
+  expect_refused({files(0, 16), of({0, 0, 0, 0}, {2, 2})}, "k.npy has no pages");
+  expect_refused({files(3, 16), of({0, 3, 1, 0}, {2, 2})}, "entry [0, 1] is 3");
+  expect_refused({files(3, 0), of({0, 1, 1, 0}, {2, 2})}, "page_size=0");
+  // Extents of an empty file are anything; their product is not computed.
+  expect_refused({files(0, std::int64_t{1} << 40), of({}, {0, std::int64_t{1} << 40})}, "");
+}
+
+TEST_F(RunInputs, AllRowsOfFilesCountUnlessAFileSaysOtherwise) {
+  const Words used = {"--o", folder_.file("o.npy"), "lengths=used"};
+  ASSERT_EQ(cpu({tensors(2, 1, 5), used}).exit_code, 0);
+  for (const float number : numbers_of("o.npy")) EXPECT_EQ(number, 2.0f) << "the mean of 0 to 4";
+  ASSERT_EQ(cpu({tensors(2, 1, 5), used, {"--lengths-kv", ints("n.npy", {3, 5})}}).exit_code, 0);
+  EXPECT_EQ(numbers_of("o.npy").front(), 1.0f) << "the mean of 0 to 2";
+  EXPECT_EQ(numbers_of("o.npy").back(), 2.0f);
+}
+
+TEST_F(RunInputs, SinksComeFromAFileOrWithRandomAreRandom) {
+  const Words words = {"--o", folder_.file("o.npy"), "--lse", folder_.file("lse.npy"), "sinks"};
+  expect_refused({tensors(1, 1, 5), words}, "--sinks is missing");
+  ASSERT_EQ(cpu({tensors(1, 1, 5),
+                 words,
+                 {"--check", "--sinks", floats("sinks.npy", {2}, {1e4f, -1e4f})}})
+                .exit_code,
+            0);
+  // The first head's sink takes all there is, that of the second nothing.
+  EXPECT_EQ(numbers_of("o.npy").front(), 0.0f);
+  EXPECT_EQ(numbers_of("o.npy").back(), 2.0f);
+  EXPECT_EQ(numbers_of("lse.npy").front(), 1e4f);
+  expect_refused({tensors(1, 1, 5), words, {"--sinks", floats("sinks.npy", {3}, {1, 2, 3})}},
+                 "sinks.npy: its values are <f4 [3]; they must be float32 [num_heads_q]");
+  expect_refused({tensors(1, 1, 5), words, {"--sinks", ints("sinks.npy", {1, 2})}}, "<i4 [2]");
+  expect_refused({tensors(1, 1, 5), {"--sinks", folder_.file("sinks.npy")}},
+                 "need a problem with the word sinks");
+  const Words random = {"--random", "1", "--lse", folder_.file("lse.npy"),
+                        "fwd num_heads=2 seqlen=1:5 head_dim=8"};
+  ASSERT_EQ(cpu({random}).exit_code, 0);
+  const std::vector<float> without = numbers_of("lse.npy");
+  ASSERT_EQ(cpu({random, {"sinks"}}).exit_code, 0);
+  const std::vector<float> with = numbers_of("lse.npy");
+  // lse = log(exp(without) + exp(sink)): zeros would give one and the same sink to both heads.
+  const double first = std::exp(with[0]) - std::exp(without[0]);
+  const double second = std::exp(with[1]) - std::exp(without[1]);
+  EXPECT_GT(std::abs(first - second), 0.01);
+}
+
+TEST_F(RunInputs, GradientsOfSinksAndOfLseAreReadAndWritten) {
+  const Words words = {"--dout",   floats("dout.npy", {1, 1, 2, 8}, std::vector<float>(16)),
+                       "--sinks",  floats("sinks.npy", {2}, {0, 0}),
+                       "--dsinks", folder_.file("dsinks.npy"),
+                       "bwd",      "sinks"};
+  ASSERT_EQ(cpu({tensors(1, 1, 5), words}).exit_code, 0);
+  EXPECT_EQ(numbers_of("dsinks.npy"), (std::vector<float>{0, 0})) << "of nothing";
+  expect_refused({tensors(1, 1, 5), words, {"dlse"}}, "--dlse is missing");
+  ASSERT_EQ(
+      cpu({tensors(1, 1, 5), words, {"dlse", "--dlse", floats("dlse.npy", {1, 2, 1}, {1, 0})}})
+          .exit_code,
+      0);
+  // d lse / d sink is the share of the sink: of 6 equal scores, but for the scale of the others.
+  const double share = 1 / (1 + 5 * std::exp(std::sqrt(8.0)));
+  EXPECT_NEAR(numbers_of("dsinks.npy")[0], share, 1e-6);
+  EXPECT_EQ(numbers_of("dsinks.npy")[1], 0);
+  expect_refused({tensors(1, 1, 5), words, {"dlse", "--dlse", floats("dlse.npy", {2}, {1, 0})}},
+                 "they must be float32 [1, 2, 1], the shape of lse");
+  expect_refused({tensors(1, 1, 5), words, {"--dlse", folder_.file("dlse.npy")}},
+                 "--dlse needs a problem with the word dlse");
+  expect_refused({tensors(1, 2, 5),
+                  {"--dout", floats("dout.npy", {1, 1, 4, 8}, std::vector<float>(32)), "bwd"}},
+                 "dout.npy: its shape is [1, 1, 4, 8], and that of o [1, 2, 2, 8]");
+}
+
+TEST_F(RunInputs, ArraysOfTextsAreGivenOrAskedFor) {
+  const Words text = {"score=s + a[head]", "args=float* a[num_heads_q]"};
+  expect_refused({tensors(1, 1, 5), text}, "--arg a=FILE.npy is missing");
+  expect_refused({tensors(1, 1, 5), text, {"--arg", "a=" + floats("a.npy", {1}, {1})}},
+                 "a: its file has 1 elements, and args=\"float* a[num_heads_q]\" says 2");
+}
+
+}  // namespace
+}  // namespace attnforge::cli
