@@ -70,13 +70,17 @@ double available_host_bytes() {
   return system > 0 && group > 0 ? std::min(system, group) : std::max(system, group);
 }
 
+void require_host_bytes(const char* what, double bytes, double available) {
+  require(what, bytes, "host", "there are", available);
+}
+
 void require_host_memory(const Problem& problem, double available) {
-  require("its tensors", minimum_bytes(problem), "host", "there are", available);
+  require_host_bytes("its tensors", minimum_bytes(problem), available);
 }
 
 void require_reference_memory(const Problem& problem, double available) {
-  require("its tensors, and the reference in fp64,",
-          minimum_bytes(problem) + reference_bytes(problem), "host", "there are", available);
+  require_host_bytes("its tensors, and the reference in fp64,",
+                     minimum_bytes(problem) + reference_bytes(problem), available);
 }
 
 void require_gpu_memory(const Problem& problem, const DeviceFacts& device) {

@@ -10,6 +10,9 @@ namespace attnforge::cli {
 /// its control group is limited. 0: unknown.
 double available_host_bytes();
 
+/// Throws Error(kUnsupported) if what is named takes more than `available` bytes of host memory.
+void require_host_bytes(const char* what, double bytes, double available = available_host_bytes());
+
 /// Throws Error(kUnsupported) with what is needed and what there is if the tensors of `problem` are
 /// larger than `available` bytes of host memory (0: unknown).
 void require_host_memory(const Problem& problem, double available = available_host_bytes());

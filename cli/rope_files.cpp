@@ -5,6 +5,7 @@
 #include <string>
 
 #include "attnforge/error.h"
+#include "cli/memory_check.h"
 #include "cli/npy.h"
 #include "cli/option_values.h"
 #include "cli/run_parts.h"
@@ -45,7 +46,12 @@ class RopeFiles : public RunPart {
           "--rope-cos, --rope-sin and --rope-offset need a problem with rope=half or "
           "rope=interleaved");
     }
-    if (offset_ >= 0) check_rope_offset(problem, offset_);
+    if (offset_ < 0) return;
+    check_rope_offset(problem, offset_);
+    if (!cos_.empty()) return;
+    const auto rows = static_cast<double>(offset_) + static_cast<double>(problem.seqlen_kv);
+    require_host_bytes("tables of the rope up to the rows of --rope-offset",
+                       rows * effective_rope_dim(problem) * sizeof(float));
   }
   void take(const Problem& problem, const RunFlags&, HostTensors& host) const override {
     if (cos_.empty()) {
