@@ -134,7 +134,7 @@ void add_tables(const Problem& p, const HostTensors& host, Bytes& bytes, Run& ru
   for (const char* table : {"--rope-cos", "--rope-sin"})
     option(table, p.rope != Rope::kNone,
            floats(host.rope_cos, {count(host.rope_cos) / pairs, pairs}));
-  const std::int64_t rows = count(host.mask_row_begin) - 1;
+  const std::int64_t rows = std::max<std::int64_t>(1, count(host.mask_row_begin) - 1);
   option("--bsr", has_block_mask(p), [&]() -> std::string {
     if (bytes.flag()) return run.file_of("<i4", {rows, 2}, std::vector<int>(2 * rows));
     if (bytes.flag()) return run.file("|b1", {p.seqlen_q, p.seqlen_kv}, {});

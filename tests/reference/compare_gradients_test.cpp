@@ -165,6 +165,19 @@ TEST(CompareGradients, ToleratesNoMoreThanTheRoundingsThatItStandsFor) {
   }
 }
 
+TEST(CompareGradients, OfSinksToleratesRoundingsOfFp32Alone) {
+  for (const char* dtype : {"fp32", "fp16", "bf16"}) {
+    const Problem p = parse_problem(std::string("bwd ") + dtype +
+                                    " batch=2 num_heads=4:2 seqlen=50:512 head_dim=64 sinks");
+    const GradientTolerance tolerance = gradient_tolerance(p, GradientName::kDsinks);
+    EXPECT_EQ(tolerance.rtol, 0x1p-22);
+    EXPECT_EQ(tolerance.score_rtol, 0x1p-22);
+    EXPECT_EQ(tolerance.root_rtol, 0);
+    EXPECT_EQ(tolerance.factors_atol, 0);
+    EXPECT_NEAR(tolerance.sum_rtol, 1e-7 * (8 + std::sqrt(100.0)) + 0x1p-21, 1e-15);
+  }
+}
+
 TEST(CompareGradients, NoMistakePasses) {
   const Problem problem = parse_problem(
       "bwd bf16 batch=1 num_heads=4:2 seqlen=40 head_dim=16 causal dlse softcap=5");

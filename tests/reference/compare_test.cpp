@@ -204,6 +204,11 @@ TEST(Tolerance, IsNoMoreThanTheRoundingsThatItStandsFor) {
     EXPECT_EQ(lse.rtol, 0x1p-21) << dtype;
     EXPECT_EQ(lse.score_atol, 0x1p-21) << dtype;
     EXPECT_EQ(lse.spread_atol, 0) << dtype;
+    EXPECT_EQ(lse.product_atol, 0) << dtype;
+    // A rotation rounds both factors of a product: six times 0.8 of a rounding.
+    const Problem rotated = parse_problem(to_string(p) + " rope=half");
+    EXPECT_DOUBLE_EQ(lse_tolerance(rotated).product_atol, 5 * unit) << dtype;
+    EXPECT_DOUBLE_EQ(output_tolerance(rotated, kMaxAbsV).product_spread_atol, 10 * unit * kMaxAbsV);
   }
 }
 
@@ -226,7 +231,8 @@ TEST(Tolerance, OfTf32IsThatOfItsRoundingsAndNotMore) {
   EXPECT_NEAR(of("fp32 tf32").rtol, 0x1.8p-10, 1e-6);
   EXPECT_NEAR(of("fp32 tf32").spread_atol, 4 * 0x1.8p-11 * 4.0, 1e-5)
       << "of v and of probabilities";
-  EXPECT_GT(of("fp32 tf32").spread_score_atol, 0);
+  // Of 64 products, two roundings each, twice over, and independent of each other.
+  EXPECT_DOUBLE_EQ(of("fp32 tf32").spread_score_atol, 4 * 0x1.8p-11 / 8 * 4.0);
   EXPECT_EQ(of("fp32").spread_score_atol, 0);
   // TF32 has three bits of mantissa more than bf16.
   const double of_row = allowed_error(of("fp32 tf32"), 0.1, 0.07, 8.0, 0.0);
