@@ -1,6 +1,7 @@
-// gradient_files.cpp - the gradient of o from a file, and those of q, k and v to files.
+// gradient_files.cpp - the gradients of o and lse from files, and those of inputs to files.
 #include <fmt/format.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ class GradientFiles : public RunPart {
     verb.add_option("--dq", dq_, "Of bwd: where the gradient of q goes")->type_name("NPY");
     verb.add_option("--dk", dk_, "Of k")->type_name("NPY");
     verb.add_option("--dv", dv_, "Of v")->type_name("NPY");
+    verb.add_option("--dsinks", dsinks_, "Where dsinks goes: float32 [num_heads_q]")
+        ->type_name("NPY");
   }
   const char* help() const override {
     return "Of a bwd, o and lse are computed by a forward run first, and may be written too; dout, "
@@ -38,10 +41,10 @@ class GradientFiles : public RunPart {
   }
   /// Files for gradients belong to bwd, and not to a tensor that has all three.
   void check(const Problem& problem, const RunFlags& flags) const override {
-    const bool written = !dq_.empty() || !dk_.empty() || !dv_.empty();
+    const bool written = !dq_.empty() || !dk_.empty() || !dv_.empty() || !dsinks_.empty();
     if (!is_backward(problem)) {
       if (written || !dout_.empty() || !dlse_.empty())
-        refuse_gradients("--dout, --dlse, --dq, --dk and --dv need a problem that begins with bwd");
+        refuse_gradients("--dout, --dlse, --dq and the like need a problem that begins with bwd");
       return;
     }
     if (problem.accumulate && flags.check)
@@ -57,6 +60,8 @@ class GradientFiles : public RunPart {
       refuse_gradients("--dlse needs a problem with the word dlse");
   }
   void take(const Problem& problem, const RunFlags& flags, HostTensors& host) const override {
+    if (!dsinks_.empty() && host.dsinks.empty())
+      refuse_gradients("--dsinks: the problem has no dsinks");
     if (!dlse_.empty()) {
       const std::vector<std::int64_t> shape = lse_shape(problem);
       host.dlse = read_floats(dlse_, shape, shape_text(shape) + ", the shape of lse");
@@ -82,10 +87,12 @@ class GradientFiles : public RunPart {
     write(dq_, host.dq, p.dtype_q, false, p.num_heads_q, p.head_dim);
     write(dk_, host.dk, p.dtype_k, true, p.num_heads_kv, p.head_dim);
     write(dv_, host.dv, p.dtype_v, true, p.num_heads_kv, p.head_dim_v);
+    const std::int64_t heads[] = {p.num_heads_q};
+    if (!dsinks_.empty()) write_npy(dsinks_, "<f4", heads, std::as_bytes(std::span(host.dsinks)));
   }
 
  private:
-  std::string dout_, dlse_, dq_, dk_, dv_;
+  std::string dout_, dlse_, dq_, dk_, dv_, dsinks_;
 };
 
 const ListedRunPart kListedGradientFiles(RunPartPlace::kOutputs, make_run_part<GradientFiles>);

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
-#include <thread>
 
+#include "attnforge/check.h"
 #include "attnforge/error.h"
 
 namespace attnforge::cli {
@@ -41,28 +41,6 @@ void require(const char* what, double bytes, const char* memory, const char* has
                           what, bytes / kGiB, memory, has, available / kGiB));
 }
 
-/// Of all rows: each number that comes out in fp64, what else is known of a row, and the scores of
-/// the 16 rows that a thread works on with all keys that they may see.
-double reference_bytes(const Problem& p) {
-  const Tokens tokens = total_tokens(p);
-  const auto queries = static_cast<double>(p.num_heads_q * tokens.q);
-  const auto keys = static_cast<double>(p.num_heads_kv * tokens.kv);
-  const bool backward = is_backward(p);
-  const double numbers = backward ? queries * p.head_dim + keys * (p.head_dim + p.head_dim_v)
-                                  : queries * p.head_dim_v;
-  constexpr double kOfRow = 96, kRows = 16;
-  const double rows = backward ? queries + 2 * keys : queries;
-  const Window window = effective_window(p);
-  auto seen = static_cast<double>(p.seqlen_kv);
-  if (window.left >= 0 && window.right >= 0)
-    seen = std::min(seen, static_cast<double>(window.left + window.right) + kRows);
-  const double threads = std::max(1u, std::thread::hardware_concurrency());
-  // Sequences of their own lengths are computed one by one, and put together.
-  const double copies = p.lengths == Lengths::kFixed ? 1 : 2;
-  return copies * (numbers * sizeof(double) + rows * kOfRow) +
-         threads * kRows * sizeof(double) * seen;
-}
-
 }  // namespace
 
 double available_host_bytes() {
@@ -80,7 +58,7 @@ void require_host_memory(const Problem& problem, double available) {
 
 void require_reference_memory(const Problem& problem, double available) {
   require_host_bytes("its tensors, and the reference in fp64,",
-                     minimum_bytes(problem) + reference_bytes(problem), available);
+                     minimum_bytes(problem) + solve_on_cpu_bytes(problem), available);
 }
 
 void require_gpu_memory(const Problem& problem, const DeviceFacts& device) {

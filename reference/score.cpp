@@ -2,9 +2,7 @@
 #include "reference/score.h"
 
 #include <cmath>
-#include <limits>
 
-#include "attnforge/error.h"
 #include "reference/half.h"
 
 namespace attnforge {
@@ -19,15 +17,6 @@ PlainScore plain_score(const Problem& problem, DType dtype, float scaled) {
   if (problem.softcap == 0.0f) return {scaled};
   const float tanh = round_to(dtype, std::tanh(round_to(dtype, scaled / problem.softcap)));
   return {round_to(dtype, problem.softcap * tanh), round_to(dtype, 1 - tanh * tanh)};
-}
-
-float sink_of(const Problem& problem, const Tensors& tensors, std::int64_t head) {
-  return problem.sinks ? tensors.sinks[head] : -std::numeric_limits<float>::infinity();
-}
-
-void check_sink(const Problem& problem, const Tensors& tensors) {
-  if (problem.sinks && tensors.sinks == nullptr)
-    throw Error(ErrorCode::kInvalidArgument, "reference: sinks is null; give a host pointer");
 }
 
 // tanh as a quotient of polynomials: 4e-7 of the capped score.

@@ -1,5 +1,5 @@
-// sink_gradients.cpp - a sink is a key without a value: its probability in each row, times what the
-// sums of that row leave for it.
+// sink_gradients.cpp - a sink is a key without a value: its score, and its gradient, which is its
+// probability in each row times what the sums of that row leave for it.
 #include "reference/sink_gradients.h"
 
 #include <cmath>
@@ -9,6 +9,7 @@
 #include "attnforge/error.h"
 #include "reference/dot.h"
 #include "reference/half.h"
+#include "reference/score.h"
 #include "reference/sequences.h"
 
 namespace attnforge {
@@ -46,6 +47,15 @@ void add_row(const Problem& p, const Tensors& t, const QueryRow& row, ReferenceG
 }
 
 }  // namespace
+
+float sink_of(const Problem& problem, const Tensors& tensors, std::int64_t head) {
+  return problem.sinks ? tensors.sinks[head] : -std::numeric_limits<float>::infinity();
+}
+
+void check_sink(const Problem& problem, const Tensors& tensors) {
+  if (problem.sinks && tensors.sinks == nullptr)
+    throw Error(ErrorCode::kInvalidArgument, "reference: sinks is null; give a host pointer");
+}
 
 ReferenceGradient sink_gradients(const Problem& problem, const Tensors& tensors) {
   if (!problem.sinks) return {};

@@ -57,4 +57,8 @@ ATTNFORGE_API CheckReport check_output(const Problem& problem, const HostTensors
 /// GFLOP/s per core, all cores. Throws as check_output.
 ATTNFORGE_API void solve_on_cpu(const Problem& problem, HostTensors& tensors);
 
+/// Host memory that solve_on_cpu(), or a check of all rows, takes beside the tensors: 8 bytes for
+/// each number that comes out, about 100 for each row, and for each core the scores of 16 rows.
+ATTNFORGE_API double solve_on_cpu_bytes(const Problem& problem);
+
 }  // namespace attnforge

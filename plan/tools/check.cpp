@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "attnforge/error.h"
@@ -17,6 +18,7 @@
 #include "reference/gradients.h"
 #include "reference/half.h"
 #include "reference/sequences.h"
+#include "reference/visible.h"
 
 namespace attnforge {
 namespace {
@@ -269,6 +271,28 @@ void solve_on_cpu(const Problem& problem, HostTensors& host) {
       host.lse[static_cast<std::size_t>(at)] = static_cast<float>(reference.lse[i]);
     }
   }
+}
+
+double solve_on_cpu_bytes(const Problem& p) {
+  const Tokens tokens = total_tokens(p);
+  const auto queries = static_cast<double>(p.num_heads_q * tokens.q);
+  const auto keys = static_cast<double>(p.num_heads_kv * tokens.kv);
+  const bool backward = is_backward(p);
+  const double numbers = backward ? queries * p.head_dim + keys * (p.head_dim + p.head_dim_v)
+                                  : queries * p.head_dim_v;
+  constexpr double kOfRow = 96, kRows = 16;
+  const double rows = backward ? queries + 2 * keys : queries;
+  // Of these queries one sees as many keys as any.
+  std::int64_t seen = 0;
+  for (const std::int64_t query : {std::int64_t{0}, p.seqlen_q / 2, p.seqlen_q - 1}) {
+    const KeyRange range = visible_keys(p, query);
+    seen = std::max(seen, range.last - range.first + 1);
+  }
+  const double threads = std::max(1u, std::thread::hardware_concurrency());
+  // Sequences of their own lengths are computed one by one, and put together.
+  const double copies = all_full(p) ? 1 : 2;
+  return copies * (numbers * sizeof(double) + rows * kOfRow) +
+         threads * kRows * sizeof(double) * (static_cast<double>(seen) + kRows);
 }
 
 }  // namespace attnforge

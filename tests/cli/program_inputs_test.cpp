@@ -151,7 +151,7 @@ TEST_F(RunInputs, SinksComeFromAFileOrWithRandomAreRandom) {
                  "sinks.npy: its values are <f4 [3]; they must be float32 [num_heads_q]");
   expect_refused({tensors(1, 1, 5), words, {"--sinks", ints("sinks.npy", {1, 2})}}, "<i4 [2]");
   expect_refused({tensors(1, 1, 5), {"--sinks", folder_.file("sinks.npy")}},
-                 "need a problem with the word sinks");
+                 "--sinks needs a problem with the word sinks");
   const Words random = {"--random", "1", "--lse", folder_.file("lse.npy"),
                         "fwd num_heads=2 seqlen=1:5 head_dim=8"};
   ASSERT_EQ(cpu({random}).exit_code, 0);
