@@ -108,10 +108,9 @@ std::string cache_objection(const std::string& asked) {
   std::error_code failed;
   if (path == ":memory:") return "";
   try {
-    if (!fs::exists(path, failed)) {
-      const std::string real = real_path(path);
-      return fs::exists(folder_of(real), failed) ? distrust(real) : "";
-    }
+    const std::string real = real_path(path);
+    if (std::string reason = not_a_file(real); !reason.empty()) return reason;
+    if (!fs::exists(real, failed)) return distrust(real);
     open_for_admin(path, OpenMode::kReadWrite);
   } catch (const Error& error) {
     return error.what();

@@ -165,10 +165,18 @@ Opened open_file(const std::string& asked_path, OpenMode mode, const LogFunction
   int flags = SQLITE_OPEN_READONLY;
   if (mode == OpenMode::kReadWrite) flags = SQLITE_OPEN_READWRITE;
   if (mode == OpenMode::kCreate) flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-  if (mode == OpenMode::kCreate) make_private_folder(path);
-  // Before anything is put into a folder of others.
-  if (const std::string reason = distrust(path); !reason.empty())
+  if (const std::string reason = not_a_file(path); !reason.empty())
     throw Error(ErrorCode::kCache, reason);
+  // Before anything is put into a folder of others, also into one that is just being made.
+  const auto require_trust = [&] {
+    if (const std::string reason = distrust(path); !reason.empty())
+      throw Error(ErrorCode::kCache, reason);
+  };
+  require_trust();
+  if (mode == OpenMode::kCreate) {
+    make_private_folder(path);
+    require_trust();
+  }
   if (mode == OpenMode::kCreate) make_private_file(path);
   Database database(path, flags);
   if (!may_be_written(header_of(database, path), path))

@@ -7,8 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -50,18 +53,37 @@ std::string name_of(uid_t uid) {
   return fmt::format("uid {}", uid);
 }
 
+// In a user namespace without root (rootless containers, Apptainer) the system's folders belong to
+// the user that stands for all who are not mapped: to nobody who can be met in there.
+bool is_nobody_of_this_namespace(uid_t uid) {
+  uid_t nobody = 0;
+  if (!(std::ifstream("/proc/sys/kernel/overflowuid") >> nobody) || uid != nobody) return false;
+  std::ifstream map("/proc/self/uid_map");
+  for (std::uint64_t inside = 0, outside = 0, count = 0; map >> inside >> outside >> count;)
+    if (uid >= inside && uid - inside < count) return false;
+  return true;
+}
+
+enum class Kind { kFile, kFolder, kFolderAbove };
+
 // "" for what is missing, or is only this user's and root's.
-std::string objection(const std::string& path, bool is_folder) {
+std::string objection(const std::string& path, Kind kind) {
   struct stat facts = {};
   if (lstat(path.c_str(), &facts) != 0) return "";
-  const std::string what = fmt::format("{} {}", is_folder ? "the folder" : "the file", path);
-  if (facts.st_uid != geteuid() && facts.st_uid != 0)
+  const std::string what = fmt::format("{} {}", kind == Kind::kFile ? "the file" : "the folder",
+                                       path);
+  const bool above = kind == Kind::kFolderAbove;
+  if (facts.st_uid != geteuid() && facts.st_uid != 0 &&
+      !(above && is_nobody_of_this_namespace(facts.st_uid)))
     return fmt::format(
         "{} belongs to {}, not to {}: name another database (ATTNFORGE_CACHE), or "
         "have it changed by chown",
         what, name_of(facts.st_uid), name_of(geteuid()));
   if (S_ISLNK(facts.st_mode)) return "";  // its mode says nothing
-  if ((facts.st_mode & S_IWOTH) != 0 && is_folder && (facts.st_mode & S_ISVTX) != 0)
+  // What is in a sticky folder can be renamed by its owner alone, who is trusted.
+  const bool sticky = (facts.st_mode & S_ISVTX) != 0;
+  if (above && sticky) return "";
+  if ((facts.st_mode & S_IWOTH) != 0 && kind == Kind::kFolder && sticky)
     return fmt::format(
         "{} can be written by every user, who could put a journal beside the "
         "database: use a folder of your own in it (mkdir -m 700)",
@@ -78,9 +100,40 @@ std::string objection(const std::string& path, bool is_folder) {
 }  // namespace
 
 std::string real_path(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as Linux has it
   std::error_code failed;
-  const fs::path real = fs::weakly_canonical(path, failed);
-  return failed || real.empty() ? path : real.string();
+  fs::path real = "/";
+  const fs::path whole = fs::absolute(path, failed);
+  if (failed) return path;  // the current folder is gone
+  std::deque<fs::path> rest(whole.begin(), whole.end());
+  for (int links = 0; !rest.empty();) {
+    const fs::path part = std::move(rest.front());
+    rest.pop_front();
+    if (part.empty() || part == "/" || part == ".") continue;
+    if (part == "..") {
+      real = real.parent_path();
+      continue;
+    }
+    const fs::path target = fs::read_symlink(real / part, failed);
+    if (failed || ++links > kMostLinks) {
+      real /= part;
+      continue;
+    }
+    if (target.is_absolute()) real = "/";
+    rest.insert(rest.begin(), target.begin(), target.end());
+  }
+  return real.string();
+}
+
+std::string not_a_file(const std::string& path) {
+  struct stat facts = {};
+  const bool missing = lstat(path.c_str(), &facts) != 0;
+  const bool loop = missing ? errno == ELOOP : S_ISLNK(facts.st_mode);
+  if (!loop && (missing || S_ISREG(facts.st_mode))) return "";
+  const char* what = loop                     ? "leads round in a loop of symbolic links"
+                     : S_ISDIR(facts.st_mode) ? "is a folder"
+                                              : "is no file but a pipe, socket or device";
+  return fmt::format("{} {}: name a file (--cache, ATTNFORGE_CACHE)", path, what);
 }
 
 std::string folder_of(const std::string& path) {
@@ -89,14 +142,20 @@ std::string folder_of(const std::string& path) {
 }
 
 std::string reason_for_distrust(const std::string& path) {
-  std::string reason = objection(folder_of(path), true);
+  const fs::path folder = folder_of(path);
+  std::string reason = objection(folder.string(), Kind::kFolder);
   for (const char* suffix : {"", "-journal", "-wal", "-shm"})
-    if (reason.empty()) reason = objection(path + suffix, false);
+    if (reason.empty()) reason = objection(path + suffix, Kind::kFile);
+  // Who can rename a folder above can put another one in its place.
+  for (fs::path above = folder; reason.empty() && above.has_relative_path();) {
+    above = above.parent_path();
+    reason = objection(above.string(), Kind::kFolderAbove);
+  }
   return reason;
 }
 
 bool anybody_is_trusted() {
-  const char* value = std::getenv("ATTNFORGE_CACHE_TRUST");
+  const char* value = secure_getenv("ATTNFORGE_CACHE_TRUST");
   const std::string_view word = value ? value : "";
   if (!word.empty() && word != "own" && word != "any") {
     throw Error(ErrorCode::kInvalidArgument,

@@ -6,17 +6,22 @@
 
 namespace attnforge {
 
-/// `path` with its symbolic links followed, as far as it exists: what is asked for its owner,
-/// opened and renamed.
+/// The absolute path that `path` leads to, its symbolic links followed, also those that lead to
+/// nothing yet: what is asked for its owner, opened, made and renamed. It is still a link where
+/// they lead round in a loop.
 std::string real_path(const std::string& path);
 
 /// The folder of a path; "." for a bare name.
 std::string folder_of(const std::string& path);
 
+/// "" if a database can be at `path` (a real_path()): a file, or nothing yet. Else what is there,
+/// and what to do.
+std::string not_a_file(const std::string& path);
+
 /// "" if the database at `path` (a real_path()) can be trusted: its folder, and of the file and its
 /// -journal, -wal and -shm what exists, belong to this user or to root and can be written by no
-/// other user. Else what is wrong and what to do. Anything is trusted under
-/// $ATTNFORGE_CACHE_TRUST=any.
+/// other user; nor can the folders above, unless they are sticky. Else what is wrong and what to
+/// do. Anything is trusted under $ATTNFORGE_CACHE_TRUST=any.
 std::string distrust(const std::string& path);
 
 /// The same whatever the environment says: for doctor.

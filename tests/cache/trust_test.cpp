@@ -1,11 +1,15 @@
 // trust_test.cpp - a database that others could have written decides which code runs: it is
 // refused.
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <map>
+
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
+#include "cache/trust.h"
 #include "support.h"
 
 namespace attnforge::testing {
@@ -86,6 +90,61 @@ TEST_F(TrustTest, AFolderThatEveryUserCanWriteIsRefused) {
   expect_refused("can be written by every user");
 }
 
+TEST_F(TrustTest, AFolderThatItsGroupCanWriteIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder to another group";
+  ASSERT_EQ(chown(folder_.path("").c_str(), 0, 65534), 0);
+  chmod(folder_.path("").c_str(), 0775);
+  expect_refused("can be written by its group");
+  chmod(folder_.path("").c_str(), 02755);
+  EXPECT_EQ(cache_objection(path()), "") << "a group that can only read";
+}
+
+TEST_F(TrustTest, AFolderAboveThatOthersCanWriteIsRefused) {
+  const std::string above = folder_.path("above"), below = above + "/own/deep";
+  fs::create_directories(below);
+  for (const char* name : {"/own", "/own/deep"}) chmod((above + name).c_str(), 0700);
+  fs::rename(path(), below + "/attnforge.db");
+  fs::create_symlink(below + "/attnforge.db", path());
+  chmod(above.c_str(), 0777);
+  expect_refused("above can be written by every user");
+  chmod(above.c_str(), 01777);
+  EXPECT_EQ(cache_objection(path()), "") << "only its owner can rename what is in it, as in /tmp";
+  if (geteuid() != 0) return;
+  ASSERT_EQ(chown(above.c_str(), 0, 65534), 0);
+  chmod(above.c_str(), 0770);
+  expect_refused("above can be written by its group");
+  chmod(above.c_str(), 0700);
+  EXPECT_EQ(cache_objection(path()), "");
+  give_to_nobody(above);
+  expect_refused("above belongs to ");
+}
+
+// The system's folders in a container without root: their owner is nobody in there.
+TEST_F(TrustTest, AFolderAboveOfNobodyInThisUserNamespaceIsTrusted) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  constexpr int kNoNamespace = 77;
+  const std::string above = folder_.path("above"), own = above + "/own";
+  fs::create_directories(own);
+  chmod(own.c_str(), 0700);
+  give_to_nobody(above);
+  EXPECT_THAT(reason_for_distrust(own + "/a.db"), HasSubstr("belongs to "));
+  const auto inside = [&](const std::function<bool()>& work) {
+    return wait_for(start_child([&]() -> bool {
+      if (unshare(CLONE_NEWUSER) != 0) _exit(kNoNamespace);
+      write_file("/proc/self/uid_map", "1000 0 1");
+      if (geteuid() != 1000) _exit(kNoNamespace);
+      return work();
+    }));
+  };
+  const int status = inside([&] { return reason_for_distrust(own + "/a.db").empty(); });
+  if (status == kNoNamespace) GTEST_SKIP() << "user namespaces are not allowed here";
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(inside([&] { return !reason_for_distrust(above + "/a.db").empty(); }), 0)
+      << "the database's own folder must be this user's";
+  chmod(above.c_str(), 0777);
+  EXPECT_EQ(inside([&] { return !reason_for_distrust(own + "/a.db").empty(); }), 0);
+}
+
 TEST_F(TrustTest, AFileRightInTheFolderForTemporaryFilesIsRefused) {
   chmod(folder_.path("").c_str(), 01777);
   expect_refused("mkdir -m 700");
@@ -117,6 +176,66 @@ TEST_F(TrustTest, NothingIsMadeInAFolderThatIsRefused) {
   EXPECT_EQ(cache.path(), ":memory:");
   EXPECT_THAT(folder_.files(), IsEmpty());
   EXPECT_THAT(cache_objection(path()), HasSubstr("every user"));
+}
+
+TEST_F(TrustTest, NothingIsMadeBelowAFolderThatIsRefused) {
+  const std::string open = folder_.path("open");
+  fs::create_directory(open);
+  chmod(open.c_str(), 0777);
+  EXPECT_EQ(Cache(open + "/a/b.db", false, log()).path(), ":memory:");
+  EXPECT_TRUE(fs::is_empty(open));
+  EXPECT_THAT(cache_objection(open + "/a/b.db"), HasSubstr("every user"));
+}
+
+TEST_F(TrustTest, ALinkToNothingYetLeadsWhereTheFileIsMade) {
+  const std::string link = folder_.path("link.db"), open = folder_.path("open");
+  fs::create_directory(open);
+  chmod(open.c_str(), 0777);
+  fs::create_symlink("open/new.db", link);
+  EXPECT_EQ(Cache(link, false, log()).path(), ":memory:");
+  EXPECT_TRUE(fs::is_empty(open));
+  EXPECT_THAT(cache_objection(link), HasSubstr("every user"));
+
+  fs::remove(link);
+  fs::create_symlink("made/../new.db", link);
+  const mode_t before = umask(0);
+  Cache(link, false, log()).put({good_try(1, 10)});
+  umask(before);
+  struct stat facts = {};
+  ASSERT_EQ(stat(folder_.path("new.db").c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0600u);
+  EXPECT_TRUE(Cache(link).best(kProblem, current(), digest_of));
+}
+
+TEST_F(TrustTest, WhatIsNoFileIsRefusedInWords) {
+  fs::create_directory(folder_.path("folder"));
+  ASSERT_EQ(mkfifo(folder_.path("fifo").c_str(), 0600), 0);
+  fs::create_symlink("b", folder_.path("a"));
+  fs::create_symlink("a", folder_.path("b"));
+  for (const auto& [name, reason] :
+       std::map<std::string, std::string>{{"folder", "is a folder"},
+                                          {"fifo", "is no file"},
+                                          {"a", "a loop of symbolic links"},
+                                          {"a/below.db", "a loop of symbolic links"}}) {
+    for (const char* trust : {"own", "any"}) {
+      setenv("ATTNFORGE_CACHE_TRUST", trust, 1);
+      EXPECT_THAT(cache_objection(folder_.path(name)), HasSubstr(reason));
+      Cache cache(folder_.path(name), false, log());
+      EXPECT_EQ(cache.path(), ":memory:");
+      EXPECT_THAT(cache.not_kept(), HasSubstr(reason));
+    }
+  }
+}
+
+TEST_F(TrustTest, RealPathsHaveNoLinks) {
+  const std::string here = real_path(folder_.path(""));
+  fs::create_directories(folder_.path("one/two"));
+  fs::create_symlink("one/two", folder_.path("link"));
+  fs::create_symlink(folder_.path("none/x"), folder_.path("dangling"));
+  EXPECT_EQ(real_path(folder_.path("link/../x.db")), here + "/one/x.db");
+  EXPECT_EQ(real_path(folder_.path("./dangling/../y.db")), here + "/none/y.db");
+  EXPECT_EQ(real_path("x.db"), fs::current_path().string() + "/x.db");
+  EXPECT_EQ(real_path("/../x.db"), "/x.db");
 }
 
 TEST_F(TrustTest, RootsDatabaseCanBeRead) {
