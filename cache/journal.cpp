@@ -64,7 +64,7 @@ bool on_local_file_system(const std::string& path) {
 }
 
 bool wal_asked_for() {
-  const char* value = std::getenv("ATTNFORGE_CACHE_WAL");
+  const char* value = secure_getenv("ATTNFORGE_CACHE_WAL");
   const std::string_view word = value ? value : "";
   if (!word.empty() && word != "0" && word != "1") {
     throw Error(

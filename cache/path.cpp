@@ -13,7 +13,7 @@ namespace attnforge {
 namespace {
 
 std::string environment(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = secure_getenv(name);
   return value ? value : "";
 }
 

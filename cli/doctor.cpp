@@ -90,7 +90,7 @@ Json report_json(const std::vector<Check>& checks) {
                     {"advice", check.advice}});
   }
   for (const EnvironmentVariable& variable : environment_variables()) {
-    const char* value = std::getenv(variable.name.c_str());
+    const char* value = secure_getenv(variable.name.c_str());
     variables.push_back({{"name", variable.name},
                          {"value", value ? Json(value) : Json(nullptr)},
                          {"fallback", variable.fallback},

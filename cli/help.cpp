@@ -46,7 +46,7 @@ std::string problem_help() {
 std::string environment_help() {
   std::string text;
   for (const EnvironmentVariable& variable : environment_variables()) {
-    const char* value = std::getenv(variable.name.c_str());
+    const char* value = secure_getenv(variable.name.c_str());
     text += fmt::format("{}={}\n    {}\n    unset: {}\n", bold(variable.name),
                         value ? printable(value) : "(unset)", variable.meaning, variable.fallback);
   }

@@ -156,7 +156,7 @@ std::vector<TemplateFile> headers_with(const std::string& folder) {
 
 }  // namespace
 
-std::string family_from_environment() { return variable(std::getenv("ATTNFORGE_FAMILY")); }
+std::string family_from_environment() { return variable(secure_getenv("ATTNFORGE_FAMILY")); }
 
 Overrides overrides_from_environment() {
   // Not overrides, but read where nothing can be said of them any more.
@@ -166,14 +166,15 @@ Overrides overrides_from_environment() {
 
   Overrides overrides;
   overrides.family = checked_family(family_from_environment());
-  overrides.block_n = checked_block_n(variable(std::getenv("ATTNFORGE_BLOCK_N")), overrides.family);
-  overrides.smem_bytes = checked_smem_bytes(variable(std::getenv("ATTNFORGE_SMEM_BYTES")));
-  overrides.kernel_name = checked_kernel_name(variable(std::getenv("ATTNFORGE_KERNEL_NAME")));
+  overrides.block_n = checked_block_n(variable(secure_getenv("ATTNFORGE_BLOCK_N")),
+                                      overrides.family);
+  overrides.smem_bytes = checked_smem_bytes(variable(secure_getenv("ATTNFORGE_SMEM_BYTES")));
+  overrides.kernel_name = checked_kernel_name(variable(secure_getenv("ATTNFORGE_KERNEL_NAME")));
   overrides.print_launch = checked_switch("ATTNFORGE_PRINT_LAUNCH",
-                                          variable(std::getenv("ATTNFORGE_PRINT_LAUNCH")));
+                                          variable(secure_getenv("ATTNFORGE_PRINT_LAUNCH")));
   overrides.check_inputs = checked_switch("ATTNFORGE_CHECK_INPUTS",
-                                          variable(std::getenv("ATTNFORGE_CHECK_INPUTS")));
-  const std::string folder = variable(std::getenv("ATTNFORGE_TEMPLATES"));
+                                          variable(secure_getenv("ATTNFORGE_CHECK_INPUTS")));
+  const std::string folder = variable(secure_getenv("ATTNFORGE_TEMPLATES"));
   overrides.own_templates = !folder.empty();
   if (overrides.own_templates || !overrides.kernel_name.empty())
     overrides.headers = headers_with(folder);

@@ -36,7 +36,7 @@ constexpr Tool kTools[] = {{"nvdisasm", "--print-code", "--print-line-info-inlin
 
 std::vector<std::string> default_folders() {
   std::vector<std::string> folders;
-  const char* path = std::getenv("PATH");
+  const char* path = secure_getenv("PATH");
   std::string_view rest = path ? path : "";
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find(':'), rest.size());
@@ -44,7 +44,7 @@ std::vector<std::string> default_folders() {
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* root = std::getenv(variable)) folders.push_back(std::string(root) + "/bin");
+    if (const char* root = secure_getenv(variable)) folders.push_back(std::string(root) + "/bin");
   folders.push_back("/usr/local/cuda/bin");
   folders.push_back("/opt/cuda/bin");
   // pip puts nvidia-cuda-nvdisasm beside NVRTC: nvidia/cu13/bin and nvidia/cu13/lib.
@@ -61,7 +61,7 @@ struct TemporaryFile {
   std::string problem;
 
   explicit TemporaryFile(std::span<const std::byte> bytes) {
-    const char* folder = std::getenv("TMPDIR");
+    const char* folder = secure_getenv("TMPDIR");
     std::string name = fmt::format("{}/attnforge-XXXXXX", folder && *folder ? folder : "/tmp");
     const int file = mkostemp(name.data(), O_CLOEXEC);
     if (file < 0) {

@@ -33,7 +33,7 @@ std::optional<LogLevel> parse_log_level(std::string_view word) {
 }
 
 LogLevel log_level_from_environment() {
-  const char* word = std::getenv("ATTNFORGE_LOG");
+  const char* word = secure_getenv("ATTNFORGE_LOG");
   if (word == nullptr || *word == '\0') return LogLevel::kWarning;
   if (const std::optional<LogLevel> level = parse_log_level(word)) return *level;
   throw Error(

@@ -225,7 +225,7 @@ NvrtcSearch nvrtc_search(const std::function<const char*(const char*)>& environm
 }
 
 NvrtcSearch nvrtc_search() {
-  return nvrtc_search([](const char* name) -> const char* { return std::getenv(name); });
+  return nvrtc_search([](const char* name) -> const char* { return secure_getenv(name); });
 }
 
 NvrtcLibrary open_nvrtc(const NvrtcSearch& search) {

@@ -15,7 +15,7 @@
 namespace attnforge {
 
 // Asked here and not by NVTX, so that a process without a profiler never enters its initialisation.
-const bool kNvtxActive = ATTNFORGE_HAS_NVTX && std::getenv("NVTX_INJECTION64_PATH") != nullptr;
+const bool kNvtxActive = ATTNFORGE_HAS_NVTX && secure_getenv("NVTX_INJECTION64_PATH") != nullptr;
 
 #if ATTNFORGE_HAS_NVTX
 

@@ -251,7 +251,7 @@ std::vector<Check> doctor(const std::string& cache_path) {
   for (const EnvironmentVariable& variable : environment_variables()) {
     // The others are the system's and say nothing of attnforge.
     if (variable.name.rfind("ATTNFORGE", 0) != 0) continue;
-    const char* value = std::getenv(variable.name.c_str());
+    const char* value = secure_getenv(variable.name.c_str());
     if (value != nullptr && *value != '\0') checks.push_back(check_variable(variable.name, value));
   }
   for (Check& check : check_forced()) checks.push_back(std::move(check));
