@@ -114,9 +114,7 @@ Page fastest(Database& database, std::string_view problem, std::string_view devi
   for (; query.step(); ++rows) {
     auto attempt = indexed_try(database, query.integer(0), problem, device_class);
     if (!attempt || !is_good(*attempt)) continue;
-    const Rigor rigor = attempt->rigor;
-    page.winners.push_back(
-        {.best = std::move(*attempt), .provenance = Provenance::kMeasured, .rigor = rigor});
+    page.winners.push_back({.best = std::move(*attempt), .provenance = Provenance::kMeasured});
   }
   page.last = rows < size;
   return page;
@@ -149,27 +147,28 @@ struct Found {
   std::optional<Winner> stale;    // the best of the others that can still be rendered
 };
 
+using MayAnswer = std::function<bool(const Try& unchosen)>;
+
 // True when the answer is found.
-bool consider(Winner&& winner, Digests& digests, Found& found) {
+bool consider(Winner&& winner, Digests& digests, const MayAnswer& may_answer, Found& found) {
   const std::string& today = digests.of(winner.best.config);
   if (today.empty()) return false;
-  if (winner.best.digest == today) {
-    found.current = std::move(winner);
-    return true;
-  }
-  if (!found.stale) found.stale = std::move(winner);
-  return false;
+  const bool is_current = winner.best.digest == today;
+  if (!is_current && found.stale) return false;
+  if (!winner.rigor && may_answer && !may_answer(winner.best)) return false;
+  (is_current ? found.current : found.stale) = std::move(winner);
+  return is_current;
 }
 
 // Rows are fetched under the Store's lock, digests computed outside of it: a render may take a
 // while, and no other process should wait for it.
 Found look_up(Store& store, std::string_view problem, std::string_view device_class,
-              std::optional<Rigor> at_least, Digests& digests) {
+              std::optional<Rigor> at_least, Digests& digests, const MayAnswer& may_answer) {
   Found found;
   for (Winner& winner : store.read("look-up of a winner", [&](Database& database) {
          return finished(database, problem, device_class, at_least.value_or(Rigor::kQuick));
        }))
-    if (consider(std::move(winner), digests, found)) return found;
+    if (consider(std::move(winner), digests, may_answer, found)) return found;
   if (at_least) return found;
 
   for (const bool raced : {true, false}) {
@@ -179,7 +178,7 @@ Found look_up(Store& store, std::string_view problem, std::string_view device_cl
         return fastest(database, problem, device_class, raced, size, offset);
       });
       for (Winner& winner : page.winners)
-        if (consider(std::move(winner), digests, found)) return found;
+        if (consider(std::move(winner), digests, may_answer, found)) return found;
       if (page.last) break;
     }
   }
@@ -191,9 +190,9 @@ Found look_up(Store& store, std::string_view problem, std::string_view device_cl
 std::optional<Winner> Cache::best(
     std::string_view problem, const Current& current,
     const std::function<std::string(std::string_view config)>& digest_of,
-    std::optional<Rigor> at_least) {
+    std::optional<Rigor> at_least, const MayAnswer& may_answer) {
   Digests digests(digest_of);
-  Found own = look_up(impl_->store, problem, current.device_class, at_least, digests);
+  Found own = look_up(impl_->store, problem, current.device_class, at_least, digests, may_answer);
   if (own.current) {
     const auto same = [](const std::string& then, const std::string& now) {
       return now.empty() || then == now;
@@ -218,7 +217,7 @@ std::optional<Winner> Cache::best(
     return classes;
   });
   for (const std::string& other : others) {
-    Found found = look_up(impl_->store, problem, other, at_least, digests);
+    Found found = look_up(impl_->store, problem, other, at_least, digests, may_answer);
     if (!found.current) continue;
     found.current->provenance = Provenance::kNearDevice;
     return std::move(found.current);

@@ -1,6 +1,9 @@
 // cache.cpp - Cache: opening, and the writes of a search.
 #include "cache/cache.h"
 
+#include <fmt/format.h>
+
+#include "attnforge/error.h"
 #include "cache/impl.h"
 #include "cache/process.h"
 #include "cache/rows.h"
@@ -18,6 +21,26 @@ Cache::Cache(Cache&&) noexcept = default;
 Cache& Cache::operator=(Cache&&) noexcept = default;
 
 const std::string& Cache::path() const { return impl_->store.path(); }
+
+std::string Cache::not_kept() const { return impl_->store.not_kept(); }
+
+void Cache::require_keeping(std::string_view what) {
+  std::string failure;
+  try {
+    impl_->store.write("a trial write", [](Database& database) {
+      const std::string trial = random_name();
+      database.query("INSERT INTO leases VALUES (?1, 'trial', 'trial', '', '', '', 0, 0, 0)")
+          .bind(1, trial)
+          .run();
+      database.query("DELETE FROM leases WHERE problem = ?1").bind(1, trial).run();
+    });
+    failure = not_kept();
+  } catch (const Error& error) {
+    failure = error.what();
+  }
+  if (!failure.empty())
+    throw Error(ErrorCode::kCache, fmt::format("{} cannot be stored: {}", what, failure));
+}
 
 void Cache::put(const std::vector<Try>& tries) {
   if (tries.empty()) return;

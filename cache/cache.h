@@ -39,7 +39,7 @@ inline constexpr int kRacedSamples = 6;
 struct Winner {
   Try best;
   Provenance provenance = Provenance::kMeasured;  // ..., kCompatible, kStale or kNearDevice
-  Rigor rigor = Rigor::kQuick;                    // of the search that it won
+  std::optional<Rigor> rigor{};  // of the finished search that chose it; none: no search did
 };
 
 /// What a finished search chose.
@@ -65,6 +65,12 @@ class Cache {
   Cache& operator=(Cache&&) noexcept;
 
   const std::string& path() const;  // of the file in use; ":memory:" after a fallback
+  /// "" if what is put is kept in the file that was asked for, or in memory where that was; else
+  /// why not, as of the last opening or write.
+  std::string not_kept() const;
+  /// Throws Error(kCache), which says that `what` cannot be stored and why, if that is so or if a
+  /// trial write fails: on a full disk, for one.
+  void require_keeping(std::string_view what);
 
   /// What is running now; tells measured from compatible winners and finds GPUs of the same sm. A
   /// driver or NVRTC of "" is not compared.
@@ -73,14 +79,16 @@ class Cache {
     int sm = 0;
   };
   /// What the most rigorous finished search chose, else (only if `at_least` is empty) the fastest
-  /// good try, raced ones first; with `at_least` only searches of that rigor or better count.
+  /// good try that `may_answer` (empty: any) says yes to, raced ones first; with `at_least` only
+  /// searches of that rigor or better count.
   /// Estimated tries never win. Tries with today's digest come first, then a stale one of this GPU
   /// class, then one of another class of the same sm with today's digest. `digest_of` computes the
   /// digest a config has today, at most once a config and outside of any lock; if it throws or
-  /// gives "", the config is unknown today and passed over.
+  /// gives "", the config is unknown today and passed over. `may_answer` is called likewise.
   std::optional<Winner> best(std::string_view problem, const Current& current,
                              const std::function<std::string(std::string_view config)>& digest_of,
-                             std::optional<Rigor> at_least = {});
+                             std::optional<Rigor> at_least = {},
+                             const std::function<bool(const Try& unchosen)>& may_answer = {});
   /// All of them: good ones by time, then estimated ones by estimate, then failures.
   std::vector<Try> tries(std::string_view problem, std::string_view device_class);
 
@@ -89,7 +97,7 @@ class Cache {
   std::vector<Chosen> chosen(std::string_view device_class);
 
   /// Puts tries in one transaction. The same config, problem, device class and digest again
-  /// replaces the try if the new one has at least its rigor.
+  /// replaces the try if the new one has at least its rigor, was raced (kRacedSamples), or failed.
   void put(const std::vector<Try>& tries);
   /// Notes that a search ran to its end and which config won (the tie rule is the tuner's): what
   /// best() answers.

@@ -95,9 +95,12 @@ ON CONFLICT (problem_id, device_class_id, config, digest) DO UPDATE SET
   measured_at = excluded.measured_at
 )sql";
 
+// A search of less rigor that times a config beside others, or finds that it is wrong, knows more
+// of it than the search before: what it then reports is what plans find.
 constexpr const char* kIfAsRigorous = R"sql(
 WHERE (NOT excluded.estimated, (SELECT rank FROM rigors WHERE name = excluded.rigor))
    >= (NOT tries.estimated, (SELECT rank FROM rigors WHERE name = tries.rigor))
+   OR (NOT excluded.estimated AND (excluded.status <> 'ok' OR excluded.samples >= ?21))
 )sql";
 
 constexpr const char* kIfGreater = R"sql(
@@ -271,6 +274,7 @@ void put_try(Database& database, const Try& attempt, Conflict conflict) {
   // A merge keeps an unknown date: today's would win over the stored row every time.
   const bool date_it = attempt.measured_at.empty() && conflict == Conflict::kReplace;
   insert.bind(20, date_it ? utc_now() : attempt.measured_at);
+  if (conflict == Conflict::kReplace) insert.bind(21, kRacedSamples);
   insert.run();
 }
 

@@ -35,8 +35,8 @@ std::optional<Try> indexed_try(Database& database, std::int64_t id, std::string_
 
 /// When a try meets a stored one of the same problem, GPU class, config and digest.
 enum class Conflict {
-  kReplace,  // the new one stays if it has at least the rigor; a measurement always beats an
-             // estimate
+  kReplace,  // the new one stays if it has at least the rigor, was raced, or failed; a measurement
+             // always beats an estimate
   kMerge,    // the greater one in a total order stays: measured, rigor, date, then everything else
 };
 /// Inside a transaction. What an older attnforge spelt otherwise is stored as today: a config

@@ -28,7 +28,7 @@ Store::Store(std::string path, bool read_only, LogFunction log, const Waits& wai
       read_only_(read_only),
       log_(std::move(log)),
       whole_waits_(waits) {
-  const char* named = std::getenv("ATTNFORGE_CACHE");
+  const char* named = secure_getenv("ATTNFORGE_CACHE");
   const bool wished = !path.empty() || (named != nullptr && *named != '\0');
   if (!wished && asked_path_ == memory_path_) {
     this->log(
@@ -46,6 +46,11 @@ void Store::log(LogLevel level, const std::string& message) const {
 bool Store::writable() const {
   const std::lock_guard lock(mutex_);
   return writable_;
+}
+
+std::string Store::not_kept() const {
+  const std::lock_guard lock(mutex_);
+  return not_kept_;
 }
 
 Waits Store::waits() const {
@@ -87,6 +92,7 @@ void Store::open(std::string aside, std::string damage) {
       database_.emplace(std::move(opened.database));
       writable_ = opened.writable;
       in_memory_ = said_in_memory_ = false;
+      not_kept_ = writable_ ? "" : fmt::format("{} or its folder is read-only", asked_path_);
       if (!aside.empty())
         log(LogLevel::kWarning,
             fmt::format("{} is damaged ({}): renamed to {}, a new file is begun{}", asked_path_,
@@ -116,10 +122,11 @@ void Store::open(std::string aside, std::string damage) {
 }
 
 void Store::go_on_in_memory(const std::string& reason) {
+  not_kept_ = fmt::format("{} cannot be used ({})", asked_path_, reason);
   if (!std::exchange(said_in_memory_, true))
     log(LogLevel::kWarning,
-        fmt::format("{} cannot be used ({}): results are kept in memory until the process ends{}",
-                    asked_path_, reason, retry_file_ ? ", or until it can be written" : ""));
+        fmt::format("{}: results are kept in memory until the process ends{}", not_kept_,
+                    retry_file_ ? ", or until it can be written" : ""));
   in_memory_ = true;
   database_.emplace(open_memory());
   writable_ = true;
@@ -168,8 +175,8 @@ void Store::try_file_again() {
 void Store::become_read_only(const std::string& reason) {
   writable_ = false;
   said_read_only_ = true;
-  log(LogLevel::kWarning,
-      fmt::format("{} cannot be written ({}): new results are not stored", path(), reason));
+  not_kept_ = fmt::format("{} cannot be written ({})", path(), reason);
+  log(LogLevel::kWarning, fmt::format("{}: new results are not stored", not_kept_));
 }
 
 void Store::run_read(std::string_view what, const std::function<void(Database&)>& look_up,

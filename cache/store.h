@@ -48,6 +48,8 @@ class Store {
   void write(std::string_view what, const std::function<void(Database&)>& change);
 
   bool writable() const;
+  /// "" if what is written is kept where it was asked to be, else why not.
+  std::string not_kept() const;
   void log(LogLevel level, const std::string& message) const;
 
  private:
@@ -74,6 +76,7 @@ class Store {
   std::optional<Database> database_;
   std::atomic<bool> in_memory_ = false;
   bool writable_ = false;
+  std::string not_kept_;  // of the file as it is now
   bool said_read_only_ = false;
   bool said_in_memory_ = false;
   bool retry_file_ = false;  // it was locked when it was to be opened

@@ -9,7 +9,6 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
-#include "attnforge/device_memory.h"
 #include "attnforge/inspect.h"
 #include "attnforge/measure.h"
 #include "attnforge/tune.h"
@@ -62,17 +61,6 @@ Examples:
   attnforge bench --file problems.txt --families fwd_mma_sm80,fwd_naive --csv > times.csv
   attnforge bench fwd fp16 num_heads=16 seqlen=4096 head_dim=48,72,96,160 --strategy standard,variable_block,split_head_dims --rigor quick
   attnforge bench "fwd bf16 seqlen=1024 head_dim=64" "fwd bf16 seqlen=2048 head_dim=64" --rigor quick --json)";
-
-/// Whether a small allocation still works: what failed then was one problem, too large as a rule,
-/// and not the GPU.
-bool gpu_works(Device& device) {
-  try {
-    DeviceBuffer(device, 256).fill(0);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
 
 /// `family`: "" is any; or a strategy, where strategies were asked for.
 BenchRow bench_one(const BenchArguments& a, Device& device, const Problem& problem,

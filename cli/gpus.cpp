@@ -4,6 +4,7 @@
 
 #include <charconv>
 
+#include "attnforge/device_memory.h"
 #include "attnforge/error.h"
 #include "attnforge/printable.h"
 #include "cli/messages.h"
@@ -27,6 +28,15 @@ std::vector<int> gpu_ordinals(const std::string& text) {
             text));
   }
   return {ordinal};
+}
+
+bool gpu_works(Device& device) {
+  try {
+    DeviceBuffer(device, 256).fill(0);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 std::string describe(const DeviceFacts& device) {

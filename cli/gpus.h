@@ -12,6 +12,10 @@ namespace attnforge::cli {
 /// is missing. Throws Error(kInvalidArgument).
 std::vector<int> gpu_ordinals(const std::string& text);
 
+/// Whether a small allocation still works: what failed then was one problem, too large as a rule,
+/// and not the GPU.
+bool gpu_works(Device& device);
+
 /// "GPU 0, NVIDIA H200" or "NVIDIA GeForce RTX 3090 (sm_86, not present)".
 std::string describe(const DeviceFacts& device);
 

@@ -101,9 +101,7 @@ int run_program(int argc, char** argv) {
       return exit_code(error.code());
     } catch (const std::bad_alloc&) {
       std::fflush(stdout);
-      print_error(
-          fmt::format("{} failed: there is not enough host memory ({:.1f} GiB are available)", name,
-                      available_host_bytes() / (1 << 30)));
+      print_error(fmt::format("{} failed: {}", name, no_host_memory()));
       return kExitFailed;
     } catch (const std::exception& error) {
       std::fflush(stdout);

@@ -52,6 +52,11 @@ void require_host_bytes(const char* what, double bytes, double available) {
   require(what, bytes, "host", "there are", available);
 }
 
+std::string no_host_memory() {
+  return fmt::format("there is not enough host memory ({:.1f} GiB are available)",
+                     available_host_bytes() / kGiB);
+}
+
 void require_host_memory(const Problem& problem, double available) {
   require_host_bytes("its tensors", minimum_bytes(problem), available);
 }

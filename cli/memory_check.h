@@ -1,6 +1,8 @@
 // memory_check.h - whether the tensors of a problem fit, before they are made.
 #pragma once
 
+#include <string>
+
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
 
@@ -12,6 +14,9 @@ double available_host_bytes();
 
 /// Throws Error(kUnsupported) if what is named takes more than `available` bytes of host memory.
 void require_host_bytes(const char* what, double bytes, double available = available_host_bytes());
+
+/// What to say of a std::bad_alloc.
+std::string no_host_memory();
 
 /// Throws Error(kUnsupported) with what is needed and what there is if the tensors of `problem` are
 /// larger than `available` bytes of host memory (0: unknown).

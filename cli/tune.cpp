@@ -18,6 +18,7 @@
 #include "cli/display.h"
 #include "cli/gpus.h"
 #include "cli/interrupt.h"
+#include "cli/memory_check.h"
 #include "cli/messages.h"
 #include "cli/option_values.h"
 #include "cli/plot_files.h"
@@ -97,17 +98,16 @@ class TuneRun {
       job.device = device.facts();
       display_.begin(lane, label(index, device));
       try {
+        require_gpu_memory(job.problem, job.device);
         job.result = tune(job.problem, device, options(lane));
-      } catch (const Error& error) {
-        job.error = error.what();
-        job.code = error.code();
-      } catch (const std::exception& error) {
-        job.error = error.what();
+      } catch (const std::exception&) {
+        note_failure(job);
       }
       display_.end(lane);
       // The error of a problem that is alone goes to standard error, as that of any other verb.
       if (!arguments_.json && (jobs_.size() > 1 || job.error.empty())) print(job);
-      if (job.code == ErrorCode::kCuda) return;  // the GPU may be lost; the others go on
+      // Where the GPU is lost, the other GPUs go on.
+      if (job.code == ErrorCode::kCuda && !gpu_works(device)) return;
     }
   }
 
@@ -118,6 +118,7 @@ class TuneRun {
     options.family = arguments_.family;
     options.compile_threads = arguments_.compile_threads;
     options.retune = arguments_.retune;
+    options.must_keep = true;
     options.seed = arguments_.seed;
     options.on_progress = [this, lane](const Progress& progress) {
       display_.update(lane, progress);
@@ -157,7 +158,8 @@ int exit_code_of(const std::vector<TuneJob>& jobs, bool was_interrupted) {
   if (was_interrupted) return kExitInterrupted;
   for (const TuneJob& job : jobs) {
     if (!job.error.empty()) return exit_code(job.code);
-    if (!job.result || job.result->winner.empty()) return kExitFailed;
+    if (!job.result || job.result->winner.empty() || !job.result->not_kept.empty())
+      return kExitFailed;
   }
   return kExitOk;
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "attnforge/json.h"
@@ -11,6 +13,7 @@
 #include "attnforge/version.h"
 #include "cli/config_words.h"
 #include "cli/gpus.h"
+#include "cli/memory_check.h"
 #include "cli/messages.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -36,6 +39,21 @@ std::string speed_up_text(const TuneResult& result) {
 }
 
 }  // namespace
+
+void note_failure(TuneJob& job) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    job.error = error.what();
+    job.code = error.code();
+  } catch (const std::bad_alloc&) {
+    job.error = no_host_memory() + "; use a smaller problem or fewer --compile-threads";
+    job.code = ErrorCode::kUnsupported;
+  } catch (const std::exception& error) {
+    job.error = error.what();
+    job.code = ErrorCode::kInternal;
+  }
+}
 
 std::string report(const TuneJob& job, int top, bool full) {
   if (!job.result) {
@@ -71,6 +89,9 @@ std::string report(const TuneJob& job, int top, bool full) {
             ? ""
             : "; the first said: " + printable(first_line(r.trials.front().measurement.detail)));
   }
+  if (!r.not_kept.empty())
+    text += fmt::format("  {}: it is not stored, and plans do not find it: {}\n", red("failed"),
+                        printable(r.not_kept));
   if (top > 0) text += tries_table(r.trials, top, full);
   return text;
 }

@@ -21,6 +21,7 @@ constexpr std::size_t kFallbacksPerProduct = 3;
 // in 59 of 118 cases and the model's choice in 61, beyond in 1 and 5 of 12. Where the model was not
 // fitted, on other GPUs, what was measured knows more.
 constexpr double kNearVeto = 1.05;
+constexpr double kColdCard = 1.1;  // times of different moments differ by as much (kRacedSamples)
 
 /// The config of a row of the database, if a plan may use it. Else a line in the log: a row may be
 /// damaged, imported, or of another version, and must cost no plan more than itself.
@@ -47,6 +48,44 @@ std::optional<Config> parsed(const std::string& text) {
     return std::nullopt;
   }
 }
+
+/// Whether a try that no finished search chose may answer. It was timed beside nobody, maybe: one
+/// family was looked at alone, one config was forced, a search was killed, a part was imported. So
+/// the model's own choice must not be faster, as it was measured there, else as the model has it.
+class Unchosen {
+ public:
+  Unchosen(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
+           const Overrides& overrides)
+      : key_(key), device_(device), cache_(cache), overrides_(overrides) {}
+
+  bool may_answer(const Try& unchosen) {
+    if (!legal_)
+      legal_ = candidates(families_named(key_.family, overrides_), key_.problem, device_,
+                          overrides_);
+    const auto same = std::find_if(legal_->begin(), legal_->end(),
+                                   [config = parsed(unchosen.config)](const Candidate& each) {
+                                     return each.config == config;
+                                   });
+    if (same == legal_->end()) return false;  // no search would try it
+    if (same == legal_->begin()) return true;
+    const std::string own = to_string(legal_->front().config);
+    bool failed = false;
+    for (const Try& each : cache_.tries(unchosen.problem, unchosen.device_class)) {
+      if (each.estimated || each.config != own) continue;
+      failed |= each.measurement.status != Status::kOk;
+      if (each.measurement.status == Status::kOk)
+        return unchosen.measurement.time_us <= kColdCard * each.measurement.time_us;
+    }
+    return failed || same->estimate_us <= kNearVeto * legal_->front().estimate_us;
+  }
+
+ private:
+  const ChoiceKey& key_;
+  const DeviceFacts& device_;
+  Cache& cache_;
+  const Overrides& overrides_;
+  std::optional<std::vector<Candidate>> legal_;
+};
 
 /// What the rows of the database become today. Keeps the last: that is the winner, as a rule.
 class RenderedRows {
@@ -81,9 +120,9 @@ Choice choice_of(const Try& won, Config config, const Rendered& today, std::stri
   } else {
     choice.provenance = Provenance::kStale;
     choice.stale = won;
-    choice.why =
-        "it won before its template was changed; it was not measured since, so it counts as an "
-        "estimate";
+    choice.why = why +
+                 "; its template was changed since and it was not measured again, so it counts as "
+                 "an estimate";
   }
   return choice;
 }
@@ -94,6 +133,7 @@ std::optional<Choice> stored_choice_of_family(const ChoiceKey& key, const Device
                                               Cache& cache, const Overrides& overrides,
                                               const Logger& log) {
   RenderedRows rows(key.problem, overrides);
+  Unchosen unchosen(key, device, cache, overrides);
   std::optional<Choice> stale;
   std::vector<Try> tries = cache.tries(stored_as(key.problem, overrides), device_class(device));
   std::stable_partition(tries.begin(), tries.end(),
@@ -105,10 +145,12 @@ std::optional<Choice> stored_choice_of_family(const ChoiceKey& key, const Device
     if (!own || own->family != key.family) continue;
     const Rendered& today = rows.of(*own);
     if (stale && each.digest != today.digest) continue;
-    Choice choice = choice_of(each, *std::move(own), today,
-                              fmt::format("the fastest measured config of {} for this bucket on "
-                                          "this GPU class",
-                                          key.family));
+    if (!unchosen.may_answer(each)) continue;
+    Choice choice = choice_of(
+        each, *std::move(own), today,
+        fmt::format("it is the fastest measured config of {} for this bucket on "
+                    "this GPU class",
+                    key.family));
     if (!choice.stale) return choice;
     stale = std::move(choice);
   }
@@ -205,18 +247,22 @@ std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& dev
     const bool answers = config && would_be_tried(*find_family(config->family));
     return answers ? rows.of(*config).digest : "";
   };
-  const std::optional<Winner> winner = cache.best(stored_as(key.problem, overrides), current,
-                                                  digest_today, at_least);
+  Unchosen unchosen(key, device, cache, overrides);
+  const std::optional<Winner> winner = cache.best(
+      stored_as(key.problem, overrides), current, digest_today, at_least,
+      [&](const Try& each) { return unchosen.may_answer(each); });
   if (!winner) return std::nullopt;
   Config config = read_config(winner->best.config);
   const Rendered& today = rows.of(config);
+  const bool near = winner->provenance == Provenance::kNearDevice;
+  const std::string what = winner->rigor
+                               ? fmt::format("it won a {} search", to_string(*winner->rigor))
+                               : "no search ended, but it is the fastest measured config";
   Choice choice = choice_of(
       winner->best, std::move(config), today,
-      fmt::format("it won a {} search of this bucket on this GPU class", to_string(winner->rigor)));
-  if (winner->provenance == Provenance::kNearDevice) {
-    choice.provenance = Provenance::kNearDevice;
-    choice.why = fmt::format("it won on {}, a GPU of the same sm", winner->best.device_class);
-  }
+      fmt::format("{} of this bucket on {}", what,
+                  near ? winner->best.device_class + ", a GPU of the same sm" : "this GPU class"));
+  if (near) choice.provenance = Provenance::kNearDevice;
   return choice;
 }
 

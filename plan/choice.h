@@ -59,7 +59,8 @@ Rendered rendered(const Config& config, const Problem& problem, const Overrides&
 /// under the same force. A row whose config cannot be used is skipped with a warning, one of a
 /// family that was not named and that a better tier makes needless without. With `at_least` only
 /// what a finished search of that rigor chose; a caller who insists on a family gets the fastest of
-/// its tries, since searches of one family are not noted.
+/// its tries, since searches of one family are not noted. A try that no finished search chose does
+/// not answer where the model's own choice was measured faster or, unmeasured, is predicted to be.
 std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
                                     const Overrides& overrides, const Logger& log,
                                     std::optional<Rigor> at_least = {});

@@ -43,9 +43,16 @@ std::string driver_text(const DeviceFacts& facts) {
 }
 
 Device::Device(const DeviceOptions& options) : state_(std::make_unique<DeviceState>(options)) {}
-Device::~Device() = default;
+Device::~Device() {
+  // A child that closed its parent's database would end leases, and transactions that it sees half.
+  if (driver_of_a_parent()) (void)state_.release();
+}
 Device::Device(Device&&) noexcept = default;
-Device& Device::operator=(Device&&) noexcept = default;
+Device& Device::operator=(Device&& other) noexcept {
+  Device taken(std::move(other));
+  state_.swap(taken.state_);
+  return *this;
+}
 
 const DeviceFacts& Device::facts() const { return state_->facts; }
 

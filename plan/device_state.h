@@ -20,6 +20,7 @@
 #include "plan/said_once.h"
 #include "runtime/counter_pool.h"
 #include "runtime/device.h"
+#include "runtime/driver.h"
 #include "runtime/loaded_launch.h"
 #include "runtime/log.h"
 
@@ -59,7 +60,12 @@ class DeviceState {
   SaidOnce slow_paths;
 };
 
-inline DeviceState& state_of(Device& device) { return *device.state_; }
+/// Throws Error(kCuda) in a forked child: its parent's threads may hold locks of the state, and the
+/// database's connection and leases are the parent's.
+inline DeviceState& state_of(Device& device) {
+  driver();
+  return *device.state_;
+}
 
 /// Text of a driver's version for provenance, e.g. "13.0".
 std::string driver_text(const DeviceFacts& facts);

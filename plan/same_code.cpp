@@ -39,7 +39,7 @@ void recognise(Choice& choice, bool may_compile, DeviceState& state) {
   }
   choice.provenance = Provenance::kMeasured;
   choice.measured_us = won.measurement.time_us;
-  choice.why = "it won a search; its source was changed since, its machine code was not";
+  choice.why = "it was measured; its source was changed since, its machine code was not";
   won.config = to_string(choice.config);  // without words that it may have carried then
   won.digest = choice.rendered->digest;
   choice.stale.reset();

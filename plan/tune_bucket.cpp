@@ -174,6 +174,7 @@ TuneResult tune(const Problem& problem, Device& device, const TuneOptions& optio
   require_seconds("time_limit_s", options.time_limit_s);
   require_count("compile_threads", options.compile_threads, 0, kMaxThreads);
   DeviceState& state = state_of(device);
+  if (options.must_keep) state.cache.require_keeping("results");
   const ChoiceKey key{bucket(problem), options.family, ""};
   warn_of_slow_path(key, state);
   TuneResult result = tune_key(key, options, state, Clock::now(), false);

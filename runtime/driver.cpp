@@ -3,6 +3,10 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
 
 #include "attnforge/error.h"
 
@@ -89,12 +93,22 @@ std::string initialisation_problem(const Driver& driver, CUresult result) {
   }
 }
 
+std::atomic<bool> forked_since_opened = false;
+
 struct LoadedDriver {
   Driver driver;
   std::string problem;
   int version = 0;
+  std::string of_a_parent;  // what to say in processes that are forked from this one
 
-  LoadedDriver() {
+  LoadedDriver()
+      : of_a_parent(fmt::format(
+            "this process was forked from process {}, which had opened the GPU: CUDA does not "
+            "survive a fork. Fork before the first use of a GPU, or start a new process instead "
+            "(in "
+            "Python: multiprocessing with \"spawn\" or \"forkserver\")",
+            getpid())) {
+    pthread_atfork(nullptr, nullptr, [] { forked_since_opened = true; });
     problem = open_driver(kLibrary, driver);
     if (!problem.empty()) return;
     if (const CUresult result = driver.cuInit(0); result != CUDA_SUCCESS) {
@@ -147,10 +161,17 @@ const Driver& driver() {
   const LoadedDriver& loaded = loaded_driver();
   if (!loaded.problem.empty()) [[unlikely]]
     throw Error(ErrorCode::kNoDriver, loaded.problem);
+  if (driver_of_a_parent()) [[unlikely]]
+    throw Error(ErrorCode::kCuda, loaded.of_a_parent);
   return loaded.driver;
 }
 
-const std::string& driver_problem() { return loaded_driver().problem; }
+bool driver_of_a_parent() { return forked_since_opened.load(std::memory_order_relaxed); }
+
+const std::string& driver_problem() {
+  const LoadedDriver& loaded = loaded_driver();
+  return loaded.problem.empty() && driver_of_a_parent() ? loaded.of_a_parent : loaded.problem;
+}
 
 int driver_version() { return loaded_driver().version; }
 

@@ -11,8 +11,11 @@ namespace attnforge {
 
 /// Opens libcuda.so.1 once and initialises it. Call a function by its own name:
 /// driver().cuLaunchKernelEx(...). Thread-safe; costs a branch after the first call. Throws
-/// Error(kNoDriver) with what to do.
+/// Error(kNoDriver) with what to do, Error(kCuda) if driver_of_a_parent().
 const Driver& driver();
+/// Whether this process was forked from one that had opened the driver: CUDA does not survive that,
+/// and what the parent made with it is the parent's to give back.
+bool driver_of_a_parent();
 /// The same without throwing: "" if usable, else why not.
 const std::string& driver_problem();
 /// As cuDriverGetVersion, e.g. 13000; 0 without a usable driver.

@@ -15,10 +15,10 @@ bool left_to_end_of_process();
 void require_kernels_to_end();
 
 /// For destructors: runs `give_back`(driver). Failures (a lost context, a driver that is shutting
-/// down) cannot be helped, nor does it throw.
+/// down) cannot be helped, nor does it throw. What a parent made stays as it is.
 template <class GiveBack>
 void release(const GiveBack& give_back) {
-  if (!left_to_end_of_process()) give_back(driver());
+  if (!left_to_end_of_process() && !driver_of_a_parent()) give_back(driver());
 }
 
 }  // namespace attnforge

@@ -44,6 +44,7 @@ struct TuneOptions {
   std::string family{};     // "": all that support the problem
   int compile_threads = 0;  // 0: one a core; at most 1024
   bool retune = false;      // measure again what the database already has
+  bool must_keep = false;   // throw Error(kCache) at once where results cannot be stored
   unsigned seed = 1;        // of inputs and of the order of rounds
   ProgressFunction on_progress{};
   std::function<bool()> cancelled{};  // asked often; true stops the search and keeps what is done
@@ -63,9 +64,10 @@ struct TuneResult {
   int left = 0;    // not tried because the search was cut short; of a full search at least so many
   double left_s = 0;  // what they would take, at the pace of this search; 0: unknown
   double elapsed_s = 0;
-  bool complete = false;        // not cut short by a limit or cancelled
-  bool other_at_work = false;   // the time was over while another process tuned the same problem;
-                                // the winner is the best that it had stored by then
+  bool complete = false;       // not cut short by a limit or cancelled
+  bool other_at_work = false;  // the time was over while another process tuned the same problem;
+                               // the winner is the best that it had stored by then
+  std::string not_kept{};  // why what was found is not in the database, or not all of it; "": it is
   std::vector<Trial> trials{};  // best first, failures last
 };
 
@@ -77,8 +79,9 @@ inline double speed_up(const TuneResult& result) {
 /// The winner's code is in the database afterwards, even of a search that an import brought:
 /// plans with Policy::kCachedOnly find it.
 /// Thread-safe, but two tunings on one GPU disturb each other's times and are therefore run one
-/// after the other. Throws Error(kInvalidProblem), Error(kUnsupported), Error(kCuda) if the GPU is
-/// lost.
+/// after the other. Where results cannot be stored, the search goes on all the same, unless
+/// options.must_keep, and result.not_kept says why. Throws Error(kInvalidProblem),
+/// Error(kUnsupported), Error(kCuda) if the GPU is lost.
 ATTNFORGE_API TuneResult tune(const Problem& problem, Device& device,
                               const TuneOptions& options = {});
 

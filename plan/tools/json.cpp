@@ -145,6 +145,7 @@ std::string to_json(const TuneResult& result, const Problem& asked, const Device
                {"left_s", result.left_s},
                {"elapsed_s", result.elapsed_s},
                {"complete", result.complete},
+               {"not_kept", result.not_kept},
                {"trials", json(result.trials)}});
 }
 

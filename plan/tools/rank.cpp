@@ -5,10 +5,8 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
-#include <mutex>
 #include <tuple>
 
-#include "attnforge/cache.h"
 #include "attnforge/error.h"
 #include "attnforge/inspect.h"
 #include "generator/arch.h"
@@ -81,34 +79,6 @@ Try as_try(const Ranked& ranked, const std::string& stored_problem, const Device
   return result;
 }
 
-/// The last thing that the database logged, from any thread.
-class LastMessage {
- public:
-  LogFunction keeper() {
-    return [this](LogLevel, std::string_view message) {
-      const std::lock_guard lock(mutex_);
-      text_ = message;
-    };
-  }
-  std::string text() {
-    const std::lock_guard lock(mutex_);
-    return text_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::string text_;
-};
-
-/// A plan would go on without a database; here the database is the point. Throws Error(kCache).
-void require_file(const Cache& cache, const std::string& asked, LastMessage& message) {
-  const std::string wanted = asked.empty() ? default_cache_path() : asked;
-  if (cache.path() == ":memory:" && wanted != ":memory:") {
-    throw Error(ErrorCode::kCache,
-                fmt::format("estimates cannot be stored in {}: {}", wanted, message.text()));
-  }
-}
-
 }  // namespace
 
 std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFacts& whole_device,
@@ -133,9 +103,8 @@ std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFa
     Source source = render(*candidate.family, candidate.config, key.problem, overrides);
     work.push_back({std::move(candidate), std::move(source), {}, false});
   }
-  LastMessage message;
-  Cache cache(cache_path, /*read_only=*/false, message.keeper());
-  require_file(cache, cache_path, message);
+  Cache cache(cache_path);
+  cache.require_keeping("estimates");
   Progress progress{.phase = Progress::Phase::kCompile,
                     .total = static_cast<int>(work.size()),
                     .best_config = {}};

@@ -43,7 +43,32 @@ TEST_F(BestTest, FastestGoodTry) {
   ASSERT_TRUE(winner);
   EXPECT_EQ(winner->best.config, config(2));
   EXPECT_EQ(winner->provenance, Provenance::kMeasured);
-  EXPECT_EQ(winner->rigor, Rigor::kFull);
+  EXPECT_FALSE(winner->rigor) << "a full search tried it, but none that ended chose it";
+}
+
+TEST_F(BestTest, WhatNoSearchChoseAnswersOnlyIfItMay) {
+  std::vector<std::string> asked;
+  const auto second = [&](const Try& unchosen) {
+    asked.push_back(unchosen.config);
+    return unchosen.config == config(2);
+  };
+  const auto answer = [&] {
+    asked.clear();
+    const auto winner = cache_.best(kProblem, current(), digest_of, {}, second);
+    return winner ? winner->best.config + " " + std::string(to_string(winner->provenance)) : "";
+  };
+  cache_.put({good_try(1, 10), stale(good_try(4, 5)), on(kH100, good_try(5, 1))});
+  EXPECT_EQ(answer(), "") << "neither of its own GPU, nor a stale one, nor another GPU's";
+  EXPECT_THAT(asked, ElementsAre(config(4), config(1), config(5)));
+  cache_.put({on(kH100, good_try(2, 20))});
+  EXPECT_EQ(answer(), config(2) + " near_device");
+  cache_.put({stale(good_try(2, 20))});
+  EXPECT_EQ(answer(), config(2) + " stale");
+  cache_.put({good_try(2, 20)});
+  EXPECT_EQ(answer(), config(2) + " measured");
+  cache_.finish(kProblem, kH200, Rigor::kQuick, config(1));
+  EXPECT_EQ(answer(), config(1) + " measured");
+  EXPECT_THAT(asked, IsEmpty()) << "a finished search chose it";
 }
 
 // Three samples on a cold card are up to 10% less than what the same kernel takes in a race.
@@ -171,6 +196,31 @@ TEST_F(BestTest, RigorAsksForAFinishedSearch) {
   EXPECT_TRUE(best(Rigor::kFull));
 }
 
+// A winner has a row for each digest: of equal ones the newest, by its date, then by its number.
+TEST_F(BestTest, TheNewestRowOfAStaleWinnerAnswers) {
+  const auto row = [](const std::string& digest, const std::string& date) {
+    Try t = good_try(1, 10);
+    t.digest = digest;
+    t.measured_at = date;
+    return t;
+  };
+  cache_.put({row("b", "2025-03-14T09:26:53Z"), row("c", "2025-03-15T09:26:53Z"),
+              row("a", "2025-03-13T09:26:53Z")});
+  cache_.finish(kProblem, kH200, Rigor::kFull, config(1));
+  EXPECT_EQ(best()->best.digest, "c");
+  cache_.put({row("0", "2025-03-15T09:26:53Z")});
+  EXPECT_EQ(best()->best.digest, "0");
+}
+
+TEST_F(BestTest, OfEqualStaleTriesTheFirstThatWasStoredAnswers) {
+  Try first = good_try(1, 10), second = first;
+  first.digest = "z";
+  second.digest = "a";
+  cache_.put({first});
+  cache_.put({second});
+  EXPECT_EQ(best()->best.digest, "z");
+}
+
 TEST_F(BestTest, AFinishedSearchWithoutAWinnerAnswersNothing) {
   cache_.put({failed_try(1, Status::kLaunchError)});
   cache_.finish(kProblem, kH200, Rigor::kFull, "");
@@ -193,6 +243,49 @@ TEST_F(BestTest, AnotherGpuOfTheSameSmIsAHint) {
   EXPECT_EQ(winner->best.device_class, kH100);
   EXPECT_EQ(winner->provenance, Provenance::kNearDevice);
   EXPECT_FALSE(cache_.best(kProblem, current("NVIDIA RTX 4090 sm_89 sms=128", 89), digest_of));
+}
+
+TEST_F(BestTest, OfOtherGpusTheFirstByNameThatAnswers) {
+  const std::string another = "NVIDIA GH200 sm_90a sms=132";
+  cache_.put({on(kH100, good_try(1, 10)), on(another, good_try(2, 20))});
+  EXPECT_EQ(best()->best.device_class, another);
+  cache_.put({on("NVIDIA A sm_90a sms=132", stale(good_try(3, 1)))});
+  EXPECT_EQ(best()->best.device_class, another);
+}
+
+TEST_F(BestTest, TriesAreInOrder) {
+  const auto estimate = [](int i, double estimate_us) {
+    Try t = good_try(i, 1);
+    t.estimated = true;
+    t.estimate_us = estimate_us;
+    t.measurement = {};
+    return t;
+  };
+  Try again = good_try(2, 20);
+  again.digest = "a";
+  cache_.put({failed_try(9, Status::kTimedOut), failed_try(8, Status::kTimedOut), estimate(5, 7),
+              estimate(6, 3), good_try(3, 10), good_try(2, 20), good_try(1, 20), again});
+  std::vector<std::string> order;
+  for (const Try& each : cache_.tries(kProblem, kH200)) order.push_back(each.config);
+  EXPECT_THAT(order, ElementsAre(config(3), config(1), config(2), config(2), config(6), config(5),
+                                 config(8), config(9)));
+  EXPECT_EQ(cache_.tries(kProblem, kH200)[3].digest, "a") << "of one config the older row first";
+}
+
+TEST_F(BestTest, ChosenAreTheMostRigorousSearchesWinnersByProblem) {
+  const auto finish = [&](const std::string& problem, Rigor rigor, const std::string& winner) {
+    cache_.finish(problem, kH200, rigor, winner);
+  };
+  finish("b", Rigor::kFull, "full of b");
+  finish("b", Rigor::kExhaustive, "exhaustive of b");
+  finish("b", Rigor::kQuick, "quick of b");
+  finish("a", Rigor::kQuick, "quick of a");
+  finish("a", Rigor::kFull, "");
+  cache_.finish("c", kH100, Rigor::kFull, "of another GPU");
+  std::vector<std::string> found;
+  for (const Chosen& each : cache_.chosen(kH200))
+    found.push_back(each.problem + ": " + each.config);
+  EXPECT_THAT(found, ElementsAre("a: quick of a", "b: exhaustive of b"));
 }
 
 TEST_F(BestTest, OwnGpuComesBeforeOthersEvenIfStale) {

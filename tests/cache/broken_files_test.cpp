@@ -407,6 +407,36 @@ TEST_F(BrokenFilesTest, FullDiskIsSaidAndNothingIsHalfWritten) {
   EXPECT_EQ(in_child([&] { return limit_files_to(2 << 20) && fills_up_in_words(path()); }), 0);
 }
 
+// Before a search, so that no minutes of measuring are lost.
+TEST_F(BrokenFilesTest, WhatCannotBeKeptIsKnownFromATrial) {
+  const auto trial = [](Cache& cache) {
+    try {
+      cache.require_keeping("results");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  Cache cache(path());
+  EXPECT_EQ(trial(cache), "");
+  EXPECT_EQ(raw().integer("SELECT count(*) FROM leases"), 0);
+  EXPECT_EQ(in_child([&] {
+              Cache full(path());
+              if (!limit_files_to(1)) return false;
+              const std::string said = trial(full);
+              return said.starts_with("results cannot be stored: ") &&
+                     said.find("no space is left") != said.npos;
+            }),
+            0);
+  Cache memory(":memory:");
+  EXPECT_EQ(trial(memory), "") << "as asked";
+  Cache nowhere("/proc/nowhere/cache.db");
+  EXPECT_THAT(trial(nowhere), HasSubstr("/proc/nowhere/cache.db cannot be used"));
+  EXPECT_THAT(nowhere.not_kept(), HasSubstr("/proc/nowhere/cache.db cannot be used"));
+  Cache read_only(path(), true);
+  EXPECT_THAT(trial(read_only), HasSubstr("read-only"));
+}
+
 TEST_F(BrokenFilesTest, FullTmpfsIsSaidAndNothingIsHalfWritten) {
   constexpr int kNoMount = 77;
   const int status = wait_for(start_child([&]() -> bool {

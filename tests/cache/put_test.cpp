@@ -65,13 +65,34 @@ TEST_F(PutTest, BadTriesAreRowsTooAndComeLast) {
 TEST_F(PutTest, LowerRigorDoesNotReplace) {
   Cache cache(path());
   cache.put({good_try(1, 10, Rigor::kFull)});
-  cache.put({good_try(1, 5, Rigor::kQuick)});
+  Try passing = good_try(1, 5, Rigor::kQuick);
+  passing.measurement.samples = kRacedSamples - 1;
+  cache.put({passing});
   ASSERT_THAT(cache.tries(kProblem, kH200), SizeIs(1));
   EXPECT_EQ(cache.tries(kProblem, kH200)[0].measurement.time_us, 10);
   cache.put({good_try(1, 11, Rigor::kFull)});
   EXPECT_EQ(cache.tries(kProblem, kH200)[0].measurement.time_us, 11);
   cache.put({good_try(1, 12, Rigor::kExhaustive)});
   EXPECT_EQ(cache.tries(kProblem, kH200)[0].measurement.time_us, 12);
+}
+
+// What a search of less rigor reports is what plans find afterwards.
+TEST_F(PutTest, ARaceOrAFailureOfLessRigorReplaces) {
+  Cache cache(path());
+  cache.put({good_try(1, 10, Rigor::kExhaustive), good_try(2, 10, Rigor::kExhaustive)});
+  Try raced = good_try(1, 12, Rigor::kQuick), wrong = failed_try(2, Status::kWrongResult);
+  raced.measurement.samples = kRacedSamples;
+  wrong.rigor = Rigor::kQuick;
+  cache.put({raced, wrong});
+  const auto tries = cache.tries(kProblem, kH200);
+  ASSERT_THAT(tries, SizeIs(2));
+  EXPECT_EQ(tries[0].measurement.time_us, 12);
+  EXPECT_EQ(tries[1].measurement.status, Status::kWrongResult);
+  Try estimate = failed_try(1, Status::kCompileError);
+  estimate.estimated = true;
+  cache.put({estimate});
+  EXPECT_EQ(cache.tries(kProblem, kH200)[0].measurement.time_us, 12)
+      << "what was not run knows nothing of a kernel that ran";
 }
 
 TEST_F(PutTest, MeasurementBeatsEstimateOfAnyRigor) {

@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-POSIX = r"(dlfcn|elf|errno|fcntl|grp|link|poll|pwd|signal|spawn|unistd|sys/\w+)\.h"
+POSIX = r"(dlfcn|elf|errno|fcntl|grp|link|poll|pthread|pwd|signal|spawn|unistd|sys/\w+)\.h"
 C_STD = r"(assert|math|stdbool|stddef|stdint|stdio|stdlib|string)\.h"
 HOST = r"(fmt/\w+\.h|nlohmann/json(_fwd)?\.hpp)"
 

@@ -17,17 +17,15 @@ Journal::Journal(Cache& cache, const TuneEnvironment& environment, Try blank)
     : cache_(cache), environment_(environment), blank_(std::move(blank)) {}
 
 template <class Write>
-bool Journal::attempt(const char* what, Write write) {
-  if (broken_) return false;
+void Journal::attempt(const char* what, Write write) {
+  if (!failure_.empty()) return;
   try {
     write();
-    return true;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCache) throw;
-    broken_ = true;
+    failure_ = std::string(what) + ": " + error.what();
     log(environment_, LogLevel::kWarning,
-        std::string("tuning goes on, but its results are not kept: ") + what + ": " + error.what());
-    return false;
+        "tuning goes on, but its results are not kept: " + failure_);
   }
 }
 

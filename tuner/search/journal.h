@@ -12,7 +12,7 @@
 namespace attnforge {
 
 /// Collects tries and puts them in one transaction a second. A database that cannot be written is
-/// logged once and the search goes on without it.
+/// logged once and the search goes on without it; failure() says why.
 class Journal {
  public:
   /// Borrows `cache` and `environment`. `blank` has what all tries of the search have in common.
@@ -27,11 +27,13 @@ class Journal {
   void flush();
   /// Puts everything and notes the end of the search. `rigor` is what the search reached.
   void finish(Rigor rigor, const std::string& winner);
+  /// The first write that failed; "": none. There was no other since.
+  const std::string& failure() const { return failure_; }
 
  private:
-  /// Runs a write; false if the database failed, now or before.
+  /// Runs a write, unless one failed before.
   template <class Write>
-  bool attempt(const char* what, Write write);
+  void attempt(const char* what, Write write);
 
   Cache& cache_;
   const TuneEnvironment& environment_;
@@ -39,7 +41,7 @@ class Journal {
   std::vector<Try> pending_;
   std::unordered_map<std::string, std::size_t> place_;  // of a config in pending_
   double pending_since_s_ = 0;
-  bool broken_ = false;
+  std::string failure_;
 };
 
 /// The one process that tunes a problem. Without a database that can be written everybody holds it.

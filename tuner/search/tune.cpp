@@ -58,16 +58,16 @@ const std::string& Tuning::digest_of(std::size_t index) {
 
 /// The config that the database answers with for this GPU class and the templates of today, if it
 /// is a candidate.
-std::optional<std::string> Tuning::stored_winner(Rigor at_least) {
+std::optional<Winner> Tuning::stored_winner(Rigor at_least) {
   const auto digest = [&](std::string_view config) {
     const std::size_t index = state_.find(config);
     return index == state_.size() ? std::string() : digest_of(index);
   };
-  const std::optional<Winner> winner = cache_.best(problem_text_, current(), digest, at_least);
+  std::optional<Winner> winner = cache_.best(problem_text_, current(), digest, at_least);
   if (!winner || winner->best.estimated || state_.find(winner->best.config) == state_.size())
     return std::nullopt;
   if (!is_measured(winner->provenance)) return std::nullopt;
-  return winner->best.config;
+  return winner;
 }
 
 /// Whether a search ended that was not cut before it had seen what a quick one sees.
@@ -210,7 +210,8 @@ bool Tuning::favourites_known() const {
 
 /// The search counts as finished from here on, and the winner's code is there for plans that may
 /// not compile. What one family's search found does not: it says nothing of the others, one of
-/// which may have won before.
+/// which may have won before. Who was raced against the winner of a more rigorous search and won
+/// takes its place: plans go by the most rigorous one.
 void Tuning::finish(Rigor rigor, const std::string& winner) {
   const std::size_t index = state_.find(winner);
   try {
@@ -221,7 +222,7 @@ void Tuning::finish(Rigor rigor, const std::string& winner) {
         std::string("the winner's code is not stored: ") + error.what());
   }
   if (options_.family.empty()) {
-    journal_.finish(rigor, winner);
+    journal_.finish(std::max(rigor, incumbent_rigor_), winner);
   } else {
     journal_.flush();
   }
@@ -245,7 +246,7 @@ TuneResult Tuning::run() {
   // A search that its limit cut short counts as a quick one. If every plan that waited for it went
   // on where it ended, each would tune in its turn, and end with a winner of its own.
   const Rigor enough = environment_.first_run ? Rigor::kQuick : options_.rigor;
-  std::optional<std::string> known;
+  std::optional<Winner> known;
   const auto answered = [&] {
     if (!options_.retune) known = stored_winner(enough);
     // A quick one that was cut short goes on where it was, if somebody has the time.
@@ -253,9 +254,9 @@ TuneResult Tuning::run() {
     if (known && may_go_on && !quick_search_stored()) known.reset();
     return known.has_value();
   };
-  if (answered()) return from_database(*known);
+  if (answered()) return from_database(known->best.config);
   if (!take_lease(answered)) {
-    if (known) return from_database(*known);
+    if (known) return from_database(known->best.config);
     reuse_tries();
     cut_ = true;
     const std::vector<std::size_t> order = state_.by_time();
@@ -264,12 +265,15 @@ TuneResult Tuning::run() {
     return best_so_far;
   }
   // Asked again even if nobody was waited for: another may have ended since the first look.
-  if (answered()) return from_database(*known);
+  if (answered()) return from_database(known->best.config);
   search_start_s_ = std::min(environment_.now_s(), end_s());
   log(environment_, LogLevel::kInfo,
       "tuning \"" + problem_text_ + "\": " + std::to_string(candidates_.size()) + " candidates");
 
-  if (const auto winner = stored_winner(Rigor::kQuick)) incumbent_ = state_.find(*winner);
+  if (const auto winner = stored_winner(Rigor::kQuick)) {
+    incumbent_ = state_.find(winner->best.config);
+    incumbent_rigor_ = winner->rigor.value_or(Rigor::kQuick);
+  }
   if (!options_.retune) reuse_tries();
   const bool descends = options_.rigor == Rigor::kFull;
   measure(starting_points(), descends ? kSeedShare : kSearchShare);
@@ -286,7 +290,7 @@ TuneResult Tuning::run() {
   // A winner that was not timed beside it does not replace the stored one.
   if (cut_ && incumbent_ && !state_[*incumbent_].known) winner = state_[*incumbent_].config;
 
-  const TuneResult answer = result(winner);
+  TuneResult answer = result(winner);
   if (!winner.empty() && answer.complete) {
     finish(options_.rigor, winner);
   } else if (!winner.empty() && !cancelled_ && (environment_.first_run || favourites_known())) {
@@ -294,6 +298,7 @@ TuneResult Tuning::run() {
   } else {
     journal_.flush();
   }
+  answer.not_kept = journal_.failure().empty() ? cache_.not_kept() : journal_.failure();
   return answer;
 }
 

@@ -54,7 +54,7 @@ class Tuning {
   Try blank_try() const;
   Cache::Current current() const;
   const std::string& digest_of(std::size_t index);
-  std::optional<std::string> stored_winner(Rigor at_least);
+  std::optional<Winner> stored_winner(Rigor at_least);
   bool quick_search_stored();
   bool take_lease(const std::function<bool()>& answered);
   void reuse_tries();
@@ -105,6 +105,7 @@ class Tuning {
   ProgressReporter progress_;
   std::mt19937_64 random_;
   std::optional<std::size_t> incumbent_;
+  Rigor incumbent_rigor_ = Rigor::kQuick;  // of the search that it won
   int proofs_ = 0;
   double longest_proof_s_ = 0;
   bool cancelled_ = false;
