@@ -352,6 +352,53 @@ TEST_F(TuneTest, IncumbentFromOutsideTheSeedsIsInTheFinal) {
   EXPECT_LE(result.tried, 13);
 }
 
+// Plans go by the most rigorous search.
+TEST_F(TuneTest, WhatARetuneOfLessRigorReportsIsWhatPlansTake) {
+  options.rigor = Rigor::kExhaustive;
+  const std::string before = tune().winner;
+  options.retune = true;
+  for (const Rigor rigor : {Rigor::kFull, Rigor::kQuick}) {
+    SCOPED_TRACE(to_string(rigor));
+    const std::string& faster = to_string(candidates[rigor == Rigor::kFull ? 1 : 2].config);
+    FakeEvaluator changed{clock};
+    changed.time_us = [&](const Config& config) {
+      return to_string(config) == faster ? 50 + double(rigor) : true_us(config);
+    };
+    options.rigor = rigor;
+    const TuneResult result = tune(changed);
+    ASSERT_EQ(result.winner, faster);
+    ASSERT_NE(result.winner, before);
+    const std::optional<Winner> plans = winner(Rigor::kQuick);
+    ASSERT_TRUE(plans);
+    EXPECT_EQ(plans->best.config, result.winner);
+    EXPECT_EQ(plans->best.measurement.time_us, result.winner_us);
+    EXPECT_EQ(plans->rigor, Rigor::kExhaustive) << "it took the place of that search's winner";
+  }
+}
+
+TEST_F(TuneTest, AWinnerThatFailsInARetuneOfLessRigorIsNoWinnerAnyMore) {
+  options.rigor = Rigor::kExhaustive;
+  const std::string before = tune().winner;
+  FakeEvaluator broken{clock};
+  broken.wrong = {before};
+  options.rigor = Rigor::kQuick;
+  options.retune = true;
+  const TuneResult result = tune(broken);
+  ASSERT_NE(result.winner, before);
+  EXPECT_EQ(winner(Rigor::kQuick)->best.config, result.winner);
+  for (const Try& each : stored())
+    if (each.config == before) EXPECT_EQ(each.measurement.status, Status::kWrongResult);
+}
+
+TEST_F(TuneTest, WhatIsNotKeptIsSaid) {
+  Cache nowhere("/proc/nowhere/cache.db");
+  const TuneResult result = tune_problem(problem, device, nowhere, evaluator, candidates, options,
+                                         environment(clock));
+  EXPECT_NE(result.winner, "");
+  EXPECT_NE(result.not_kept.find("/proc/nowhere/cache.db cannot be used"), std::string::npos);
+  EXPECT_EQ(tune().not_kept, "");
+}
+
 // Times of a real run, stored, replace the GPU.
 TEST_F(TuneTest, SearchReplaysFromStoredTries) {
   options.rigor = Rigor::kExhaustive;
