@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <string>
 #include <thread>
@@ -259,6 +260,45 @@ TEST_F(PlanTest, FirstRunThatWaitsInVainGoesOnAndALaterPlanTakesTheWinner) {
   const Plan plan = make_plan(kProblem, device, brief);
   EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
   EXPECT_EQ(plan.config(), winner);
+}
+
+TEST_F(PlanTest, AProvisionalPlanLooksForTheWinnerOnceASecondAndNotWhileItsProcessTunes) {
+  Device device = open();
+  Cache other(database());
+  const std::string tuned = to_string(bucket(kProblem)), gpu = device_class(device.facts());
+  ASSERT_TRUE(other.acquire_lease(tuned, gpu, 60));
+  PlanOptions brief = first_run();
+  brief.time_limit_s = 0.2;
+  make_plan(kProblem, device, brief);
+  LoadedKernel* const kernel = state_of(device).kernels.find({bucket(kProblem), "", ""});
+  ASSERT_NE(kernel, nullptr);
+  ASSERT_TRUE(kernel->provisional);
+  brief.time_limit_s = 1000;
+  const auto plan = [&] { make_plan(kProblem, device, brief); };
+  const auto far_away = [] {
+    return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1) +
+           500'000'000;
+  };
+
+  kernel->look_again_ns = 0;
+  plan();
+  EXPECT_GT(kernel->look_again_ns, far_away()) << "the other has it: the next look is in a second";
+  store_winner(device.facts(), 2);
+  other.release_lease(tuned, gpu);
+  plan();
+  EXPECT_FALSE(kernel->superseded) << "the second is not over";
+
+  kernel->look_again_ns = 0;
+  {
+    const std::lock_guard tuning(state_of(device).tuning);
+    std::thread(plan).join();
+    EXPECT_FALSE(kernel->superseded) << "a thread of this process tunes, under a lease of its own";
+    EXPECT_GT(kernel->look_again_ns, far_away());
+  }
+  kernel->look_again_ns = 0;
+  plan();
+  EXPECT_TRUE(kernel->superseded);
+  EXPECT_TRUE(other.acquire_lease(tuned, gpu, 60)) << "who only looked has given the lease back";
 }
 
 TEST_F(PlanTest, FirstRunWaitsNoLongerThanItsLimitForATuningOfAnotherThread) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -16,7 +17,10 @@
 #include "generator/arch.h"
 #include "generator/bucket.h"
 #include "generator/candidates.h"
+#include "plan/choice.h"
+#include "plan/overrides.h"
 #include "templates/registry.h"
+#include "tests/support/environment.h"
 
 namespace attnforge {
 namespace {
@@ -69,11 +73,12 @@ class TiersTest : public ::testing::Test {
   }
 
   /// As a search of all families would have left it.
-  std::string store_winner(const std::string& family, const DeviceFacts& device) {
-    const Problem tuned = bucket(kUsual);
+  std::string store_winner(const std::string& family, const DeviceFacts& device,
+                           const Problem& problem = kUsual) {
+    const Problem tuned = bucket(problem);
     const Candidate winner = candidates(*find_family(family), tuned, device).front();
     Try each;
-    each.problem = to_string(tuned);
+    each.problem = stored_as(tuned, overrides_from_environment());
     each.device_class = device_class(device);
     each.config = to_string(winner.config);
     each.family = family;
@@ -134,6 +139,26 @@ TEST_F(TiersTest, WhoNamesAFamilyGetsItUnwarned) {
     }
   }
   EXPECT_THAT(warnings_, IsEmpty());
+}
+
+// The baseline that keeps all scores is for comparisons, also where its tier serves.
+TEST_F(TiersTest, WhatMustBeNamedIsForThoseWhoNameIt) {
+  for (const Family* family : families_named("", {})) EXPECT_FALSE(family->only_named);
+  EXPECT_THAT(families_named("fwd_materialized", {}), SizeIs(1));
+
+  const Problem problem = parse_problem("fwd fp32 num_heads=2 seqlen=128 head_dim=64");
+  // No product fits, but the ladder does.
+  const test::ScopedEnvironment scope(
+      std::map<std::string, std::string>{{"ATTNFORGE_SMEM_BYTES", "20480"}});
+  const DeviceFacts facts = open().facts();
+  const std::string stored = store_winner("fwd_materialized", facts, problem);
+  Device device = open();
+  EXPECT_THAT(make_plan(problem, device).config(), StartsWith("fwd_flash_vec "));
+  EXPECT_EQ(make_plan(problem, device, options_of(Policy::kEstimate, "fwd_materialized")).config(),
+            stored);
+  const std::string vec = store_winner("fwd_flash_vec", facts, problem);
+  Device next = open();
+  EXPECT_EQ(make_plan(problem, next).config(), vec);
 }
 
 TEST_F(TiersTest, StoredWinnersOfTheLadderAreForThoseWhoNameThem) {

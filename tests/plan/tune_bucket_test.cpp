@@ -1,0 +1,132 @@
+// tune_bucket_test.cpp - tunings behind plans and of callers, end to end on a fake GPU: their time,
+// what they leave of plans made before, and results that cannot be stored.
+#include "plan/tune_bucket.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "attnforge/error.h"
+#include "attnforge/plan.h"
+#include "attnforge/tune.h"
+#include "cache/cache.h"
+#include "generator/bucket.h"
+#include "plan/device_state.h"
+#include "tests/support/error_of.h"
+
+namespace attnforge {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+const Problem kProblem = parse_problem("fwd fp16 num_heads=2 seqlen=128 head_dim=64");
+const Problem kOther = parse_problem("fwd fp16 num_heads=2 seqlen=1024 head_dim=64");
+
+class TuneBucketTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(::testing::TempDir()) /
+              ("attnforge_tune_bucket_test_" + std::to_string(getpid()) + "_" +
+               ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  static bool is_known(Device& device, const Problem& problem, const std::string& family,
+                       const std::string& config) {
+    return state_of(device).kernels.find({bucket(problem), family, config}) != nullptr;
+  }
+
+ private:
+  fs::path folder_;
+};
+
+TEST_F(TuneBucketTest, TheTimeOfAFirstRunIsCountedFromTheCall) {
+  constexpr double kWaited = 0.5;
+  Device device({.cache_path = path("a.db")});
+  std::unique_lock other(state_of(device).tuning);
+  std::atomic<bool> begun = false;
+  double at_first = -1;
+  PlanOptions options{.policy = Policy::kFirstRun, .time_limit_s = 60};
+  options.on_progress = [&](const Progress& progress) {
+    if (at_first < 0) at_first = progress.elapsed_s;
+  };
+  std::thread plan([&] {
+    begun = true;
+    make_plan(kProblem, device, options);
+  });
+  while (!begun) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::duration<double>(kWaited));
+  other.unlock();
+  plan.join();
+  EXPECT_GE(at_first, kWaited / 2) << "it waited for another thread's tuning";
+}
+
+TEST_F(TuneBucketTest, ATuningRenewsThePlansOfItsBucketButForcedOnes) {
+  Device device({.cache_path = path("a.db")});
+  const std::string forced = make_plan(kProblem, device).config();
+  make_plan(kProblem, device, {.family = "fwd_mma_sm80"});
+  make_plan(kProblem, device, {.config = forced});
+  make_plan(kOther, device);
+  const TuneResult result = tune(kProblem, device, {.rigor = Rigor::kQuick});
+  EXPECT_FALSE(is_known(device, kProblem, "", ""));
+  EXPECT_FALSE(is_known(device, kProblem, "fwd_mma_sm80", ""));
+  EXPECT_TRUE(is_known(device, kProblem, "", forced)) << "it stays, whatever is faster";
+  EXPECT_TRUE(is_known(device, kOther, "", ""));
+  const Plan plan = make_plan(kProblem, device);
+  EXPECT_EQ(plan.config(), result.winner);
+  EXPECT_EQ(plan.measured_us(), result.winner_us);
+}
+
+// ---- results that cannot be stored ----
+
+TEST_F(TuneBucketTest, WhereNothingCanBeKeptATuningSaysSoOrDoesNotBegin) {
+  fs::create_directory(path("folder.db"));
+  Device device({.cache_path = path("folder.db")});
+  bool begun = false;
+  TuneOptions options{.rigor = Rigor::kQuick, .must_keep = true};
+  options.on_progress = [&](const Progress&) { begun = true; };
+  const Error error = error_of([&] { tune(kProblem, device, options); });
+  EXPECT_EQ(error.code(), ErrorCode::kCache);
+  EXPECT_THAT(error.what(), HasSubstr("results cannot be stored"));
+  EXPECT_THAT(error.what(), HasSubstr("folder.db is a folder"));
+  EXPECT_FALSE(begun);
+  options.must_keep = false;
+  const TuneResult result = tune(kProblem, device, options);
+  EXPECT_NE(result.winner, "");
+  EXPECT_THAT(result.not_kept, HasSubstr("folder.db is a folder"));
+  EXPECT_EQ(make_plan(kProblem, device).config(), result.winner) << "it is kept in memory";
+}
+
+TEST_F(TuneBucketTest, ADiskThatFillsUpInASearchIsSaidBesideTheWinner) {
+  Device device({.cache_path = path("a.db")});
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  TuneOptions options{.rigor = Rigor::kQuick, .must_keep = true};
+  options.on_progress = [&](const Progress&) {
+    rlimit full = before;
+    full.rlim_cur = 1;
+    setrlimit(RLIMIT_FSIZE, &full);
+  };
+  const TuneResult result = tune(kProblem, device, options);
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  EXPECT_NE(result.winner, "");
+  EXPECT_THAT(result.not_kept, HasSubstr("no space is left"));
+  EXPECT_EQ(tune(kProblem, device, {.rigor = Rigor::kQuick, .must_keep = true}).not_kept, "");
+}
+
+}  // namespace
+}  // namespace attnforge
