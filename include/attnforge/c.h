@@ -89,6 +89,12 @@
  * microsecond more than the driver's launch, and may be captured into a CUDA graph. Create plans
  * before a capture.
  *
+ * Forks. CUDA does not survive a fork. In a child whose parent had opened a GPU, contexts and plans
+ * of the parent and new contexts of a GPU are ATTNFORGE_ERR_CUDA with what to do; destroying the
+ * parent's does nothing, and its leases and database stay as they are. Texts of plans, problems and
+ * contexts of an arch work, unless another thread was inside a call when the process forked. Fork
+ * before the first context of a GPU is created, or start new programs instead (exec).
+ *
  * State. All state hangs on contexts, but for the error text of each thread. The driver and NVRTC
  * libraries are opened when first needed and stay open. Environment variables are read when a
  * context is created (attnforge doctor lists them).
@@ -717,7 +723,10 @@ typedef struct attnforge_tune_options {
 
 /* Searches the configs of the problem's bucket on the GPU and keeps every try in the database.
  * *json receives the result as JSON (docs/JSON.md, "tuned"), to be freed; json may be NULL. Plans
- * made afterwards use the winner. `options` may be NULL. */
+ * made afterwards use the winner, also one of a lower rigor than of a search before, which it was
+ * raced against. A search of one family (options.family) decides only for plans that name it; they
+ * take the fastest of its tries. Where the database cannot be written, the search goes on and
+ * succeeds all the same; "not_kept" says why. `options` may be NULL. */
 ATTNFORGE_API attnforge_status attnforge_tune(attnforge_context* context,
                                               const attnforge_problem* problem,
                                               const attnforge_tune_options* options, char** json);

@@ -11,7 +11,8 @@ namespace attnforge {
 /// Where a config came from, and so how much is known of its time for a problem on a GPU. A plan
 /// prefers what comes first, except for kForced.
 enum class Provenance {
-  kMeasured,     // won on this problem's bucket and this GPU class, as the code of today
+  kMeasured,     // won on this problem's bucket and this GPU class, as the code of today; or no
+                 // search ended, and it is the fastest try that may answer
   kCompatible,   // the same, but under another driver or NVRTC. Plans do not ask: to them it is
                  // kMeasured
   kStale,        // won before its template was changed, and was not measured since
