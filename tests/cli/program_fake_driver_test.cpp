@@ -2,7 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -25,6 +31,18 @@ class ProgramOnFakeDriver : public Program {
                                    {"ATTNFORGE_NVRTC", ATTNFORGE_FAKE_NVRTC},
                                    {"ATTNFORGE_CACHE", database()},
                                    {"ATTNFORGE_LOG", "off"}});
+  }
+};
+
+/// With memory and time.
+class ProgramOnFakeGpu : public Program {
+ protected:
+  static constexpr const char* kText = "fwd fp16 seqlen=64 head_dim=64";
+  Outcome run(const std::vector<std::string>& arguments) {
+    return run_program(arguments, environment({{"LD_LIBRARY_PATH", ATTNFORGE_FAKE_DRIVER_DIR},
+                                               {"CUDA_VISIBLE_DEVICES", "0"},
+                                               {"ATTNFORGE_LOG", "off"},
+                                               {"FAKE_GPU_LAUNCH_US", "1"}}));
   }
 };
 
@@ -113,6 +131,72 @@ TEST_F(ProgramOnFakeDriver, TheErrorOfASingleProblemIsPrintedOnce) {
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.out, "");
   EXPECT_THAT(outcome.err, HasSubstr("attnforge: "));
+}
+
+// ---- results that cannot be stored ----
+
+TEST_F(ProgramOnFakeGpu, ATuningThatCannotStoreEndsBeforeItMeasures) {
+  std::filesystem::create_directory(folder_.file("folder"));
+  ASSERT_EQ(mkfifo(folder_.file("fifo").c_str(), 0600), 0);
+  std::filesystem::create_symlink("round", folder_.file("trip"));
+  std::filesystem::create_symlink("trip", folder_.file("round"));
+  for (const auto& [name, reason] :
+       std::map<std::string, std::string>{{"folder", "is a folder"},
+                                          {"fifo", "is no file"},
+                                          {"round", "a loop of symbolic links"}}) {
+    const std::string path = folder_.file(name);
+    for (const char* verb : {"--rigor=quick", "--arch=sm_90a"}) {
+      const Outcome outcome = run({"tune", verb, kText, "--cache", path});
+      EXPECT_EQ(outcome.exit_code, 1) << name;
+      EXPECT_EQ(outcome.out, "") << name;
+      EXPECT_THAT(outcome.err, HasSubstr("cannot be stored")) << name;
+      EXPECT_THAT(outcome.err, HasSubstr(reason)) << name;
+    }
+    const std::string doctor = run({"doctor", "--cache", path}).out;
+    EXPECT_THAT(doctor, HasSubstr(reason)) << name;
+    EXPECT_THAT(doctor, testing::Not(HasSubstr("will be created"))) << name;
+  }
+}
+
+// The disk fills up in the minutes of a search.
+TEST_F(ProgramOnFakeGpu, AWinnerThatIsNotStoredIsShownAndTheExitCodeSaysSo) {
+  ASSERT_EQ(run({"cache", "import", folder_.write("nothing.jsonl", "")}).exit_code, 0);
+  const auto limited = [&](std::vector<std::string> words) {
+    rlimit before{};
+    getrlimit(RLIMIT_FSIZE, &before);
+    rlimit full = before;
+    full.rlim_cur = std::filesystem::file_size(database());
+    const auto handler = signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &full);
+    const Outcome outcome = run(words);
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, handler);
+    return outcome;
+  };
+  const Outcome outcome = limited({"tune", "--rigor", "quick", kText});
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("winner"));
+  EXPECT_THAT(outcome.out, HasSubstr("it is not stored, and plans do not find it"));
+  EXPECT_THAT(outcome.out, HasSubstr("no space is left"));
+  const Outcome json = limited({"tune", "--json", "--rigor", "quick", kText});
+  EXPECT_EQ(json.exit_code, 1) << json.err;
+  const Json result = Json::parse(json.out).at("results").at(0);
+  EXPECT_NE(result.at("winner"), "");
+  EXPECT_THAT(result.at("not_kept").get<std::string>(), HasSubstr("no space is left"));
+  const Outcome enough = run({"tune", "--json", "--rigor", "quick", kText});
+  EXPECT_EQ(enough.exit_code, 0) << enough.err;
+  EXPECT_EQ(Json::parse(enough.out).at("results").at(0).at("not_kept"), "");
+}
+
+TEST_F(ProgramOnFakeGpu, AProblemThatDoesNotFitDoesNotEndTheOthers) {
+  const std::string path = folder_.write(
+      "problems.txt",
+      "fwd fp16 batch=100000 num_heads=64 seqlen=65536 head_dim=128\n" + std::string(kText) + "\n");
+  const Outcome outcome = run({"tune", "--json", "--rigor", "quick", "--file", path});
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+  const Json results = Json::parse(outcome.out).at("results");
+  EXPECT_THAT(results[0].at("error").at("message").get<std::string>(), HasSubstr("GPU memory"));
+  EXPECT_NE(results[1].at("winner"), "");
 }
 
 TEST_F(ProgramOnFakeDriver, AGpuThatIsNotThere) {

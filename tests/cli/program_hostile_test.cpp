@@ -4,9 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -27,6 +34,35 @@ using testing::Not;
 using testing::StartsWith;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
+
+// ---- whose environment it is ----
+
+// A program that runs with another user's rights must not run code that its caller names.
+TEST_F(Program, AnotherUsersEnvironmentNamesNoCode) {
+  const std::string copy = folder_.file("attnforge"), named = folder_.file("named");
+  std::filesystem::permissions(folder_.file(""), std::filesystem::perms(0755));
+  std::filesystem::copy_file(ATTNFORGE_PROGRAM, copy);
+  const auto doctor = [&] {
+    const std::string command = "ATTNFORGE_CACHE=" + named + ".db ATTNFORGE_NVRTC=" + named +
+                                ".so HOME=" + named + " ATTNFORGE_TEMPLATES=" + named +
+                                " CUDA_HOME=" + named + " " + copy + " doctor 2>&1";
+    std::string text;
+    FILE* const pipe = popen(command.c_str(), "r");
+    char buffer[4096];
+    while (std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe))
+      text.append(buffer, count);
+    pclose(pipe);
+    return text;
+  };
+  for (const char* end : {".db", ".so"}) EXPECT_THAT(doctor(), HasSubstr(named + end));
+  struct statvfs system = {};
+  if (geteuid() != 0 || statvfs(copy.c_str(), &system) != 0 || (system.f_flag & ST_NOSUID) != 0 ||
+      prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0)
+    GTEST_SKIP() << "no program can be run with another user's rights here";
+  ASSERT_EQ(chown(copy.c_str(), 65534, 65534), 0);
+  ASSERT_EQ(chmod(copy.c_str(), 04755), 0);
+  EXPECT_THAT(doctor(), testing::AllOf(HasSubstr("database"), Not(HasSubstr(named))));
+}
 
 // ---- values of options ----
 

@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <new>
+#include <stdexcept>
+
 namespace attnforge::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -28,6 +32,35 @@ TEST(TuneReport, SearchThatWasCutSaysWhatIsLeftAndHowLongItWouldTake) {
   EXPECT_THAT(report(job, 0, true), HasSubstr("stopped early, 124 not tried (about 31 s)"));
   job.result->complete = true;
   EXPECT_THAT(report(job, 0, true), Not(HasSubstr("stopped early")));
+}
+
+TEST(TuneReport, WhatIsNotStoredIsSaidBesideTheWinner) {
+  TuneJob job = cut_job();
+  EXPECT_THAT(report(job, 0, true), Not(HasSubstr("not stored")));
+  job.result->not_kept = "the disk is full";
+  EXPECT_THAT(report(job, 0, true), AllOf(HasSubstr("fwd_test block_m=64"), HasSubstr("not stored"),
+                                          HasSubstr("the disk is full")));
+}
+
+TEST(TuneReport, FailuresHaveTheirOwnWords) {
+  const auto noted = [](auto exception) {
+    TuneJob job = cut_job();
+    job.result.reset();
+    try {
+      throw exception;
+    } catch (const std::exception&) {
+      note_failure(job);
+    }
+    return job;
+  };
+  const TuneJob memory = noted(std::bad_alloc());
+  EXPECT_THAT(memory.error, HasSubstr("not enough host memory"));
+  EXPECT_EQ(memory.code, ErrorCode::kUnsupported);
+  EXPECT_THAT(report(memory, 0, true), HasSubstr("not enough host memory"));
+  const TuneJob lost = noted(Error(ErrorCode::kCuda, "the GPU is lost"));
+  EXPECT_EQ(lost.error, "the GPU is lost");
+  EXPECT_EQ(lost.code, ErrorCode::kCuda);
+  EXPECT_EQ(noted(std::runtime_error("a bug")).code, ErrorCode::kInternal);
 }
 
 TEST(TuneReport, SearchWithoutTimeForTheModelsChoiceSaysSo) {

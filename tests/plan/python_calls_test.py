@@ -6,6 +6,7 @@ The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp.
 """
 
 import ctypes
+import multiprocessing
 import os
 import random
 import sys
@@ -966,6 +967,37 @@ class RefusedTest(CallTest):
             for row in range(100):
                 self.call(out=torch.Tensor(SHAPE, strides=strides, address=base + 512 * 3 + 2048 * row))
         self.assertEqual((min(sizes), max(sizes)), (1, 64))
+
+
+class ForkTest(CallTest):
+    """CUDA does not survive a fork, which is how multiprocessing starts its children on Linux by default."""
+
+    def test_a_child_is_refused_in_words_and_the_parent_goes_on(self):
+        text = "fwd fp16 num_heads=2 seqlen=128 head_dim=64"
+
+        def refusals(pipe):
+            said = []
+            for what in (self.call, lambda: self.call(causal=True), lambda: attnforge.tune(text)):
+                try:
+                    what()
+                    said.append("it was not refused")
+                except attnforge.CudaError as error:
+                    said.append(str(error))
+            said.append(attnforge.inspect(text, arch="90a", compile=False)["problem"])
+            pipe.send(said)
+
+        here, there = multiprocessing.Pipe()
+        child = multiprocessing.get_context("fork").Process(target=refusals, args=(there,))
+        child.start()
+        self.assertTrue(here.poll(60), "the child says nothing")
+        *refused, inspected = here.recv()
+        child.join(60)
+        self.assertEqual(child.exitcode, 0)
+        for said in refused:
+            self.assertRegex(said, f"forked from process {os.getpid()}.*spawn")
+        self.assertIn("seqlen_q=128", inspected)
+        self.call()
+        self.assertEqual(self.driver.fake_launches(), 1)
 
 
 class StridesThatTmaCannotTakeTest(CallTest):
