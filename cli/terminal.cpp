@@ -22,16 +22,16 @@ bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) == 1; }
 int terminal_columns(std::FILE* stream) {
   winsize size{};
   if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  const char* columns = std::getenv("COLUMNS");
+  const char* columns = secure_getenv("COLUMNS");
   int number = 0;
   if (columns) std::from_chars(columns, columns + std::strlen(columns), number);
   return number > 0 ? number : 80;
 }
 
 bool use_colour(std::FILE* stream) {
-  const char* no_color = std::getenv("NO_COLOR");
+  const char* no_color = secure_getenv("NO_COLOR");
   if (no_color && *no_color) return false;
-  const char* term = std::getenv("TERM");
+  const char* term = secure_getenv("TERM");
   return is_terminal(stream) && term && std::strcmp(term, "dumb") != 0;
 }
 

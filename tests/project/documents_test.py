@@ -89,6 +89,14 @@ class TroubleshootingTest(unittest.TestCase):
                 self.assertIn(part, known, f"{symptom}: no source says this any more")
 
 
+class EnvironmentTest(unittest.TestCase):
+    def test_nothing_is_read_that_another_user_has_set(self):
+        """docs/ENVIRONMENT.md: with another user's rights all variables count as unset."""
+        for folder in SOURCES:
+            for path in (ROOT / folder).rglob("*.cpp"):
+                self.assertNotRegex(path.read_text(), r"(?<!secure_)getenv\(", f"{path.relative_to(ROOT)}: secure_getenv() it is")
+
+
 class CommandsTest(unittest.TestCase):
     def test_every_command_of_dev_exists(self):
         known = re.findall(r"^  ([a-z-]+)\) run_|^  ([a-z-]+)\) \w+ ;;", (ROOT / "dev").read_text(), flags=re.M)
