@@ -98,6 +98,10 @@ def choose(problem, args, stored, plan, fastest):
         why = "; --configs does not have the point"
     if args.tune == "none":
         return f"not tuned{why}"
+    if args.tune == "first_run":
+        attnforge.configure(policy="first_run")
+        plan()
+        return f"tuned by its first call{why}"
     attnforge.tune(str(problem), rigor=args.tune, family=args.family)
     return f"tuned ({args.tune}){why}"
 
@@ -206,7 +210,7 @@ def main():
         f"default: {', '.join(peer_kernels.DEFAULT)}, those that can be imported",
     )
     parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
-    parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))
+    parser.add_argument("--tune", default="quick", choices=("none", "first_run", "quick", "full", "exhaustive"), help="first_run: as a user's first call does")
     parser.add_argument("--choose", type=int, default=0, metavar="N", help="instead of tuning: the fastest of N configs and that of --configs")
     parser.add_argument("--family", help="tune only this kernel family; in a database (ATTNFORGE_CACHE) that knows no other it then runs")
     parser.add_argument("--rounds", type=int, default=21)

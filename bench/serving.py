@@ -180,7 +180,7 @@ def settle(run, config, tune, attnforge):
         except attnforge.AttnforgeError as error:
             print(f"tunes, for the config of --configs is refused: {peer_kernels.first_line(error)}", file=sys.stderr)
     output = run()
-    if tune != "none":
+    if tune not in ("none", "first_run"):
         attnforge.tune(str(list(attnforge.plan_cache)[-1].problem), rigor=tune)
         output = run()
     return list(attnforge.plan_cache)[-1], output
@@ -258,7 +258,7 @@ def main():
         "--peers", help=f"none, or these and no others, of {', '.join(serving_peers.LOADERS)}; default: those that can be imported"
     )
     parser.add_argument("--no-dense", action="store_true", help="a shorter run: without attnforge on lengths that the host knows")
-    parser.add_argument("--tune", default="full", choices=("none", "quick", "full", "exhaustive"))
+    parser.add_argument("--tune", default="full", choices=("none", "first_run", "quick", "full", "exhaustive"), help="first_run: as a user's first call does")
     parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
     parser.add_argument(
         "--choose", type=int, default=0, metavar="N", help="instead of tuning: the fastest of N configs and that of --configs, on a case's own lengths"
@@ -282,6 +282,8 @@ def main():
 
     warnings.filterwarnings("ignore")
     peer_runs.seed(args.seed)
+    if args.tune == "first_run":
+        attnforge.configure(policy="first_run")
     stored = stored_configs(args.configs)  # before --out opens what may be the same file
     peers, missing = peer_kernels.find(wanted, serving_peers.LOADERS, needed=args.peers is not None)
     flush, heat = peer_runs.ColdL2(), peer_runs.Heat(args.heat_ms)

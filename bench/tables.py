@@ -39,7 +39,14 @@ def versions(comments, rows):
     known = dict(line.removeprefix("peer ").split(": ", 1) for line in comments if line.startswith("peer "))
     torch = comments[0].split(", ")[2]
     names = dict.fromkeys(row["impl"] for row in rows if row["impl"] != "attnforge")
-    return [(name, known.get(name, torch)) for name in names if name in timed]
+    return [(name, known.get(name) or by_torch(name, torch)) for name in names if name in timed]
+
+
+def by_torch(name, torch):
+    """The version of a peer of which a file names the torch alone, and what another run of the same torch had."""
+    comments = read("hopper.csv")[0] if (RESULTS / "hopper.csv").exists() else []
+    known = next((line.split(f"{torch}, ")[1] for line in comments if line.startswith(f"peer {name}: {torch}, ")), "")
+    return f"{torch}; another run of it had {known}" if known else torch
 
 
 def absent(comments, rows):
@@ -93,8 +100,9 @@ def peers_main():
         table.append([f"{dim} {mask}"] + [f"{tflops:.0f} ({ratio:.2f}x)" for tflops, ratio in cells])
     return "\n\n".join(
         [
-            "Forward, bf16, 16384 tokens, hidden size 2048: TFLOP/s, and in brackets the speed relative to PyTorch's"
-            f" FlashAttention-2 in the same run. {means_sentence(rows)}",
+            "The kernel of other GPUs, `fwd_mma_sm80`, forced on a Hopper, where plans take another at these sizes: it uses no instruction that"
+            " Hopper alone has, cuDNN does. Forward, bf16, 16384 tokens, hidden size 2048: TFLOP/s, and in brackets the speed relative to"
+            f" PyTorch's FlashAttention-2 in the same run. {means_sentence(rows)} {peers_sentence(comments, rows)}",
             markdown(["head_dim \\ seqlen"] + lengths, table),
             source(comments, name),
         ]
@@ -126,7 +134,7 @@ def peers_odd():
     return "\n\n".join(
         [
             "Head dims that others pad, seqlen 4096, 16384 tokens: TFLOP/s, and in brackets relative to PyTorch's"
-            f" FlashAttention-2. {means_sentence(rows)}",
+            f" FlashAttention-2. {means_sentence(rows)} {peers_sentence(comments, rows)}",
             markdown(["head_dim", "full", "causal"], table),
             source(comments, name),
         ]
@@ -411,7 +419,8 @@ def masks():
     return "\n\n".join(
         [
             "Masks and code of the user's, bf16, batch 2, 16 heads of 128, 8192 tokens (documents: 16384 of one sequence): TFLOP/s of the"
-            " pairs that the mask keeps, and the speed relative to compiled FlexAttention in the same run: geometric mean"
+            " pairs that the mask keeps, and the speed relative to FlexAttention, compiled by torch with its"
+            " Triton backend and max-autotune, in the same run: geometric mean"
             f" {statistics.geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x. \"Later run\" is attnforge without FlexAttention,"
             " timed again with later code. The last column has the same problem written in another way. Its brackets are this row's speed"
             " relative to that: where they are below 1, the other way is the one to use.",
@@ -484,6 +493,34 @@ def mask_runs():
     )
 
 
+def chosen_sentence(comments, name, ratios_of):
+    """Whose configs were tried at each point, and what a first call finds, where that was measured."""
+    number = re.search(r"--choose (\d+)", comments[1])
+    if not number:
+        return []
+    text = (f"Configs are the fastest of {number[1]} (or of an earlier run) on a point's own lengths, which no plan of a user's tries: "
+            "these are times of kernels, not of a search.")
+    first = name.replace(".csv", "_first_run.csv")
+    if not (RESULTS / first).exists():
+        return [f"{text} What `first_run` finds was not measured in a run of its own."]
+    of_comments, rows = read(first)
+    means = "; ".join(f"{group}: geometric mean {statistics.geometric_mean(each):.2f}x, least {min(each):.3f}x" for group, each in ratios_of(rows).items())
+    return [f"{text} With those of `first_run`, {means} ({source(of_comments, first)})."]
+
+
+def decode_ratios(rows):
+    """{heads: the fastest peer's time relative to attnforge's at each point}"""
+    points, ratios = collections.defaultdict(dict), collections.defaultdict(list)
+    for row in rows:
+        if row["ms"]:
+            points[tuple(row[column] for column in ("num_heads_q", "num_heads_kv", "batch", "seqlen_kv", "head_dim"))][row["impl"]] = row
+    for (heads, heads_kv, *_), of_point in points.items():
+        theirs = [float(row["ms"]) for impl, row in of_point.items() if impl != "attnforge"]
+        if "attnforge" in of_point and theirs:
+            ratios[f"{heads}:{heads_kv}"].append(min(theirs) / float(of_point["attnforge"]["ms"]))
+    return ratios
+
+
 def decode():
     """One query against a long cache: times, and what of the memory's bandwidth they are."""
     name = "decode.csv"
@@ -493,18 +530,17 @@ def decode():
         if row["ms"]:
             points[tuple(row[column] for column in ("num_heads_q", "num_heads_kv", "batch", "seqlen_kv", "head_dim"))][row["impl"]] = row
     peers = list(dict.fromkeys(row["impl"] for row in rows if row["impl"] != "attnforge"))
-    table, ratios = [], collections.defaultdict(list)
+    table = []
     for (heads, heads_kv, batch, keys, head_dim), of_point in points.items():
         ours = of_point["attnforge"]
         cache_bytes = 2 * 2 * int(batch) * int(heads_kv) * int(keys) * int(head_dim)
         ratio = min(float(of_point[peer]["ms"]) for peer in peers if peer in of_point) / float(ours["ms"])
-        ratios[f"{heads}:{heads_kv}"].append(ratio)
         theirs = [f"{1e3 * float(of_point[peer]['ms']):.1f}" if peer in of_point else "" for peer in peers]
         table.append([f"{heads}:{heads_kv}", batch, keys, f"{1e3 * float(ours['ms']):.1f}", f"{cache_bytes / float(ours['ms']) / 1e9:.2f}",
                       *theirs, f"{ratio:.2f}x"])
-    means = "; ".join(f"{heads}: geometric mean {statistics.geometric_mean(each):.2f}x, least {min(each):.3f}x" for heads, each in ratios.items())
+    means = "; ".join(f"{heads}: geometric mean {statistics.geometric_mean(each):.2f}x, least {min(each):.3f}x" for heads, each in decode_ratios(rows).items())
     header = ["heads", "batch", "keys", "attnforge, us", "TB/s of the cache", *[f"{peer}, us" for peer in peers], "fastest peer / attnforge"]
-    return "\n\n".join([f"Of the fastest peer at each point, {means}.", markdown(header, table), source(comments, name)])
+    return "\n\n".join([f"Of the fastest peer at each point, {means}. {peers_sentence(comments, rows)}", *chosen_sentence(comments, name, decode_ratios), markdown(header, table), source(comments, name)])
 
 
 SERVING_COLUMNS = {
@@ -517,18 +553,26 @@ SERVING_COLUMNS = {
 }
 
 
+def serving_ratios(rows):
+    """{case: attnforge's speed on pages relative to the fastest peer's at each point}"""
+    ratios = collections.defaultdict(list)
+    for (case, heads, heads_kv, *_), of_point in serving_peers.points_of(rows).items():
+        best, ratio = serving_peers.best_in_pages(of_point)
+        if best:
+            ratios[f"{case} {heads}:{heads_kv}" if case == "decode" else case].append(ratio)
+    return ratios
+
+
 def serving():
     """Caches in pages beside those in one piece, and beside whoever else was in the run."""
     comments, rows = read("serving.csv")
-    points = serving_peers.points_of(rows)
+    points, ratios = serving_peers.points_of(rows), serving_ratios(rows)
     names = [name for name in SERVING_COLUMNS if any(name in of_point for of_point in points.values())]
-    table, ratios = [], collections.defaultdict(list)
+    table = []
     for point, of_point in points.items():
         case, heads, heads_kv, batch, queries, keys, page_size = point
         times = [f"{1e3 * float(of_point[name]['ms']):.1f}" if name in of_point else "" for name in names]
         best, ratio = serving_peers.best_in_pages(of_point)
-        if best:
-            ratios[f"{case} {heads}:{heads_kv}" if case == "decode" else case].append(ratio)
         table.append([case, f"{heads}:{heads_kv}", batch, queries, keys, page_size, *times, f"{ratio:.2f}x" if best else ""])
     header = ["case", "heads", "sequences", "queries of each", "keys of all", "page_size", *(SERVING_COLUMNS[name] for name in names)]
     header.append("fastest peer in pages / pages")
@@ -536,6 +580,7 @@ def serving():
     if ratios:
         means = [f"{group}: geometric mean {statistics.geometric_mean(each):.2f}x, least {min(each):.3f}x" for group, each in ratios.items()]
         parts.append(f"Of the fastest peer in pages, {'; '.join(means)}.")
+        parts += chosen_sentence(comments, "serving.csv", serving_ratios)
         parts.append(f"{'; '.join(line for line in comments if line.startswith('peer '))}.")
     else:  # no column without a number
         header, table = header[:-1], [row[:-1] for row in table]

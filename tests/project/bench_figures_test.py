@@ -9,6 +9,7 @@ import csv
 import io
 import pathlib
 import sys
+import tempfile
 import types
 import unittest
 from unittest import mock
@@ -211,7 +212,7 @@ class ConfigsTest(unittest.TestCase):
     def choose(self, stored, plan, args=ARGS):
         """(what choose() says, the config that it leaves forced, the tunings that it asked for)"""
         forced, tunings = [], []
-        with mock.patch.object(attnforge, "configure", lambda config: forced.append(config)), mock.patch.object(
+        with mock.patch.object(attnforge, "configure", lambda config="", policy="estimate": forced.append(config or policy * (policy != "estimate"))), mock.patch.object(
             attnforge, "tune", lambda text, **options: tunings.append((text, options["rigor"]))
         ):
             how = peers.choose(self.PROBLEM, args, stored, plan, lambda config: f"fastest with {config}")
@@ -229,6 +230,12 @@ class ConfigsTest(unittest.TestCase):
         how, forced, tunings = self.choose({peers.point_of(self.PROBLEM): "fwd_x block_n=64"}, refuse)
         self.assertEqual(how, "tuned (quick); that of --configs is refused: InvalidError: block_n=64 is not legal")
         self.assertEqual((forced, tunings), ("", [(str(self.PROBLEM), "quick")]))
+
+    def test_a_first_call_tunes_by_itself(self):
+        made = []
+        args = types.SimpleNamespace(tune="first_run", family=None, choose=0)
+        how, forced, tunings = self.choose({}, lambda: made.append(1), args)
+        self.assertEqual((how, forced, tunings, made), ("tuned by its first call", "first_run", [], [1]))
 
     def test_one_that_is_not_there_is_tuned(self):
         self.assertEqual(self.choose({}, None), ("tuned (quick)", "", [(str(self.PROBLEM), "quick")]))
@@ -301,6 +308,29 @@ class TablesTest(unittest.TestCase):
             return tables.hopper(), tables.hopper_groups(), tables.hopper_peers()
 
     COMMENTS = ["NVIDIA H200, driver 1, torch 2.11, attnforge 0.1.0", "a command", "peer fa3: fa3-fwd 0.0.3"]
+
+    def test_the_forced_kernel_says_so_in_its_first_words_and_what_cudnn_it_was_beside(self):
+        text = tables.peers_main()
+        self.assertTrue(text.startswith("The kernel of other GPUs, `fwd_mma_sm80`, forced on a Hopper"), text[:80])
+        self.assertRegex(text.split("|")[0], r"torch-cudnn \(torch \S+ another run of it had cuDNN \d+\)")
+
+    def test_configs_that_no_plan_tries_are_named_beside_what_a_first_call_finds(self):
+        for table, name in ((tables.decode, "decode"), (tables.serving, "serving")):
+            text = table()
+            self.assertRegex(text, r"Configs are the fastest of \d+ .* which no plan of a user's tries")
+            if not (tables.RESULTS / f"{name}_first_run.csv").exists():
+                self.assertIn("What `first_run` finds was not measured", text)
+        with tempfile.TemporaryDirectory() as folder:
+            comments, rows = tables.read("decode.csv")
+            path = pathlib.Path(folder) / "decode_first_run.csv"
+            with open(path, "w", newline="") as file:
+                file.write("".join(f"# {line}\n" for line in comments))
+                out = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+                out.writeheader()
+                out.writerows(row | ({"ms": str(2 * float(row["ms"]))} if row["impl"] == "attnforge" else {}) for row in rows)
+            with mock.patch.object(tables, "RESULTS", pathlib.Path(folder)):
+                text, = tables.chosen_sentence(comments, "decode.csv", tables.decode_ratios)
+        self.assertIn("With those of `first_run`, 32:8: geometric mean 0.55x", text)
 
     def test_tables_say_what_was_in_the_run_and_what_was_not(self):
         rows = rows_of_the_lists({"attnforge": 1.0, "fa3": 0.9})
