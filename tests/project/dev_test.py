@@ -82,9 +82,50 @@ class Dev(unittest.TestCase):
         self.assertEqual([line.split(",")[0].strip() for line in said.splitlines() if line.endswith(" left")],
                          ["10 of 50", "20 of 50", "30 of 50", "40 of 50", "50 of 50"])
 
+    def estimate(self, load, cores=2, quota="max", jobs=2, cpu_seconds=180):
+        """(least, most) seconds that dev says before a build."""
+        (self.folder / "load").write_text(f"{load} 0.00 0.00 1/2 3\n")
+        (self.folder / "cpu.max").write_text(f"{quota} 100000\n")
+        said = self.function(f"say_build_time {cpu_seconds}", cores=cores, jobs=jobs)
+        times = re.match(r" +(?:(\d+) (s|min) to )?(\d+) (s|min) on this machine", said)
+        self.assertIsNotNone(times, said)
+        seconds = [int(count) * (60 if unit == "min" else 1) for count, unit in (times.groups()[:2], times.groups()[2:]) if count]
+        return seconds[0], seconds[-1], said
+
+    def function(self, call, cores=2, jobs=2):
+        """What a function of dev prints, without its commands."""
+        text = (self.folder / "dev").read_text()
+        parts = re.findall(r"^(?:minutes|from_to|core_hundredths|load_hundredths|build_seconds|say_build_time|time_left|show_build)\(\) \{\n.*?^\}",
+                           text, re.S | re.M)
+        script = "\n".join([*parts, f"nproc() {{ echo {cores}; }}", f"parallel_jobs() {{ echo {jobs}; }}", call])
+        environment = {"PATH": os.environ["PATH"], "loadavg": str(self.folder / "load"), "cgroup_cpu": str(self.folder / "cpu.max")}
+        done = subprocess.run(["bash", "-euc", script], env=environment, capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def test_an_estimate_is_a_range_that_load_moves(self):
+        least, most, said = self.estimate("0.10")
+        self.assertTrue(least < 90 < most, said)  # of 180 s on two cores
+        self.assertNotIn("load", said)
+        loaded_least, loaded_most, said = self.estimate("14.50")
+        self.assertTrue(loaded_least > most and loaded_most > 720, said)  # it took 13 minutes beside such a load
+        self.assertIn("load 14", said)
+
+    def test_an_estimate_counts_the_cores_that_a_container_may_use(self):
+        self.assertGreater(self.estimate("0.00", cores=16, jobs=16, quota="200000")[0], 40)
+        self.assertLess(self.estimate("0.00", cores=16, jobs=16)[1], 40)
+        self.assertEqual(self.estimate("0.00", cores=2, quota="400000")[:2], self.estimate("0.00", cores=2)[:2])
+        self.assertGreater(self.estimate("8.00", cores=16, jobs=2)[1], 90)
+        self.assertEqual(self.estimate("0.00", cores=16, jobs=2)[:2], self.estimate("0.00")[:2], "two at a time take no more")
+
+    def test_time_that_is_left_is_between_the_pace_of_all_steps_and_of_the_last_ones(self):
+        # 60 steps in the first minute, then one in ten seconds: 40 are left.
+        steps = "began=0 paces=(0 0 0 0) SECONDS=60; time_left 60 100; SECONDS=100; time_left 64 104; echo $time_left"
+        self.assertEqual(self.function(steps), "62 s to 7 min\n")
+
     def test_demo_builds_the_tool_and_the_libraries_only(self):
         self.program("cmake", f'echo "$@" >> "{self.folder}/cmake"; mkdir -p build/release; [[ $1 == --preset ]]')
-        self.assertIn("   about ", self.dev("demo")[1])
+        self.assertIn(" on this machine (1 at a time", self.dev("demo")[1])
         configure, build = (self.folder / "cmake").read_text().splitlines()
         self.assertIn("-DATTNFORGE_TESTS=OFF", configure)
         self.assertIn("attnforge_shared attnforge_static attnforge_cli", build)
