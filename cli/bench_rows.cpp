@@ -65,7 +65,8 @@ constexpr Field kLastFields[] = {
     {"noise", true, [](const BenchRow& r) { return Json(r.result.noise); }},
     {"samples", true, [](const BenchRow& r) { return Json(r.result.samples); }},
     {"clock_mhz", true, [](const BenchRow& r) { return Json(r.result.clock_mhz); }},
-    {"tflops_per_s", true, [](const BenchRow& r) { return Json(r.result.tflops_per_s); }},
+    {"tflops_per_s", true, [](const BenchRow& r) { return tflops_json(r.result); }},
+    {"flops_unknown", true, [](const BenchRow& r) { return Json(r.result.work_unknown); }},
     {"gbytes_per_s", true, [](const BenchRow& r) { return Json(r.result.gbytes_per_s); }},
     {"cache_tb_per_s", true, [](const BenchRow& r) { return Json(r.result.cache_tb_per_s); }},
     {"ns_per_token_head", true, [](const BenchRow& r) { return Json(r.result.ns_per_token_head); }},
@@ -97,11 +98,16 @@ const std::vector<Field>& fields() {
 /// As shortest text that is the same number again.
 std::string cell_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
+  if (value.is_null()) return "";
   if (value.is_number_float()) return fmt::format("{}", value.get<double>());
   return value.dump();
 }
 
 }  // namespace
+
+Json tflops_json(const BenchResult& result) {
+  return result.work_unknown.empty() ? Json(result.tflops_per_s) : Json(nullptr);
+}
 
 std::string BenchRow::family() const {
   return config.empty() ? asked : config.substr(0, config.find(' '));
@@ -135,7 +141,8 @@ Table readable_table(const std::vector<BenchRow>& rows, bool full) {
     }
     std::vector<std::string> cells = {
         fmt::format("{:.2f}", r.time_us), fmt::format("{:.1f}%", 100 * r.noise),
-        fmt::format("{:.1f}", r.tflops_per_s), fmt::format("{:.1f}", r.gbytes_per_s)};
+        r.work_unknown.empty() ? fmt::format("{:.1f}", r.tflops_per_s) : "-",
+        fmt::format("{:.1f}", r.gbytes_per_s)};
     if (caches)
       cells.push_back(r.cache_tb_per_s > 0 ? fmt::format("{:.2f}", r.cache_tb_per_s) : "-");
     cells.insert(cells.end(),

@@ -31,6 +31,9 @@ struct BenchOrigin {
   std::string date;  // UTC, ISO 8601
 };
 
+/// TFLOP/s, or null where nobody can count what was computed.
+Json tflops_json(const BenchResult& result);
+
 /// Bytes of device memory of a kernel that keeps a matrix of scores in fp32: beside q, k, v, o and
 /// lse, batch * num_heads_q * seqlen_q * seqlen_kv * 4.
 double quadratic_bytes(const Problem& problem);

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/code_options.h"
@@ -48,6 +49,10 @@ int32, float16, bfloat16 or bool, or random; its size and type are then the file
   }
   void take(const Problem& problem, const RunFlags&, HostTensors& host) const override {
     set_code_arrays(problem, options_, host);
+  }
+  void know(const Problem& problem, KnownTables& known) const override {
+    for (std::optional<NpyArray>& file : code_files(problem, options_))
+      known.arrays.push_back(file ? std::move(file->data) : std::vector<std::byte>());
   }
   std::optional<Drawing> drawing(const Problem& problem) const override {
     if (problem.mask.empty()) return std::nullopt;

@@ -118,6 +118,7 @@ int run_inspect(const InspectArguments& a) {
   options.ptx = a.ptx;
   options.sass = a.sass;
   options.cut_candidates = a.cuts;
+  options.work = work_of(a.parts, problem);
   if (!a.html.empty()) options = page_options(options);
   const InspectView view = view_of(a);
   const Inspection inspection = inspect_what_can_be(problem, device_of(a), options);

@@ -61,20 +61,36 @@ std::string kept_table(const Inspection& i, int most, bool full, const char* mor
          (left > 0 ? fmt::format("  ... and {} more: {}\n", left, more) : "");
 }
 
-std::string sees_text(const Problem& p) {
-  const Window window = effective_window(p);
-  if (window.left < 0 && window.right < 0) return "every key";
-  if (window.left < 0 && window.right == 0) return "every key up to its own position";
-  const auto bound = [](std::int64_t keys) {
-    return keys < 0 ? std::string("all") : std::to_string(keys);
+std::string sees_text(const SeenKeys& sees) {
+  const auto end = [](std::int64_t keys, const char* where) {
+    return fmt::format("{} {} its position", keys, where);
   };
-  return fmt::format("{} keys before and {} after its position", bound(window.left),
-                     bound(window.right));
+  std::string text;
+  if (!sees.left && !sees.right) {
+    text = "every key";
+  } else if (sees.left.value_or(0) < 0 || sees.right.value_or(0) < 0) {  // not its own position
+    const auto place = [&](std::int64_t at) {
+      return at < 0 ? end(-at, "before") : end(at, "after");
+    };
+    text = fmt::format("keys from {} to {}", sees.left ? place(-*sees.left) : "the first one",
+                       sees.right ? place(*sees.right) : "the last one");
+  } else if (!sees.left && sees.right == 0) {
+    text = "every key up to its own position";
+  } else {
+    const auto count = [](const std::optional<std::int64_t>& keys) {
+      return keys ? std::to_string(*keys) : std::string("all");
+    };
+    text = fmt::format("{} keys before and {} after its position", count(sees.left),
+                       count(sees.right));
+  }
+  return text + (sees.more_hidden ? ", but for those that the mask hides" : "");
 }
 
-std::string work_text(const Problem& p) {
-  return fmt::format("{:.4g} GFLOP, {:.4g} MB to move at least", flops(p) * 1e-9,
-                     minimum_bytes(p) * 1e-6);
+std::string work_text(const Inspection& i) {
+  return fmt::format("{}, {:.4g} MB to move at least",
+                     i.work.is_known() ? fmt::format("{:.4g} GFLOP", i.work.flops * 1e-9)
+                                       : fmt::format("GFLOP not known ({})", i.work.unknown),
+                     minimum_bytes(i.problem) * 1e-6);
 }
 
 std::string compiled_text(const CompileInfo& c) {
@@ -100,12 +116,17 @@ std::string reach_text(const Inspection& i) {
   const Reach& reach = i.reach;
   const std::string sms = fmt::format("{} of {} SMs", reach.busy_sms, i.device.num_sms);
   if (!(reach.time_us > 0)) return sms;
-  const std::string time = fmt::format("{} {:.2f} us", reach.measured ? "measured" : "estimated",
-                                       reach.time_us);
+  // The model knows windows and how many blocks are present, and nothing else of a mask.
+  const bool text_hides = i.sees.more_hidden && !has_block_mask(i.problem);
+  const std::string time = fmt::format(
+      "{} {:.2f} us{}", reach.measured ? "measured" : "estimated", reach.time_us,
+      text_hides && !reach.measured ? ", as if the text hid nothing more" : "");
   if (reach.busy_sms >= i.device.num_sms || !(reach.memory_us > 0)) {
-    return fmt::format("{}, {:.1f} TFLOP/s, {:.0f} GB/s ({})", sms,
-                       flops(i.problem) / reach.time_us * 1e-6,
-                       minimum_bytes(i.problem) / reach.time_us * 1e-3, time);
+    return fmt::format("{}, {}{:.0f} GB/s ({})", sms,
+                       reach.work.is_known()
+                           ? fmt::format("{:.1f} TFLOP/s, ", reach.work.tflops_per_s(reach.time_us))
+                           : "",
+                       reach.minimum_bytes / reach.time_us * 1e-3, time);
   }
   return fmt::format(
       "{}, {:.0f}% of the memory bound ({}, memory alone {:.2f} us): the grid cannot fill the GPU",
@@ -126,7 +147,7 @@ std::string source_size(const Inspection& i) {
 std::string problem_section(const Inspection& i, const InspectView&) {
   return heading("1. Problem") + row("text", to_string(i.problem)) +
          row("softmax_scale", fmt::format("{:g}", effective_softmax_scale(i.problem))) +
-         row("sees", sees_text(i.problem)) + row("work", work_text(i.problem));
+         row("sees", sees_text(i.sees)) + row("work", work_text(i));
 }
 
 std::string gpu_section(const Inspection& i, const InspectView&) {
@@ -191,7 +212,8 @@ std::string launch_section(const Inspection& i, const InspectView&) {
   std::string text = heading("7. Launch");
   if (i.launches.empty()) return text + "  none: there is nothing to compute\n";
   for (const LaunchInfo& l : i.launches)
-    text += row("kernel", l.kernel) + row("grid", launch_text(l)) + row("memory", memory_text(l));
+    text += row(l.role.c_str(), l.kernel) + row("grid", launch_text(l)) +
+            row("memory", memory_text(l));
   return text + row("reach", reach_text(i));
 }
 
@@ -253,7 +275,7 @@ std::string overview(const Inspection& i, const InspectView& view) {
   constexpr int kTries = 3;
   const DeviceFacts& d = i.device;
   std::string text = line("Problem", to_string(i.problem)) +
-                     line("", work_text(i.problem) + "; a query sees " + sees_text(i.problem)) +
+                     line("", work_text(i) + "; a query sees " + sees_text(i.sees)) +
                      line("GPU",
                           fmt::format("{}{}: {} SMs, {} KiB shared memory per block, L2 {} "
                                       "MiB",

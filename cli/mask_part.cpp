@@ -132,6 +132,9 @@ With the word blocks and a mask text, but neither --bsr nor --mask-random, the b
     return fmt::format("block mask    {}\n", counts_text(block_mask_of(problem, host)));
   }
 
+  void know(const Problem& problem, KnownTables& known) const override {
+    if (mask_) set_block_mask(problem, known.tables, *mask_);
+  }
   std::optional<Drawing> drawing(const Problem&) const override {
     if (!mask_) return std::nullopt;
     return Drawing{"Block mask", mask_, false, ""};

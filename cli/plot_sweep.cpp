@@ -205,30 +205,33 @@ void add_length_figures(const std::vector<SweepPoint>& points, const std::string
   const auto name = [&](const SweepPoint& point) { return naming.name(point); };
   const auto seqlen = [](const SweepPoint& point) { return point.seqlen; };
   const PlotAxis lengths{"sequence length (tokens)", Unit::kNone, true};
-  const auto add = [&](const char* file, const char* title, const PlotAxis& y,
-                       const std::function<double(const SweepPoint&)>& value) {
+  const auto add = [&](const std::vector<SweepPoint>& drawn, const char* file, const char* title,
+                       const PlotAxis& y, const std::function<double(const SweepPoint&)>& value) {
     figures.push_back({.file = file + suffix,
                        .title = title,
-                       .subtitle = shared_words(points, naming, false),
-                       .note = note_of(points),
+                       .subtitle = shared_words(drawn, naming, false),
+                       .note = note_of(drawn),
                        .x = lengths,
                        .y = y,
-                       .curves = curves_of(points, name, seqlen, value, y.unit != Unit::kBytes)});
+                       .curves = curves_of(drawn, name, seqlen, value, y.unit != Unit::kBytes)});
   };
-  add("latency", "Latency against sequence length", {"time of a call", Unit::kSeconds, true},
+  add(points, "latency", "Latency against sequence length",
+      {"time of a call", Unit::kSeconds, true},
       [](const SweepPoint& p) { return p.time_us * 1e-6; });
-  const auto slower = [](const SweepPoint& a, const SweepPoint& b) {
-    return a.tflops_per_s < b.tflops_per_s;
-  };
-  const auto [least, most] = std::minmax_element(points.begin(), points.end(), slower);
-  const bool wide = most->tflops_per_s > kWideRange * least->tflops_per_s;
-  add("throughput", "Throughput against sequence length", {"TFLOP/s", Unit::kNone, wide},
-      [](const SweepPoint& p) { return p.tflops_per_s; });
-  for (Curve& curve : roofline(points)) figures.back().curves.push_back(std::move(curve));
+  // Of runs that nobody can count there are times alone.
+  std::vector<SweepPoint> counted = points;
+  std::erase_if(counted, [](const SweepPoint& p) { return !(p.tflops_per_s > 0); });
+  if (!counted.empty()) {
+    const auto [least, most] = std::ranges::minmax_element(counted, {}, &SweepPoint::tflops_per_s);
+    const bool wide = most->tflops_per_s > kWideRange * least->tflops_per_s;
+    add(counted, "throughput", "Throughput against sequence length", {"TFLOP/s", Unit::kNone, wide},
+        [](const SweepPoint& p) { return p.tflops_per_s; });
+    for (Curve& curve : roofline(counted)) figures.back().curves.push_back(std::move(curve));
+  }
   if (std::all_of(points.begin(), points.end(),
                   [](const SweepPoint& p) { return p.peak_bytes == 0; }))
     return;  // peers do not say
-  add("memory", "Peak device memory against sequence length",
+  add(points, "memory", "Peak device memory against sequence length",
       {"device memory: q, k, v, o, lse, workspace", Unit::kBytes, true},
       [](const SweepPoint& p) { return p.peak_bytes; });
   figures.back().curves = without_doubles(std::move(figures.back().curves));

@@ -13,6 +13,8 @@
 #include "attnforge/measure.h"
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
+#include "attnforge/work.h"
+#include "cli/bench_rows.h"
 #include "cli/command_line.h"
 #include "cli/config_words.h"
 #include "cli/gpus.h"
@@ -150,10 +152,9 @@ Timing time_of(const RunArguments& a, const Plan& plan, Device& device, const Ho
     Timing timing{measure(plan, device, on_gpu.tensors, on_gpu.workspace.data(),
                           {.min_samples = a.repeat, .max_samples = a.repeat}),
                   ""};
-    const Problem& problem = plan.problem();
-    // Where sizes are those of the run, its tables say what else there is to compute.
-    if (typical_problem(problem) == problem)
-      timing.result.tflops_per_s = flops(problem, host) / timing.result.time_us * 1e-6;
+    const Work work = work_of(plan.problem(), host);
+    timing.result.tflops_per_s = work.tflops_per_s(timing.result.time_us);
+    timing.result.work_unknown = work.unknown;
     return timing;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kNoDriver) throw;
@@ -197,7 +198,8 @@ Json report_json(const Plan& plan, const Device& device, const Timing& timing,
                     {"noise", time.noise},
                     {"samples", time.samples},
                     {"clock_mhz", time.clock_mhz},
-                    {"tflops_per_s", time.tflops_per_s},
+                    {"tflops_per_s", tflops_json(time)},
+                    {"flops_unknown", time.work_unknown},
                     {"gbytes_per_s", time.gbytes_per_s},
                     {"cache_tb_per_s", time.cache_tb_per_s},
                     {"ns_per_token_head", time.ns_per_token_head}};
@@ -243,8 +245,11 @@ void print_report(const RunArguments& a, const Plan& plan, const Device& device,
   fmt::print("provenance    {}\n", to_string(plan.provenance()));
   const BenchResult& time = timing.result;
   if (timing.missing.empty()) {
-    fmt::print("time          {:.2f} us, {:.1f} TFLOP/s, {:.1f} GB/s\n", time.time_us,
-               time.tflops_per_s, time.gbytes_per_s);
+    fmt::print("time          {:.2f} us, {}{:.1f} GB/s\n", time.time_us,
+               time.work_unknown.empty() ? fmt::format("{:.1f} TFLOP/s, ", time.tflops_per_s) : "",
+               time.gbytes_per_s);
+    if (!time.work_unknown.empty())
+      fmt::print("              (no TFLOP/s: {})\n", printable(time.work_unknown));
     fmt::print("              (median of {}, cold L2, noise {:.1f}%)\n", time.samples,
                100 * time.noise);
   } else {

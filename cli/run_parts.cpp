@@ -1,6 +1,7 @@
 #include "cli/run_parts.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "attnforge/error.h"
@@ -43,6 +44,13 @@ ReadText reader_of(const RunParts& parts, std::uint64_t seed) {
     for (const auto& part : parts) problem = part->completed(problem, seed);
     return problem;
   };
+}
+
+Work work_of(const RunParts& parts, const Problem& problem) {
+  KnownTables known;
+  for (const auto& part : parts) part->know(problem, known);
+  const std::vector<std::span<const std::byte>> arrays(known.arrays.begin(), known.arrays.end());
+  return work_of(problem, known.tables, arrays);
 }
 
 Drawing drawing_of(const RunParts& parts, const Problem& problem) {

@@ -2,6 +2,7 @@
 // say of a problem, what their files hold, and what is told of it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 
 #include "attnforge/host_tensors.h"
 #include "attnforge/problem.h"
+#include "attnforge/work.h"
 #include "cli/command_line.h"
 #include "cli/mask_drawing.h"
 #include "cli/problems.h"
@@ -28,6 +30,12 @@ struct RunFlags {
   bool random = false;  // inputs are made up where no file is named
   bool check = false;
   bool on_gpu = true;
+};
+
+/// Of a run that is only looked at: what of its tables is known.
+struct KnownTables {
+  HostTensors tables{};
+  std::vector<std::vector<std::byte>> arrays{};  // of each argument; empty: not known
 };
 
 /// What a part does not override does nothing.
@@ -67,6 +75,8 @@ class RunPart {
   virtual std::string report(const Problem&, const HostTensors&) const { return ""; }
 
   // ---- inspect ----
+  /// What options say of a run's tables.
+  virtual void know(const Problem&, KnownTables&) const {}
   /// What of a completed problem can be drawn, if anything.
   virtual std::optional<Drawing> drawing(const Problem&) const { return std::nullopt; }
 };
@@ -96,6 +106,9 @@ RunParts run_parts();
 
 /// Reads problems with what the parts' options say, while these live.
 ReadText reader_of(const RunParts& parts, std::uint64_t seed = 0);
+
+/// As far as the parts' options say what a run computes.
+Work work_of(const RunParts& parts, const Problem& problem);
 
 /// Of the parts that draw the last in their order (a given block mask before a text's); an empty
 /// one where none does.

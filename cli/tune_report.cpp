@@ -11,6 +11,7 @@
 #include "attnforge/json.h"
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
+#include "attnforge/work.h"
 #include "cli/config_words.h"
 #include "cli/gpus.h"
 #include "cli/memory_check.h"
@@ -61,19 +62,21 @@ std::string report(const TuneJob& job, int top, bool full) {
                        job.error.empty() ? "not begun" : message_text(job.error));
   }
   const TuneResult& r = *job.result;
-  const double tflops = r.winner_us > 0 ? flops(r.problem) / r.winner_us / 1e6 : 0;
+  const Work work = timed_work(r.problem);
+  const auto tflops_text = [&](double us) {
+    return us > 0 && work.is_known() ? fmt::format("{:.1f}", work.tflops_per_s(us)) : "-";
+  };
   std::string text = fmt::format("{}\n", bold(to_string(job.problem)));
   if (!(r.problem == job.problem)) text += fmt::format("  measured as  {}\n", to_string(r.problem));
   Table table{{{""}, {"time us", kRight}, {"TFLOP/s", kRight}, {"config"}}, {}};
   if (!r.winner.empty()) {
-    table.rows.push_back({"winner", time_text(r.winner_us), fmt::format("{:.1f}", tflops),
-                          config_text(r.winner, full)});
+    table.rows.push_back(
+        {"winner", time_text(r.winner_us), tflops_text(r.winner_us), config_text(r.winner, full)});
   }
-  table.rows.push_back(
-      {"untuned", time_text(r.untuned_us),
-       r.untuned_us > 0 ? fmt::format("{:.1f}", flops(r.problem) / r.untuned_us / 1e6) : "-",
-       config_text(r.untuned, full)});
+  table.rows.push_back({"untuned", time_text(r.untuned_us), tflops_text(r.untuned_us),
+                        config_text(r.untuned, full)});
   text += aligned(table, "  ");
+  if (!work.is_known()) text += fmt::format("  no TFLOP/s: {}\n", printable(work.unknown));
   text += fmt::format("  speed-up {}, {} tried, {} failed, {} reused, space {}, {:.1f} s on {}{}\n",
                       green(speed_up_text(r)), r.tried, r.failed, r.reused, r.space, r.elapsed_s,
                       describe(job.device), r.complete ? "" : left_text(r));

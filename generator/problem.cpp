@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "attnforge/error.h"
+#include "generator/mask_windows.h"
 #include "generator/problem_fields.h"
 #include "generator/problem_parts.h"
 #include "generator/tensor_elements.h"
@@ -68,6 +69,12 @@ void check_layout(const Problem& p) {
 
 /// 1 + 2 + ... + n; 0 for n <= 0.
 std::int64_t triangle(std::int64_t n) { return n <= 0 ? 0 : n * (n + 1) / 2; }
+
+/// Pairs of a row and a key that is at most `distance` after it.
+std::int64_t pairs_up_to(std::int64_t rows, std::int64_t keys, std::int64_t distance) {
+  const std::int64_t d = std::clamp(distance, -rows, keys);  // more changes nothing
+  return triangle(rows + d) - triangle(d) - triangle(rows + d - keys) + triangle(d - keys);
+}
 
 }  // namespace
 
@@ -137,35 +144,28 @@ float effective_softmax_scale(const Problem& problem) {
 }
 
 std::int64_t visible_pairs(const Problem& problem) {
-  const std::int64_t rows = problem.seqlen_q;
-  const std::int64_t keys = problem.seqlen_kv;
-  const Window window = effective_window(problem);
-  // Both windows contain the query's own position, so no pair is hidden on both sides: count each
-  // side by itself.
-  std::int64_t hidden = 0;
-  if (window.right >= 0) {
-    // The row that is t before the last one has t - right keys after its window, at most all.
-    const std::int64_t most = rows - 1 - window.right;
-    const std::int64_t partial = std::min(most, keys);
-    if (most > 0) hidden += triangle(partial) + (most - partial) * keys;
-  }
-  if (window.left >= 0) {
-    // Row i has position - left keys before its window: `most` for the last row, one less for each
-    // row before it.
-    const std::int64_t most = keys - 1 - window.left;
-    hidden += triangle(most) - triangle(most - rows);
-  }
-  const std::int64_t pairs = rows * keys - hidden;
+  const std::int64_t rows = problem.seqlen_q, keys = problem.seqlen_kv;
+  const KeyBounds bounds = key_bounds(problem);
+  const std::int64_t offset = keys - rows;  // of a query's position
+  std::int64_t pairs = rows * keys;
+  if (bounds.right) pairs = pairs_up_to(rows, keys, offset + *bounds.right);
+  // Bounds of a text may leave nothing between them.
+  if (bounds.left)
+    pairs = std::max<std::int64_t>(0, pairs - pairs_up_to(rows, keys, offset - *bounds.left - 1));
   const double share = effective_density(problem);
   return share == 1.0 ? pairs : std::llround(static_cast<double>(pairs) * share);
 }
 
+double flops_of_pairs(const Problem& problem, double pairs) {
+  double of_pair = 2.0 * (problem.head_dim + problem.head_dim_v);
+  for (const ProblemPart* part : problem_parts()) of_pair *= part->in(problem) ? part->work : 1.0;
+  return of_pair * pairs;
+}
+
 double flops(const Problem& problem) {
   const Problem p = typical_problem(problem);
-  double of_pair = 2.0 * (p.head_dim + p.head_dim_v);
-  for (const ProblemPart* part : problem_parts()) of_pair *= part->in(p) ? part->work : 1.0;
-  return of_pair * static_cast<double>(visible_pairs(p)) *
-         static_cast<double>(p.batch * p.num_heads_q);
+  return flops_of_pairs(
+      p, static_cast<double>(visible_pairs(p)) * static_cast<double>(p.batch * p.num_heads_q));
 }
 
 Problem typical_problem(const Problem& problem) {

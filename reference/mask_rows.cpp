@@ -5,7 +5,7 @@
 namespace attnforge {
 
 bool MaskRow::sees(std::size_t entry, std::int64_t key) const {
-  if (columns[entry] % 2 == 0 || bit_blocks == nullptr || bit_blocks[entry] < 0) return true;
+  if (!has_bits(entry)) return true;
   const std::int64_t in_block = key % block_kv;
   return (bits[bit_blocks[entry] * words_per_block + in_block / 32] >> (in_block % 32) & 1) != 0;
 }
@@ -24,19 +24,28 @@ bool MaskRow::asks_rule(std::int64_t key) const {
   return std::binary_search(columns.begin(), columns.end(), partial);
 }
 
+bool MaskRow::has_bits(std::size_t entry) const {
+  return columns[entry] % 2 != 0 && bit_blocks != nullptr && bit_blocks[entry] >= 0;
+}
+
+KeyRange MaskRow::keys_of(std::size_t entry, std::int64_t seqlen_kv) const {
+  const std::int64_t begin = std::int64_t{columns[entry] / 2} * block_kv;
+  return {begin, std::min(seqlen_kv, begin + block_kv) - 1};
+}
+
+std::int64_t MaskRow::count(std::size_t entry, KeyRange range) const {
+  const KeyRange block = keys_of(entry, range.last + 1);
+  const std::int64_t first = std::max(range.first, block.first);
+  if (!has_bits(entry)) return std::max<std::int64_t>(0, block.last - first + 1);
+  std::int64_t keys = 0;
+  for (std::int64_t key = first; key <= block.last; ++key) keys += sees(entry, key) ? 1 : 0;
+  return keys;
+}
+
 std::int64_t MaskRow::count(KeyRange range) const {
   if (block_kv == 0) return std::max<std::int64_t>(0, range.last - range.first + 1);
   std::int64_t keys = 0;
-  for (std::size_t entry = 0; entry < columns.size(); ++entry) {
-    const std::int64_t begin = std::int64_t{columns[entry] / 2} * block_kv,
-                       first = std::max(range.first, begin),
-                       last = std::min(range.last, begin + block_kv - 1);
-    if (columns[entry] % 2 == 0) {
-      keys += std::max<std::int64_t>(0, last - first + 1);
-    } else {
-      for (std::int64_t key = first; key <= last; ++key) keys += sees(entry, key) ? 1 : 0;
-    }
-  }
+  for (std::size_t entry = 0; entry < columns.size(); ++entry) keys += count(entry, range);
   return keys;
 }
 

@@ -261,49 +261,65 @@ Sequences transposed(const Sequences& sequences) {
 
 namespace {
 
+/// Of one query head and queries first to end - 1, which are in one row of blocks.
+std::int64_t pairs_of_block_row(const Problem& one, const MaskRows& mask, std::int64_t sequence,
+                                std::int64_t head, std::int64_t first, std::int64_t end) {
+  const MaskRow row = mask.row(sequence, head, first);
+  std::int64_t pairs = 0;
+  for (std::size_t entry = 0; entry < row.columns.size(); ++entry) {
+    const KeyRange keys = row.keys_of(entry, one.seqlen_kv);
+    // Windows move with the query: what the first and the last one see, all do.
+    const bool alike = !row.has_bits(entry) && visible_keys(one, first).contains(keys.last) &&
+                       visible_keys(one, end - 1).contains(keys.first);
+    if (alike) {
+      pairs += (end - first) * (keys.last - keys.first + 1);
+      continue;
+    }
+    for (std::int64_t query = first; query < end; ++query)
+      pairs += mask.row(sequence, head, query).count(entry, visible_keys(one, query));
+  }
+  return pairs;
+}
+
 /// Pairs that the block mask and the window let through, of all heads.
 std::int64_t pairs_of_mask(const Sequences& sequences, const MaskRows& mask,
                            std::int64_t sequence) {
   const Problem one = problem_of_sequence(sequences, sequence);
-  const std::int64_t heads_of_mask = one.num_heads_q / one.mask_heads;
+  const std::int64_t heads_of_mask = one.num_heads_q / one.mask_heads, block = one.mask_block_q;
   std::int64_t pairs = 0;
   for (std::int64_t head = 0; head < one.num_heads_q; head += heads_of_mask) {
-    for (std::int64_t query = 0; query < one.seqlen_q; ++query)
-      pairs += mask.row(sequence, head, query).count(visible_keys(one, query));
+    for (std::int64_t query = 0; query < one.seqlen_q; query += block)
+      pairs += pairs_of_block_row(one, mask, sequence, head, query,
+                                  std::min(query + block, one.seqlen_q));
   }
   return pairs * heads_of_mask;
 }
 
-double flops_of_mask(const Sequences& sequences) {
-  const Problem& problem = sequences.problem;
-  const MaskRows mask = mask_rows_of(sequences);
-  const bool alike = all_full(problem) && problem.mask_batch == 1;
-  const std::int64_t count = alike ? std::min<std::int64_t>(1, problem.batch) : problem.batch;
-  double pairs = 0;
-  for (std::int64_t i = 0; i < count; ++i)
-    pairs += static_cast<double>(pairs_of_mask(sequences, mask, i));
-  if (alike) pairs *= static_cast<double>(problem.batch);
-  const double of_pair = (is_backward(problem) ? 2.5 : 1.0) * 2.0;
-  return of_pair * pairs * (problem.head_dim + problem.head_dim_v);
-}
-
 }  // namespace
 
+double visible_pairs(const Sequences& sequences) {
+  const Problem& problem = sequences.problem;
+  const bool masked = has_block_mask(problem);
+  const MaskRows mask = mask_rows_of(sequences);
+  const bool alike = all_full(problem) && (!masked || problem.mask_batch == 1);
+  const std::int64_t count = alike ? std::min<std::int64_t>(1, problem.batch) : problem.batch;
+  double pairs = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    pairs += static_cast<double>(masked ? pairs_of_mask(sequences, mask, i)
+                                        : visible_pairs(problem_of_sequence(sequences, i)) *
+                                              problem.num_heads_q);
+  }
+  return alike ? pairs * static_cast<double>(problem.batch) : pairs;
+}
+
 double flops(const Sequences& sequences) {
-  if (has_block_mask(sequences.problem)) return flops_of_mask(sequences);
-  if (all_full(sequences.problem)) return flops(sequences.problem);
-  double sum = 0;
-  for (std::int64_t i = 0; i < sequences.problem.batch; ++i)
-    sum += flops(problem_of_sequence(sequences, i));
-  return sum;
+  return flops_of_pairs(sequences.problem, visible_pairs(sequences));
 }
 
 double flops(const Problem& problem, const HostTensors& host) {
   check_tables(problem, host);
   return flops(sequences_of(problem, host));
 }
-
-bool work_is_known(const Problem& problem) { return all_full(problem) && !has_block_mask(problem); }
 
 namespace {
 

@@ -62,12 +62,12 @@ std::int64_t total_keys(const Sequences& sequences);
 /// rows of keys lie and what they cost; its heads are those of k, with their groups' work each.
 Sequences transposed(const Sequences& sequences);
 
-/// Floating point operations of flops(), with the lengths that there are, and of a block mask with
-/// the pairs that its lists let through.
-double flops(const Sequences& sequences);
+/// Pairs of all heads that windows and the lists of a block mask let through, with the lengths that
+/// there are. A mask text is not asked: those of its windows.
+double visible_pairs(const Sequences& sequences);
 
-/// Whether all runs of the problem do the same work, whatever is in their tables.
-bool work_is_known(const Problem& problem);
+/// flops_of_pairs() of them.
+double flops(const Sequences& sequences);
 
 /// Throws Error(kInvalidArgument), naming the sequence, unless the tables are as Tensors says.
 /// Lists of masks are not looked at: nobody knows their lengths here.

@@ -25,7 +25,7 @@ CPP_HEADERS = {
     "Problems and plans": ("problem.h", "code_texts.h", "device.h", "plan.h", "block_mask.h", "device_block_mask.h", "merge_states.h", "append_kv.h", "provenance.h", "error.h"),
     "Tuning and the database": ("tune.h", "cache.h"),
     "Looking": ("inspect.h", "json.h", "problem_words.h", "printable.h", "version.h"),
-    "For programs without data or memory of their own": ("host_tensors.h", "device_memory.h", "check.h", "measure.h"),
+    "For programs without data or memory of their own": ("host_tensors.h", "device_memory.h", "check.h", "measure.h", "work.h"),
 }
 
 C_INTRO = """\

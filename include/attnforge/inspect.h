@@ -2,13 +2,16 @@
 // machine.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "attnforge/plan.h"
 #include "attnforge/tune.h"
+#include "attnforge/work.h"
 
 namespace attnforge {
 
@@ -54,11 +57,21 @@ struct CompileInfo {
 
 struct LaunchInfo {
   std::string kernel{};
+  // "main": the config's own kernel; "prepare": a step before it. After it: "second", another
+  // kernel of the family; "merge", of split keys; "finish".
+  std::string role{};
   int grid[3] = {1, 1, 1};
   int block[3] = {1, 1, 1};
   int smem_bytes = 0;
-  std::size_t workspace_bytes = 0;
-  bool own = false;  // the config's kernel; else a step before or after it
+  std::size_t workspace_bytes = 0;  // of the whole run
+  bool own = false;                 // whether the role is "main"
+};
+
+/// Which keys a query sees for where it stands: from its position - left to its position + right;
+/// none: all on that side. Bounds of a mask text may be negative.
+struct SeenKeys {
+  std::optional<std::int64_t> left{}, right{};
+  bool more_hidden = false;  // a mask's blocks or text hide some of these too
 };
 
 /// How a kernel cuts the problem up: a block computes block_m rows at a time, and walks over the
@@ -75,7 +88,9 @@ struct Reach {
   int busy_sms = 0;    // that get a block of the kernel; DeviceFacts::num_sms: all
   double time_us = 0;  // of the config: measured, else the model's estimate
   bool measured = false;
-  double memory_us = 0;  // minimum_bytes() at the memory's full rate; 0: unknown
+  Work work{};               // of what the time is of
+  double minimum_bytes = 0;  // the same
+  double memory_us = 0;      // these at the memory's full rate; 0: unknown
 };
 
 struct InspectOptions {
@@ -87,6 +102,8 @@ struct InspectOptions {
   bool sass = false;       // needs nvdisasm or cuobjdump on PATH
   bool line_info = false;  // ptx and sass (of nvdisasm) say which line of `source` they come from
   int max_candidates = 0;  // 0: all
+  std::optional<Work>
+      work{};  // of the problem's run, by who knows its tables; none: of the problem
   // false: Inspection::candidates are kept ones alone. Few query rows have hundreds of thousands of
   // others, which `cuts` counts.
   bool cut_candidates = true;
@@ -94,6 +111,8 @@ struct InspectOptions {
 
 struct Inspection {
   Problem problem{};
+  Work work{};
+  SeenKeys sees{};
   DeviceFacts device{};
   std::vector<std::string> rejected_families{};  // "family: why it was not looked at"
   std::vector<CandidateInfo> candidates{};       // kept ones best first, then the cut ones
@@ -109,6 +128,7 @@ struct Inspection {
   std::string sass{};  // or why there is none
   TileInfo tiles{};
   std::vector<LaunchInfo> launches{};
+  Work measured_work{};           // what `measured` took so long for
   Problem measured_as{};          // of whose bucket `measured` and `candidates` are
   std::vector<Trial> measured{};  // tries in the database, best first
   int num_candidates = 0;         // kept and cut ones, listed or not

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "attnforge/device.h"
 #include "attnforge/plan.h"
@@ -34,7 +35,8 @@ struct BenchResult {
   double noise = 0;      // interquartile range / median
   double clock_mhz = 0;  // SM clock during the samples; 0: unknown
   int samples = 0;
-  double tflops_per_s = 0;       // flops(problem) / time: of the visible pairs only
+  double tflops_per_s = 0;       // work_of() / time: of the visible pairs only; 0: not known
+  std::string work_unknown{};    // why they are not known; "": they are
   double gbytes_per_s = 0;       // minimum_bytes(problem) / time, 1e9 bytes
   double cache_tb_per_s = 0;     // k and v / time, 1e12 bytes; 0 where only the GPU knows lengths
   double ns_per_token_head = 0;  // time / (batch * seqlen_q * num_heads_q); 0 when there are none

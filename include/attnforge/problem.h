@@ -238,13 +238,17 @@ inline Window effective_window(const Problem& problem) {
 /// estimates.
 ATTNFORGE_API Problem typical_problem(const Problem& problem);
 
-/// How many (query, key) pairs of one head of one sequence are not masked. Exact, O(1); with a
-/// block mask about as many as its density says.
+/// How many (query, key) pairs of one head of one sequence windows let through, those of a mask
+/// text among them. Exact, O(1); with a block mask about as many as its density says. What else a
+/// text hides, work.h counts.
 ATTNFORGE_API std::int64_t visible_pairs(const Problem& problem);
 
-/// Floating point operations of the two products over the visible pairs: 2 * pairs * (head_dim +
-/// head_dim_v) per head. Backward 2.5 times that, for five products in place of two. Of
-/// typical_problem(): flops() of tuner and bench know the lengths.
+/// Floating point operations of so many pairs: 2 * (head_dim + head_dim_v) each. Backward 2.5 times
+/// that, for five products in place of two.
+ATTNFORGE_API double flops_of_pairs(const Problem& problem, double pairs);
+
+/// flops_of_pairs() of the visible_pairs() of all heads of typical_problem(): for estimates. What
+/// is known of the work, and whether anything is, says work.h.
 ATTNFORGE_API double flops(const Problem& problem);
 
 /// Bytes of q, k, v, the rows of rope's tables and the lists of a block mask read once and o, lse

@@ -9,6 +9,7 @@
 
 #include "attnforge/error.h"
 #include "generator/arch.h"
+#include "generator/mask_windows.h"
 #include "plan/choice.h"
 #include "plan/option_checks.h"
 #include "plan/overrides.h"
@@ -87,9 +88,25 @@ TileInfo tiles_of(const Choice& choice, const Problem& problem) {
   return info;
 }
 
-void list_launches(Inspection& inspection, const Launch& launch, const Source& source) {
+/// What a step is to the config's own kernel.
+std::string role_of(const LaunchStep& step, const Launch& launch, std::string_view family) {
+  const LaunchStep& own = launch.steps[own_step(launch)];
+  if (&step == &own) return "main";
+  if (&step < &own) return "prepare";
+  if (step.kernel.starts_with(family)) return "second";
+  return step.kernel.starts_with("combine") ? "merge" : "finish";
+}
+
+SeenKeys seen_by(const Problem& problem) {
+  const MaskTerms terms = mask_terms(problem);
+  return {terms.bounds.left, terms.bounds.right, has_block_mask(problem) || !terms.code.empty()};
+}
+
+void list_launches(Inspection& inspection, const Launch& launch, const Source& source,
+                   const Family& family) {
   for (const LaunchStep& step : launch.steps) {
     LaunchInfo info{.kernel = symbol_of(step.kernel, source),
+                    .role = role_of(step, launch, family.name),
                     .smem_bytes = step.smem_bytes,
                     .workspace_bytes = launch.workspace_bytes};
     const auto copy = [](const Dim3& from, int(&to)[3]) {
@@ -99,7 +116,7 @@ void list_launches(Inspection& inspection, const Launch& launch, const Source& s
     };
     copy(step.grid, info.grid);
     copy(step.block, info.block);
-    info.own = &step == &launch.steps[own_step(launch)];
+    info.own = info.role == "main";
     inspection.launches.push_back(std::move(info));
   }
 }
@@ -143,7 +160,9 @@ Reach reach_of(const Inspection& inspection, const Choice& choice, const Problem
   const Problem& timed = reach.measured ? stored_as : inspection.problem;
   if (!reach.measured) reach.time_us = choice.family->estimate_us(choice.config, timed, device);
   const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
-  if (bytes_per_us > 0) reach.memory_us = minimum_bytes(timed) / bytes_per_us;
+  reach.work = reach.measured ? inspection.measured_work : inspection.work;
+  reach.minimum_bytes = minimum_bytes(timed);
+  if (bytes_per_us > 0) reach.memory_us = reach.minimum_bytes / bytes_per_us;
   return reach;
 }
 
@@ -194,6 +213,8 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
   const DeviceFacts device = limited(whole_device, overrides);
   Inspection inspection;
   inspection.problem = problem;
+  inspection.work = options.work ? *options.work : work_of(problem);
+  inspection.sees = seen_by(problem);
   inspection.device = device;
   const ChoiceKey key{bucket(problem), options.family, options.config};
   list_candidates(inspection, key, overrides, options);
@@ -210,7 +231,7 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
   inspection.source = as_file(source, device.arch);
   inspection.digest = digest(source);
   const Launch launch = choice.family->launch(choice.config, problem, device);
-  list_launches(inspection, launch, source);
+  list_launches(inspection, launch, source, *choice.family);
   inspection.tiles = tiles_of(choice, problem);
   inspection.measured_as = key.problem;
   Source compiled = source;
@@ -228,6 +249,7 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
     if (!each.estimated)
       inspection.measured.push_back({each.config, each.estimate_us, each.measurement});
   }
+  if (!inspection.measured.empty()) inspection.measured_work = timed_work(key.problem);
   inspection.reach = reach_of(inspection, choice, key.problem, launch);
   return inspection;
 }

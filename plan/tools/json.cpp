@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnforge/version.h"
+#include "attnforge/work.h"
 
 namespace attnforge {
 namespace {
@@ -57,6 +58,7 @@ Json json(const CompileInfo& c) {
 
 Json json(const LaunchInfo& l) {
   return {{"kernel", l.kernel},
+          {"role", l.role},
           {"grid", l.grid},
           {"block", l.block},
           {"smem_bytes", l.smem_bytes},
@@ -67,10 +69,21 @@ Json json(const TileInfo& t) {
   return {{"block_m", t.block_m}, {"block_n", t.block_n}, {"pack_gqa", t.pack_gqa}};
 }
 
+/// A number, or null where nobody can count.
+Json json(const Work& work) { return work.is_known() ? Json(work.flops) : Json(nullptr); }
+
+Json json(const SeenKeys& sees) {
+  const auto bound = [](const std::optional<std::int64_t>& keys) {
+    return keys ? Json(*keys) : Json(nullptr);
+  };
+  return {
+      {"left", bound(sees.left)}, {"right", bound(sees.right)}, {"more_hidden", sees.more_hidden}};
+}
+
 Json json(const Reach& r) {
-  return {{"busy_sms", r.busy_sms},
-          {"time_us", r.time_us},
-          {"measured", r.measured},
+  return {{"busy_sms", r.busy_sms},          {"time_us", r.time_us},
+          {"measured", r.measured},          {"flops", json(r.work)},
+          {"flops_unknown", r.work.unknown}, {"minimum_bytes", r.minimum_bytes},
           {"memory_us", r.memory_us}};
 }
 
@@ -101,7 +114,9 @@ std::string to_json(const Inspection& i) {
   }
   Json all{{"attnforge", kVersion},
            {"problem", to_string(i.problem)},
-           {"flops", flops(i.problem)},
+           {"flops", json(i.work)},
+           {"flops_unknown", i.work.unknown},
+           {"sees", json(i.sees)},
            {"minimum_bytes", minimum_bytes(i.problem)},
            {"device", json(i.device)},
            {"rejected_families", i.rejected_families},
@@ -129,8 +144,11 @@ std::string to_json(const Inspection& i) {
 }
 
 std::string to_json(const TuneResult& result, const Problem& asked, const DeviceFacts& device) {
+  const Work work = timed_work(result.problem);
   return text({{"problem", to_string(asked)},
                {"measured_as", to_string(result.problem)},
+               {"flops", json(work)},
+               {"flops_unknown", work.unknown},
                {"device", json(device)},
                {"winner", result.winner},
                {"winner_us", result.winner_us},

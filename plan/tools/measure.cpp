@@ -6,6 +6,7 @@
 
 #include "attnforge/device_memory.h"
 #include "attnforge/error.h"
+#include "attnforge/work.h"
 #include "generator/operands.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
@@ -39,15 +40,16 @@ double cache_bytes(const Problem& p) {
   return double(p.batch) * double(p.seqlen_kv) * double(p.num_heads_kv) * bytes_of_key;
 }
 
-BenchResult result_of(const std::vector<double>& samples, const Problem& problem) {
+BenchResult result_of(const std::vector<double>& samples, const Problem& problem,
+                      const Work& work) {
   BenchResult result;
   result.samples = static_cast<int>(samples.size());
   result.time_us = median(samples);
   result.min_us = *std::min_element(samples.begin(), samples.end());
   result.noise = relative_iqr(samples);
   if (!(result.time_us > 0)) return result;
-  // Of sequences and blocks that only the GPU knows, nobody knows the work.
-  if (work_is_known(problem)) result.tflops_per_s = flops(problem) / result.time_us * 1e-6;
+  result.tflops_per_s = work.tflops_per_s(result.time_us);
+  result.work_unknown = work.unknown;
   if (all_full(problem)) result.cache_tb_per_s = cache_bytes(problem) / result.time_us * 1e-6;
   result.gbytes_per_s = minimum_bytes(problem) / result.time_us * 1e-3;
   const double token_heads = static_cast<double>(total_tokens(problem).q * problem.num_heads_q);
@@ -79,8 +81,11 @@ MemoryUse memory_of(const DeviceTensors& tensors, const Plan& plan) {
 
 }  // namespace
 
-BenchResult measure(const Plan& plan, Device& device, const Tensors& tensors, void* workspace,
-                    const MeasureOptions& options) {
+namespace {
+
+/// Of a run that does so much.
+BenchResult measured(const Plan& plan, Device& device, const Tensors& tensors, void* workspace,
+                     const MeasureOptions& options, const Work& work) {
   require_count("min_samples", options.min_samples, 1, kMostSamples);
   require_count("max_samples", options.max_samples, options.min_samples, kMostSamples);
   require_seconds("time_limit_s", options.time_limit_s);
@@ -117,9 +122,16 @@ BenchResult measure(const Plan& plan, Device& device, const Tensors& tensors, vo
   for (int taken = 0; goes_on(taken); taken = static_cast<int>(samples.size()))
     sample(std::min(
         kBatch, (taken < options.min_samples ? options.min_samples : options.max_samples) - taken));
-  BenchResult result = result_of(samples, plan.problem());
+  BenchResult result = result_of(samples, plan.problem(), work);
   result.clock_mhz = timer.clock_mhz();
   return result;
+}
+
+}  // namespace
+
+BenchResult measure(const Plan& plan, Device& device, const Tensors& tensors, void* workspace,
+                    const MeasureOptions& options) {
+  return measured(plan, device, tensors, workspace, options, work_of(plan.problem()));
 }
 
 BenchResult measure(const Plan& plan, Device& device, const MeasureOptions& options) {
@@ -130,10 +142,8 @@ BenchResult measure(const Plan& plan, Device& device, const MeasureOptions& opti
   // memory comes with the first launch.
   plan.run(on_gpu.tensors, on_gpu.workspace.data());
   const std::int64_t taken = free_before - free_bytes(device);
-  BenchResult result = measure(plan, device, on_gpu.tensors, on_gpu.workspace.data(), options);
-  if (result.time_us > 0) {
-    result.tflops_per_s = flops(sequences_of(plan.problem(), host)) / result.time_us * 1e-6;
-  }
+  BenchResult result = measured(plan, device, on_gpu.tensors, on_gpu.workspace.data(), options,
+                                work_of(plan.problem(), host));
   result.memory = memory_of(on_gpu, plan);
   result.memory.driver = std::max<std::int64_t>(0, taken);
   return result;

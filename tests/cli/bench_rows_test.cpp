@@ -92,6 +92,17 @@ TEST(BenchRows, FailedRowsHaveTheReasonAndNoTime) {
   EXPECT_THAT(readable, HasSubstr("fwd_b: no kernel family serves it:"));
 }
 
+TEST(BenchRows, WorkThatNobodyCanCountHasNoThroughput) {
+  BenchRow row = good();
+  row.result.work_unknown = "only the GPU knows how long its sequences are";
+  EXPECT_EQ(cell(full_table({row}, origin()), 0, "tflops_per_s"), "");
+  EXPECT_EQ(cell(full_table({row}, origin()), 0, "flops_unknown"), row.result.work_unknown);
+  EXPECT_EQ(cell(readable_table({row}), 0, "TFLOP/s"), "-");
+  EXPECT_TRUE(to_json({row}, origin(), false)["results"][0]["tflops_per_s"].is_null());
+  row.result.work_unknown.clear();
+  EXPECT_TRUE(to_json({row}, origin(), false)["results"][0]["tflops_per_s"].is_number());
+}
+
 TEST(BenchRows, JsonHasTheColumnsAsKeysAndErrorsAsObjects) {
   const Json json = to_json({good(), bad()}, origin(), true);
   EXPECT_TRUE(json.at("interrupted").get<bool>());

@@ -15,9 +15,11 @@
 namespace attnforge::cli {
 namespace {
 
+using ::testing::Contains;
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pair;
 
 BenchRow row(const std::string& problem, const std::string& family, double time_us) {
@@ -54,6 +56,22 @@ std::vector<std::string> curves(const Figure& figure) {
   std::vector<std::string> names;
   for (const Curve& curve : figure.curves) names.push_back(curve.name);
   return names;
+}
+
+TEST(PlotSweep, WhatNobodyCanCountIsInNoPictureOfThroughput) {
+  BenchRow counted = row("fwd fp16 seqlen=512 head_dim=64", "fwd_a", 10),
+           longer = row("fwd fp16 seqlen=1024 head_dim=64", "fwd_a", 30),
+           unknown = row("fwd fp16 seqlen=2048 head_dim=64", "fwd_a", 90);
+  unknown.result.work_unknown = "only a compiler reads its text";
+  const auto points_of = [](const std::vector<Figure>& all, const std::string& name) {
+    for (const Figure& figure : all)
+      if (figure.file == name) return figure.curves.front().points.size();
+    return std::size_t{0};
+  };
+  const std::vector<Figure> all = figures({counted, longer, unknown});
+  EXPECT_EQ(points_of(all, "latency"), 3u);
+  EXPECT_EQ(points_of(all, "throughput"), 2u);
+  EXPECT_THAT(files(figures({unknown})), Not(Contains("throughput")));
 }
 
 TEST(PlotSweep, LinesAreFamilies) {

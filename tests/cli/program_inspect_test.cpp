@@ -44,6 +44,28 @@ TEST_F(Program, InspectIsOneScreen) {
   }
 }
 
+TEST_F(Program, InspectCountsWhatATextLetsThrough) {
+  const auto screen = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"inspect", "--no-compile", "--arch", "sm_90a"});
+    words.insert(words.end(), {"fwd", "bf16", "num_heads=16", "seqlen=4096", "head_dim=128"});
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out;
+  };
+  const std::string text = screen({"--mask", "k <= q && q - k < 1024"});
+  EXPECT_THAT(text, HasSubstr("30.07 GFLOP"));
+  EXPECT_THAT(text, HasSubstr("a query sees 1023 keys before and 0 after its position\n"));
+  const std::string hidden = screen({"--mask", "k <= q && (k & 1) == 0"});
+  EXPECT_THAT(hidden, HasSubstr("34.37 GFLOP"));
+  EXPECT_THAT(hidden, HasSubstr("but for those that the mask hides"));
+  EXPECT_THAT(hidden, HasSubstr("as if the text hid nothing more"));
+  const std::string unknown = screen({"--mask", "k <= q && tanhf(k) > 0.5f"});
+  EXPECT_THAT(unknown, HasSubstr("GFLOP not known (its mask text is not counted: it calls tanhf)"));
+  EXPECT_THAT(unknown, Not(HasSubstr("TFLOP/s")));
+  EXPECT_THAT(screen({"--mask", "k < q - 5 && k > q - 100"}),
+              HasSubstr("a query sees keys from 99 before its position to 6 before its position"));
+}
+
 TEST_F(Program, InspectShowsSectionsInFull) {
   const Outcome all = run(inspect_with({"--section", "all"}));
   ASSERT_EQ(all.exit_code, 0) << all.err;

@@ -10,6 +10,7 @@ namespace attnforge::cli {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -61,6 +62,16 @@ TEST(TuneReport, FailuresHaveTheirOwnWords) {
   EXPECT_EQ(lost.error, "the GPU is lost");
   EXPECT_EQ(lost.code, ErrorCode::kCuda);
   EXPECT_EQ(noted(std::runtime_error("a bug")).code, ErrorCode::kInternal);
+}
+
+TEST(TuneReport, WorkThatNobodyCanCountHasNoThroughput) {
+  TuneJob job = cut_job();
+  EXPECT_THAT(report(job, 0, true), Not(HasSubstr("no TFLOP/s")));
+  job.problem.mask = "tanhf(k) > 0.5f";
+  job.result->problem = job.problem;
+  const std::string text = report(job, 0, true);
+  EXPECT_THAT(text, HasSubstr("no TFLOP/s: its mask text is not counted: it calls tanhf"));
+  EXPECT_THAT(text, ContainsRegex("winner +10.00 +- "));
 }
 
 TEST(TuneReport, SearchWithoutTimeForTheModelsChoiceSaysSo) {

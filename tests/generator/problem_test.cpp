@@ -154,6 +154,20 @@ TEST(VisiblePairs, EqualCountingForEverySmallCase) {
   }
 }
 
+TEST(VisiblePairs, OfATextsWindowsMayMissTheQueryItself) {
+  for (int left = -9; left <= 9; ++left) {
+    for (int right = -9; right <= 9; ++right) {
+      const Problem p = parse_problem(
+          "fwd seqlen=6:8 mask=\"k - q <= " + std::to_string(right + 2) +
+          " && q - k <= " + std::to_string(left - 2) + "\"");
+      std::int64_t pairs = 0;
+      for (int q = 0; q < 6; ++q)
+        for (int k = 0; k < 8; ++k) pairs += k - q - 2 <= right && q + 2 - k <= left ? 1 : 0;
+      EXPECT_EQ(visible_pairs(p), pairs) << to_string(p);
+    }
+  }
+}
+
 TEST(VisiblePairs, KnownCounts) {
   EXPECT_EQ(visible_pairs({.seqlen_q = 3, .seqlen_kv = 5}), 15);
   EXPECT_EQ(visible_pairs({.causal = true, .seqlen_q = 4096, .seqlen_kv = 4096}), 4096 * 4097 / 2);

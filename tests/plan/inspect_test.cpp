@@ -230,6 +230,62 @@ TEST_F(InspectTest, SaysHowManySmsAGridKeepsBusyAndHowFarMemoryIs) {
   EXPECT_EQ(reach("fwd bf16 seqlen=0", ":memory:").busy_sms, 0);
 }
 
+TEST_F(InspectTest, LaunchesHaveRolesAndTheMainOneIsTheConfigsKernel) {
+  const struct {
+    const char* words;
+    std::vector<std::string> roles;
+    const char* arch = "90a";
+    const char* family = "";
+  } cases[] = {
+      {"fwd bf16 seqlen=4096 head_dim=128", {"main"}},
+      {"fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128", {"main", "merge"}},
+      {"fwd bf16 batch=4 seqlen=4096 head_dim=128 lengths=packed", {"prepare", "main"}},
+      {"bwd bf16 seqlen=4096 head_dim=128", {"prepare", "main", "finish"}},
+      {"bwd bf16 seqlen=4096 head_dim=128 sinks", {"prepare", "main", "finish", "finish"}},
+      {"bwd bf16 seqlen=4096 head_dim=128 deterministic",
+       {"prepare", "main", "second"},
+       "86",
+       "bwd_mma_sm80"},
+  };
+  for (const auto& [words, roles, arch, family] : cases) {
+    const Inspection found = inspect(parse_problem(words), typical_device(arch),
+                                     {.config = "",
+                                      .family = family,
+                                      .cache_path = path("none.db"),
+                                      .compile = false,
+                                      .max_candidates = 1,
+                                      .cut_candidates = false});
+    std::vector<std::string> seen;
+    for (const LaunchInfo& launch : found.launches) {
+      seen.push_back(launch.role);
+      EXPECT_EQ(launch.own, launch.role == "main") << words;
+      if (launch.role == "main")
+        EXPECT_THAT(launch.kernel, StartsWith(found.config.substr(0, found.config.find(' '))));
+    }
+    EXPECT_EQ(seen, roles) << words << "\n" << found.config;
+  }
+}
+
+TEST_F(InspectTest, ThroughputIsOfWhatTheTimeIsOf) {
+  const Problem text = parse_problem(
+      "fwd bf16 num_heads=16 seqlen=4096 head_dim=128 mask=\"k <= q && q - k < 1024\"");
+  const InspectOptions options{
+      .config = "", .family = "", .cache_path = path("none.db"), .compile = false};
+  const Inspection found = inspect(text, typical_device("90a"), options);
+  EXPECT_EQ(found.work.flops, work_of(text).flops);
+  EXPECT_LT(found.reach.work.tflops_per_s(found.reach.time_us), 1000) << "the GPU's 1071";
+  EXPECT_EQ(found.sees.left, 1023);
+  EXPECT_EQ(found.sees.right, 0);
+  EXPECT_FALSE(found.sees.more_hidden);
+  const Inspection unknown = inspect(parse_problem("fwd bf16 seqlen=64 mask=\"tanhf(k) > 0.5f\""),
+                                     typical_device("90a"), options);
+  const auto json = nlohmann::json::parse(to_json(unknown));
+  EXPECT_TRUE(json.at("flops").is_null());
+  EXPECT_TRUE(json.at("reach").at("flops").is_null());
+  EXPECT_THAT(json.at("flops_unknown"), HasSubstr("tanhf"));
+  EXPECT_TRUE(json.at("sees").at("more_hidden"));
+}
+
 TEST_F(InspectTest, LooksAtProductsUnlessAFamilyIsNamedOrNoProductServes) {
   const auto families = [](const Inspection& inspection) {
     std::set<std::string> names;
