@@ -71,7 +71,7 @@ std::vector<Part> parts_of(const ProgressLine& line) {
     if (p.default_us > 0)
       parts.push_back({fmt::format("{:.2f}x untuned", p.default_us / p.best_us), kRankSpeedUp});
   }
-  parts.push_back({"ETA " + duration_text(p.remaining_s), kRankEta});
+  parts.push_back({"phase ends in " + duration_text(p.remaining_s), kRankEta});
   return parts;
 }
 

@@ -26,7 +26,7 @@ ProgressLine example() {
 TEST(ProgressBar, ShowsEverythingWhereThereIsRoom) {
   const std::string text = bar_line(example(), 240);
   for (const char* part : {"head_dim=128", "measure", "123/400", "45.2/s", "3 failed",
-                           "best 812.3 us", "1.25x untuned", "ETA 0:42", "[#"}) {
+                           "best 812.3 us", "1.25x untuned", "phase ends in 0:42", "[#"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in: " << text;
   }
 }
@@ -67,14 +67,15 @@ TEST(ProgressBar, LeavesOutWhatIsNotKnownYet) {
   EXPECT_EQ(text.find("best"), std::string::npos);
   EXPECT_EQ(text.find("failed"), std::string::npos);
   EXPECT_EQ(text.find("/s"), std::string::npos);
-  EXPECT_NE(text.find("ETA ?"), std::string::npos);
+  EXPECT_NE(text.find("phase ends in ?"), std::string::npos);
 }
 
 TEST(PlainLine, HasTheWholeLabelAndNoBar) {
   const std::string text = plain_line(example());
-  EXPECT_EQ(text,
-            example().label +
-                ": measure, 123/400, 45.2/s, 3 failed, best 812.3 us, 1.25x untuned, ETA 0:42");
+  EXPECT_EQ(
+      text,
+      example().label +
+          ": measure, 123/400, 45.2/s, 3 failed, best 812.3 us, 1.25x untuned, phase ends in 0:42");
 }
 
 TEST(DurationText, CountsInMinutesAndHours) {
