@@ -59,6 +59,15 @@ Json to_json(const std::vector<Roof>& roofs) {
   return list;
 }
 
+/// What times of the page are of: its problem as the model sees it, or what was measured.
+Json timed_json(const Inspection& i) {
+  const bool measured = !i.measured.empty();
+  const Work& work = measured ? i.measured_work : i.work;
+  return {{"flops", work.is_known() ? Json(work.flops) : Json(nullptr)},
+          {"flops_unknown", work.unknown},
+          {"bytes", minimum_bytes(measured ? i.measured_as : i.problem)}};
+}
+
 Json listing_or_null(const Listing& listing) {
   return listing.lines.empty() ? Json(nullptr) : to_json(listing);
 }
@@ -93,11 +102,7 @@ Json inspect_page_data(const Inspection& inspection, const Drawing& drawing,
             {"limits", arch_limits(device.arch)},
             {"roofs", to_json(roofs(device, inspection.problem.dtype_q))},
             {"memory_gb_per_s", memory_gb_per_s(device)},
-            {"window",
-             {{"left", effective_window(inspection.problem).left},
-              {"right", effective_window(inspection.problem).right}}},
-            {"measured_flops", flops(inspection.measured_as)},
-            {"measured_bytes", minimum_bytes(inspection.measured_as)}};
+            {"timed", timed_json(inspection)}};
   add_picture(data, drawing, inspection.tiles);
   return data;
 }

@@ -15,13 +15,19 @@ function problemFields() {
 const problem = problemFields();
 const tiles = inspect.tiles;
 const tiled = tiles.block_m > 0 && tiles.block_n > 0 && problem.seqlen_q > 0;
-const list = tiled ? walks(problem, data.window, tiles) : [];
-const launch = inspect.launches[inspect.launches.length - 1];
+const walked = walkOf(problem, inspect.sees, tiles);
+const list = tiled ? walks(walked) : [];
+const launch = inspect.launches.find(each => each.role === "main");
 const ownTry = inspect.measured.find(each => each.config === inspect.config && each.status === "ok");
 const bestTry = inspect.measured.find(each => each.status === "ok");
+// Of the lengths of the bucket, where something was measured of them; else of the problem's own.
 const estimates = new Map(inspect.candidates.map(each => [each.config, each.estimate_us]));
+if (inspect.measured.length === 0 && inspect.reach.time_us > 0) estimates.set(inspect.config, inspect.reach.time_us);
 
-function throughput(us) { return data.measured_flops / us * 1e-6; }
+// What the model does not know of: of block masks it knows the density.
+const textHides = inspect.sees.more_hidden && !/ blocks=/.test(inspect.problem);
+const isCounted = data.timed.flops !== null;
+function throughput(us) { return data.timed.flops / us * 1e-6; }
 
 function glance() {
   const peak = data.roofs[0], compiled = inspect.compiled;
@@ -30,10 +36,10 @@ function glance() {
     ["GPU", device.name, device.arch + ", " + device.num_sms + " SMs" + (device.ordinal < 0 ? ", not present" : "")],
     ["Kernel family", config.family, inspect.provenance],
     ownTry ? ["Measured", microseconds(ownTry.time_us), "noise " + percent(ownTry.noise)] : ["Measured", "not yet", "attnforge tune does it"],
-    ["Predicted", estimate ? microseconds(estimate) : "-", "by the model"],
-    ["Throughput", ownTry ? digits(throughput(ownTry.time_us)) + " TFLOP/s" : estimate ? digits(throughput(estimate)) + " TFLOP/s" : "-",
-      (ownTry ? "" : "if the prediction holds; ") + "peak " + short(peak.tflops_per_s)],
-    ["Work", digits(inspect.flops * 1e-9) + " GFLOP", bytes(inspect.minimum_bytes) + " to move at least"],
+    ["Predicted", estimate ? microseconds(estimate) : "-", "by the model" + (textHides ? ", as if the text hid nothing more than a window" : "")],
+    ["Throughput", !isCounted ? "-" : ownTry ? digits(throughput(ownTry.time_us)) + " TFLOP/s" : estimate ? digits(throughput(estimate)) + " TFLOP/s" : "-",
+      (!isCounted ? data.timed.flops_unknown + "; " : ownTry ? "" : "if the prediction holds; ") + "peak " + short(peak.tflops_per_s)],
+    ["Work", inspect.flops === null ? inspect.flops_unknown : digits(inspect.flops * 1e-9) + " GFLOP", bytes(inspect.minimum_bytes) + " to move at least"],
     ["Registers", compiled && compiled.ok ? compiled.registers + " per thread" : "-", compiled && compiled.ok ? compiled.spill_bytes + " bytes of spills" : "not compiled"],
     ["Shared memory", launch ? bytes(launch.smem_bytes) : "-", "per block"],
     ["Occupancy", compiled && compiled.ok ? compiled.blocks_per_sm + (compiled.blocks_per_sm === 1 ? " block per SM" : " blocks per SM") : "-", compiled && compiled.ok ? percent(compiled.occupancy) + " of the warps" : ""],
@@ -61,16 +67,21 @@ function maskPart() {
     into.append(el("p", {}, problem.seqlen_q > 0 ? "This family does not walk over tiles of keys." : "There is no query."));
     return;
   }
+  const {rows, columns} = walked;
   const visited = list.reduce((sum, walk) => sum + walk.to - walk.from, 0);
-  const all = list.length * Math.ceil(problem.seqlen_kv / tiles.block_n);
-  into.append(el("p", {}, "One head: " + counted(list.length, "tile") + " of " + tiles.block_m + " rows" +
-    (tiles.pack_gqa > 1 ? " (" + tiles.pack_gqa + " query heads of a K/V head in each)" : "") + (list.length === 1 ? ", which walks over tiles of " : ", which walk over tiles of ") +
-    tiles.block_n + " keys. " + whole(visited) + " of " + whole(all) + " pairs of tiles are visited, " + percent(visited / all) + "."));
-  if (/ blocks=/.test(inspect.problem))
-    into.append(el("p", {class: "note"}, "Here the window alone says what is visited: of these pairs of tiles, those of blocks that are present are computed."));
+  const all = list.length * Math.ceil(walked.columnsCount / walked.columnTile);
+  into.append(el("p", {}, "One head: " + counted(list.length, "tile") + " of " + walked.rowTile + " " + (walked.pack > 1 ? "rows" : rows) +
+    (walked.pack > 1 ? " (" + walked.pack + " query heads of a K/V head in each)" : "") + (list.length === 1 ? ", which walks over tiles of " : ", which walk over tiles of ") +
+    walked.columnTile + " " + columns + ". " + whole(visited) + " of " + whole(all) + " pairs of tiles are visited, " + percent(visited / all) +
+    (inspect.sees.more_hidden ? ", as far as the window says." : ".")));
+  if (inspect.sees.more_hidden) {
+    const listed = / blocks=/.test(inspect.problem) || inspect.launches.some(each => each.kernel.startsWith("tile_lists"));
+    into.append(el("p", {class: "note"}, listed ? "The mask hides more: of these pairs of tiles, those are computed in which it shows something." :
+      "The mask's text hides more: in these pairs of tiles it is asked of each query and key."));
+  }
   if (/lengths=(packed|used)/.test(inspect.problem))
     into.append(el("p", {class: "note"}, "Only the GPU knows how long each sequence is; this is one of the longest that there may be."));
-  into.append(...maskSection(problem, data.window, tiles, list).filter(Boolean));
+  into.append(...maskSection(walked, list).filter(Boolean));
 }
 
 function choicePart() {
@@ -171,34 +182,43 @@ function launchPart() {
     return;
   }
   into.append(sortableTable({caption: "Launches", rows: inspect.launches, columns: [
+    {name: "role", value: row => row.role},
     {name: "kernel", value: row => row.kernel, show: row => el("code", {}, row.kernel)},
     {name: "grid", value: row => row.grid[0], show: row => row.grid.join(" x ")},
     {name: "threads", value: row => row.block[0], show: row => row.block.join(" x ")},
     {name: "shared memory", number: true, value: row => row.smem_bytes, show: row => bytes(row.smem_bytes)},
-    {name: "workspace", number: true, value: row => row.workspace_bytes, show: row => bytes(row.workspace_bytes)},
-  ]}));
+  ]}), el("p", {}, "Workspace of a run: " + bytes(launch.workspace_bytes) + "."));
   if (!tiled) return;
-  const heads = problem.batch * (tiles.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
-  const heavyLast = data.window.right >= 0;
-  const order = tilesInOrder(list, heads, heavyLast);
+  const perHead = walked.backward ? problem.num_heads_q / problem.num_heads_kv : walked.pack;
+  const heads = problem.batch * problem.num_heads_q / perHead;
+  const splits = walked.backward ? 1 : config.fields.get("num_splits") || 1;
+  const heavyLast = !walked.backward && inspect.sees.right !== null;
+  const slices = splitTiles(list, splits, walked.backward ? perHead : 1);
+  const order = tilesInOrder(slices, heads, heavyLast);
   const perSm = Math.max(1, (inspect.compiled && inspect.compiled.blocks_per_sm) || config.fields.get("blocks_per_sm") || 1);
-  const all = list.length * heads, blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
+  const all = slices.length * heads, blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
   const persistent = blocks < all, slots = device.num_sms * perSm;
-  const plan = schedule(list, order, slots, persistent && config.fields.get("grid") === 1);
+  const plan = schedule(slices, order, slots, persistent && config.fields.get("grid") === 1);
   into.append(el("h3", {}, "Tiles over SMs"),
-    el("p", {}, counted(all, "tile") + " of queries, " + short(all / slots) + " for each of " + whole(slots) + " places (" + device.num_sms + " SMs x " + perSm + "). " +
-      "If a tile took as long as its tiles of keys, and one more for its start and end, places would be busy " + percent(plan.busy) + " of the time. " +
-      (persistent ? "Blocks stay and take tile after tile. " : "Each block has one tile. ") + (heavyLast ? "Heavy tiles come first." : "")));
+    el("p", {}, counted(list.length * heads, "tile") + " of " + walked.rows + (splits > 1 ? ", the " + walked.columns + " of each in " + splits + " splits" : "") + ": " +
+      short(all / slots) + " for each of " + whole(slots) + " places (" + device.num_sms + " SMs x " + perSm + "). " +
+      "If one took as long as its tiles of " + walked.columns + ", and one more for its start and end, places would be busy " + percent(plan.busy) + " of the time. " +
+      (persistent ? "Blocks stay and take one after another. " : "Each block has one. ") + (heavyLast ? "Heavy tiles come first." : "")));
   const holder = el("div", {});
-  redrawn(holder, (target, width) => drawTimeline(target, width, {list, plan, sms: device.num_sms}));
+  redrawn(holder, (target, width) => drawTimeline(target, width, {list: slices, plan, sms: device.num_sms, columns: walked.columns}));
   into.append(holder, el("p", {class: "caption"}, "A model, not a trace: " +
-    (all > order.length ? "the first " + whole(order.length) + " tiles; " : "") +
-    "the stronger the colour, the more tiles of keys. Groups of heads that share the L2, loads and other kernels are left out."));
+    (all > order.length ? "the first " + whole(order.length) + " of them; " : "") +
+    "the stronger the colour, the more tiles of " + walked.columns + ". Groups of heads that share the L2, loads" +
+    (inspect.sees.more_hidden ? ", what the mask hides beside its window" : "") + " and other kernels are left out."));
 }
 
 function rooflinePart() {
   const into = section("roofline");
-  const intensity = data.measured_flops / data.measured_bytes, memory = data.memory_gb_per_s * 1e-3;  // TFLOP/s per FLOP/byte
+  if (!isCounted) {
+    into.append(el("p", {class: "note"}, "Not known: " + data.timed.flops_unknown + "."));
+    return;
+  }
+  const intensity = data.timed.flops / data.timed.bytes, memory = data.memory_gb_per_s * 1e-3;  // TFLOP/s per FLOP/byte
   const peak = data.roofs[0].tflops_per_s, bound = Math.min(peak, memory * intensity);
   const estimate = estimates.get(inspect.config);
   if (!(intensity > 0) || !(memory > 0)) {
@@ -256,9 +276,12 @@ function triesPart() {
     into.append(el("p", {class: "note"}, "Lengths are rounded to buckets: times are of ", el("code", {}, inspect.measured_as)));
   if (good.length === 0) {
     into.append(el("p", {}, "Nothing was measured yet. This does it: ", el("code", {}, "attnforge tune " + inspect.problem)));
-    if (inspect.candidates.filter(each => each.estimate_us > 0).length > 1) {
+    const own = {config: inspect.config, estimate_us: inspect.reach.time_us};
+    const predicted = (inspect.candidates.some(each => each.config === own.config) ? inspect.candidates : [own, ...inspect.candidates])
+      .filter(each => each.estimate_us > 0);
+    if (predicted.length > 1) {
       into.append(el("p", {}, "Until then, the landscape as the model sees it:"),
-        ...landscape(inspect.candidates.filter(each => each.estimate_us > 0).map(each => point(each, each.estimate_us)), [], "predicted", false));
+        ...landscape(predicted.map(each => point(each, each.estimate_us)), [], "predicted", false));
     }
   } else {
     into.append(el("p", {}, good.length + " configs were measured" + (failed.length ? ", " + failed.length + " failed" : "") + ". The fastest takes " +

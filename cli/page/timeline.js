@@ -1,6 +1,14 @@
-// timeline.js - a model of the launch: which SM works on which tile when, if a tile takes as long as
-// its tiles of keys and one more, for its start and end. The GPU deals blocks out as SMs come free.
+// timeline.js - a model of the main launch: which SM works on which tile when, if a tile takes as long as
+// the tiles that it walks over and one more, for its start and end. The GPU deals blocks out as SMs come free.
 const mostTiles = 20000;
+
+// Each tile's walk in equal slices, and so many times: of a backward block once for each query head of its group.
+function splitTiles(list, splits, times) {
+  return list.flatMap(walk => Array.from({length: splits}, (unused, i) => {
+    const count = walk.to - walk.from, at = split => Math.floor(count * split / splits);
+    return {from: 0, to: (at(i + 1) - at(i)) * times};
+  }));
+}
 
 // Tiles in the order of tile/tile_order.cuh with all heads in one group: heavy ones first.
 function tilesInOrder(list, heads, heavyLast) {
@@ -40,7 +48,7 @@ function schedule(list, order, slots, isStatic) {
   return {lanes, end, busy: end > 0 ? busy / (end * slots) : 0};
 }
 
-function drawTimeline(holder, width, {list, plan, sms}) {
+function drawTimeline(holder, width, {list, plan, sms, columns}) {
   const left = 52, top = 22, bottomSpace = 42, height = Math.min(sms * 6, Math.max(120, Math.min(420, sms * 3)));
   const most = Math.max(1, ...list.map(walk => walk.to - walk.from + 1));
   const x = linear(0, Math.max(plan.end, 1), left, width - 8);
@@ -61,6 +69,6 @@ function drawTimeline(holder, width, {list, plan, sms}) {
   paths.forEach((path, i) => frame.append(svg("path", {d: path.join(""), fill: "var(--accent)", "fill-opacity": shades[i]})));
   const y = linear(0, sms, top, top + height);
   y.ticks = [0, sms];
-  axes(frame, {x, y, left, right: width - 8, top, bottom: top + height, xName: "tiles of keys, one after another", yName: "SM"});
+  axes(frame, {x, y, left, right: width - 8, top, bottom: top + height, xName: "tiles of " + columns + ", one after another", yName: "SM"});
   holder.append(frame);
 }

@@ -191,6 +191,56 @@ class Pages(unittest.TestCase):
             self.assertEqual(seen["pictures"], 4, "mask, timeline, roofline, tries")
             self.assertEqual(seen["unnamed"], 0)
 
+    FACTS = """
+      const fact = name => [...document.querySelectorAll('#glance dt')].find(e => e.textContent === name).nextSibling.firstChild.textContent;
+      const text = id => document.querySelector('#' + id).textContent;
+      const rings = () => document.querySelectorAll('#tries .ring').length;
+    """
+
+    def test_backward_is_described_by_its_main_launch_and_its_tiles_of_keys(self):
+        words = ["--arch", "sm_90a", "bwd", "bf16", "num_heads=8:2", "seqlen=1000:2000", "head_dim=128", "causal"]
+        shown = json.loads(self.run_program("inspect", "--json", "--no-compile", *words))
+        main, = [each for each in shown["launches"] if each["role"] == "main"]
+        self.assertGreater(main["smem_bytes"], 100 << 10)
+        seen = self.open(self.inspect_page(*words), self.FACTS + """
+          const select = document.querySelector('#tries select'), drawn = [[select.value, rings()]];
+          for (const option of select.options) {
+            select.value = option.value;
+            select.dispatchEvent(new Event('change'));
+            drawn.push([option.value, rings()]);
+          }
+          return {memory: fact('Shared memory'), launch: text('launch'), mask: text('mask'), drawn};""")
+        self.assertEqual(seen["memory"], f"{round(main['smem_bytes'] / 1024)} KiB")
+        tiles = -(-2000 // shown["tiles"]["block_n"])
+        self.assertIn(f"One head: {tiles} tiles of {shown['tiles']['block_n']} keys", seen["mask"])
+        self.assertIn(f"{2 * tiles} tiles of keys: ", seen["launch"], "of two K/V heads")
+        self.assertEqual({rings for _, rings in seen["drawn"]}, {1}, seen["drawn"])
+
+    def test_split_keys_are_blocks_of_their_own(self):
+        words = ["--arch", "sm_90a", "fwd", "bf16", "num_heads=32:8", "seqlen=1:8192", "head_dim=128"]
+        shown = json.loads(self.run_program("inspect", "--json", "--no-compile", *words))
+        splits = int(re.search(r"num_splits=(\d+)", shown["config"]).group(1))
+        self.assertGreater(splits, 1)
+        main = shown["launches"][0]
+        seen = self.open(self.inspect_page(*words), self.FACTS + "return {memory: fact('Shared memory'), launch: text('launch')};")
+        self.assertEqual(seen["memory"], f"{round(main['smem_bytes'] / 1024)} KiB")
+        self.assertIn(f"8 tiles of queries, the keys of each in {splits} splits", seen["launch"])
+        self.assertIn("Each block has one.", seen["launch"])
+
+    def test_a_text_is_counted_and_below_the_roof(self):
+        problem = ["--arch", "sm_90a", "fwd", "bf16", "num_heads=16", "seqlen=4096", "head_dim=128"]
+        script = self.FACTS + "return {rate: fact('Throughput'), work: fact('Work'), mask: text('mask'), roof: text('roofline')};"
+        seen = self.open(self.inspect_page("--mask", "k <= q && q - k < 1024", *problem), script)
+        self.assertEqual(seen["work"], "30.07 GFLOP")
+        self.assertLess(float(seen["rate"].split()[0]), 1000, "the chip has 1071")
+        share = float(re.search(r"visited, ([\d.]+)%", seen["mask"]).group(1))
+        self.assertTrue(20 < share < 30, seen["mask"])
+        seen = self.open(self.inspect_page("--mask", "k <= q && tanhf(k) > 0.5f", *problem), script)
+        self.assertEqual(seen["rate"], "-")
+        self.assertIn("it calls tanhf", seen["work"])
+        self.assertIn("Not known: its mask text is not counted", seen["roof"])
+        self.assertIn("as far as the window says", seen["mask"])
+
     def test_a_click_on_a_column_sorts(self):
         seen = self.open(self.inspect_page(), """
           const table = document.querySelector('#tries table'), head = table.querySelector('th');
