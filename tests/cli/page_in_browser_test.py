@@ -368,7 +368,7 @@ class Pages(unittest.TestCase):
         count = "return [document.querySelectorAll('main > section').length, document.querySelectorAll('svg.picture').length];"
         cases = ((["--no-compile", "--arch", "sm_90", "fwd bf16 seqlen=0 head_dim=64"], None),
                  (["--arch", "sm_90", "fwd bf16 batch=4 num_heads=32:8 seqlen=1:8192 head_dim=128"], 4),
-                 (["--arch", "sm_90", "fwd bf16 num_heads=2 seqlen=2048 head_dim=64 lengths=packed batch=4 causal"], 4),
+                 (["--arch", "sm_90", "fwd bf16 num_heads=2 seqlen=2048 head_dim=64 lengths=packed batch=4 causal"], 3),  # no roofline
                  (["--arch", "sm_86", "--family", "fwd_naive", "fwd fp32 seqlen=64 head_dim=8"], None),
                  (["--arch", "sm_89", "fwd fp32 seqlen=100:7 head_dim=64 window_left=3 window_right=2"], 4))
         for words, pictures in cases:
