@@ -48,7 +48,7 @@ struct BenchArguments {
 constexpr const char* kBenchFooter =
     R"(A word with several values, seqlen=512,1024 or causal,full, makes a problem of each.
 A time is the median over samples by the GPU's clock, the L2 cache overwritten before each.
-TFLOP/s count the pairs that the mask lets through; GB/s count each tensor once; MiB are what the tensors and the
+TFLOP/s count the pairs that the mask lets through, where these can be counted; GB/s count each tensor once; MiB are what the tensors and the
 workspace take. Arrays of --arg are made up, of an .npy file's type and size. What fails or is not served is a row with its reason, and the sweep goes on.
 
 Examples:
@@ -227,7 +227,8 @@ int run_bench(const BenchArguments& a) {
   } else if (a.csv) {
     fmt::print("{}", csv(full_table(rows, sweep.origin())));
   } else {
-    fmt::print("{}\n{}", describe(sweep.origin().device), aligned(readable_table(rows, a.full)));
+    fmt::print("{}\n{}{}", describe(sweep.origin().device), aligned(readable_table(rows, a.full)),
+               uncounted_text(rows));
   }
   std::fflush(stdout);
   const bool any = std::any_of(rows.begin(), rows.end(),

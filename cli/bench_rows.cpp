@@ -9,6 +9,7 @@
 #include <string_view>
 #include <variant>
 
+#include "attnforge/printable.h"
 #include "attnforge/problem_words.h"
 #include "attnforge/version.h"
 #include "cli/config_words.h"
@@ -152,6 +153,17 @@ Table readable_table(const std::vector<BenchRow>& rows, bool full) {
     table.rows.push_back(std::move(cells));
   }
   return table;
+}
+
+std::string uncounted_text(const std::vector<BenchRow>& rows) {
+  std::vector<std::string> reasons;
+  for (const BenchRow& row : rows) {
+    const std::string& why = row.result.work_unknown;
+    if (!why.empty() && std::ranges::find(reasons, why) == reasons.end()) reasons.push_back(why);
+  }
+  std::string text;
+  for (const std::string& why : reasons) text += fmt::format("no TFLOP/s: {}\n", printable(why));
+  return text;
 }
 
 Table full_table(const std::vector<BenchRow>& rows, const BenchOrigin& origin) {

@@ -42,6 +42,9 @@ double quadratic_bytes(const Problem& problem);
 /// `full`: configs as their whole text.
 Table readable_table(const std::vector<BenchRow>& rows, bool full = false);
 
+/// Lines that say why rows have no TFLOP/s; "": all have some.
+std::string uncounted_text(const std::vector<BenchRow>& rows);
+
 /// A column for everything, numbers in full, "" where there is nothing. docs/CLI.md lists the
 /// columns: add some, rename none.
 Table full_table(const std::vector<BenchRow>& rows, const BenchOrigin& origin);

@@ -98,6 +98,8 @@ TEST(BenchRows, WorkThatNobodyCanCountHasNoThroughput) {
   EXPECT_EQ(cell(full_table({row}, origin()), 0, "tflops_per_s"), "");
   EXPECT_EQ(cell(full_table({row}, origin()), 0, "flops_unknown"), row.result.work_unknown);
   EXPECT_EQ(cell(readable_table({row}), 0, "TFLOP/s"), "-");
+  EXPECT_EQ(uncounted_text({row, good(), row}),
+            "no TFLOP/s: only the GPU knows how long its sequences are\n");
   EXPECT_TRUE(to_json({row}, origin(), false)["results"][0]["tflops_per_s"].is_null());
   row.result.work_unknown.clear();
   EXPECT_TRUE(to_json({row}, origin(), false)["results"][0]["tflops_per_s"].is_number());

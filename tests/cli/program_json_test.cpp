@@ -86,6 +86,7 @@ TEST_F(JsonKeys, AreThoseOfTheDocs) {
   expect_each(inspected.at("cut"), "cut");
   expect_each(inspected.at("launches"), "launch");
   expect_keys(inspected.at("reach"), "reach");
+  expect_keys(inspected.at("sees"), "sees");
   expect_keys(inspected.at("tiles"), "tiles");
 
   const Json report = json_of({"report", "--json"});
