@@ -239,7 +239,7 @@ TEST_F(InspectTest, LaunchesHaveRolesAndTheMainOneIsTheConfigsKernel) {
   } cases[] = {
       {"fwd bf16 seqlen=4096 head_dim=128", {"main"}},
       {"fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128", {"main", "merge"}},
-      {"fwd bf16 batch=4 seqlen=4096 head_dim=128 lengths=packed", {"prepare", "main"}},
+      {"fwd bf16 seqlen=4096 head_dim=128 rope=half", {"prepare", "main"}},
       {"bwd bf16 seqlen=4096 head_dim=128", {"prepare", "main", "finish"}},
       {"bwd bf16 seqlen=4096 head_dim=128 sinks", {"prepare", "main", "finish", "finish"}},
       {"bwd bf16 seqlen=4096 head_dim=128 deterministic",
