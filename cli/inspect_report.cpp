@@ -117,10 +117,9 @@ std::string reach_text(const Inspection& i) {
   const std::string sms = fmt::format("{} of {} SMs", reach.busy_sms, i.device.num_sms);
   if (!(reach.time_us > 0)) return sms;
   // The model knows windows and how many blocks are present, and nothing else of a mask.
-  const bool text_hides = i.sees.more_hidden && !has_block_mask(i.problem);
   const std::string time = fmt::format(
       "{} {:.2f} us{}", reach.measured ? "measured" : "estimated", reach.time_us,
-      text_hides && !reach.measured ? ", as if the text hid nothing more" : "");
+      i.sees.text_hides && !reach.measured ? ", as if the text hid nothing more" : "");
   if (reach.busy_sms >= i.device.num_sms || !(reach.memory_us > 0)) {
     return fmt::format("{}, {}{:.0f} GB/s ({})", sms,
                        reach.work.is_known()

@@ -305,9 +305,10 @@ double visible_pairs(const Sequences& sequences) {
   const std::int64_t count = alike ? std::min<std::int64_t>(1, problem.batch) : problem.batch;
   double pairs = 0;
   for (std::int64_t i = 0; i < count; ++i) {
+    Problem one = problem_of_sequence(sequences, i);
+    one.mask.clear();
     pairs += static_cast<double>(masked ? pairs_of_mask(sequences, mask, i)
-                                        : visible_pairs(problem_of_sequence(sequences, i)) *
-                                              problem.num_heads_q);
+                                        : visible_pairs(one) * problem.num_heads_q);
   }
   return alike ? pairs * static_cast<double>(problem.batch) : pairs;
 }

@@ -63,7 +63,7 @@ std::int64_t total_keys(const Sequences& sequences);
 Sequences transposed(const Sequences& sequences);
 
 /// Pairs of all heads that windows and the lists of a block mask let through, with the lengths that
-/// there are. A mask text is not asked: those of its windows.
+/// there are: what a reference visits, whatever a mask text hides of it.
 double visible_pairs(const Sequences& sequences);
 
 /// flops_of_pairs() of them.

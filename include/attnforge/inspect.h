@@ -67,13 +67,6 @@ struct LaunchInfo {
   bool own = false;                 // whether the role is "main"
 };
 
-/// Which keys a query sees for where it stands: from its position - left to its position + right;
-/// none: all on that side. Bounds of a mask text may be negative.
-struct SeenKeys {
-  std::optional<std::int64_t> left{}, right{};
-  bool more_hidden = false;  // a mask's blocks or text hide some of these too
-};
-
 /// How a kernel cuts the problem up: a block computes block_m rows at a time, and walks over the
 /// keys that they see block_n at a time. 0 where a family knows no such tiles.
 struct TileInfo {

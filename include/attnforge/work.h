@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -32,5 +34,14 @@ ATTNFORGE_API Work work_of(const Problem& problem, const HostTensors& tables = {
 
 /// Of a run on the tables that tune() and measure() make up for what they time.
 ATTNFORGE_API Work timed_work(const Problem& problem, std::uint64_t seed = 1);
+
+/// Which keys a query sees for where it stands: from its position - left to its position + right;
+/// none: all on that side. Bounds of a mask text may be negative.
+struct SeenKeys {
+  std::optional<std::int64_t> left{}, right{};
+  bool more_hidden = false;  // a mask's blocks or text hide some of these too
+  bool text_hides = false;   // a text does, of which estimates know no more than windows
+};
+ATTNFORGE_API SeenKeys seen_keys(const Problem& problem);
 
 }  // namespace attnforge

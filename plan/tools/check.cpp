@@ -84,14 +84,8 @@ std::int64_t count_rows(const Sequences& sequences, const Side& side) {
   return count;
 }
 
-/// Multiply-adds of the reference: pairs that a mask's text hides cost it as much as others.
-double work_of_reference(Sequences sequences) {
-  sequences.problem.mask.clear();
-  return flops(sequences) / 2;
-}
-
 bool affords_all(const Sequences& sequences, const CheckOptions& options) {
-  return options.max_work <= 0 || work_of_reference(sequences) <= options.max_work;
+  return options.max_work <= 0 || flops(sequences) / 2 <= options.max_work;
 }
 
 /// As many rows as `max_work` allows: at least one, spread evenly over sequences and heads. A key
@@ -99,8 +93,7 @@ bool affords_all(const Sequences& sequences, const CheckOptions& options) {
 std::vector<QueryRow> sampled_rows(const Sequences& sequences, const Side& side,
                                    const CheckOptions& options) {
   const std::int64_t groups = sequences.problem.batch * side.heads;
-  const double row_work = work_of_reference(sequences) /
-                          static_cast<double>(count_rows(sequences, side));
+  const double row_work = flops(sequences) / 2 / static_cast<double>(count_rows(sequences, side));
   const auto affordable = static_cast<std::int64_t>(std::max(1.0, options.max_work / row_work));
   const std::int64_t sampled_groups = std::min(groups, affordable);
   std::mt19937_64 random(options.seed);

@@ -9,7 +9,6 @@
 
 #include "attnforge/error.h"
 #include "generator/arch.h"
-#include "generator/mask_windows.h"
 #include "plan/choice.h"
 #include "plan/option_checks.h"
 #include "plan/overrides.h"
@@ -95,11 +94,6 @@ std::string role_of(const LaunchStep& step, const Launch& launch, std::string_vi
   if (&step < &own) return "prepare";
   if (step.kernel.starts_with(family)) return "second";
   return step.kernel.starts_with("combine") ? "merge" : "finish";
-}
-
-SeenKeys seen_by(const Problem& problem) {
-  const MaskTerms terms = mask_terms(problem);
-  return {terms.bounds.left, terms.bounds.right, has_block_mask(problem) || !terms.code.empty()};
 }
 
 void list_launches(Inspection& inspection, const Launch& launch, const Source& source,
@@ -214,7 +208,7 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
   Inspection inspection;
   inspection.problem = problem;
   inspection.work = options.work ? *options.work : work_of(problem);
-  inspection.sees = seen_by(problem);
+  inspection.sees = seen_keys(problem);
   inspection.device = device;
   const ChoiceKey key{bucket(problem), options.family, options.config};
   list_candidates(inspection, key, overrides, options);

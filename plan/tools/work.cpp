@@ -176,9 +176,15 @@ Work work_of(const Problem& problem, const HostTensors& tables, Arrays arrays) {
     return {0, "which blocks of its mask are present, a run says"};
   check_tables(problem, tables);
   const Sequences sequences = sequences_of(problem, tables);
-  if (mask_code(problem).empty()) return {flops(sequences), ""};
+  if (problem.mask.empty()) return {flops(sequences), ""};
   return work_of_text(sequences, arrays.empty() ? arrays_of(problem, tables)
                                                 : std::vector(arrays.begin(), arrays.end()));
+}
+
+SeenKeys seen_keys(const Problem& problem) {
+  const MaskTerms terms = mask_terms(problem);
+  const bool blocks = has_block_mask(problem), text = !terms.code.empty();
+  return {terms.bounds.left, terms.bounds.right, blocks || text, text && !blocks};
 }
 
 Work timed_work(const Problem& problem, std::uint64_t seed) {

@@ -21,12 +21,12 @@ PARTS = {
         r"kFeatureLengths|LengthArrays|LengthsArgument|LengthsParams|WithLengths|(Packed|Used)Lengths|(packed|used)_lengths"
         r"|k(Fixed|Packed|Used)Lengths|Lengths::k(Fixed|Packed|Used)|lengths_(q|kv)|lengths\.(q|kv)\b(?!\()|lengths\.tokens|tokens_(q|kv)\b|cu_seqlens"
         r"|used_(q|kv)\b|lengths=|LengthFiles|with_lengths|attnforge_lengths|attnforge::Lengths",
-        24,
+        25,
     ),
     # Interfaces too: the masks of C++, C, Python and the command line, their generators, drawings and files.
     "block_mask": (
         r"kFeatureBlockMask|[bB]lockMask|block_mask|mask_block|mask_(heads|batch|bits)\b|bit_blocks|blocks=|BlockSight|\bdensity=",
-        23,
+        24,
     ),
     "user_code": (
         r"kFeature(Score|Mask)Code|Code(Argument|Params|Functions|Pair|Texts|Options)|code_(arguments|suffix|functions)|\bcode_of\(|(has|check|add)_(score_)?code"
