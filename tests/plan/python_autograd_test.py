@@ -3,7 +3,7 @@
 reach the library.
 
 usage: ATTNFORGE_LIBRARY=libattnforge.so python_autograd_test.py PACKAGE_FOLDER [unittest arguments]
-The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp. Without torch everything is skipped.
+The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp. tools/with_torch.sh finds a python that has torch.
 """
 
 import contextlib
@@ -15,18 +15,16 @@ import sys
 import unittest
 from unittest import mock
 
+import torch
+
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
-try:
-    import torch
-except ImportError:
-    torch = None
 import attnforge  # noqa: E402
 from attnforge import _arrays, _attention, _block_mask, _library, _parts  # noqa: E402
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
-class Cpu(_arrays._Torch if torch is not None else object):
+class Cpu(_arrays._Torch):
     """Tensors of the CPU that the package takes for those of GPU 0."""
 
     def __init__(self):
@@ -289,7 +287,6 @@ def plain(q, k, v, causal=False, window=None, softcap=None, sinks=None, mask=Non
     return (torch.exp(s - lse[..., None]) @ v).transpose(1, 2), lse
 
 
-@unittest.skipUnless(torch is not None, "needs torch")
 class AutogradTest(unittest.TestCase):
     def setUp(self):
         cpu = Cpu()

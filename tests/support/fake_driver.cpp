@@ -461,6 +461,8 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_
   };
   constexpr std::string_view kAbsent[] = {"cuFuncLoad",
                                           "cuFuncGetParamInfo"};  // optional ones of newer drivers
+  CUdriverProcAddressQueryResult unwanted;
+  if (status == nullptr) status = &unwanted;
   *status = CU_GET_PROC_ADDRESS_SUCCESS;
   for (const std::string_view name : kAbsent) {
     if (name != symbol) continue;
