@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "attnforge/error.h"
@@ -11,12 +12,16 @@
 
 namespace attnforge::test {
 
-/// The most of each size, as powers of two.
+/// The most of each size, as powers of two; of query heads there are up to eight times as many.
 struct MostSizes {
   int batch_bits = 12;
   int heads_bits = 6;
   int seqlen_bits = 20;
   bool gradients = true;  // backward problems too
+  // What it may cost who computes it (flops()) and has its tensors (minimum_bytes()): lengths,
+  // batch and heads are halved until it is so.
+  double flops = std::numeric_limits<double>::infinity();
+  double bytes = std::numeric_limits<double>::infinity();
 };
 
 /// 2^-16 to 2^16.
@@ -50,16 +55,54 @@ void choose_dtypes(Choices& choices, Problem& p) {
     p.alignment_bytes = std::max(p.alignment_bytes, size_bytes(dtype));
 }
 
+/// Sizes of any number of bits, and groups of any size.
 template <class Choices>
-void choose_sizes(Choices& choices, const MostSizes& most, Problem& p) {
+void choose_any_sizes(Choices& choices, const MostSizes& most, Problem& p) {
   const auto at_least_1 = [](std::int64_t size) { return std::max<std::int64_t>(1, size); };
   p.batch = choices.one_in(32) ? 0 : at_least_1(choices.size(most.batch_bits));
   p.num_heads_kv = at_least_1(choices.size(most.heads_bits));
-  p.num_heads_q = p.num_heads_kv * choices.between(1, 8);
+  const std::int64_t largest_group = (std::int64_t{8} << most.heads_bits) / p.num_heads_kv;
+  p.num_heads_q = p.num_heads_kv * choices.between(1, choices.one_in(4) ? largest_group : 8);
   p.seqlen_q = choices.size(most.seqlen_bits);
+  p.seqlen_kv = choices.one_in(2) ? choices.size(most.seqlen_bits) : p.seqlen_q;
+}
+
+/// Heads of models, any batch of a server's, and lengths of prompts, of chunks of them, and of a
+/// few new tokens after many keys.
+template <class Choices>
+void choose_users_sizes(Choices& choices, const MostSizes& most, Problem& p) {
+  struct Heads {
+    int q, kv;
+  };
+  static constexpr Heads kModels[] = {{8, 1},   {8, 8},   {12, 1},  {12, 12}, {14, 2},   {16, 16},
+                                      {20, 20}, {24, 8},  {25, 25}, {28, 4},  {32, 2},   {32, 8},
+                                      {40, 8},  {48, 8},  {48, 1},  {64, 4},  {64, 8},   {71, 1},
+                                      {96, 8},  {128, 1}, {128, 8}, {6, 2},   {128, 128}};
+  std::vector<Heads> heads = {{1, 1}};
+  for (const Heads& each : kModels) {
+    if (each.kv <= 1 << most.heads_bits && each.q <= 8 << most.heads_bits) heads.push_back(each);
+  }
+  const Heads drawn = choices.among(heads);
+  p.num_heads_q = drawn.q;
+  p.num_heads_kv = drawn.kv;
+  p.batch = choices.between(1, std::min<std::int64_t>(200, std::int64_t{1} << most.batch_bits));
+  const std::int64_t longest = std::int64_t{1} << most.seqlen_bits;
+  p.seqlen_kv = choices.one_in(2) ? choices.between(1, longest) : choices.size(most.seqlen_bits);
+  p.seqlen_q = p.seqlen_kv;
+  if (choices.one_in(2)) p.seqlen_q = choices.between(1, std::min<std::int64_t>(8, longest));
+  if (choices.one_in(4)) p.seqlen_q = choices.between(0, p.seqlen_kv);
+}
+
+template <class Choices>
+void choose_sizes(Choices& choices, const MostSizes& most, Problem& p) {
+  if (choices.one_in(2)) {
+    choose_users_sizes(choices, most, p);
+  } else {
+    choose_any_sizes(choices, most, p);
+  }
   p.head_dim = any_head_dim(choices);
   const bool packed = p.layout == Layout::kPackedQkv;
-  p.seqlen_kv = !packed && choices.one_in(2) ? choices.size(most.seqlen_bits) : p.seqlen_q;
+  if (packed) p.seqlen_kv = p.seqlen_q;
   p.head_dim_v = !packed && choices.one_in(4) ? any_head_dim(choices) : p.head_dim;
 }
 
@@ -78,7 +121,8 @@ void choose_options(Choices& choices, const MostSizes& most, Problem& p) {
 
 template <class Choices>
 void choose_lengths(Choices& choices, Problem& p) {
-  if (p.rope != Rope::kNone || !choices.one_in(3)) return;
+  const bool decodes = p.seqlen_q <= 8 && p.seqlen_kv > p.seqlen_q;
+  if (p.rope != Rope::kNone || choices.between(0, 2) < (decodes ? 1 : 2)) return;
   p.lengths = choices.among(std::vector{Lengths::kPacked, Lengths::kUsed});
   if (p.lengths == Lengths::kUsed || !choices.one_in(2)) return;
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
@@ -141,6 +185,46 @@ inline void halve_until_valid(Problem& p) {
   }
 }
 
+/// Heads as they share keys, but half as many; masks of heads are those of as many heads as before.
+inline void halve_heads(Problem& p) {
+  const std::int64_t group = p.num_heads_q / p.num_heads_kv;
+  const bool for_q = p.mask_heads == p.num_heads_q, for_kv = p.mask_heads == p.num_heads_kv;
+  if (p.num_heads_kv > 1) {
+    p.num_heads_kv = (p.num_heads_kv + 1) / 2;
+    p.num_heads_q = group * p.num_heads_kv;
+  } else {
+    p.num_heads_q = (p.num_heads_q + 1) / 2;
+  }
+  if (has_block_mask(p)) p.mask_heads = for_kv ? p.num_heads_kv : for_q ? p.num_heads_q : 1;
+}
+
+/// Halves what may be halved, long sequences or large batches first, until `most` allows it.
+template <class Choices>
+void halve_until_cheap(Choices& choices, const MostSizes& most, Problem& p) {
+  constexpr std::int64_t kShort = 64;
+  const auto half = [](std::int64_t size) { return (size + 1) / 2; };
+  const bool lengths_first = choices.one_in(2);
+  while (flops(p) > most.flops || minimum_bytes(p) > most.bytes) {
+    const std::int64_t longest = std::max(p.seqlen_q, p.seqlen_kv);
+    if (longest > kShort && (lengths_first || p.batch <= 1)) {
+      p.seqlen_q = half(p.seqlen_q);
+      p.seqlen_kv = half(p.seqlen_kv);
+    } else if (p.batch > 1) {
+      p.batch = half(p.batch);
+      if (p.mask_batch != 1) p.mask_batch = p.batch;
+    } else if (p.num_heads_q > 1) {
+      halve_heads(p);
+    } else if (longest > 1) {
+      p.seqlen_q = half(p.seqlen_q);
+      p.seqlen_kv = half(p.seqlen_kv);
+    } else {
+      return;
+    }
+    p.tokens_q = std::min(p.tokens_q, p.batch * p.seqlen_q);
+    p.tokens_kv = std::min(p.tokens_kv, p.batch * p.seqlen_kv);
+  }
+}
+
 /// Passes validate(), as a problem of any part and size up to `most`. `choices` has
 ///   bool one_in(int n)                     true once in n times
 ///   std::int64_t between(least, most)      both included
@@ -150,7 +234,8 @@ inline void halve_until_valid(Problem& p) {
 template <class Choices>
 Problem any_problem(Choices& choices, const MostSizes& most = {}) {
   Problem p;
-  p.layout = choices.among(std::vector{Layout::kBshd, Layout::kBhsd, Layout::kPackedQkv});
+  p.layout = choices.among(
+      std::vector{Layout::kBshd, Layout::kBhsd, Layout::kBshd, Layout::kBhsd, Layout::kPackedQkv});
   choose_dtypes(choices, p);
   choose_sizes(choices, most, p);
   choose_options(choices, most, p);
@@ -159,6 +244,7 @@ Problem any_problem(Choices& choices, const MostSizes& most = {}) {
   choose_pages(choices, p);
   if (most.gradients && choices.one_in(4)) choose_backward(choices, p);
   halve_until_valid(p);
+  halve_until_cheap(choices, most, p);
   return p;
 }
 
@@ -169,6 +255,7 @@ Problem any_backward_problem(Choices& choices, MostSizes most = {}) {
   Problem p = any_problem(choices, most);
   choose_backward(choices, p);
   halve_until_valid(p);
+  halve_until_cheap(choices, most, p);
   return p;
 }
 
