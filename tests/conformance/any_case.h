@@ -16,17 +16,16 @@ struct AnyCase {
   ConformanceCase how;
 };
 
-/// Small enough for the oracle to solve it in a second or two. `choices`: see any_problem.h.
+inline constexpr MostSizes kMostOfACase{
+    .batch_bits = 8, .heads_bits = 7, .seqlen_bits = 13, .flops = kMostFlops, .bytes = kMostBytes};
+
+/// By default small enough for the oracle to solve it in a second or two. `choices`: see
+/// any_problem.h.
 template <class Choices>
-AnyCase any_case(Choices& choices, Op op = Op::kForward) {
+AnyCase any_case(Choices& choices, Op op = Op::kForward, MostSizes most = kMostOfACase) {
   AnyCase c;
   Problem& p = c.problem;
-  const MostSizes most{.batch_bits = 8,
-                       .heads_bits = 7,
-                       .seqlen_bits = 13,
-                       .gradients = false,
-                       .flops = kMostFlops,
-                       .bytes = kMostBytes};
+  most.gradients = false;  // not by chance
   p = op == Op::kForward ? any_problem(choices, most) : any_backward_problem(choices, most);
   // One seed for the inputs is enough: they are N(0, 1) or one of the hard kinds, which are made
   // for scores of the usual scale.

@@ -119,6 +119,25 @@ void choose_options(Choices& choices, const MostSizes& most, Problem& p) {
   if (p.rope != Rope::kNone) p.rope_dim = 8 * static_cast<int>(choices.between(0, p.head_dim / 8));
 }
 
+/// What most calls are: 16 bits, aligned, a head dim of models, few options. Among all parts at
+/// once these would be too rare to be tested.
+template <class Choices>
+void choose_usual(Choices& choices, const MostSizes& most, Problem& p) {
+  static const std::vector<int> kHeadDims = {128, 128, 128, 64, 64, 256, 192, 96, 80, 72, 40};
+  p.layout = choices.among(std::vector{Layout::kBshd, Layout::kBhsd});
+  p.dtype_q = p.dtype_k = p.dtype_v = p.dtype_o = choices.among(
+      std::vector{DType::kBf16, DType::kFp16});
+  choose_users_sizes(choices, most, p);
+  p.head_dim = choices.among(kHeadDims);
+  p.head_dim_v = p.head_dim == 192 && choices.one_in(2) ? 128 : p.head_dim;
+  p.causal = choices.one_in(2);
+  p.lse = choices.one_in(3);
+  if (choices.one_in(6)) p.window_left = choices.size(most.seqlen_bits);
+  if (choices.one_in(12)) p.softcap = any_factor(choices);
+  p.sinks = choices.one_in(12);
+  if (choices.one_in(12)) p.rope = Rope::kHalf;
+}
+
 template <class Choices>
 void choose_lengths(Choices& choices, Problem& p) {
   const bool decodes = p.seqlen_q <= 8 && p.seqlen_kv > p.seqlen_q;
@@ -234,13 +253,17 @@ void halve_until_cheap(Choices& choices, const MostSizes& most, Problem& p) {
 template <class Choices>
 Problem any_problem(Choices& choices, const MostSizes& most = {}) {
   Problem p;
-  p.layout = choices.among(
-      std::vector{Layout::kBshd, Layout::kBhsd, Layout::kBshd, Layout::kBhsd, Layout::kPackedQkv});
-  choose_dtypes(choices, p);
-  choose_sizes(choices, most, p);
-  choose_options(choices, most, p);
+  const bool usual = choices.one_in(2);
+  if (usual) {
+    choose_usual(choices, most, p);
+  } else {
+    p.layout = choices.among(std::vector{Layout::kBshd, Layout::kBhsd, Layout::kPackedQkv});
+    choose_dtypes(choices, p);
+    choose_sizes(choices, most, p);
+    choose_options(choices, most, p);
+  }
   choose_lengths(choices, p);
-  choose_block_mask(choices, p);
+  if (!usual || choices.one_in(4)) choose_block_mask(choices, p);
   choose_pages(choices, p);
   if (most.gradients && choices.one_in(4)) choose_backward(choices, p);
   halve_until_valid(p);

@@ -1,8 +1,9 @@
 // fake_driver.cpp - a libcuda.so.1 without a GPU: contexts, loads, launches and tensor maps are
 // counted and nothing is computed. Streams have ids and may be captured; a graph is the number of
-// its launches. Device memory is the host's, up to kLargestBlock at a time unless fake_gpu.h is
-// asked for more. Whatever else is asked for answers CUDA_ERROR_NOT_SUPPORTED, larger memory
-// included. At the end of a process with $FAKE_DRIVER_REPORT set, that file gets the counts.
+// its launches. A launch with more shared memory than its kernel was given is refused. Device
+// memory is the host's, up to kLargestBlock at a time unless fake_gpu.h is asked for more. Whatever
+// else is asked for answers CUDA_ERROR_NOT_SUPPORTED, larger memory included. At the end of a
+// process with $FAKE_DRIVER_REPORT set, that file gets the counts.
 #include <cuda.h>
 
 #include <algorithm>
@@ -45,7 +46,8 @@ constexpr int kAnyAttribute = 64;                                      // of a k
 std::atomic<int> loads, unloads, launches, loads_to_fail;
 std::atomic<int> captured_launches, graph_launches;  // launches into graphs, and by their replays
 std::mutex last_mutex;
-std::vector<double> durations_us;       // of the code of each load; guarded by last_mutex
+std::size_t libraries;             // so many there have been: no reset() makes a handle another's
+std::vector<double> durations_us;  // of the code of each load; guarded by last_mutex
 std::map<CUfunction, int> smem_limits;  // that were set; guarded by last_mutex
 std::size_t watched_offset;
 void* last_argument;
@@ -167,7 +169,8 @@ CUresult library_load(CUlibrary* library, const void* code, CUjit_option*, void*
   }
   if (std::memcmp(code, "\177ELF", 4) != 0) return CUDA_ERROR_INVALID_IMAGE;
   const std::lock_guard lock(last_mutex);
-  const auto number = static_cast<std::size_t>(++loads);
+  ++loads;
+  const std::size_t number = ++libraries;
   if (durations_us.size() <= number) durations_us.resize(number + 1);
   durations_us[number] = attnforge::test::fake_gpu_duration_us(static_cast<const char*>(code));
   *library = reinterpret_cast<CUlibrary>(number);
