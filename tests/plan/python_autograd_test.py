@@ -19,7 +19,7 @@ import torch
 
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
-from attnforge import _arrays, _attention, _block_mask, _library, _parts  # noqa: E402
+from attnforge import _arrays, _attention, _autograd, _block_mask, _library, _parts  # noqa: E402
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
@@ -106,8 +106,7 @@ def words_of(struct, p, rows, keys):
         elif name == "document":
             named[name] = tensor_at(word, torch.int32, (max(rows, keys),), (1,))
         elif name == "factor":
-            assert kind == "fp16*"
-            named[name] = tensor_at(word, torch.float16, (p.num_heads_q,), (1,)).double()
+            named[name] = tensor_at(word, torch.float16 if kind == "fp16*" else torch.float32, (p.num_heads_q,), (1,)).double()
         elif name == "table":
             named[name] = tensor_at(word, torch.float32, (39,), (1,)).double()
         else:
@@ -640,6 +639,202 @@ class AutogradTest(unittest.TestCase):
                 o, lse = torch.zeros(q.shape, dtype=q.dtype), torch.zeros(q.shape[0], 4, q.shape[1])
                 gradients = attnforge.attention_backward(q, k, v, o, lse, o)
             self.assertTrue(all((x == 0).all() for x in gradients))
+
+    # ---- What only torch sees of _autograd.py ----
+
+    def test_one_tensor_under_two_names_is_kept_once_and_gets_the_sum(self):
+        q, k, v = self.inputs((2, 20, 4, 16))
+        both = torch.rand(4).requires_grad_()
+        text, apart = "s * factor[head] + slope[head] * (k - q)", torch.arange(20)[None, :] - torch.arange(20)[:, None]
+
+        def score(s, a):
+            factor = a["factor"][:, None, None]
+            return s * factor + a["slope"][:, None, None] * a["apart"], factor
+
+        with mock.patch.dict(TEXTS, {text: score}):
+            o = attnforge.attention(q, k, v, score=text, args={"factor": both, "slope": both})
+            self.assertEqual(len([x for x in o.grad_fn.saved_tensors if x is not None]), 6, "q, k, v, o, lse and one array")
+            dout = torch.randn(o.shape, dtype=o.dtype)
+            wide = both.double()[:, None, None]
+            wanted, _ = plain(q.double(), k.double(), v.double(), score=lambda s: s * wide + wide * apart)
+            got = torch.autograd.grad((o * dout).double().sum(), [q, both])
+            self.compare(got, torch.autograd.grad((wanted * dout.double()).sum(), [q, both]))
+
+    def test_tensors_in_lists_are_kept_too(self):
+        q, k, v = self.inputs()
+        used = torch.tensor([7, 20], dtype=torch.int32)
+        o = attnforge.attention(q, k, v, used_kv=[None, used])
+        used.sub_(1)
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            o.float().sum().backward()
+
+    def test_autocast_leaves_what_it_does_not_know(self):
+        q, k, v = (x.detach() for x in self.inputs(dtype="float32"))
+        for dtype in (torch.bfloat16, torch.float32):
+            with mock.patch.object(torch, "is_autocast_enabled", lambda *_: True), mock.patch.object(
+                torch, "get_autocast_dtype", lambda *_: dtype
+            ):
+                self.assertEqual(attnforge.attention(q, k, v).dtype, dtype)
+                self.assertEqual(attnforge.attention(*(x.half() for x in (q, k, v))).dtype, torch.float16, "no float32, no cast")
+                with self.assertRaisesRegex(attnforge.InvalidError, "k has dtype torch.float64"):
+                    attnforge.attention(q, k.double(), v)
+                with self.assertRaises((attnforge.InvalidError, TypeError)):
+                    attnforge.attention(q, [1.0], v)
+                for _ in range(2):  # the caller's own words are stronger
+                    self.assertEqual(attnforge.attention(q, k, v, tf32=True).dtype, torch.float32)
+                    out = torch.empty_like(q)
+                    self.assertIs(attnforge.attention(q, k, v, out=out), out)
+                    self.assertIn(" fp32 ", runs[-1])
+
+    def test_autocast_of_a_call_that_is_remembered_without_it(self):
+        q, k, v = (x.detach() for x in self.inputs(dtype="float32"))
+        for _ in range(3):
+            self.assertEqual(attnforge.attention(q, k, v).dtype, torch.float32)
+        with mock.patch.object(torch, "is_autocast_enabled", lambda *_: True), mock.patch.object(
+            torch, "get_autocast_dtype", lambda *_: torch.bfloat16
+        ):
+            self.assertEqual(attnforge.attention(q, k, v).dtype, torch.bfloat16)
+
+    def test_autocast_of_older_torch(self):
+        """Whose functions take no device."""
+        q, k, v = (x.detach() for x in self.inputs(dtype="float32"))
+        with mock.patch.object(torch, "is_autocast_enabled", lambda: True), mock.patch.object(
+            torch, "get_autocast_gpu_dtype", lambda: torch.bfloat16
+        ), mock.patch.object(torch, "get_autocast_dtype"):
+            del torch.get_autocast_dtype
+            self.assertEqual(attnforge.attention(q, k, v).dtype, torch.bfloat16)
+
+    def test_who_requires_grad_is_named_with_what_does_not_go_with_it(self):
+        q, k, v = (x.detach() for x in self.inputs())
+        sinks, slope = torch.zeros(4), torch.zeros(4)
+        table = torch.zeros(1, 1, dtype=torch.int32)
+        by_array = {"score": ALIBI, "args": {"slope": slope}}
+        for name in ("q", "k", "v", "sinks", "args['slope']"):
+            on = {"q": q, "k": k, "v": v, "sinks": sinks, "args['slope']": slope}[name].detach().requires_grad_()
+            inputs = [on if each == name else x for each, x in (("q", q), ("k", k), ("v", v))]
+            more = {"sinks": on if name == "sinks" else sinks} if name != "args['slope']" else {"score": ALIBI, "args": {"slope": on}}
+            call = lambda **words: attnforge.attention(*inputs, **more, **words)  # noqa: E731
+            for _ in range(2):  # the second call is one that could be remembered
+                with self.assertRaisesRegex(attnforge.InvalidError, f"^{name} requires grad, and out=".replace("[", r"\[")):
+                    call(out=torch.empty_like(q))
+                with self.assertRaisesRegex(attnforge.UnsupportedError, "requires grad, but a call with rope has no gradients: rotate"):
+                    call(rope=(torch.ones(20, 8), torch.ones(20, 8)))
+                with self.assertRaisesRegex(attnforge.UnsupportedError, "requires grad, but a call with page_table has no gradients: pass"):
+                    call(page_table=table, used_kv=torch.ones(2, dtype=torch.int32))
+                self.assertIsNotNone(call().grad_fn)
+                with torch.no_grad():
+                    self.assertIsNone(call(out=torch.empty_like(q)).grad_fn)
+        for _ in range(2):
+            self.assertIsNone(attnforge.attention(q, k, v, sinks=sinks, **by_array).grad_fn)
+            out = torch.empty_like(q)
+            self.assertIs(attnforge.attention(q, k, v, out=out, **by_array), out)
+
+    def test_sinks_of_another_framework_are_refused(self):
+        q, k, v = self.inputs()
+        with self.assertRaisesRegex(attnforge.InvalidError, "q requires grad, and sinks is of another framework than torch"):
+            attnforge.attention(q, k, v, sinks=object())
+
+    def test_only_the_current_stream_has_gradients(self):
+        q, k, v = self.inputs()
+        for stream in (0, 5):
+            with mock.patch(f"{__name__}.torch_stream", [stream]):
+                self.assertIsNotNone(attnforge.attention(q, k, v, stream=stream).grad_fn)
+                with self.assertRaisesRegex(attnforge.InvalidError, "q requires grad, and gradients run on torch's current stream"):
+                    attnforge.attention(q, k, v, stream=stream + 1)
+
+    def test_forward_asks_for_the_problem_that_backward_runs(self):
+        q, k, v = self.inputs()
+        sinks, slope = torch.rand(4), torch.rand(4)
+        asked = []
+        ask = _autograd.why_not_served
+        with mock.patch.object(_autograd, "why_not_served", lambda *a, **words: (asked.append(words), ask(*a, **words))[1]):
+            for both in (False, True):
+                for of_sinks in (False, True):
+                    for of_slope in (False, True):
+                        o = attnforge.attention(
+                            q, k, v, return_lse=both, sinks=sinks.clone().requires_grad_(of_sinks), score=ALIBI,
+                            args={"slope": slope.clone().requires_grad_(of_slope)}, deterministic=not of_slope)
+                        sum(x.float().sum() for x in (o if both else (o,))).backward()
+                        words = asked.pop()
+                        self.assertEqual(words, {"deterministic": not of_slope, "dlse": both, "sinks": of_sinks, "dargs": "slope" * of_slope})
+                        for word, there in (("dlse", both), ("sinks", of_sinks), ("dargs=", of_slope), ("deterministic", not of_slope)):
+                            self.assertEqual(f" {word}" in runs[-1], there, (word, runs[-1]))
+
+    def test_outputs_are_cleared_only_where_rows_may_not_count(self):
+        q, k, v = self.inputs()
+        with mock.patch.object(Cpu, "zeros", side_effect=AssertionError("cleared")):
+            attnforge.attention(q, k, v).float().sum().backward()
+
+    def test_what_nobody_differentiates_is_not_computed(self):
+        class Nothing(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.set_materialize_grads(False)
+                return x.clone()
+
+            @staticmethod
+            def backward(ctx, _):
+                return None
+
+        q, k, v = self.inputs()
+        o, lse = attnforge.attention(q, k, v, return_lse=True)
+        (Nothing.apply(o).float().sum() + Nothing.apply(lse).sum()).backward()
+        self.assertEqual(len(runs), 1, "no run for no gradient")
+        self.assertIsNone(q.grad)
+        o, lse = attnforge.attention(q, k, v, return_lse=True)
+        o.float().sum().backward()
+        self.assertNotIn(" dlse", runs[-1])
+
+    def test_gradients_that_come_in_as_views(self):
+        """Of any strides, of an address that is no multiple of 16, of which torch has only noted that they are negative."""
+        q, k, v = self.inputs()
+        dout, dlse = torch.randn(2, 20, 4, 16).to(torch.bfloat16), torch.randn(2, 4, 20)
+
+        def moved(x, by):
+            memory = torch.full((x.numel() + 64,), math.nan, dtype=x.dtype)
+            return memory[by : by + x.numel()].view(x.shape).copy_(x)
+
+        def gradients(dout, dlse):
+            return torch.autograd.grad(attnforge.attention(q, k, v, return_lse=True), [q, k, v], [dout, dlse])
+
+        wanted = gradients(dout, dlse)
+        strange = (
+            (torch._neg_view(-dout), torch._neg_view(-dlse)),
+            (dout.transpose(1, 3).contiguous().transpose(1, 3), dlse.transpose(1, 2).contiguous().transpose(1, 2)),
+            (moved(dout, 1), moved(dlse, 1)),
+            (moved(dout, 4), moved(dlse, 3)),
+            (torch.cat([dout, dout], 3)[..., :16], torch.cat([dlse, dlse], 2)[..., :20]),
+            (torch.nn.functional.pad(dout, (0, 1))[..., :16], dlse),
+            (torch.stack([dout, 0 * dout], 4)[..., 0], dlse),
+        )
+        for one, other in strange:
+            for got, right in zip(gradients(one, other), wanted):
+                self.assertTrue(torch.equal(got, right), (one.stride(), other.stride()))
+            self.assertIn(" dlse", runs[-1])
+            self.assertNotIn("alignment", runs[-1], "what is not aligned is copied")
+        of_one = torch.randn(2, 20, 1, 16).to(torch.bfloat16).expand(2, 20, 4, 16)
+        for got, right in zip(gradients(of_one, dlse), gradients(of_one.contiguous(), dlse)):
+            self.assertTrue(torch.equal(got, right))
+
+        def is_copied(x):
+            return _autograd._readable(torch, x).data_ptr() != x.data_ptr()
+
+        self.assertFalse(is_copied(dout))
+        self.assertFalse(is_copied(dout[:, :, 1:3].transpose(1, 2)))
+        self.assertFalse(is_copied(dout.as_strided((1, 20, 4, 16), (7, 64, 16, 1))), "nobody goes by the stride of one")
+        self.assertFalse(is_copied(dout.as_strided((2, 20, 4, 1), (1280, 64, 16, 5))))
+        self.assertTrue(is_copied(of_one), "rows of several heads in one place")
+
+    def test_of_a_graph_of_the_first_gradients_the_others_are_there(self):
+        """create_graph=True where some inputs and arrays require grad: the right gradient beside each."""
+        q, k, v = self.inputs()
+        sinks = torch.rand(4).requires_grad_()
+        wanted = torch.autograd.grad(attnforge.attention(q, k, v, sinks=sinks).float().sum(), [k, v, sinks])
+        got = torch.autograd.grad(attnforge.attention(q.detach(), k, v, sinks=sinks).float().sum(), [k, v, sinks], create_graph=True)
+        self.compare(got, wanted, 0)
+        self.assertTrue(all(x.requires_grad for x in got))
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "no second one"):
+            got[2].sum().backward()
 
     def test_transforms_of_torch_are_refused(self):
         q, k, v = (x.detach() for x in self.inputs())
