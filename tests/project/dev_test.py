@@ -36,7 +36,8 @@ class Dev(unittest.TestCase):
         path.chmod(0o755)
 
     def dev(self, *arguments):
-        environment = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "CUDA_HOME": str(self.folder / "cuda"), "JOBS": "1"}
+        environment = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "CUDA_HOME": str(self.folder / "cuda"), "JOBS": "1",
+                       "XDG_CACHE_HOME": str(self.folder / "cache")}
         done = subprocess.run(["bash", str(self.folder / "dev"), *arguments], env=environment, capture_output=True, text=True,
                               timeout=60)
         return done.returncode, done.stdout + done.stderr
@@ -129,6 +130,22 @@ class Dev(unittest.TestCase):
         configure, build = (self.folder / "cmake").read_text().splitlines()
         self.assertIn("-DATTNFORGE_TESTS=OFF", configure)
         self.assertIn("attnforge_shared attnforge_static attnforge_cli", build)
+
+    def test_without_torch_tests_say_so_and_how_to_get_it(self):
+        self.program("cmake", "mkdir -p build/release")
+        self.program("ctest", "exit 0")
+        self.program("python3", "exit 1")
+        code, said = self.dev("test")
+        self.assertEqual(code, 0)
+        self.assertIn("through torch are skipped: python3 has no torch; ./dev torch", said)
+
+    def test_a_torch_that_cannot_be_fetched_fails(self):
+        shutil.copytree(ROOT / "tools", self.folder / "tools")
+        self.program("python3", '[[ $* == *"import ensurepip"* ]] || { echo "no line to the index"; exit 1; }')
+        code, said = self.dev("torch")
+        self.assertEqual(code, 1)
+        self.assertIn("no line to the index", said)
+        self.assertIn("pip install of torch failed; everything that it said is in", said)
 
     def test_the_container_installs_what_dev_asks_for_and_builds_by_it(self):
         text = (ROOT / "tools/Containerfile").read_text()
