@@ -9,7 +9,7 @@
 namespace attnforge::test {
 
 /// The oracle has a CPU, and the tensors go to the GPU and back.
-inline constexpr double kMostFlops = 4e9, kMostBytes = 64 << 20;
+inline constexpr double kMostFlops = 1e9, kMostBytes = 64 << 20;
 
 struct AnyCase {
   Problem problem;
@@ -19,7 +19,7 @@ struct AnyCase {
 inline constexpr MostSizes kMostOfACase{
     .batch_bits = 8, .heads_bits = 7, .seqlen_bits = 13, .flops = kMostFlops, .bytes = kMostBytes};
 
-/// By default small enough for the oracle to solve it in a second or two. `choices`: see
+/// By default small enough for the oracle to solve it in a second. `choices`: see
 /// any_problem.h.
 template <class Choices>
 AnyCase any_case(Choices& choices, Op op = Op::kForward, MostSizes most = kMostOfACase) {

@@ -13,8 +13,8 @@
 #include "tests/conformance/any_case.h"
 #include "tests/conformance/backward_proof.h"
 #include "tests/conformance/proof.h"
-#include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/mutate.h"
+#include "tests/support/random_choices.h"
 #include "tests/torture/gpu_main.h"
 
 namespace attnforge::torture {
@@ -31,12 +31,6 @@ struct Counts {
                        problems, kernels, runs, failed, unserved);
   }
 };
-
-std::string random_bytes(fuzz::Random& random, int count) {
-  std::string bytes;
-  for (int i = 0; i < count; ++i) bytes += static_cast<char>(random.next());
-  return bytes;
-}
 
 template <class Expected>
 void check_problem(const AnyCase& drawn, fuzz::Random& random, std::uint64_t seed, Counts& counts) {
@@ -69,9 +63,8 @@ void check_problem(const AnyCase& drawn, fuzz::Random& random, std::uint64_t see
 /// One of three is of backward.
 void check_any_problem(fuzz::Random& random, std::uint64_t seed, Counts& counts) {
   const Op op = counts.problems % 3 == 2 ? Op::kBackward : Op::kForward;
-  const std::string text = random_bytes(random, 160);
-  fuzz::Bytes bytes(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
-  const AnyCase drawn = any_case(bytes, op);
+  RandomChoices choices(random.next());
+  const AnyCase drawn = any_case(choices, op);
   if (op == Op::kForward) {
     check_problem<Expectation>(drawn, random, seed, counts);
   } else {
