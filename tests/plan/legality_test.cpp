@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,56 +17,14 @@
 #include "plan/choice.h"
 #include "templates/registry.h"
 #include "tests/support/any_problem.h"
+#include "tests/support/random_choices.h"
 
 namespace attnforge {
 namespace {
 
+using test::RandomChoices;
+
 constexpr unsigned kSeed = 41;
-
-/// Decisions of a generator whose numbers are the same with every standard library.
-struct RandomChoices {
-  std::mt19937_64 numbers{kSeed};
-
-  std::int64_t between(std::int64_t least, std::int64_t most) {
-    return least +
-           static_cast<std::int64_t>(numbers() % static_cast<std::uint64_t>(most - least + 1));
-  }
-  bool one_in(int n) { return between(0, n - 1) == n - 1; }
-  std::int64_t size(int bits) { return between(0, std::int64_t{1} << between(0, bits)); }
-  template <class Value>
-  Value among(const std::vector<Value>& values) {
-    return values[static_cast<std::size_t>(
-        between(0, static_cast<std::int64_t>(values.size()) - 1))];
-  }
-};
-
-/// What users have: any batch and length, heads in groups, a few new tokens or many.
-Problem ordinary_problem(RandomChoices& choices) {
-  Problem p;
-  p.dtype_q = p.dtype_k = p.dtype_v = p.dtype_o = choices.among(
-      std::vector{DType::kBf16, DType::kFp16, DType::kFp32});
-  p.batch = choices.between(1, 500);
-  p.num_heads_kv = choices.between(1, 16);
-  p.num_heads_q = p.num_heads_kv * choices.between(1, 8);
-  p.head_dim = p.head_dim_v = choices.among(std::vector{64, 128, 96, 256, 72});
-  p.seqlen_kv = choices.between(1, choices.among(std::vector<std::int64_t>{300, 3000, 10000}));
-  p.seqlen_q = choices.among(
-      std::vector{choices.between(1, 8), choices.between(1, 2000), p.seqlen_kv});
-  p.causal = choices.one_in(2);
-  p.lse = choices.one_in(2);
-  if (choices.one_in(3)) p.lengths = Lengths::kUsed;
-  if (p.lengths == Lengths::kUsed && choices.one_in(2)) p.page_size = 16;
-  if (p.lengths == Lengths::kFixed && choices.one_in(6)) p.rope = Rope::kHalf, p.rope_dim = 32;
-  if (choices.one_in(8)) p.mask = "(q + k) % 3 != batch % 2";
-  return p;
-}
-
-/// Of all sorts, but such that a GPU holds their tensors.
-Problem drawn_problem(RandomChoices& choices) {
-  if (choices.one_in(3))
-    return test::any_problem(choices, {.batch_bits = 8, .heads_bits = 4, .seqlen_bits = 13});
-  return ordinary_problem(choices);
-}
 
 /// `chosen` for the bucket, and a few of what a search of it could have found.
 std::vector<Config> what_may_be_chosen(const Choice& chosen, const Problem& tuned,
@@ -81,10 +38,10 @@ std::vector<Config> what_may_be_chosen(const Choice& chosen, const Problem& tune
 
 TEST(Supported, ProblemsHaveALegalConfigWhateverASearchOfTheirBucketChose) {
   constexpr int kProblems = 500;
-  RandomChoices choices;
+  RandomChoices choices(kSeed);
   int invariant = 0;
   for (int i = 0; i < kProblems; ++i) {
-    Problem p = drawn_problem(choices);
+    Problem p = test::any_problem(choices, {.batch_bits = 9, .heads_bits = 4, .seqlen_bits = 13});
     p.batch_invariant = p.op == Op::kForward && !has_block_mask(p) && !choices.one_in(3);
     ASSERT_NO_THROW(validate(p)) << to_string(p);
     const Arch& arch = archs()[static_cast<std::size_t>(i) % archs().size()];
