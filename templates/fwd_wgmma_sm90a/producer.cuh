@@ -37,13 +37,14 @@ struct FwdWgmmaSm90aProducer {
 
   // ---- A tile of Q, K or V ----
 
+  /// Waits on Q's barriers are the leader's alone: consumers may give a buffer back before the
+  /// other warps come here, whose wait for the phase before would then have no end.
   ATTNFORGE_DEVICE void load_q(const Work& work, int tile) {
-    const int stage = q_ring.stage;
-    mbarrier_wait(smem.q_empty(stage), q_ring.parity ^ 1);
-    if (leads()) issue_q(work, tile, stage);
+    if (leads()) issue_q(work, tile, q_ring.stage);
     q_ring.advance();
   }
   ATTNFORGE_DEVICE void issue_q(const Work& work, int tile, int stage) {
+    mbarrier_wait(smem.q_empty(stage), q_ring.parity ^ 1);
     if constexpr (Work::kTells) store_shared(smem.tile(stage), tile);
     if constexpr (Work::kTellsAll) work.store(smem.tile(stage) + 4);
     mbarrier_arrive_expect(smem.q_full(stage), C.q_bytes());
@@ -140,8 +141,8 @@ struct FwdWgmmaSm90aProducer {
   }
   /// Past the last: the consumers end.
   ATTNFORGE_DEVICE void tell_end(int tile) const {
-    mbarrier_wait(smem.q_empty(q_ring.stage), q_ring.parity ^ 1);
     if (!leads()) return;
+    mbarrier_wait(smem.q_empty(q_ring.stage), q_ring.parity ^ 1);
     store_shared(smem.tile(q_ring.stage), Work::kTellsAll ? Work::kNoTile : tile);
     mbarrier_arrive(smem.q_full(q_ring.stage));
   }
