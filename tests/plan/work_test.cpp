@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -51,6 +52,8 @@ TEST(WorkOf, TextsIsThatOfThePairsThatTheyLetThrough) {
       {"mask=\"head > 1 || k < 10\"",
        [](auto, auto head, auto, auto k) { return head > 1 || k < 10; }},
       {"mask=\"k % 2 == batch\"", [](auto batch, auto, auto, auto k) { return k % 2 == batch; }},
+      {"mask=\"k <= q && tanhf((q - k) * 0.01f) < 0.3f\"",
+       [](auto, auto, auto q, auto k) { return k <= q && std::tanh(double(q - k) * 0.01) < 0.3; }},
   };
   for (const Case& c : cases) {
     for (const std::string op : {"fwd", "bwd"}) {
@@ -123,7 +126,10 @@ TEST(WorkOf, IsNotSaidWhereNobodyKnowsIt) {
   const struct {
     std::string words, why;
   } cases[] = {
-      {"seqlen=64 mask=\"tanhf(q - k) > 0.5f\"", "calls tanhf"},
+      {"seqlen=64 mask=\"[&] { return k <= q; }()\"", "its mask text is not counted: it has \"[\""},
+      {"seqlen=64 mask=\"sinpif(q - k) > 0.5f\"", "calls sinpif"},
+      {"seqlen=64 args=\"int* document\" mask=\"document[q] == document[k]\"",
+       "document, whose elements are not given"},
       {"batch=2 seqlen=64 lengths=used", "only the GPU knows how long its sequences are"},
       {"batch=2 seqlen=64 lengths=packed mask=\"k % 2 == 0\"", "only the GPU knows"},
       {"seqlen=64 blocks=16", "which blocks of its mask are present, a run says"},
