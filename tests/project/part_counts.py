@@ -32,7 +32,7 @@ PARTS = {
         r"kFeature(Score|Mask)Code|Code(Argument|Params|Functions|Pair|Texts|Options)|code_(arguments|suffix|functions)|\bcode_of\(|(has|check|add)_(score_)?code"
         r"|user_(score|mask|code)|User(Code|Score|Mask|Rule|Row|Slope|Terms)|WithCode|\b(problem|p|text)\.(score|mask|args)\b"
         r"|Problem::(score|mask|args)\b|(given|parts)\.code|code_part|errors_in_code|score: str",
-        26,
+        27,
     ),
     "sinks": (r"kFeatureSinks|Sink(Params|Output)|WithSinks|(?<!host/)\bsinks\b|[a-z]_sinks", 25),
     "pages": (
