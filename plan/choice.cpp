@@ -127,15 +127,26 @@ Choice choice_of(const Try& won, Config config, const Rendered& today, std::stri
   return choice;
 }
 
-/// The fastest good try of one family: a winner of all families does not answer for one. Those
-/// whose kernel is the one of today come first, of these those that were raced.
+/// What a finished search of the problem chose, of whatever family; "": none ended.
+std::string chosen_for(const std::string& problem, const DeviceFacts& device, Cache& cache) {
+  for (Chosen& each : cache.chosen(device_class(device))) {
+    if (each.problem == problem) return std::move(each.config);
+  }
+  return "";
+}
+
+/// The fastest good try of one family: a winner of all families does not answer for one, but one of
+/// its own is not doubted. Those whose kernel is the one of today come first, of these those that
+/// were raced.
 std::optional<Choice> stored_choice_of_family(const ChoiceKey& key, const DeviceFacts& device,
                                               Cache& cache, const Overrides& overrides,
                                               const Logger& log) {
   RenderedRows rows(key.problem, overrides);
   Unchosen unchosen(key, device, cache, overrides);
   std::optional<Choice> stale;
-  std::vector<Try> tries = cache.tries(stored_as(key.problem, overrides), device_class(device));
+  const std::string problem = stored_as(key.problem, overrides);
+  const std::string chosen = chosen_for(problem, device, cache);
+  std::vector<Try> tries = cache.tries(problem, device_class(device));
   std::stable_partition(tries.begin(), tries.end(),
                         [](const Try& each) { return each.measurement.samples >= kRacedSamples; });
   for (const Try& each : tries) {
@@ -145,7 +156,7 @@ std::optional<Choice> stored_choice_of_family(const ChoiceKey& key, const Device
     if (!own || own->family != key.family) continue;
     const Rendered& today = rows.of(*own);
     if (stale && each.digest != today.digest) continue;
-    if (!unchosen.may_answer(each)) continue;
+    if (each.config != chosen && !unchosen.may_answer(each)) continue;
     Choice choice = choice_of(
         each, *std::move(own), today,
         fmt::format("it is the fastest measured config of {} for this bucket on "

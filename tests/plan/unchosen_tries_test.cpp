@@ -137,6 +137,17 @@ TEST_F(UnchosenTriesTest, WhatASearchChoseAnswersWhateverTheModelThinks) {
   EXPECT_THAT(why(), HasSubstr("it won a full search of this bucket"));
 }
 
+TEST_F(UnchosenTriesTest, WhatASearchOfAllFamiliesChoseAnswersForItsOwnToo) {
+  const Candidate own = candidates(*find_family("fwd_mma_sm80"), kTuned, facts()).front();
+  const std::vector<Candidate> family = candidates(*own.family, kTuned, facts());
+  const Try won = try_of(family.back(), 40);
+  ASSERT_GT(family.back().estimate_us, 1.05 * own.estimate_us);
+  put({won});
+  expect_plan(own, Provenance::kEstimated, "fwd_mma_sm80");
+  Cache(database()).finish(won.problem, won.device_class, Rigor::kFull, won.config);
+  expect_plan(family.back(), Provenance::kMeasured, "fwd_mma_sm80");
+}
+
 TEST_F(UnchosenTriesTest, OfStaleTriesOfANamedFamilyTheFastestAnswersAndOneOfTodayBeforeThem) {
   const std::vector<Candidate> family = candidates(*find_family("fwd_mma_sm80"), kTuned, facts());
   std::vector<Try> tries;
