@@ -23,7 +23,8 @@ constexpr int kMaxStaticSmemBytes = 48 * 1024;  // of every arch; NVRTC 12 does 
 // Symbols of internal linkage carry a random number unless the seed is fixed.
 constexpr const char* kSeedOption = "--frandom-seed=attnforge";
 // NVRTC's own compile cache on disk gives back machine code without the assembler's remarks, which
-// registers and spills are read from. attnforge has a cache of its own.
+// registers and spills are read from, and it initialises CUDA, after which no process that is
+// forked can use a GPU. attnforge has a cache of its own.
 constexpr const char* kNoCacheOption = "--no-cache";
 
 /// One compile: the handle and the texts read from it.
@@ -133,7 +134,9 @@ struct Compiler {
   /// Proves that the library works (its builtins are found) and reads the build id.
   void compile_empty() {
     Program program(library.functions, "", "empty.cu");
-    const nvrtcResult result = program.compile({"-arch=compute_80"});
+    std::vector<std::string> options = {"-arch=compute_80"};
+    if (accepts_no_cache) options.push_back(kNoCacheOption);
+    const nvrtcResult result = program.compile(options);
     if (result == NVRTC_SUCCESS) {
       facts.build = build_id_of_ptx(program.ptx());
       return;
@@ -173,6 +176,7 @@ std::vector<std::string> options_of(const Compiler& instance, const Source& sour
                                     std::string arch) {
   std::vector<std::string> options = {"-arch=" + std::move(arch), "--std=c++20"};
   if (instance.accepts_seed) options.push_back(kSeedOption);
+  if (instance.accepts_no_cache) options.push_back(kNoCacheOption);
   options.insert(options.end(), source.options.begin(), source.options.end());
   return options;
 }
@@ -208,7 +212,6 @@ Cubin compile(const Source& source, const Arch& arch, const CompileOptions& opti
   std::vector<std::string> words = options_of(instance, source, fmt::format("sm_{}", arch.name));
   words.push_back("--ptxas-options=-v");
   if (options.line_info) words.push_back("-lineinfo");
-  if (instance.accepts_no_cache) words.push_back(kNoCacheOption);
 
   const auto start = std::chrono::steady_clock::now();
   Program program(instance.library.functions, source.text, source.name + ".cu");

@@ -22,6 +22,7 @@ FakeCuda open_fake() {
   if (library == nullptr) throw std::runtime_error(dlerror());
   FakeCuda fake{};
   find(library, "fake_reset", fake.reset);
+  find(library, "fake_inits", fake.inits);
   find(library, "fake_loads", fake.loads);
   find(library, "fake_unloads", fake.unloads);
   find(library, "fake_launches", fake.launches);

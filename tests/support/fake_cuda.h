@@ -26,6 +26,7 @@ struct FakeEncode {
 /// What the fake driver was asked to do since reset(). Two GPUs: 0 is an H200, 1 an H100 PCIe.
 struct FakeCuda {
   void (*reset)();
+  int (*inits)();  // cuInit, of the process
   int (*loads)();  // successful cuLibraryLoadData
   int (*unloads)();
   int (*launches)();

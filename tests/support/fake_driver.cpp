@@ -67,7 +67,11 @@ unsigned long long last_stream_id = 1000;
 CUcontext handle(Context* context) { return reinterpret_cast<CUcontext>(context); }
 Context* current() { return stack.empty() ? nullptr : stack.back(); }
 
-CUresult init(unsigned) { return CUDA_SUCCESS; }
+std::atomic<int> inits;
+CUresult init(unsigned) {
+  ++inits;
+  return CUDA_SUCCESS;
+}
 CUresult driver_version(int* version) {
   *version = 13000;
   return CUDA_SUCCESS;
@@ -493,6 +497,7 @@ void fake_reset() {
   encodes = 0;
   copies_take_long = false;
 }
+int fake_inits() { return inits; }
 int fake_loads() { return loads; }
 int fake_unloads() { return unloads; }
 int fake_launches() { return launches; }
