@@ -29,8 +29,8 @@ def markdown(header, rows):
     return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
 
 
-def source(comments, name):
-    return f"{comments[0]}. `{comments[1]}`, all numbers in bench/results/h200/{name}."
+def source(comments, name, gpu="h200"):
+    return f"{comments[0]}. `{comments[1]}`, all numbers in bench/results/{gpu}/{name}."
 
 
 def versions(comments, rows):
@@ -501,11 +501,13 @@ def chosen_sentence(comments, name, ratios_of):
     text = (f"Configs are the fastest of {number[1]} (or of an earlier run) on a point's own lengths, which no plan of a user's tries: "
             "these are times of kernels, not of a search.")
     first = name.replace(".csv", "_first_run.csv")
-    if not (RESULTS / first).exists():
+    gpu = next((each for each in ("h200", "h100") if (RESULTS.parent / each / first).exists()), None)
+    if gpu is None:
         return [f"{text} What `first_run` finds was not measured in a run of its own."]
-    of_comments, rows = read(first)
+    of_comments, rows = figures.read_csv(RESULTS.parent / gpu / first)
     means = "; ".join(f"{group}: geometric mean {statistics.geometric_mean(each):.2f}x, least {min(each):.3f}x" for group, each in ratios_of(rows).items())
-    return [f"{text} With those of `first_run`, {means} ({source(of_comments, first)})."]
+    peers = ", ".join(line.removeprefix("peer ") for line in of_comments if line.startswith("peer "))
+    return [f"{text} With those of `first_run`, beside {peers}: {means} ({source(of_comments, first, gpu)})."]
 
 
 def decode_ratios(rows):
