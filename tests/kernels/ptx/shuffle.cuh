@@ -5,6 +5,7 @@
 
 namespace attnforge {
 
+inline int from_lane(int x, int lane) { return __shfl_sync(~0u, x, lane); }
 inline int from_lane_0(int x) { return __shfl_sync(~0u, x, 0); }
 inline int from_lone_lane_0(int x) { return x; }
 template <int kMask>
