@@ -1,0 +1,133 @@
+"""Errors of dq, dk and dv beside those of torch's FlashAttention-2, both relative to fp64: where rows are long, inputs have outliers, or
+keys have much in common.
+
+    python3 bench/gradient_error.py --out bench/results/h100/gradient_error.csv
+    python3 bench/gradient_error.py --ways bwd_mma_sm80 --keys 1024,16384 --out /tmp/gradient_error.csv
+
+128 queries, 2 heads. Each way (the default choice, a family forced, a family with deterministic) is a process of its own. Soft caps have no
+peer. `ratio` is the largest of ours over theirs of dq, dk and dv. Ends with 1 if one is above 1.3.
+"""
+
+import argparse
+import csv
+import io
+import math
+import os
+import subprocess
+import sys
+
+import machine
+
+WAYS = "default,bwd_mma_sm80,bwd_mma_sm80:deterministic,bwd_wgmma_sm90a"
+COLUMNS = "way,dtype,head_dim,keys,inputs,softcap,dq,dk,dv,flash_dq,flash_dk,flash_dv,ratio".split(",")
+HEADS, ROWS, MOST_RATIO = 2, 128, 1.3
+
+
+def reference(torch, q, k, v, dout, softcap, chunk=16384):
+    """o in the dtype of q, lse, and dq, dk, dv in fp64; [1, heads, rows, head_dim]."""
+    wide_q, wide_k, wide_v, wide_dout = (x.double() for x in (q, k, v, dout))
+    scale, n = 1 / math.sqrt(q.shape[-1]), k.shape[2]
+
+    def scores(i):
+        s = scale * wide_q @ wide_k[:, :, i : i + chunk].transpose(-1, -2)
+        if not softcap:
+            return s, 1.0
+        t = torch.tanh(s / softcap)
+        return softcap * t, 1 - t * t
+
+    lse = torch.logsumexp(torch.stack([torch.logsumexp(scores(i)[0], -1) for i in range(0, n, chunk)]), 0)
+    o = sum(torch.exp(scores(i)[0] - lse[..., None]) @ wide_v[:, :, i : i + chunk] for i in range(0, n, chunk))
+    delta = (wide_dout * o.to(q.dtype).double()).sum(-1, keepdim=True)
+    dq, dk, dv = (torch.zeros_like(x) for x in (wide_q, wide_k, wide_v))
+    for i in range(0, n, chunk):
+        part = slice(i, i + chunk)
+        s, slope = scores(i)
+        p = torch.exp(s - lse[..., None])
+        ds = p * (wide_dout @ wide_v[:, :, part].transpose(-1, -2) - delta) * slope
+        dv[:, :, part] = p.transpose(-1, -2) @ wide_dout
+        dk[:, :, part] = scale * ds.transpose(-1, -2) @ wide_q
+        dq += scale * ds @ wide_k[:, :, part]
+    return o.to(q.dtype), lse.float(), (dq, dk, dv)
+
+
+def inputs(torch, kind, head_dim, keys, dtype):
+    """q, k, v, dout. "outliers": some columns and rows are much larger; "offset": keys have much in common, so that sums of dS are 0 and
+    their errors are not; "uniform": all keys count alike."""
+    torch.manual_seed(7)
+    q, k, v, dout = (torch.randn(1, HEADS, n, head_dim, device="cuda") for n in (ROWS, keys, keys, ROWS))
+    if kind == "outliers":
+        k[..., :2] *= 5
+        v[..., 3:5] *= 20
+        dout[:, :, ::16] *= 20
+    if kind == "offset":
+        k += 4 * torch.randn(1, HEADS, 1, head_dim, device="cuda")
+    if kind == "uniform":
+        q *= 1e-3
+    return tuple(x.to(dtype) for x in (q, k, v, dout))
+
+
+def flash(torch, q, k, v, dout):
+    q, k, v = (x.detach().clone().requires_grad_() for x in (q, k, v))
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+        torch.nn.functional.scaled_dot_product_attention(q, k, v).backward(dout)
+    return q.grad, k.grad, v.grad
+
+
+def points(keys):
+    for dtype in ("float16", "bfloat16"):
+        for head_dim in (64, 128, 256):
+            for each in keys:
+                for kind in ("normal", "outliers", "offset", "uniform"):
+                    for softcap in (0, 30, 2) if kind == "normal" else (0,):
+                        yield dtype, head_dim, each, kind, softcap
+
+
+def measure(way, keys, out):
+    """Rows of one way, in this process."""
+    torch = machine.torch()
+    import torch.nn.attention
+
+    import attnforge
+
+    def errors(found, wanted):
+        return [((x.double() - y).square().mean() / y.square().mean()).sqrt().item() for x, y in zip(found, wanted)]
+
+    for dtype, head_dim, each, kind, softcap in points(keys):
+        q, k, v, dout = inputs(torch, kind, head_dim, each, getattr(torch, dtype))
+        o, lse, wanted = reference(torch, q, k, v, dout, softcap)
+        options = {"softcap": softcap or None, "layout": "bhsd", "deterministic": way.endswith(":deterministic")}
+        ours = errors(attnforge.attention_backward(q, k, v, o, lse, dout, **options), wanted)
+        theirs = [] if softcap else errors(flash(torch, q, k, v, dout), wanted)
+        ratio = max((a / b for a, b in zip(ours, theirs)), default=None)
+        cells = [f"{x:.2e}" for x in ours] + ([f"{x:.2e}" for x in theirs] or [""] * 3) + ["" if ratio is None else f"{ratio:.3f}"]
+        out.writerow([way, dtype, head_dim, each, kind, softcap, *cells])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ways", default=WAYS, help="default, or families, each perhaps with :deterministic after it")
+    parser.add_argument("--keys", default="1024,16384,65536,131072")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    keys = [int(each) for each in args.keys.split(",")]
+    if args.one:
+        return measure(args.one, keys, csv.writer(sys.stdout, lineterminator="\n"))
+    torch, rows = machine.torch(), []
+    for way in args.ways.split(","):
+        family = way.split(":")[0]
+        environment = {**os.environ, "ATTNFORGE_CACHE": ":memory:", **({} if family == "default" else {"ATTNFORGE_FAMILY": family})}
+        command = [sys.executable, __file__, "--one", way, "--keys", args.keys, "--out", args.out]
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+        if done.returncode:
+            sys.exit(f"{way} failed with exit code {done.returncode}")
+        rows += csv.reader(io.StringIO(done.stdout))
+        print(f"{way}: largest ratio {max((float(row[-1]) for row in rows if row[0] == way and row[-1]), default=0):.3f}", flush=True)
+    with open(args.out, "w", newline="") as file:
+        file.write(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}\n# {machine.command()}\n# peer flash: torch {torch.__version__}\n")
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+    return int(any(float(row[-1]) > MOST_RATIO for row in rows if row[-1]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
