@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 
 namespace attnforge {
 namespace {
@@ -43,15 +44,39 @@ constexpr std::string_view kMacros =
     "va_start warpSize";
 constexpr std::string_view kPrefixes[] = {"cuda", "CUDA", "NV_"};
 
+/// Of the words that begin with two underscores those that stand for the same numbers wherever they
+/// are compiled. All others are refused, unknown ones too: __has_include reads the file system,
+/// __TIME__ and __builtin_LINE() differ each time.
+constexpr std::string_view kIntrinsics =
+    "__brev __brevll __byte_perm __clz __clzll __cosf __exp10f __expf __fdividef "
+    "__ffs __ffsll __fns __hadd __log10f __log2f __logf __mul24 __mul64hi __mulhi __popc __popcll "
+    "__powf __rhadd __sad __saturatef __sincosf __sinf __tanf __tanhf __uhadd __umul24 __umul64hi "
+    "__umulhi __urhadd __usad __ldca __ldcg __ldcs __ldcv __ldg __ldlu";
+/// Of those that have types and a rounding in their names.
+constexpr std::string_view kIntrinsicPrefixes[] = {
+    "__dadd_",   "__ddiv_",     "__dmul_",        "__double2",      "__double_as_", "__dp2a_",
+    "__dp4a",    "__drcp_",     "__dsqrt_",       "__dsub_",        "__fadd_",      "__fdiv_",
+    "__float2",  "__float_as_", "__fma_",         "__fmaf_",        "__fmul_",      "__frcp_",
+    "__frsqrt_", "__fsqrt_",    "__fsub_",        "__funnelshift_", "__hiloint2",   "__int2",
+    "__int_as_", "__ll2",       "__longlong_as_", "__uint2",        "__uint_as_",   "__ull2",
+    "__vabs",    "__vadd",      "__vavg",         "__vcmp",         "__vhadd",      "__viadd",
+    "__vibm",    "__vim",       "__vmax",         "__vmin",         "__vneg",       "__vsad",
+    "__vset",    "__vsub"};
+
+bool begins_as(std::string_view word, std::span<const std::string_view> prefixes) {
+  return std::ranges::any_of(prefixes, [&](std::string_view p) { return word.starts_with(p); });
+}
+
 }  // namespace
 
 std::string_view why_no_word(std::string_view word) {
   if (is_listed(kNoExpression, word)) return "an expression cannot have";
-  // __TIME__ and its kind, but not __device__.
-  const bool is_macro = word.size() > 4 && word.starts_with("__") && word.ends_with("__") &&
-                        std::ranges::none_of(word, [](char c) { return c >= 'a' && c <= 'z'; });
-  if (is_macro || word == "__func__")
-    return "is the compiler's: what it stands for may differ each time that a text is compiled";
+  if (word.starts_with("__") && !is_listed(kIntrinsics, word) &&
+      !begins_as(word, kIntrinsicPrefixes)) {
+    return "is the compiler's: what it stands for may differ each time that a text is compiled; of "
+           "words with two underscores before them CUDA's functions of numbers are allowed, such "
+           "as __expf, __fdividef, __float2int_rn and __ldg";
+  }
   return "";
 }
 
@@ -63,9 +88,7 @@ std::string_view why_no_argument(std::string_view name) {
   if (is_reserved) return "is reserved for the compiler";
   if (is_listed(kOfLines, name) || name.starts_with("attnforge") || name.starts_with("ATTNFORGE"))
     return "is a name of the code around texts";
-  if (is_listed(kMacros, name) ||
-      std::ranges::any_of(kPrefixes, [&](std::string_view p) { return name.starts_with(p); }))
-    return "is a name of CUDA's";
+  if (is_listed(kMacros, name) || begins_as(name, kPrefixes)) return "is a name of CUDA's";
   return "";
 }
 

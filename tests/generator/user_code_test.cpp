@@ -80,8 +80,7 @@ struct Refused {
 
 TEST(CheckCode, RefusesWhatCouldLeaveTheBracketsThatItIsPutInto) {
   const Refused cases[] = {
-      {"s); } __global__ void f() { (0",
-       "closes a bracket that is not open, ')' at line 1, column 2"},
+      {"s); } void f() { (0", "closes a bracket that is not open, ')' at line 1, column 2"},
       {"s + (k", "does not close the '(' of line 1, column 5"},
       {"s[(k])", "closes a bracket that is not open, ']'"},
       {"s\n#include \"/etc/passwd\"\n", "has a # at line 2, column 1"},
@@ -121,7 +120,13 @@ TEST(CheckCode, RefusesWhatCouldLeaveTheBracketsThatItIsPutInto) {
 TEST(CheckCode, RefusesWordsOfTheCompiler) {
   for (const char* word :
        {"__TIME__", "__DATE__", "__TIMESTAMP__", "__FILE__", "__LINE__", "__COUNTER__",
-        "__INCLUDE_LEVEL__", "__BASE_FILE__", "__FUNCTION__", "__PRETTY_FUNCTION__", "__func__"}) {
+        "__INCLUDE_LEVEL__", "__BASE_FILE__", "__FUNCTION__", "__PRETTY_FUNCTION__", "__func__",
+        // The file system, and what else the compiler knows of the machine.
+        "__has_include", "__has_include_next", "__has_embed", "__has_cpp_attribute",
+        "__has_builtin", "__has_feature", "__builtin_LINE", "__builtin_FILE", "__builtin_FUNCTION",
+        "__builtin_COLUMN", "__builtin_source_location", "__nv_isClosureType", "__is_pod",
+        "__asm__", "__global__", "__device__", "__attribute__", "__declspec", "__pragma",
+        "__int128", "__trap", "__syncthreads", "__", "__x", "___expf"}) {
     const auto refused = [&](const std::string& score, const std::string& mask) {
       expect_error(ErrorCode::kInvalidProblem,
                    std::string("has the word ") + word + " at line 1, column 5, which is the compi",
@@ -130,7 +135,8 @@ TEST(CheckCode, RefusesWordsOfTheCompiler) {
     refused(std::string("s + ") + word, "");
     refused("s", std::string("k < ") + word + "[0]");
   }
-  EXPECT_NO_THROW(validate(with_code("__expf(s) + __sinf(s)"))) << "functions of CUDA's";
+  EXPECT_NO_THROW(validate(with_code("__expf(s) + __sinf(s) + __float2int_rn(s) + __ldg(x)")))
+      << "functions of CUDA's";
 }
 
 TEST(CodeArguments, HaveNoNameThatMeansSomethingElse) {

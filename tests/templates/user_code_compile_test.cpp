@@ -131,6 +131,19 @@ TEST(ReadyMadeTexts, CompileWithoutSpillsInBothFamilies) {
   }
 }
 
+/// Words with two underscores are refused but for such.
+TEST(Intrinsics, OfCudaCompileInTexts) {
+  const Problem problem = with_code(
+      "s + __expf(k) * __fdividef(q, 3.0f) + __logf(2.0f) + __powf(2.0f, k) + __saturatef(k) + "
+      "__float2int_rn(0.5f * k) + __int2float_rz(k) + __int_as_float(q) + __float_as_int(3.0f) + "
+      "__fmaf_rn(2.0f, k, 1.0f) + __fadd_rz(k, 1.0f) + __frcp_rn(3.0f) + __frsqrt_rn(q + 1.0f) + "
+      "__popc(k) + __clz(q) + __ffs(k) + __brev(q) + __mulhi(k, q) + __umul24(k, q) + "
+      "__byte_perm(k, q, 1) + __funnelshift_l(k, q, 3) + __vadd4(k, q) + __dp4a(k, q, 1) + "
+      "__usad(k, q, 1) + __hiloint2double(k, q)",
+      "__ldg(document + q) == __ldg(document + k)", "int* document[seqlen_kv]");
+  EXPECT_NO_THROW(check_cpp_of("fwd_naive", "80", problem));
+}
+
 /// Indexes beyond ints, in each way that texts come to kernels.
 TEST(WideIndexes, CompileInAllFamilies) {
   constexpr const char* kSizes = " bf16 batch=16 num_heads=16 seqlen=4096 head_dim=128 ";
