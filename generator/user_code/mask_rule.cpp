@@ -22,4 +22,11 @@ MaskRule::MaskRule(std::string_view text, const Problem& problem,
   }
 }
 
+std::int64_t MaskRule::operations() const {
+  constexpr std::int64_t kOfCall = 16;
+  std::int64_t count = 0;
+  for (const CodeNode& node : tree_.nodes) count += node.op == CodeOp::kCall ? kOfCall : 1;
+  return count;
+}
+
 }  // namespace attnforge

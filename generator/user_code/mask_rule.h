@@ -28,6 +28,9 @@ class MaskRule {
   /// "" if sees() can be asked, else why not: "it calls sinpif".
   const std::string& unknown() const { return tree_.unknown; }
 
+  /// What sees() computes, in operations of a few nanoseconds.
+  std::int64_t operations() const;
+
   /// Elements outside of an array are 0. Thread-safe.
   bool sees(const Pair& pair) const {
     return value_of(tree_, {0, pair.batch, pair.head, pair.q, pair.k, seqlen_q_, seqlen_kv_},

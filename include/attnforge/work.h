@@ -24,11 +24,11 @@ struct Work {
 };
 
 /// Exact: windows, those of a mask text among them, and whole blocks by their sizes; what else a
-/// text hides by asking it of each pair, of at most 2^24 of them. Of `tables` only lengths, block
-/// masks and arrays are looked at; those that are empty are not known. `arrays` are the bytes of
-/// each of the problem's arguments in their order, in place of the tables', empty for numbers and
-/// for arrays that are not known. Not known either is a text that only a compiler can read. Throws
-/// Error(kInvalidArgument) for lengths and lists that are none of the problem's.
+/// text hides by asking it of each pair, of at most 2^24 of them, fewer of a long text. Of `tables`
+/// only lengths, block masks and arrays are looked at; those that are empty are not known. `arrays`
+/// are the bytes of each of the problem's arguments in their order, in place of the tables', empty
+/// for numbers and for arrays that are not known. Not known either is a text that only a compiler
+/// can read. Throws Error(kInvalidArgument) for lengths and lists that are none of the problem's.
 ATTNFORGE_API Work work_of(const Problem& problem, const HostTensors& tables = {},
                            std::span<const std::span<const std::byte>> arrays = {});
 

@@ -23,7 +23,8 @@ namespace {
 
 using Arrays = std::span<const std::span<const std::byte>>;
 
-constexpr std::int64_t kMostAsked = 1 << 24;  // that a text is asked of: a second of one core
+// A second of one core: pairs that a text is asked of, and operations of it on all of them.
+constexpr std::int64_t kMostAsked = 1 << 24, kMostOperations = 1 << 28;
 constexpr std::size_t kMostArrayBytes = std::size_t{1} << 28;  // that are made up
 
 /// The keys that windows of a text and of the problem let a query see.
@@ -132,9 +133,11 @@ Work work_of_text(const Sequences& sequences, Arrays arrays) {
     for (std::int64_t head = 0; head < heads; ++head) {
       const std::int64_t of_mask = head * (p.num_heads_q / heads);
       asked += sequence.asked(of_mask);
-      if (asked > kMostAsked) {
-        return {0, fmt::format("its mask text would have to be asked of more than {} pairs",
-                               kMostAsked)};
+      const std::int64_t most = std::min(kMostAsked, kMostOperations / rule.operations());
+      if (asked > most) {
+        return {0, fmt::format("its mask text of {} operations would have to be asked of more than "
+                               "{} pairs",
+                               rule.operations(), most)};
       }
       pairs += static_cast<double>(sequence.visible(of_mask));
     }

@@ -122,6 +122,12 @@ TEST(WorkOf, BlocksAskATextInPartialOnes) {
   }
 }
 
+std::string repeated(const std::string& text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
 TEST(WorkOf, IsNotSaidWhereNobodyKnowsIt) {
   const struct {
     std::string words, why;
@@ -135,6 +141,11 @@ TEST(WorkOf, IsNotSaidWhereNobodyKnowsIt) {
       {"seqlen=64 blocks=16", "which blocks of its mask are present, a run says"},
       {"seqlen=131072 mask=\"k <= q && (q - k < 1024 || k < 4)\"", "more than 16777216 pairs"},
       {"num_heads=64 seqlen=1024 mask=\"k % (head + 2) == 0\"", "more than 16777216 pairs"},
+      // As many pairs as are counted of a short text would take minutes of these.
+      {"seqlen=1024 mask=\"" + repeated("k % 3 + ", 200) + "k < 5\"",
+       "of 803 operations would have to be asked of more than 334290 pairs"},
+      {"seqlen=1024 mask=\"" + repeated("powf(k, 2) + ", 20) + "k < 5\"",
+       "of 383 operations would have to be asked of more than"},
   };
   for (const auto& [words, why] : cases) {
     const Work work = work_of(parse_problem("fwd " + words));
