@@ -182,8 +182,12 @@ double computed(const CodeNode& node, Numbers& numbers, const CodePlace& place,
 
 void compute(const CodeTree& tree, const CodePlace& place, std::span<const CodeValue> values,
              Numbers& numbers) {
-  for (std::size_t i = 0; i < tree.nodes.size(); ++i)
-    numbers[static_cast<int>(i)] = computed(tree.nodes[i], numbers, place, values);
+  for (std::size_t i = 0; i < tree.nodes.size(); ++i) {
+    const CodeNode& node = tree.nodes[i];
+    const double value = computed(node, numbers, place, values);
+    // Ints have no -0: with 0 added it is 0.
+    numbers[static_cast<int>(i)] = node.is_float ? value : value + 0.0;
+  }
 }
 
 /// Adds to the slopes of a node's operands what its own, `slope`, says of them.

@@ -103,6 +103,29 @@ TEST(CodeTree, ComputesWhatTheSameTextComputesInCpp) {
   }
 }
 
+/// -0 of floats is another number than 0: what is divided by it says so.
+TEST(CodeTree, HasIntsWithoutANegativeZero) {
+  for (const char* text : {"-batch", "q * -1", "max(-k, 0 * q)", "min(-k, k)", "-seen[1]",
+                           "-3 * (k > q)", "0 / -5", "-(k - q)", "k ? 1 : -k", "-abs(q)"}) {
+    const double value = value_of(tree_of(text), {}, values());
+    EXPECT_EQ(value, 0) << text;
+    EXPECT_FALSE(std::signbit(value)) << text;
+    EXPECT_GT(value_of(tree_of("1 / float(" + std::string(text) + ")"), {}, values()), 0) << text;
+  }
+  EXPECT_LT(value_of(tree_of("1 / -float(k)"), {}, values()), 0) << "floats have one";
+}
+
+TEST(CodeTree, ShiftsWithinThe32BitsOfAnInt) {
+  const auto value = [](const char* text) { return value_of(tree_of(text), {.k = 5}, values()); };
+  EXPECT_EQ(value("1 << 31"), -2147483648.0);
+  EXPECT_EQ(value("(1 << 31) < 0"), 1);
+  EXPECT_EQ(value("1 << 31 >> 31"), -1);
+  EXPECT_EQ(value("~(1 << 31)"), 2147483647.0);
+  EXPECT_EQ(value("k << 30"), 1 << 30);
+  EXPECT_EQ(value("(k << 29) + (-k << 2)"), -1610612736.0 - 20);
+  EXPECT_EQ(value("(1 << 31 | k) & 7"), 5);
+}
+
 TEST(CodeTree, ReadsElementsOfEveryTypeAndNothingOutside) {
   const std::vector<CodeValue> arguments = values();
   const auto value = [&](const char* text) { return value_of(tree_of(text), {}, arguments); };
