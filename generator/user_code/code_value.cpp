@@ -86,7 +86,7 @@ double of_wholes(CodeOp op, std::int64_t x, std::int64_t y) {
     case CodeOp::kRest:
       return static_cast<double>(y == 0 ? 0 : x % y);
     case CodeOp::kLeft:
-      return shifts ? std::ldexp(static_cast<double>(x), static_cast<int>(y)) : 0;
+      return shifts ? static_cast<std::int32_t>(static_cast<std::uint32_t>(x) << y) : 0;
     case CodeOp::kRight:
       return shifts ? static_cast<double>(x >> y) : 0;
     case CodeOp::kBits:
