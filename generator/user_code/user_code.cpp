@@ -227,7 +227,8 @@ class Arguments {
     double value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     const bool whole = type == CodeArgument::Type::kFloat ||
-                       (value == std::floor(value) && value <= 2147483647.0);
+                       (value == std::floor(value) &&
+                        value <= (negative ? 2147483648.0 : 2147483647.0));
     if (digits.empty() || error != std::errc() || end != digits.data() + digits.size() || !whole ||
         !(value <= std::numeric_limits<float>::max()))
       wrong(

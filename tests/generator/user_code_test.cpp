@@ -184,6 +184,19 @@ TEST(CodeArguments, AreTypesAndNamesWithExtentsAndDefaults) {
   EXPECT_GE(array_elements(list[3], problem), 8 * 3 * (100 + 200)) << "generous";
 }
 
+TEST(CodeArguments, AreAnyIntOf32Bits) {
+  for (const auto& [text, value] :
+       {std::pair("int n = -2147483648", -2147483648.0), {"int n = 2147483647", 2147483647.0}}) {
+    EXPECT_EQ(code_arguments(text).front().value, value);
+    Problem problem = with_code("s + n", "", text);
+    EXPECT_NO_THROW(validate(problem)) << text;
+    HostTensors host;
+    set_code_arguments(problem, host, 1);
+    ASSERT_EQ(host.code_words.size(), 1u);
+    EXPECT_EQ(static_cast<std::int32_t>(static_cast<std::uint32_t>(host.code_words[0])), value);
+  }
+}
+
 TEST(CodeArguments, AreRefusedWithThePlace) {
   const Refused cases[] = {
       {"float", "\"\" where a name is wanted"},
@@ -204,6 +217,8 @@ TEST(CodeArguments, AreRefusedWithThePlace) {
       {"fp16 a", "only arrays have that"},
       {"int a = 1.5", "not a whole number"},
       {"int a = x", "not a whole number"},
+      {"int a = 2147483648", "not a whole number of 32 bits"},
+      {"int a = -2147483649", "not a whole number of 32 bits"},
       {"float a = 1e300", "not a number"},
       {"float* a[99999999999999999999]", "has the size"},
       {"int a; int b", "needs a comma"},
