@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 #include "generator/bucket.h"
@@ -13,10 +15,11 @@ namespace {
 constexpr double kInts = 2147483648.0;  // ints end before it
 constexpr double kAny = std::numeric_limits<double>::infinity();
 
-/// What a node may be, and the largest magnitude that it is computed from.
+/// What a node may be, the largest magnitude that it is computed from, and the largest of these
+/// that a rest, a quotient, a shift or bits make small again.
 struct NodeRange {
   double least, most;
-  double largest = 0;
+  double largest = 0, reduced = 0;
 
   double magnitude() const { return std::max(std::abs(least), std::abs(most)); }
 };
@@ -33,8 +36,28 @@ NodeRange times(const NodeRange& a, const NodeRange& b) {
 /// its size in args.
 constexpr double kMostNumber = 1;
 
-/// By `ranges` of its operands.
-NodeRange range_of(const CodeNode& node, const std::vector<NodeRange>& ranges, const Problem& p) {
+/// Ints in arrays and of functions count as places in an array: they and sums of a few of them are
+/// ints, multiples of them may be none.
+constexpr double kMostPlace = kInts / 4;
+
+/// Of a function whose operand is in `a`.
+NodeRange range_of_call(std::string_view name, const NodeRange& a) {
+  constexpr std::string_view kSteps[] = {"floor", "ceil", "trunc", "round", "rint"},
+                             kUpTo1[] = {"sin", "cos", "tanh", "erf"},
+                             kLogs[] = {"log", "log2", "log10"};
+  const auto is_in = [&](const auto& list) {
+    return std::ranges::find(list, name) != std::end(list);
+  };
+  if (is_in(kSteps)) return {a.least - 1, a.most + 1};
+  if (is_in(kUpTo1)) return up_to(1);
+  if (is_in(kLogs)) return up_to(1100);  // of any double but 0
+  if (name == "sqrt") return up_to(std::max(1.0, a.magnitude()));
+  return up_to(kAny);
+}
+
+/// By `ranges` of its operands. `place`: what ints are of which nothing is known.
+NodeRange range_of(const CodeNode& node, const std::vector<NodeRange>& ranges, const Problem& p,
+                   double place) {
   const auto of = [&](int at) {
     return at < 0 ? NodeRange{0, 0} : ranges[static_cast<std::size_t>(at)];
   };
@@ -58,14 +81,16 @@ NodeRange range_of(const CodeNode& node, const std::vector<NodeRange>& ranges, c
     case CodeOp::kSeqlenKv:
       return {0, static_cast<double>(p.seqlen_kv)};
     case CodeOp::kArgument:
+      return up_to(kMostNumber);
     case CodeOp::kElement:
-      return node.is_float ? up_to(kAny) : up_to(kMostNumber);
+      if (node.type == CodeArgument::Type::kBool) break;
+      return up_to(node.is_float ? kAny : place);
     case CodeOp::kNegative:
       return {-a.most, -a.least};
     case CodeOp::kInverse:
       return {-a.most - 1, -a.least - 1};
-    case CodeOp::kWhole:  // of most floats no more is known than of a number
-      return std::isinf(a.magnitude()) ? up_to(kMostNumber) : a;
+    case CodeOp::kWhole:
+      return std::isinf(a.magnitude()) ? up_to(place) : a;
     case CodeOp::kAbs:
       return {0, a.magnitude()};
     case CodeOp::kTimes:
@@ -94,9 +119,11 @@ NodeRange range_of(const CodeNode& node, const std::vector<NodeRange>& ranges, c
       return {std::min(b.least, of(node.c).least), std::max(b.most, of(node.c).most)};
     case CodeOp::kFloat:
       return a;
-    case CodeOp::kScore:
     case CodeOp::kDivide:
+      return up_to(b.least >= 1 || b.most <= -1 ? a.magnitude() : kAny);
     case CodeOp::kCall:
+      return range_of_call(node.function->name, a);
+    case CodeOp::kScore:
       return up_to(kAny);
     case CodeOp::kNot:
     case CodeOp::kBool:
@@ -113,22 +140,41 @@ NodeRange range_of(const CodeNode& node, const std::vector<NodeRange>& ranges, c
   return {0, 1};
 }
 
-/// Whether an index of the array, all that it is computed from included, may pass ints.
-bool may_pass_ints(const CodeTree& tree, std::size_t argument, const Problem& p) {
+bool makes_small(CodeOp op) {
+  return op == CodeOp::kRest || op == CodeOp::kDivideWhole || op == CodeOp::kRight ||
+         op == CodeOp::kBits;
+}
+
+/// Of the indexes of the array: the largest magnitudes.
+NodeRange range_of_indexes(const CodeTree& tree, std::size_t argument, const Problem& p,
+                           double place) {
   std::vector<NodeRange> ranges;
+  NodeRange all{0, 0};
   for (const CodeNode& node : tree.nodes) {
-    NodeRange range = range_of(node, ranges, p);
+    NodeRange range = range_of(node, ranges, p, place);
     if (!node.is_float) range.largest = range.magnitude();
     for (const int operand : {node.a, node.b, node.c}) {
-      if (operand >= 0 && node.op != CodeOp::kElement)
-        range.largest = std::max(range.largest, ranges[static_cast<std::size_t>(operand)].largest);
+      if (operand < 0 || node.op == CodeOp::kElement) continue;
+      const NodeRange& of = ranges[static_cast<std::size_t>(operand)];
+      range.largest = std::max(range.largest, of.largest);
+      range.reduced = std::max(range.reduced, makes_small(node.op) ? of.largest : of.reduced);
     }
-    if (node.op == CodeOp::kElement && node.argument == argument &&
-        ranges[static_cast<std::size_t>(node.a)].largest >= kInts)
-      return true;
+    if (node.op == CodeOp::kElement && node.argument == argument) {
+      const NodeRange& index = ranges[static_cast<std::size_t>(node.a)];
+      all.largest = std::max(all.largest, index.largest);
+      all.reduced = std::max(all.reduced, index.reduced);
+    }
     ranges.push_back(range);
   }
-  return false;
+  return all;
+}
+
+/// Whether an index of the array, all that it is computed from included, may pass ints. An array
+/// with a size bounds places that its indexes are sums of, but not what is made small before.
+bool may_pass_ints(const CodeTree& tree, std::size_t argument, bool has_size, const Problem& p) {
+  const NodeRange of_places = range_of_indexes(tree, argument, p, kMostPlace);
+  if (!has_size) return of_places.largest >= kInts;
+  return of_places.reduced >= kInts || range_of_indexes(tree, argument, p, 1).largest >= kInts;
 }
 
 }  // namespace
@@ -139,15 +185,13 @@ bool has_wide_indexes(std::string_view text, CodeText kind, const Problem& probl
   constexpr std::int64_t kMostBatch = 1 << 20;
   if (problem.batch_invariant) largest.batch = kMostBatch;  // all of them have one bucket
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
+  const CodeTree tree = code_tree(text, kind, arguments);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const CodeArgument& argument = arguments[i];
     if (!argument.is_array || !names(text, argument.name)) continue;
-    if (!argument.extent.empty()) {
-      if (static_cast<double>(most_elements(argument, largest)) > kInts) return true;
-      continue;
-    }
-    const CodeTree tree = code_tree(text, kind, arguments);
-    if (tree.unknown.empty() && may_pass_ints(tree, i, largest)) return true;
+    const bool has_size = !argument.extent.empty();
+    if (has_size && static_cast<double>(most_elements(argument, largest)) > kInts) return true;
+    if (tree.unknown.empty() && may_pass_ints(tree, i, has_size, largest)) return true;
   }
   return false;
 }

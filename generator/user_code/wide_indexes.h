@@ -8,10 +8,10 @@
 
 namespace attnforge {
 
-/// Whether a text reads an array at an index of 2^31 or more in some problem of the bucket: one
-/// that args gives more elements there, or one without a size whose index comes to as much by what
-/// positions and lengths may be. False of arrays without a size in texts that are no tree. The same
-/// for all problems of a bucket.
+/// Whether a text computes an index of an array from numbers of 2^31 or more in some problem of the
+/// bucket: of one that args gives more elements there, or by what positions, lengths and, where
+/// args says no size, elements of other arrays and functions may be. Texts that are no tree are
+/// judged by sizes alone. The same for all problems of a bucket.
 bool has_wide_indexes(std::string_view text, CodeText kind, const Problem& problem);
 
 }  // namespace attnforge

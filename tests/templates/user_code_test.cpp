@@ -121,6 +121,29 @@ TEST(UserCode, HasPositionsOf64BitsWhereItsArraysAreThatLarge) {
             "head * stride + k", false},
            {"batch=16 seqlen=4096", "float* bias[1 * num_heads_q]", "head", false},
            {"batch=16 seqlen=4096", "float* bias, float* other[4294967296]", "head", false},
+           // Nobody knows what ints of arrays and of functions are; a place by itself fits in ints.
+           {"seqlen=8192", "float* bias", "(int)floorf(q * 0.5f) * seqlen_kv * 1024 + k", true},
+           {"seqlen=8192", "float* bias", "(int)floorf(q * 0.5f) * seqlen_kv + k", false},
+           {"seqlen=8192", "float* bias", "int(expf(q)) * seqlen_kv + k", true},
+           {"seqlen=8192", "float* bias", "int(q / 2.0f) * 1024 + k", false},
+           {"seqlen=8192", "float* bias", "int(logf(abs(k - q) + 1) * 8.0f) * 16 + head", false},
+           {"seqlen=8192", "float* bias, float factor", "int(q * factor) * 16 + head", false},
+           {"seqlen=8192", "float* bias, int* d", "d[q] * seqlen_kv + k", true},
+           {"seqlen=8192", "float* bias, int* d[seqlen_q]", "d[q] * 1024", true},
+           {"seqlen=8192", "float* bias, float* d", "int(d[q]) * seqlen_kv + k", true},
+           {"seqlen=8192", "float* bias, bool* d", "d[q] * seqlen_kv + k", false},
+           {"seqlen=8192", "float* bias, int* d", "d[q]", false},
+           {"seqlen=8192", "float* bias, int* d", "d[q] - d[k] + 511", false},
+           {"seqlen=8192", "float* bias, int* d", "d[q] % 16 * seqlen_kv + k", false},
+           {"seqlen=8192", "float* bias[seqlen_q], int* d", "d[q] * 16 + head", false},
+           {"seqlen=8192", "float* bias[seqlen_q]", "head * 64 + k", false},
+           // What is small again after it was not.
+           {"seqlen=8192", "float* bias[1024]", "(q * 8192 + k) * 7919 % 1024", true},
+           {"seqlen=8192", "float* bias", "(q * 8192 + k) * 7919 % 1024", true},
+           {"seqlen=8192", "float* bias[1024]", "(q * 8192 + k) % 1024", false},
+           {"seqlen=8192", "float* bias[1024], int* d", "(d[q] * 31 + k) % 1024", true},
+           {"seqlen=8192", "float* bias[1024], int* d", "d[q] % 1024", false},
+           {"seqlen=8192", "float* bias[257]", "min(max(k - q, -128), 128) + 128", false},
        }) {
     Problem problem = parse_problem(std::string("fwd bf16 num_heads=16 head_dim=128 ") + c.sizes);
     problem.args = c.args;
