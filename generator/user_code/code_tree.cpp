@@ -298,7 +298,7 @@ class TreeReader {
 
   int nested(int (TreeReader::*part)()) {
     constexpr int kMostDepth = 64;
-    if (depth_ == kMostDepth) stop("its brackets are too deep", at_);
+    if (depth_ == kMostDepth) stop("it is nested too deep", at_);
     ++depth_;
     const int node = (this->*part)();
     --depth_;

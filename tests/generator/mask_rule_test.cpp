@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace attnforge {
 namespace {
@@ -99,6 +100,12 @@ TEST(MaskRule, SeesWhatTheSameTextSeesInCpp) {
   }
 }
 
+std::string repeated(std::string_view text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
 TEST(MaskRule, NamesWhatOnlyACompilerKnows) {
   struct Case {
     std::string text, why;
@@ -118,7 +125,10 @@ TEST(MaskRule, NamesWhatOnlyACompilerKnows) {
         {"narrow[k] > 0", "it reads narrow, whose elements are not given"},
         {"reach[0] % 2 == 0", "it has bits or a rest of a float"},
         {"document", "it ends too early"},
-        {std::string(100, '(') + "k" + std::string(100, ')'), "its brackets are too deep"}}) {
+        {std::string(100, '(') + "k" + std::string(100, ')'), "it is nested too deep"},
+        {repeated("!", 100) + "k", "it is nested too deep"},
+        {repeated("- ", 100) + "k", "it is nested too deep"},
+        {repeated("k > 5 ? q : ", 100) + "k", "it is nested too deep"}}) {
     EXPECT_EQ(rule_of(c.text).unknown(), c.why) << c.text;
   }
   EXPECT_EQ(MaskRule("document[k] == 1", problem_of("document[k] == 1"), {}).unknown(),
