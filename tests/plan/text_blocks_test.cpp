@@ -30,6 +30,14 @@ BlockMask of_pairs(const BlockMaskShape& shape, const Sees& sees) {
   return without_bits(block_mask_from_dense(shape, seen));
 }
 
+/// A picture takes no longer than of a short text.
+TEST(TextBlocks, AskALongTextOfFewerPairs) {
+  Problem p = parse_problem("fwd seqlen=512 mask=\"k % 2 < q\"");
+  EXPECT_FALSE(text_blocks(p, {}, 0, 0).sampled);
+  for (int i = 0; i < 300; ++i) p.mask += " + tanhf(q)";
+  EXPECT_TRUE(text_blocks(p, {}, 0, 0).sampled);
+}
+
 TEST(TextBlocks, AreThoseOfAllPairsWhereThereAreFew) {
   struct Case {
     std::string words;

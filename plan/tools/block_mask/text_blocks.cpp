@@ -15,6 +15,7 @@ namespace attnforge {
 namespace {
 
 constexpr std::int64_t kMostBlocks = 1 << 16, kMostPairs = 1 << 22;  // that are asked
+constexpr std::int64_t kMostDrawnOperations = 1 << 27;               // of the text, on all of them
 constexpr int kUsualBlock = 128;
 
 /// first to end - 1
@@ -91,7 +92,10 @@ TextBlocks text_blocks(const Problem& problem, std::span<const std::span<const s
 
   const BlockMaskShape shape = drawn_shape(problem);
   const std::int64_t blocks = std::max<std::int64_t>(1, shape.q_blocks() * shape.kv_blocks());
-  const auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(kMostPairs / blocks)));
+  constexpr std::int64_t kLeastSide = 2;  // corners
+  const std::int64_t pairs = std::min(kMostPairs, kMostDrawnOperations / rule.operations());
+  const auto side = std::max(
+      kLeastSide, static_cast<std::int64_t>(std::sqrt(static_cast<double>(pairs / blocks))));
   TextBlocks found{{shape, {0}, {}, {}, {}}, false, ""};
   std::vector<std::int64_t> queries, keys;
 
