@@ -49,7 +49,8 @@ constexpr const char* kKey = "block_mask";
 
 std::optional<Drawing> text_drawing(const Problem& problem,
                                     std::span<const std::span<const std::byte>> arrays) {
-  if (problem.mask.empty()) return std::nullopt;
+  // It is drawn as the first sequence sees it.
+  if (problem.mask.empty() || problem.batch == 0) return std::nullopt;
   TextBlocks found = text_blocks(problem, arrays);
   Drawing drawing{"Mask", std::nullopt, found.sampled, found.unknown};
   if (found.unknown.empty()) drawing.blocks = std::move(found.mask);

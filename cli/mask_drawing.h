@@ -21,7 +21,7 @@ struct Drawing {
 };
 
 /// The blocks of the problem's mask text, whose arrays are these as far as they are known; no
-/// drawing without a text.
+/// drawing without a text, or of a batch of none.
 std::optional<Drawing> text_drawing(const Problem& problem,
                                     std::span<const std::span<const std::byte>> arrays);
 

@@ -68,6 +68,21 @@ TEST_F(Program, InspectCountsWhatATextLetsThrough) {
               HasSubstr("a query sees keys from 99 before its position to 6 before its position"));
 }
 
+TEST_F(Program, InspectOfNothingNeedsNoSequenceToDrawATextFor) {
+  for (const char* sizes : {"batch=0 seqlen=200", "batch=0 seqlen=200 blocks=64", "seqlen=0",
+                            "seqlen=0:64", "seqlen=64:0"}) {
+    for (const std::vector<std::string>& form :
+         {std::vector<std::string>{}, {"--json"}, {"--html", folder_.file("page.html")}}) {
+      std::vector<std::string> words = {"inspect",     "--no-compile", "--arch", "sm_90a",
+                                        "--mask",      "k <= q",       "fwd",    "bf16",
+                                        "num_heads=2", "head_dim=64",  sizes};
+      words.insert(words.begin() + 1, form.begin(), form.end());
+      const Outcome outcome = run(words);
+      EXPECT_EQ(outcome.exit_code, 0) << sizes << outcome.err;
+    }
+  }
+}
+
 TEST_F(Program, InspectShowsSectionsInFull) {
   const Outcome all = run(inspect_with({"--section", "all"}));
   ASSERT_EQ(all.exit_code, 0) << all.err;
