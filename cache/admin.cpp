@@ -110,7 +110,10 @@ std::string cache_objection(const std::string& asked) {
   try {
     const std::string real = real_path(path);
     if (std::string reason = not_a_file(real); !reason.empty()) return reason;
-    if (!fs::exists(real, failed)) return distrust(real);
+    if (!fs::exists(real, failed)) {
+      std::string reason = distrust(real);
+      return reason.empty() ? cannot_be_made(real) : reason;
+    }
     open_for_admin(path, OpenMode::kReadWrite);
   } catch (const Error& error) {
     return error.what();

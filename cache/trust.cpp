@@ -1,13 +1,16 @@
 // trust.cpp - owners and permissions.
 #include "cache/trust.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <grp.h>
 #include <pwd.h>
+#include <sqlite3.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
@@ -134,6 +137,46 @@ std::string not_a_file(const std::string& path) {
                      : S_ISDIR(facts.st_mode) ? "is a folder"
                                               : "is no file but a pipe, socket or device";
   return fmt::format("{} {}: name a file (--cache, ATTNFORGE_CACHE)", path, what);
+}
+
+std::string cannot_be_made(const std::string& path) {
+  constexpr std::size_t kSuffix = std::string_view("-journal").size();
+  const auto because = [&](const std::string& reason) {
+    return fmt::format("{} cannot be made: {}; name another file (--cache, ATTNFORGE_CACHE)", path,
+                       reason);
+  };
+  std::error_code failed;
+  fs::path there = folder_of(path);
+  while (there.has_relative_path() && !fs::exists(there, failed)) there = there.parent_path();
+  if (!fs::is_directory(there, failed))
+    return because(fmt::format("{} is no folder", there.string()));
+
+  // SQLite names its journal after the file.
+  const auto most_of_path = static_cast<std::size_t>(sqlite3_vfs_find(nullptr)->mxPathname);
+  const auto too_long = [&](std::string_view what, std::size_t length, std::size_t most) {
+    return because(fmt::format("{} has {} bytes, of which there may be {}", what, length, most));
+  };
+  if (path.size() + kSuffix > most_of_path)
+    return too_long("its path", path.size(), most_of_path - kSuffix);
+  const long asked = pathconf(there.c_str(), _PC_NAME_MAX);
+  const std::size_t most_of_name = asked > 0 ? static_cast<std::size_t>(asked) : NAME_MAX;
+  for (const fs::path& name : fs::path(folder_of(path)))
+    if (name.native().size() > most_of_name)
+      return too_long("the name of a folder", name.native().size(), most_of_name);
+  const std::size_t own = fs::path(path).filename().native().size();
+  if (own + kSuffix > most_of_name) return too_long("its name", own, most_of_name - kSuffix);
+
+  // Permissions alone do not tell of read-only or special file systems.
+  const std::string probe = (there / fmt::format(".attnforge-probe-{}", getpid())).string();
+  const int file = open(probe.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+  if (file < 0 && errno != EEXIST)  // another thread looks too
+    return because(fmt::format("{} cannot be written ({})", there.string(),
+                               std::generic_category().message(errno)));
+  if (file >= 0) {
+    close(file);
+    unlink(probe.c_str());
+  }
+  return "";
 }
 
 std::string folder_of(const std::string& path) {

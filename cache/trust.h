@@ -18,6 +18,10 @@ std::string folder_of(const std::string& path);
 /// and what to do.
 std::string not_a_file(const std::string& path);
 
+/// "" if a file that is missing at `path` (a real_path()), and its journal, can be made. Finds out
+/// by making another one for a moment in the nearest folder that exists.
+std::string cannot_be_made(const std::string& path);
+
 /// "" if the database at `path` (a real_path()) can be trusted: its folder, and of the file and its
 /// -journal, -wal and -shm what exists, belong to this user or to root and can be written by no
 /// other user; nor can the folders above, unless they are sticky. Else what is wrong and what to

@@ -1,5 +1,4 @@
 // doctor.cpp - looks at everything outside of attnforge that it depends on, and says what to do.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -124,16 +123,6 @@ fs::path existing_folder(const fs::path& path) {
   return folder;
 }
 
-/// By trying: permissions alone do not tell of read-only or special file systems.
-bool can_create_in(const fs::path& folder) {
-  const std::string probe = (folder / fmt::format(".attnforge-doctor-{}", getpid())).string();
-  const int file = open(probe.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-  if (file < 0) return false;
-  close(file);
-  unlink(probe.c_str());
-  return true;
-}
-
 /// Who else could have written it, although the environment says that this does not matter.
 std::string trusted_all_the_same(const std::string& path) {
   return anybody_is_trusted() ? reason_for_distrust(real_path(path)) : "";
@@ -149,14 +138,8 @@ Check check_database(const std::string& path) {
     return {"database", State::kFailed, objection, "plans go on without a database until then"};
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
-    const fs::path folder = existing_folder(path);
-    if (can_create_in(folder)) {
-      return {"database", State::kOk,
-              fmt::format("{} does not exist yet and will be created", path), ""};
-    }
-    return {"database", State::kFailed,
-            fmt::format("{} does not exist and {} cannot be written", path, folder.string()),
-            "set ATTNFORGE_CACHE to a path that can be written"};
+    return {"database", State::kOk, fmt::format("{} does not exist yet and will be created", path),
+            ""};
   }
   try {
     const CacheStats stats = cache_stats(path);

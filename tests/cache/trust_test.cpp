@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <map>
 
 #include "attnforge/cache.h"
@@ -224,6 +225,37 @@ TEST_F(TrustTest, WhatIsNoFileIsRefusedInWords) {
       EXPECT_EQ(cache.path(), ":memory:");
       EXPECT_THAT(cache.not_kept(), HasSubstr(reason));
     }
+  }
+}
+
+TEST_F(TrustTest, AFileThatCannotBeMadeIsObjectedToAndNothingIsLeftBehind) {
+  fs::create_directory(folder_.path("empty"));
+  const std::string empty = folder_.path("empty") + "/";
+  std::ofstream(folder_.path("file")) << "text";
+  const std::string letters(300, 'x');
+  std::string deep = empty;
+  while (deep.size() < 1000) deep += "folder/";
+  for (const auto& [path, reason] : std::map<std::string, std::string>{
+           {folder_.path("file") + "/x.db", "file is no folder"},
+           {folder_.path("file") + "/below/x.db", "file is no folder"},
+           {empty + letters, "its name has 300 bytes"},
+           {empty + letters.substr(0, 250), "its name has 250 bytes, of which there may be 247"},
+           {empty + letters + "/x.db", "the name of a folder has 300 bytes"},
+           {deep + "x.db", "its path has "},
+           {"/proc/nowhere/x.db", "/proc cannot be written"}}) {
+    EXPECT_THAT(cache_objection(path), AllOf(HasSubstr(reason), HasSubstr("cannot be made")));
+    Cache cache(path, false, log());
+    EXPECT_NE(cache.not_kept(), "") << path << ": a store finds the same";
+  }
+  fs::remove_all(folder_.path("empty"));
+  fs::create_directory(folder_.path("empty"));
+  for (const std::string& path :
+       {empty + "x.db", empty + "a/b/x.db", empty + letters.substr(0, 247)}) {
+    EXPECT_EQ(cache_objection(path), "");
+    EXPECT_TRUE(fs::is_empty(empty));
+    EXPECT_EQ(Cache(path, false, log()).not_kept(), "");
+    fs::remove_all(folder_.path("empty"));
+    fs::create_directory(folder_.path("empty"));
   }
 }
 

@@ -530,6 +530,18 @@ TEST_F(DoctorTest, FindsAFolderThatCannotBeWritten) {
   EXPECT_NE(check_named(checks, "database").state, Check::State::kOk);
 }
 
+TEST_F(DoctorTest, PromisesNoFileThatCannotBeMade) {
+  std::ofstream(path("file")) << "text";
+  for (const std::string& database :
+       {path("file") + "/x.db", path(std::string(300, 'x').c_str())}) {
+    const std::vector<Check> checks = doctor(database);
+    const Check& check = check_named(checks, "database");
+    EXPECT_EQ(check.state, Check::State::kFailed);
+    EXPECT_THAT(check.detail, HasSubstr("cannot be made"));
+    EXPECT_THAT(check.detail, Not(HasSubstr("will be created")));
+  }
+}
+
 TEST_F(DoctorTest, FindsAWrongVariable) {
   const char* before = std::getenv("ATTNFORGE_LOG");
   const std::string saved = before == nullptr ? "" : before;
