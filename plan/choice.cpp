@@ -311,13 +311,22 @@ void require_support(const ChoiceKey& key, const DeviceFacts& device, const Over
   untuned(families, key.problem, device, overrides);  // throws with the reasons
 }
 
+std::string undecided(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
+                      const Overrides& overrides) {
+  const std::vector<Try> tries = cache.tries(stored_as(key.problem, overrides),
+                                             device_class(device));
+  const auto measured = std::ranges::count(tries, false, &Try::estimated);
+  if (measured == 0) return "nothing was measured for it on this GPU class";
+  return fmt::format("of what was measured for it nothing decides ({} stored)",
+                     measured == 1 ? "1 try is" : fmt::format("{} tries are", measured));
+}
+
 Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides) {
   const std::vector<const Family*> families = families_named(key.family, overrides);
   Candidate candidate = untuned(families, key.problem, device, overrides);
   return {.family = candidate.family,
           .config = std::move(candidate.config),
-          .why = fmt::format("nothing was measured; the model predicts {:.1f} us, its best",
-                             candidate.estimate_us)};
+          .why = fmt::format("the model predicts {:.1f} us, its best", candidate.estimate_us)};
 }
 
 std::vector<Choice> fallback_choices(const ChoiceKey& key, const DeviceFacts& device,

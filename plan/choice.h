@@ -75,7 +75,12 @@ std::optional<Choice> near_choice(const ChoiceKey& key, const DeviceFacts& devic
 /// Throws Error(kUnsupported) with each family's reason if none serves the problem. Cheap.
 void require_support(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);
 
-/// The model's first choice. Throws Error(kUnsupported). Looks at the whole search space: a few ms.
+/// Why stored_choice() has none: that nothing was measured, or how many tries decide nothing.
+std::string undecided(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
+                      const Overrides& overrides);
+
+/// The model's first choice, for callers with an undecided() problem. Throws Error(kUnsupported).
+/// Looks at the whole search space: a few ms.
 Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);
 
 /// What to try when that one fails: the model's best few of each product, then its best of each

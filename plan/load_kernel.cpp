@@ -183,7 +183,7 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
   }
   if (options.policy == Policy::kCachedOnly &&
       (!stored || !answers_cached_only(stored->provenance))) {
-    throw_not_ready(key, options, state, "nothing was measured for it");
+    throw_not_ready(key, options, state, undecided(key, state.facts, state.cache, state.overrides));
   }
   const bool forced = !forced_text(state.overrides).empty();
   const auto with_note = [&](std::unique_ptr<LoadedKernel> loaded) {

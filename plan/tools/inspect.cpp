@@ -53,6 +53,8 @@ Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
   std::optional<Choice> stored = stored_choice(key, device, cache, overrides, Logger());
   if (!stored) stored = near_choice(key, device, cache, overrides);
   Choice choice = stored ? *std::move(stored) : untuned_choice(key, device, overrides);
+  if (!stored)
+    choice.why = fmt::format("{}; {}", undecided(key, device, cache, overrides), choice.why);
   if (const std::string forced = forced_text(overrides); !forced.empty()) {
     choice.provenance = Provenance::kForced;
     choice.why = fmt::format("the environment forces it ({}); among the rest, {}", forced,

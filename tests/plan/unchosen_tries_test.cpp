@@ -67,10 +67,28 @@ class UnchosenTriesTest : public PlanTest {
 TEST_F(UnchosenTriesTest, OneTryThatTheModelThinksSlowDoesNotDecide) {
   put({try_of(other(true), 40)});
   expect_plan(models_choice(), Provenance::kEstimated);
-  EXPECT_THAT(why(), HasSubstr("nothing was measured"));
   Device device = open();
   EXPECT_EQ(error_of([&] { make_plan(kProblem, device, with(Policy::kCachedOnly)); }).code(),
             ErrorCode::kNotReady);
+}
+
+TEST_F(UnchosenTriesTest, NothingIsSaidToBeMeasuredOnlyWhereNothingWas) {
+  const auto refusal = [&] {
+    Device device = open();
+    return std::string(
+        error_of([&] { make_plan(kProblem, device, with(Policy::kCachedOnly)); }).what());
+  };
+  Try estimate = try_of(other(true), 40);
+  estimate.estimated = true;
+  put({estimate});
+  EXPECT_THAT(why(), AllOf(HasSubstr("nothing was measured for it"), HasSubstr("model predicts")));
+  EXPECT_THAT(refusal(), HasSubstr("nothing was measured for it"));
+  Try measured = try_of(other(true), 40);
+  put({measured});
+  const char* const said = "of what was measured for it nothing decides (1 try is stored)";
+  EXPECT_THAT(why(), AllOf(HasSubstr(said), HasSubstr("model predicts"),
+                           Not(HasSubstr("nothing was measured"))));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr(said), Not(HasSubstr("nothing was measured"))));
 }
 
 TEST_F(UnchosenTriesTest, NorDoesAnImportOfIt) {
