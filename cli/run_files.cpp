@@ -71,7 +71,7 @@ std::string complete_text(const std::vector<std::string>& words, const FileSizes
     text += fmt::format(" {}={}", key, value);
   };
 
-  text += sequence_words(sequences, given, files_are_packed(words), q, k);
+  text += sequence_words(sequences, given, packing_of(words, sequences), q, k);
   if (!has("num_heads")) {
     if (!has("num_heads_q")) add("num_heads_q", q.num_heads);
     if (!has("num_heads_kv")) add("num_heads_kv", k.num_heads);
@@ -113,10 +113,9 @@ Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>&
                          const SequenceFiles& sequences, const ReadText& read) {
   const std::vector<std::string> words = words_of(arguments);
   const Layout layout = layout_of(words);
-  const bool packed = files_are_packed(words);
-  if (packed) check_packed(sequences);
-  const FileSizes q = sizes_of(in.q, layout, packed), k = sizes_of(in.k, layout, packed),
-                  v = sizes_of(in.v, layout, packed);
+  const Packing packing = packing_of(words, sequences);
+  const FileSizes q = sizes_of(in.q, layout, packing.q), k = sizes_of(in.k, layout, packing.kv),
+                  v = sizes_of(in.v, layout, packing.kv);
   const std::array<DType, 3> dtypes = {npy_dtype(in.q.header, in.uint16_is_bf16, in.q.name),
                                        npy_dtype(in.k.header, in.uint16_is_bf16, in.k.name),
                                        npy_dtype(in.v.header, in.uint16_is_bf16, in.v.name)};

@@ -53,6 +53,17 @@ std::vector<int> lengths_or_all(const std::vector<int>& files, std::size_t count
   return files.empty() ? std::vector<int>(count, static_cast<int>(seqlen)) : files;
 }
 
+void check_packed(const SequenceFiles& files, Packing packing) {
+  if (packing.q && files.q.empty() && !packing.kv) {
+    refuse_files(
+        "lengths=packed with pages needs --lengths-q: where each sequence of queries begins, and "
+        "the end; --lengths-kv says how many keys of each count, without it all do");
+  }
+  if (!packing.kv || (!files.q.empty() && !files.kv.empty())) return;
+  refuse_files(
+      "lengths=packed needs --lengths-q and --lengths-kv: where each sequence begins, and the end");
+}
+
 /// Of tensors from files they say nothing of, all rows count.
 void take_lengths(const SequenceFiles& files, const Problem& problem, bool random,
                   HostTensors& host) {
@@ -63,7 +74,7 @@ void take_lengths(const SequenceFiles& files, const Problem& problem, bool rando
                 "--lengths-q and --lengths-kv need a problem with lengths=packed or lengths=used");
   }
   if (none && random) return;
-  if (has_packed_keys(problem)) check_packed(files);
+  check_packed(files, {problem.lengths == Lengths::kPacked, has_packed_keys(problem)});
   host.lengths_q = lengths_or_all(files.q, host.lengths_q.size(), problem.seqlen_q);
   host.lengths_kv = lengths_or_all(files.kv, host.lengths_kv.size(), problem.seqlen_kv);
   set_random_pages(problem, host, 0);  // of these lengths, which it checks
@@ -90,7 +101,8 @@ void take_table(const SequenceFiles& files, const Problem& problem, HostTensors&
 const char* const kSequenceHelp =
     R"(With lengths=packed files hold [tokens, num_heads, head_dim], and --lengths-q and --lengths-kv int32 [batch + 1], where each
 sequence begins; with lengths=used int32 [batch], how many rows of each count. With --page-table, int32 [batch, pages of a
-sequence], k and v hold [pages, page_size, num_heads, head_dim]; -1 is no page.
+sequence], k and v hold [pages, page_size, num_heads, head_dim]; -1 is no page, and
+--lengths-kv is then int32 [batch].
 )";
 
 void add_sequence_options(Command& verb, SequenceArguments& a) {
@@ -142,18 +154,18 @@ void check_table(const SequenceFiles& files, const Problem& problem,
   }
 }
 
-bool files_are_packed(const std::vector<std::string>& words) {
-  return std::ranges::find(words, "lengths=packed") != words.end();
-}
-
-void check_packed(const SequenceFiles& files) {
-  if (!files.q.empty() && !files.kv.empty()) return;
-  refuse_files(
-      "lengths=packed needs --lengths-q and --lengths-kv: where each sequence begins, and the end");
+Packing packing_of(const std::vector<std::string>& words, const SequenceFiles& files) {
+  const bool packed = std::ranges::find(words, "lengths=packed") != words.end();
+  const bool pages = files.has_table() || std::ranges::any_of(words, [](const std::string& word) {
+                       return word.starts_with("page_size=") && word != "page_size=0";
+                     });
+  const Packing packing{packed, packed && !pages};
+  check_packed(files, packing);
+  return packing;
 }
 
 std::string sequence_words(const SequenceFiles& files, const std::set<std::string>& given,
-                           bool packed, const FileSizes& q, const FileSizes& k) {
+                           Packing packing, const FileSizes& q, const FileSizes& k) {
   std::string text;
   const auto has = [&](const char* key) { return given.count(key) != 0; };
   const auto add = [&](const char* key, std::int64_t value) {
@@ -164,17 +176,17 @@ std::string sequence_words(const SequenceFiles& files, const std::set<std::strin
     add("page_size", k.seqlen);
   }
   // Of packed ones seqlen is how long the longest may be.
-  add("batch", packed ? static_cast<std::int64_t>(files.q.size()) - 1 : q.batch);
+  add("batch", packing.q ? static_cast<std::int64_t>(files.q.size()) - 1 : q.batch);
   if (!has("seqlen")) {
     // An empty file may have any extents: their product is cut at what no problem has.
     constexpr std::int64_t kMost = std::int64_t{1} << 31;
     const std::int64_t pages = files.has_table() ? std::min(files.table_shape[1], kMost) : 1;
-    add("seqlen_q", packed ? longest(files.q) : q.seqlen);
-    add("seqlen_kv", packed ? longest(files.kv) : std::min(k.seqlen, kMost) * pages);
+    add("seqlen_q", packing.q ? longest(files.q) : q.seqlen);
+    add("seqlen_kv", packing.kv ? longest(files.kv) : std::min(k.seqlen, kMost) * pages);
   }
-  if (packed && !has("tokens")) {
+  if (packing.q && !has("tokens")) {
     add("tokens_q", q.seqlen);
-    add("tokens_kv", k.seqlen);
+    add("tokens_kv", packing.kv ? k.seqlen : 0);
   }
   return text;
 }

@@ -36,7 +36,7 @@ SequenceFiles read_sequence_files(const SequenceArguments& arguments);
 /// In place of the random ones that `host` has, whose k and v are those of the files. Where no file
 /// says lengths, all rows count, or with `random` lengths stay random. Throws
 /// Error(kInvalidArgument) for lengths that the problem has no use for or cannot have,
-/// Error(kInvalidProblem) as check_packed() and check_table().
+/// Error(kInvalidProblem) as packing_of() and check_table().
 void take_sequences(const SequenceFiles& files, const Problem& problem, bool random,
                     HostTensors& host);
 
@@ -52,14 +52,16 @@ struct FileSizes {
   std::int64_t batch, seqlen, num_heads, head_dim;
 };
 
-/// Whether the words say that sequences lie one after another.
-bool files_are_packed(const std::vector<std::string>& words);
-/// Throws Error(kInvalidProblem) unless the arrays of packed sequences are there.
-void check_packed(const SequenceFiles& files);
+/// Whose sequences lie one after another: those of keys and values do not where they lie in pages.
+struct Packing {
+  bool q = false, kv = false;
+};
+/// As the words say. Throws Error(kInvalidProblem) unless the arrays of packed sequences are there.
+Packing packing_of(const std::vector<std::string>& words, const SequenceFiles& files);
 
 /// What the files say of batch and sequences, each word after a blank, where no word `given` does.
 std::string sequence_words(const SequenceFiles& files, const std::set<std::string>& given,
-                           bool packed, const FileSizes& q, const FileSizes& k);
+                           Packing packing, const FileSizes& q, const FileSizes& k);
 
 /// How many rows the files of q, or of k and v, have, as the problem calls it, and how many
 /// sequences, where it says that.

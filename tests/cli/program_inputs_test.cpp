@@ -135,6 +135,61 @@ TEST_F(RunInputs, AllRowsOfFilesCountUnlessAFileSaysOtherwise) {
   EXPECT_EQ(numbers_of("o.npy").back(), 2.0f);
 }
 
+TEST_F(RunInputs, PackedQueriesReadPagesAsEachSequenceByItselfDoes) {
+  constexpr std::int64_t kDim = 8, kRowsOfPage = 8;
+  const auto made = [](std::int64_t count, float step) {
+    std::vector<float> numbers(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      numbers[i] = std::sin(step * static_cast<float>(i));
+    return numbers;
+  };
+  // Two queries of the first sequence and one of the second, of 11 and 5 keys.
+  const std::vector<int> begins = {0, 2, 3}, used = {11, 5}, table = {3, 1, 0, -1};
+  const std::vector<float> q = made(3 * kDim, 0.7f), k = made(4 * kRowsOfPage * kDim, 0.3f),
+                           v = made(4 * kRowsOfPage * kDim, 1.1f);
+  const Words output = {"--o", folder_.file("o.npy"), "causal"};
+  const Words pool = {"--k", floats("k.npy", {4, kRowsOfPage, 1, kDim}, k), "--v",
+                      floats("v.npy", {4, kRowsOfPage, 1, kDim}, v)};
+  const Words queries = {"--q", floats("q.npy", {3, 1, kDim}, q), "--lengths-q",
+                         ints("begins.npy", begins), "lengths=packed"};
+  const Words pages = {"--page-table", ints("table.npy", table, {2, 2})};
+  const Words lengths = {"--lengths-kv", ints("used.npy", used)};
+  for (const Words& more :
+       {Words{}, Words{"batch=2", "seqlen=2:16", "page_size=8"}, Words{"--check"}}) {
+    const Outcome outcome = cpu({pool, queries, pages, lengths, output, more});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  }
+  const std::vector<float> together = numbers_of("o.npy");
+  ASSERT_EQ(together.size(), q.size());
+  const auto rows_of = [&](const std::vector<float>& of_pool, std::size_t sequence) {
+    std::vector<float> rows;
+    for (int key = 0; key < used[sequence]; ++key) {
+      const auto page = table[sequence * 2 + static_cast<std::size_t>(key / kRowsOfPage)];
+      const auto row = of_pool.begin() + (page * kRowsOfPage + key % kRowsOfPage) * kDim;
+      rows.insert(rows.end(), row, row + kDim);
+    }
+    return rows;
+  };
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto first = q.begin() + begins[i] * kDim, last = q.begin() + begins[i + 1] * kDim;
+    ASSERT_EQ(cpu({{"--q", floats("q1.npy", {1, begins[i + 1] - begins[i], 1, kDim}, {first, last}),
+                    "--k", floats("k1.npy", {1, used[i], 1, kDim}, rows_of(k, i)), "--v",
+                    floats("v1.npy", {1, used[i], 1, kDim}, rows_of(v, i))},
+                   output})
+                  .exit_code,
+              0);
+    EXPECT_EQ(numbers_of("o.npy"), std::vector<float>(together.begin() + begins[i] * kDim,
+                                                      together.begin() + begins[i + 1] * kDim))
+        << i;
+  }
+  expect_refused({pool, queries, pages, output}, "sequence 1 has 16 keys in pages of 8");
+  const Words all = {"--page-table", ints("all.npy", {3, 1, 0, 2}, {2, 2})};
+  EXPECT_EQ(cpu({pool, queries, all, output}).exit_code, 0) << "without their lengths";
+  expect_refused({pool, {"--q", folder_.file("q.npy"), "lengths=packed"}, pages, lengths},
+                 "lengths=packed with pages needs --lengths-q");
+  expect_refused({pool, queries, lengths, {"page_size=8"}}, "needs --page-table");
+}
+
 TEST_F(RunInputs, SinksComeFromAFileOrWithRandomAreRandom) {
   const Words words = {"--o", folder_.file("o.npy"), "--lse", folder_.file("lse.npy"), "sinks"};
   expect_refused({tensors(1, 1, 5), words}, "--sinks is missing");
