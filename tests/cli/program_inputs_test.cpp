@@ -190,6 +190,29 @@ TEST_F(RunInputs, PackedQueriesReadPagesAsEachSequenceByItselfDoes) {
   expect_refused({pool, queries, lengths, {"page_size=8"}}, "needs --page-table");
 }
 
+TEST_F(RunInputs, PackedFilesMayHaveNoRows) {
+  const auto files = [&](std::int64_t q, std::int64_t kv) {
+    const std::vector<float> none, keys(static_cast<std::size_t>(kv * 8), 1.0f);
+    return Words{"--q",          floats("q.npy", {q, 1, 8}, std::vector<float>(q * 8, 1.0f)),
+                 "--k",          floats("k.npy", {kv, 1, 8}, keys),
+                 "--v",          floats("v.npy", {kv, 1, 8}, keys),
+                 "--lengths-q",  ints("q_ends.npy", {0, 0, static_cast<int>(q)}),
+                 "--lengths-kv", ints("kv_ends.npy", {0, 0, static_cast<int>(kv)}),
+                 "--o",          folder_.file("o.npy")};
+  };
+  for (const char* sizes : {"lengths=packed", "batch=2 seqlen=2:8 lengths=packed"}) {
+    for (const auto& [q, kv] : {std::pair(0, 0), {0, 4}, {2, 0}}) {
+      const Outcome outcome = cpu({files(q, kv), {sizes}});
+      ASSERT_EQ(outcome.exit_code, 0) << sizes << outcome.err;
+      EXPECT_EQ(read_npy(folder_.file("o.npy")).header.shape, (Shape{q, 1, 8}));
+      EXPECT_EQ(numbers_of("o.npy"), std::vector<float>(q * 8, 0.0f)) << "no key is seen";
+    }
+  }
+  expect_refused({files(0, 4), {"seqlen=2:8 tokens_q=3 lengths=packed"}}, "tokens_q=3");
+  expect_refused({files(0, 4), {"--mask-random", "1", "seqlen=2:8 blocks=16 lengths=packed"}},
+                 "has no rows, but the block mask is for seqlen_q=2; say seqlen_q=0");
+}
+
 TEST_F(RunInputs, SinksComeFromAFileOrWithRandomAreRandom) {
   const Words words = {"--o", folder_.file("o.npy"), "--lse", folder_.file("lse.npy"), "sinks"};
   expect_refused({tensors(1, 1, 5), words}, "--sinks is missing");
