@@ -108,14 +108,8 @@ void check_dtype(const NamedHeader& file, DType in_file, DType in_problem) {
 }
 
 /// tokens=0 is batch * seqlen, so that a packed file has no rows is for seqlen to say.
-void take_no_rows(const NamedHeader& file, const FileSizes& sizes, bool has_blocks,
-                  std::string_view name, std::int64_t& seqlen, std::int64_t tokens) {
-  if (sizes.seqlen != 0 || seqlen == 0 || tokens != 0) return;
-  if (has_blocks) {
-    refuse(fmt::format("{}: its shape {} has no rows, but the block mask is for {}={}; say {}=0",
-                       file.name, shape_text(file.header.shape), name, seqlen, name));
-  }
-  seqlen = 0;
+void take_no_rows(const FileSizes& sizes, std::int64_t& seqlen, std::int64_t tokens) {
+  if (sizes.seqlen == 0 && tokens == 0) seqlen = 0;
 }
 
 }  // namespace
@@ -131,9 +125,8 @@ Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>&
                                        npy_dtype(in.k.header, in.uint16_is_bf16, in.k.name),
                                        npy_dtype(in.v.header, in.uint16_is_bf16, in.v.name)};
   Problem p = read(complete_text(words, q, k, v, dtypes, sequences));
-  const bool has_blocks = has_block_mask(p);
-  if (packing.q) take_no_rows(in.q, q, has_blocks, "seqlen_q", p.seqlen_q, p.tokens_q);
-  if (packing.kv) take_no_rows(in.k, k, has_blocks, "seqlen_kv", p.seqlen_kv, p.tokens_kv);
+  if (packing.q) take_no_rows(q, p.seqlen_q, p.tokens_q);
+  if (packing.kv) take_no_rows(k, p.seqlen_kv, p.tokens_kv);
   const auto check_rows = [&](const NamedHeader& file, const FileSizes& sizes, bool of_keys) {
     const FileRows rows = rows_of_files(p, of_keys);
     if (rows.batch) check_size(file, "batch", sizes.batch, *rows.batch);

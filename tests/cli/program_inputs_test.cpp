@@ -210,7 +210,7 @@ TEST_F(RunInputs, PackedFilesMayHaveNoRows) {
   }
   expect_refused({files(0, 4), {"seqlen=2:8 tokens_q=3 lengths=packed"}}, "tokens_q=3");
   expect_refused({files(0, 4), {"--mask-random", "1", "seqlen=2:8 blocks=16 lengths=packed"}},
-                 "has no rows, but the block mask is for seqlen_q=2; say seqlen_q=0");
+                 "over 2x8, heads=1 batch=1 are not those of");
 }
 
 TEST_F(RunInputs, SinksComeFromAFileOrWithRandomAreRandom) {
