@@ -107,11 +107,6 @@ void check_dtype(const NamedHeader& file, DType in_file, DType in_problem) {
       file.name, to_string(in_file), to_string(in_problem)));
 }
 
-/// tokens=0 is batch * seqlen, so that a packed file has no rows is for seqlen to say.
-void take_no_rows(const FileSizes& sizes, std::int64_t& seqlen, std::int64_t tokens) {
-  if (sizes.seqlen == 0 && tokens == 0) seqlen = 0;
-}
-
 }  // namespace
 
 Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>& arguments,
@@ -125,8 +120,7 @@ Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>&
                                        npy_dtype(in.k.header, in.uint16_is_bf16, in.k.name),
                                        npy_dtype(in.v.header, in.uint16_is_bf16, in.v.name)};
   Problem p = read(complete_text(words, q, k, v, dtypes, sequences));
-  if (packing.q) take_no_rows(q, p.seqlen_q, p.tokens_q);
-  if (packing.kv) take_no_rows(k, p.seqlen_kv, p.tokens_kv);
+  take_no_rows(packing, q, k, p);
   const auto check_rows = [&](const NamedHeader& file, const FileSizes& sizes, bool of_keys) {
     const FileRows rows = rows_of_files(p, of_keys);
     if (rows.batch) check_size(file, "batch", sizes.batch, *rows.batch);

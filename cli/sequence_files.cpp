@@ -191,6 +191,11 @@ std::string sequence_words(const SequenceFiles& files, const std::set<std::strin
   return text;
 }
 
+void take_no_rows(Packing packing, const FileSizes& q, const FileSizes& k, Problem& p) {
+  if (packing.q && q.seqlen == 0 && p.tokens_q == 0) p.seqlen_q = 0;
+  if (packing.kv && k.seqlen == 0 && p.tokens_kv == 0) p.seqlen_kv = 0;
+}
+
 FileRows rows_of_files(const Problem& p, bool of_keys) {
   if (of_keys && has_pages(p)) return {"page_size", p.page_size};
   const Tokens tokens = total_tokens(p);

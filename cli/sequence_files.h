@@ -63,6 +63,9 @@ Packing packing_of(const std::vector<std::string>& words, const SequenceFiles& f
 std::string sequence_words(const SequenceFiles& files, const std::set<std::string>& given,
                            Packing packing, const FileSizes& q, const FileSizes& k);
 
+/// That a packed file has no rows is for seqlen to say: tokens=0 is batch * seqlen.
+void take_no_rows(Packing packing, const FileSizes& q, const FileSizes& k, Problem& problem);
+
 /// How many rows the files of q, or of k and v, have, as the problem calls it, and how many
 /// sequences, where it says that.
 struct FileRows {
