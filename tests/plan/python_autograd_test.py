@@ -31,9 +31,9 @@ class Cpu(_arrays._Torch):
         super().__init__(torch)
         self.stream = lambda device: torch_stream[-1]
 
-    def _view(self, name, tensor, codes):
-        code = codes.get(tensor.dtype)
-        if code is None:
+    def _view(self, name, tensor, allowed):
+        code = self._codes.get(tensor.dtype)
+        if code not in allowed:
             raise attnforge.InvalidError(f"{name} has dtype {tensor.dtype}")
         if tensor.requires_grad and torch.is_grad_enabled():
             raise attnforge.InvalidError(f"{name} requires grad")
@@ -175,11 +175,11 @@ def run(plan, struct, lengths):
 
         def of(t, kind, heads, count, first, dim):
             size = torch.tensor([], dtype=kind).element_size()
-            address = t.data + size * (place * t.stride_batch + first * t.stride_row)
+            address = (t.data or 0) + size * (place * t.stride_batch + first * t.stride_row)
             return tensor_at(address, kind, (heads, count, dim), (t.stride_head, t.stride_row, 1)) if count else torch.zeros(heads, 0, dim)
 
         def of_rows(r):
-            address = r.data + 4 * (place * r.stride_batch + row)
+            address = (r.data or 0) + 4 * (place * r.stride_batch + row)
             return tensor_at(address, torch.float32, (p.num_heads_q, rows), (r.stride_head, 1)) if rows else torch.zeros(p.num_heads_q, 0)
 
         hq, hk = p.num_heads_q, p.num_heads_kv

@@ -438,7 +438,7 @@ TEST(CodeThatDoesNotCompile, IsShownWithLineAndColumn) {
               HasSubstr("mask, line 2, column 11"));
   EXPECT_TRUE(message(with_code("slope", "", "float* slope"))
                   .ends_with("score, line 1, column 1: the text's value is not a number"));
-  EXPECT_TRUE(message(with_code("s", "__syncthreads()"))
+  EXPECT_TRUE(message(with_code("s", "[&] {}()"))
                   .ends_with("mask, line 1, column 1: the text's value is not a number"));
   EXPECT_THAT(message(with_code("s; return s")), HasSubstr("score, line 1, column 2: expected a"));
   EXPECT_THAT(message(with_code("s */ 2 /")), HasSubstr("score, line 1"));
