@@ -159,9 +159,6 @@ struct FwdWgmmaSm90aConsumer {
     pin(wg.o);
     wg.release_v();
   }
-  ATTNFORGE_DEVICE void release_q() const {
-    if constexpr (!C.q_in_regs) wg.release(wg.smem.q_empty(wg.q_ring.stage));
-  }
 
   /// What follows the probabilities of the last tile.
   ATTNFORGE_DEVICE void end_query_tile(const Work& work, const Part& part) {
@@ -179,10 +176,12 @@ struct FwdWgmmaSm90aConsumer {
     wg.begin_rows();
     if constexpr (kLeavesOut) leave_out(work.walk.before(part.walk));
     if (!part.empty) {
+      wg.read_q();
       first_scores(work);
+      if constexpr (C.q_in_regs) wg.release_q();
       attend_keys(work, part);
     }
-    release_q();
+    if (!C.q_in_regs || part.empty) wg.release_q();
     end_query_tile(work, part);
   }
 
@@ -192,6 +191,7 @@ struct FwdWgmmaSm90aConsumer {
     const int row = work.queries.first_row + wg.warpgroup * 64 + wg.lane_row();
     wg.begin_rows();
     bool pending = false;  // probabilities of a tile, whose V is next in the ring
+    bool begun = false;    // there are scores, for which Q is read
     present = C.block_n;
     const auto finish = [&] {
       wg.await_v();
@@ -212,6 +212,8 @@ struct FwdWgmmaSm90aConsumer {
         wg.release_v();
         continue;
       }
+      if (!begun) wg.read_q();
+      begun = true;
       wg.issue_scores();
       if (pending) {
         wg.await_v();
@@ -227,7 +229,7 @@ struct FwdWgmmaSm90aConsumer {
       present = i == 0 ? present_rows(work.queries, groups) : C.block_n;
       pending = true;
     }
-    release_q();
+    wg.release_q();
     if (pending) finish();
     wg.store_rows(work.queries, row);
   }

@@ -252,10 +252,6 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (c.pack_gqa > 1 && (c.pack_gqa > 64 || 64 % c.pack_gqa != 0))
     return "the packed heads do not divide the 64 rows of a warpgroup";
   if (c.pingpong && c.warpgroups == 1) return "one warpgroup takes no turns";
-  // Measured: rows of a wrong Q in short tiles. Not proved: a warp gives Q's buffer back right
-  // after its ldmatrix, which may still wait behind the stores of the tile before.
-  if (c.q_in_regs && c.grid != kGridPlain)
-    return "persistent blocks load the next Q before registers have this one";
   if (Reason wrong = invalid(c)) return wrong;
   if (c.blocks_per_sm * c.num_threads() > arch.max_threads_per_sm)
     return "more threads than an SM holds";

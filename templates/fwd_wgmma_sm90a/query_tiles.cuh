@@ -69,7 +69,7 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
         if (!part.empty) Consumer::first_scores(work);
       }
       if (!part.empty) Consumer::attend_keys(work, part);
-      Consumer::release_q();
+      wg.release_q();
       wg.q_ring.advance();
       Work next = work;
       begun = may_begin(work, part, next);
@@ -100,7 +100,6 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
     } else if constexpr (Work::kTellsAll) {
       while (await_tile(-1) != Work::kNoTile) {
         const Work work = told_work();
-        wg.read_q();
         if constexpr (Work::kListed && C.warpgroups > 1 && !C.pingpong)
           Consumer::attend_seen_tiles(work);
         else
@@ -110,7 +109,6 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
     } else {
       for (int tile = await_tile(-1); tile < Work::num_tiles(wg.params); tile = await_tile(tile)) {
         if constexpr (!Pieces::QJob::kNone) wg.work_on_q(Work(wg.params, tile));
-        wg.read_q();
         Consumer::attend_query_tile(Work(wg.params, tile));
         wg.q_ring.advance();
       }

@@ -87,6 +87,9 @@ struct FwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE void release(u32 empty) const {
     if (leads) mbarrier_arrive(empty);
   }
+  /// After products of it. An arrival does not wait for an ldmatrix before it, which may queue behind
+  /// stores for longer than TMA takes to bring the next Q; a product of its registers does.
+  ATTNFORGE_DEVICE void release_q() const { release(smem.q_empty(q_ring.stage)); }
   ATTNFORGE_DEVICE void release_k() {
     release(smem.k_empty(k_ring.stage));
     k_ring.advance();
@@ -119,7 +122,6 @@ struct FwdWgmmaSm90aWarpgroup {
                        lane() / 16 * 16;
         ldmatrix_x4(q[d], chunk + (at ^ ((at >> 7 << 4) & (C.swizzle - 16))));
       }
-      release(smem.q_empty(q_ring.stage));
     }
   }
   ATTNFORGE_DEVICE void begin_rows() {

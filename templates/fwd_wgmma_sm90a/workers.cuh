@@ -9,6 +9,7 @@
 #include "ptx/mbarrier.cuh"
 #include "ptx/proxy.cuh"
 #include "ptx/shared_memory.cuh"
+#include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
 #include "tile/ring.cuh"
 
@@ -30,8 +31,7 @@ struct FwdWgmmaSm90aWorker {
   ATTNFORGE_DEVICE int await_tile(int tile) {
     if constexpr (C.grid != kGridDynamic) return Work::following(params, tile);
     mbarrier_wait(smem.q_full(q_ring.stage), q_ring.parity);
-    const int next = load_shared(smem.tile(q_ring.stage));
-    __syncwarp();
+    const int next = from_lane_0(load_shared(smem.tile(q_ring.stage)));  // read, not on its way
     if (thread_index() % 32 == 0) mbarrier_arrive(smem.q_empty(q_ring.stage));
     q_ring.advance();
     return next;
