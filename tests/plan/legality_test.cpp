@@ -71,23 +71,6 @@ TEST(Supported, BatchInvariantProblemsOfOrdinarySizesAreNotRefusedForIdleSms) {
       << "of 64 sequences a search would leave it out";
 }
 
-TEST(Legality, BlocksThatGoOnDoNotReadQIntoRegisters) {
-  // first_calls --seed 20261126, call 111: rows of the next Q in place of this one's.
-  const Problem p = parse_problem("fwd fp16 batch=56 num_heads=32:8 seqlen=64:37 head_dim=64");
-  const DeviceFacts& device = typical_device("90a");
-  const auto config = [](int grid) {
-    return parse_config(fmt::format(
-        "fwd_wgmma_sm90a warpgroups=2 block_n=32 k_stages=3 v_stages=3 q_in_regs=1 q_stages=1 "
-        "pingpong=0 grid={} blocks_per_sm=2 swizzle=128 pack_gqa=4 head_group_mb=0 own_lists=0 "
-        "fused_rope=0 num_splits=1",
-        grid));
-  };
-  EXPECT_EQ(illegal(config(0), p, device), "");
-  EXPECT_EQ(illegal(config(1), p, device),
-            "persistent blocks load the next Q before registers have this one");
-  EXPECT_NE(illegal(config(2), p, device), "");
-}
-
 /// A sentence that a search says of a config, and the problem that it is said of.
 struct Skipped {
   const char* family;
