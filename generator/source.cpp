@@ -31,13 +31,27 @@ std::string_view after_directive(std::string_view line, std::string_view word) {
   return without_blanks_before(rest.substr(word.size()));
 }
 
+/// code_text() without the paths of #include lines: a digest is of what headers hold, wherever they
+/// lie.
+std::optional<std::string> code_without_paths(std::string_view text) {
+  std::optional<std::string> code = code_text(text);
+  if (!code) return code;
+  constexpr std::string_view kInclude = "#include";
+  for (std::size_t at = 0; (at = code->find(kInclude, at)) != code->npos;) {
+    at += kInclude.size();
+    const bool is_line = at == kInclude.size() || (*code)[at - kInclude.size() - 1] == '\n';
+    if (is_line) code->erase(at, std::min(code->find('\n', at), code->size()) - at);
+  }
+  return code;
+}
+
 class Flattener {
  public:
   explicit Flattener(std::span<const Header> headers)
       : headers_(headers), placed_(headers.size(), false) {}
 
   void place(std::string_view text, std::string_view name, LazyCode* lazy = nullptr) {
-    note_code(text, name, lazy);
+    note_code(text, lazy);
     int conditionals = 0;  // open #if
     while (!text.empty()) {
       const std::string_view line = text.substr(0, text.find('\n'));
@@ -50,17 +64,22 @@ class Flattener {
   }
 
   void take(Source& source) {
+    if (!is_clear_) {
+      code_ = out_;
+      for (auto name = names_.rbegin(); name != names_.rend(); ++name)
+        code_.erase(name->first, name->second);
+    }
     source.text = std::move(out_);
-    source.code = is_clear_ ? std::move(code_) : "";
+    source.code = std::move(code_);
   }
 
  private:
   /// Zeros between them: parts cannot run together.
-  void note_code(std::string_view text, std::string_view name, LazyCode* lazy) {
-    const std::optional<std::string> own = lazy == nullptr ? code_text(text) : std::nullopt;
+  void note_code(std::string_view text, LazyCode* lazy) {
+    const std::optional<std::string> own = lazy == nullptr ? code_without_paths(text)
+                                                           : std::nullopt;
     const std::optional<std::string>& code = lazy == nullptr ? own : lazy->of(text);
     is_clear_ = is_clear_ && code;
-    code_.append(name).push_back('\0');
     if (code) code_.append(*code);
     code_.push_back('\0');
   }
@@ -97,13 +116,16 @@ class Flattener {
     const auto index = static_cast<std::size_t>(header - headers_.begin());
     if (placed_[index]) return;
     placed_[index] = true;
-    out_ += fmt::format("// ---- {}\n", path);
+    const std::string name_line = fmt::format("// ---- {}\n", path);
+    names_.emplace_back(out_.size(), name_line.size());
+    out_ += name_line;
     place(header->text, header->path, header->code);
   }
 
   std::span<const Header> headers_;
   std::vector<bool> placed_;
   std::string out_;
+  std::vector<std::pair<std::size_t, std::size_t>> names_;  // lines of out_ that name a header
   std::string code_;
   bool is_clear_ = true;  // every part has a code
 };
@@ -111,7 +133,7 @@ class Flattener {
 }  // namespace
 
 const std::optional<std::string>& LazyCode::of(std::string_view text) {
-  std::call_once(once_, [&] { code_ = code_text(text); });
+  std::call_once(once_, [&] { code_ = code_without_paths(text); });
   return code_;
 }
 

@@ -14,8 +14,8 @@
 
 namespace attnforge {
 
-/// code_text() of a header that sources are rendered from often: made when it is first asked for.
-/// Thread-safe.
+/// What a header adds to Source::code, made when it is first asked for: sources are rendered from
+/// it often. Thread-safe.
 class LazyCode {
  public:
   /// `text` is the header's, the same each time.
@@ -30,7 +30,7 @@ class LazyCode {
 struct Header {
   std::string_view path;
   std::string_view text;
-  LazyCode* code = nullptr;  // borrowed; null: code_text(text) is made each time
+  LazyCode* code = nullptr;  // borrowed; null: made each time
 };
 
 struct Source {
@@ -47,8 +47,9 @@ struct Source {
 
 /// Sets source.text and source.code from source.entry: replaces `#include "path"` lines by the
 /// header's text, each header once, recursively; drops #pragma once. The code is code_text() of the
-/// entry and of each header in the order of their places, or "" where one of them has none. Throws
-/// Error(kInternal) for a path that is not among `headers`.
+/// entry and of each header in the order of their places, or the text where one of them has none;
+/// without names of headers in both. Throws Error(kInternal) for a path that is not among
+/// `headers`.
 void flatten(Source& source, std::span<const Header> headers);
 
 /// Digest of what a compile depends on besides the compiler: code and options. An edit of comments

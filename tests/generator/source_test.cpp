@@ -1,6 +1,9 @@
 // source_test.cpp - flattened sources and their digests.
 #include "generator/source.h"
 
+#include <fmt/format.h>
+
+#include <string>
 #include <vector>
 
 #include "tests/generator/expect_error.h"
@@ -144,6 +147,21 @@ TEST(Digest, OfATextThatIsNotLookedIntoIsThatOfEveryByte) {
   EXPECT_NE(digest_with(raw + "// comment\n"), original);
   EXPECT_NE(digest_with(raw, "int main; // comment\n"), original)
       << "what looks like a comment of one part may not be one after another part";
+}
+
+TEST(Digest, HeadersThatMoveLeaveIt) {
+  const auto of_paths = [](std::string_view outer, std::string_view inner, std::string_view end) {
+    const std::string text = fmt::format("#include \"{}\"\nstruct A {{}};\n", inner);
+    const Header headers[] = {{outer, text}, {inner, "struct B {};\n"}};
+    return digest(flattened(fmt::format("#include \"{}\"\n{}", outer, end), headers));
+  };
+  for (const std::string_view end : {"int main;\n", "const char* s = R\"(a)\";\n"}) {
+    const std::string original = of_paths("a.cuh", "tile/b.cuh", end);
+    EXPECT_EQ(of_paths("parts/c/a.cuh", "b.cuh", end), original);
+  }
+  const Header both[] = {{"a", "int a;\n"}, {"b", "int b;\n"}};
+  EXPECT_NE(digest(flattened("#include \"a\"\n#include \"b\"\n", both)),
+            digest(flattened("#include \"b\"\n#include \"a\"\n", both)));
 }
 
 TEST(Digest, IsTheSameWhereTheCodeOfHeadersIsKept) {
