@@ -13,7 +13,7 @@
 #include "attnforge/problem.h"
 #include "generator/candidates.h"
 #include "generator/shape.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "templates/registry.h"
 
 namespace {

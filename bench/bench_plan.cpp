@@ -19,7 +19,7 @@
 #include "attnforge/tune.h"
 #include "generator/candidates.h"
 #include "runtime/bind_arguments.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
 #include "runtime/kernel.h"

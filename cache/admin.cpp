@@ -12,8 +12,8 @@
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
-#include "cache/scan.h"
-#include "cache/trust.h"
+#include "cache/file/scan.h"
+#include "cache/file/trust.h"
 #include "cache/verify.h"
 
 namespace attnforge {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cache/open.h"
+#include "cache/file/open.h"
 
 namespace attnforge {
 

@@ -5,7 +5,7 @@
 
 #include "attnforge/error.h"
 #include "cache/impl.h"
-#include "cache/process.h"
+#include "cache/file/process.h"
 #include "cache/rows.h"
 
 namespace attnforge {

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "attnforge/error.h"
-#include "cache/checksum.h"
-#include "generator/utc.h"
+#include "cache/file/checksum.h"
+#include "generator/text/utc.h"
 
 namespace attnforge {
 namespace {

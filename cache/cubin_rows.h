@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "generator/cubin.h"
 
 namespace attnforge {

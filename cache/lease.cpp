@@ -6,7 +6,7 @@
 #include "attnforge/error.h"
 #include "cache/cache.h"
 #include "cache/impl.h"
-#include "cache/process.h"
+#include "cache/file/process.h"
 
 namespace attnforge {
 namespace {

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "attnforge/error.h"
-#include "generator/problem_fields.h"
+#include "generator/problem/fields.h"
 #include "generator/shape.h"
 
 namespace attnforge {

@@ -10,8 +10,8 @@
 #include "attnforge/error.h"
 #include "attnforge/version.h"
 #include "generator/shape.h"
-#include "generator/utc.h"
-#include "generator/utf8.h"
+#include "generator/text/utc.h"
+#include "generator/text/utf8.h"
 
 namespace attnforge {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "cache/cache.h"
-#include "cache/database.h"
+#include "cache/file/database.h"
 
 namespace attnforge {
 

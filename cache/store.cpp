@@ -8,10 +8,10 @@
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
-#include "cache/checksum.h"
-#include "cache/salvage.h"
-#include "cache/set_aside.h"
-#include "cache/trust.h"
+#include "cache/file/checksum.h"
+#include "cache/file/salvage.h"
+#include "cache/file/set_aside.h"
+#include "cache/file/trust.h"
 
 namespace attnforge {
 namespace {

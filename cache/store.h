@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "attnforge/device.h"
-#include "cache/database.h"
-#include "cache/open.h"
+#include "cache/file/database.h"
+#include "cache/file/open.h"
 
 namespace attnforge {
 

@@ -7,7 +7,7 @@
 
 #include "attnforge/cache.h"
 #include "cache/admin.h"
-#include "cache/scan.h"
+#include "cache/file/scan.h"
 
 namespace attnforge {
 namespace {

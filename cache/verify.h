@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/database.h"
+#include "cache/file/database.h"
 
 namespace attnforge {
 

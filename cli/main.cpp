@@ -8,11 +8,11 @@
 #include <string>
 
 #include "attnforge/version.h"
-#include "cli/command_line.h"
-#include "cli/memory_check.h"
-#include "cli/messages.h"
-#include "cli/option_values.h"
-#include "cli/verbs.h"
+#include "cli/options/command_line.h"
+#include "cli/verbs/memory_check.h"
+#include "cli/terminal/messages.h"
+#include "cli/options/option_values.h"
+#include "cli/verbs/verbs.h"
 
 namespace attnforge::cli {
 

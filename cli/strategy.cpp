@@ -13,7 +13,7 @@
 #include "attnforge/error.h"
 #include "attnforge/inspect.h"
 #include "attnforge/measure.h"
-#include "cli/problems.h"
+#include "cli/options/problems.h"
 
 namespace attnforge::cli {
 namespace {

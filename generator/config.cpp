@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "attnforge/error.h"
-#include "generator/words.h"
+#include "generator/text/words.h"
 
 namespace attnforge {
 namespace {

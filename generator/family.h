@@ -14,7 +14,7 @@
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
 #include "generator/config.h"
-#include "generator/features.h"
+#include "generator/problem/features.h"
 #include "generator/launch.h"
 #include "generator/reason.h"
 #include "generator/source.h"

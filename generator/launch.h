@@ -44,7 +44,7 @@ struct TensorMapSpec {
   int columns = 0;
   int packed_heads = 0;
   // A run may say how many rows it has, or how many tensors lie one after another
-  // (generator/stored_rows).
+  // (generator/tensors/stored_rows).
   bool rows_of_run = false;
   bool batch_of_run = false;
   // A copy takes box_columns x (packed heads) x box_rows; shared memory is swizzled by rows of

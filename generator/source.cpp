@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "attnforge/error.h"
-#include "generator/code_text.h"
+#include "generator/text/code_text.h"
 
 namespace attnforge {
 namespace {

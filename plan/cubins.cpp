@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "attnforge/error.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "runtime/nvtx.h"
 
 namespace attnforge {

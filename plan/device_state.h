@@ -10,10 +10,10 @@
 #include "attnforge/device.h"
 #include "cache/cache.h"
 #include "generator/overrides.h"
-#include "plan/append_kernels.h"
+#include "plan/ops/append_kv.h"
 #include "plan/launch_log.h"
 #include "plan/loaded_kernel.h"
-#include "plan/merged_states.h"
+#include "plan/ops/merge_states.h"
 #include "plan/once_map.h"
 #include "plan/plan_state.h"
 #include "plan/recent_map.h"
@@ -51,7 +51,7 @@ class DeviceState {
   RecentMap<PlanState, KeyOfPlan> plans{kPlansKept};
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
   OnceMap<std::string, LoadedKernels, std::hash<std::string>>
-      block_kernels;  // plan/block_mask/kernels.h
+      block_kernels;  // plan/ops/block_lists.h
   OnceMap<MergeCode, MergeKernel, MergeCodeHash> merges;
   OnceMap<AppendCode, AppendKernel, AppendCodeHash> appends;
   CounterPool counters;

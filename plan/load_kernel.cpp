@@ -9,11 +9,11 @@
 #include <optional>
 
 #include "attnforge/error.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 #include "plan/context_scope.h"
 #include "plan/cubins.h"
-#include "plan/same_code.h"
-#include "plan/tune_bucket.h"
+#include "plan/choice/same_code.h"
+#include "plan/choice/tune_bucket.h"
 
 namespace attnforge {
 namespace {

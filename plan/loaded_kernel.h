@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "attnforge/plan.h"
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "generator/family.h"
 #include "runtime/loaded_launch.h"
 

@@ -13,8 +13,8 @@
 #include <limits>
 
 #include "attnforge/error.h"
-#include "cache/journal.h"
-#include "cache/trust.h"
+#include "cache/file/journal.h"
+#include "cache/file/trust.h"
 #include "generator/arch.h"
 #include "generator/config.h"
 #include "runtime/log.h"
@@ -112,7 +112,7 @@ std::string text_of(const fs::path& path) {
 /// would disagree.
 bool shared_with_host(const std::string& path) {
   const std::string name = fs::path(path).filename().string();
-  return name == "config.h" || name == "shape.h" || name.starts_with("params_");
+  return name == "config.h" || name == "shape.h" || name == "params.h" || name == "base_params.h";
 }
 
 /// The embedded headers, those of `folder` in their place or beside them.
@@ -150,7 +150,7 @@ std::vector<TemplateFile> headers_with(const std::string& folder) {
   }
   if (failed) wrong(fmt::format("all of it can be read: {}", failed.message()));
   if (replaced == 0)
-    wrong("it holds no header to replace one, such as tile/softmax.cuh or fwd_naive/kernel.cuh");
+    wrong("it holds no header to replace one, such as tile/softmax.cuh or oracle/fwd_naive/kernel.cuh");
   return headers;
 }
 

@@ -3,7 +3,7 @@
 
 #include "attnforge/plan.h"
 #include "plan/loaded_kernel.h"
-#include "plan/pointer_check.h"
+#include "plan/checks/pointer_check.h"
 #include "runtime/loaded_launch.h"
 
 namespace attnforge {

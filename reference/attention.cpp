@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "attnforge/error.h"
-#include "reference/code_functions.h"
+#include "reference/parts/user_code.h"
 #include "reference/factor_rows.h"
 #include "reference/half.h"
 #include "reference/mask_rows.h"

@@ -8,7 +8,7 @@
 
 #include "attnforge/block_mask.h"
 #include "attnforge/error.h"
-#include "reference/pages.h"
+#include "reference/parts/pages.h"
 #include "reference/split_mix.h"
 #include "reference/visible.h"
 

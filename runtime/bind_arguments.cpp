@@ -6,9 +6,9 @@
 #include <variant>
 
 #include "attnforge/error.h"
-#include "generator/stored_rows.h"
+#include "generator/tensors/stored_rows.h"
 #include "runtime/tensor_map.h"
-#include "templates/params_fwd.h"
+#include "templates/base_params.h"
 
 namespace attnforge {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "attnforge/error.h"
 #include "generator/candidates.h"
-#include "generator/operands.h"
+#include "generator/tensors/operands.h"
 #include "reference/score.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "runtime/loaded_launch.h"
 #include "runtime/memory.h"
 #include "templates/registry.h"

@@ -11,16 +11,16 @@
 
 #include "attnforge/error.h"
 #include "generator/candidates.h"
-#include "generator/operands.h"
+#include "generator/tensors/operands.h"
 #include "generator/user_code/code_operands.h"
-#include "reference/compare_gradients.h"
+#include "reference/compare/gradients.h"
 #include "reference/half.h"
 #include "reference/score.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "runtime/driver.h"
 #include "runtime/loaded_launch.h"
 #include "runtime/memory.h"
-#include "templates/bwd_naive/oracle.h"
+#include "templates/oracle/bwd_naive/oracle.h"
 #include "templates/registry.h"
 #include "tuner/oracle_list.h"
 #include "tuner/oracle_rows.h"
@@ -47,7 +47,7 @@ struct RowTolerance {
 /// other, and a standard normal number. `scale`: what the sum is multiplied by.
 RowTolerance tolerance_of(const Problem& problem, DType factor, DType stored, double terms,
                           double scale) {
-  // As in reference/tolerance.cpp: of TF32 both factors are rounded.
+  // As in reference/compare/tolerance.cpp: of TF32 both factors are rounded.
   constexpr double kTf32Roundoff = 0x1.8p-11;
   const double roundoff = problem.tf32 ? 2 * kTf32Roundoff : unit_roundoff(factor);
   // The relative error of p, and of dp - delta beside it, in fp32: sums of head_dim products.

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "runtime/release.h"
 #include "tuner/compile_pool.h"
 #include "tuner/forward_lse.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "generator/launch.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "tuner/search/stopping.h"
 
 namespace attnforge {

@@ -8,7 +8,7 @@
 #include "attnforge/plan.h"
 #include "reference/sequences.h"
 #include "runtime/memory.h"
-#include "templates/fwd_naive/oracle.h"
+#include "templates/oracle/fwd_naive/oracle.h"
 #include "tuner/instruments.h"
 
 namespace attnforge {

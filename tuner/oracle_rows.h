@@ -7,7 +7,7 @@
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
 #include "reference/sequences.h"
-#include "templates/fwd_naive/oracle.h"
+#include "templates/oracle/fwd_naive/oracle.h"
 
 namespace attnforge {
 

@@ -9,7 +9,7 @@
 
 #include "attnforge/host_tensors.h"
 #include "attnforge/plan.h"
-#include "generator/operands.h"
+#include "generator/tensors/operands.h"
 #include "reference/sequences.h"
 #include "runtime/memory.h"
 #include "tuner/instruments.h"

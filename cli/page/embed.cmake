@@ -11,7 +11,7 @@ file(WRITE ${OUTPUT} "// Generated from the files of cli/page/.
 #include <string_view>
 
 #include \"attnforge/error.h\"
-#include \"cli/page.h\"
+#include \"cli/page/page.h\"
 
 namespace attnforge::cli {
 namespace {

@@ -1,4 +1,4 @@
-// mask.js - which tiles each block walks over, as pieces/range_walk.cuh and tile/query_walk.cuh do:
+// mask.js - which tiles each block walks over, as pieces/range_walk.cuh and backward/query_walk.cuh do:
 // a tile of queries over tiles of keys; backward a tile of keys over tiles of queries.
 
 // {rows, columns: names; rowsCount, columnsCount, rowTile, columnTile, pack; before, after: how far

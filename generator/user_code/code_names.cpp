@@ -31,7 +31,7 @@ constexpr std::string_view kOfCpp =
 
 constexpr std::string_view kOfTexts = "s batch head q k seqlen_q seqlen_kv";
 
-/// What the lines around a text name (templates/host/user_code.cpp), which an argument would hide.
+/// What the lines around a text name (templates/parts/user_code/host.cpp), which an argument would hide.
 /// A test compiles arguments of all other names that these lines have.
 constexpr std::string_view kOfLines =
     "S Tanh kTerm Argument i64 UserArray WideArray ReadArray Fp16 Bf16 u32 value_of_score "

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "generator/mask_windows.h"
+#include "generator/user_code/mask_windows.h"
 #include "generator/user_code/code_terms.h"
 #include "generator/user_code/user_code.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 
 namespace attnforge {
 namespace {

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "attnforge/error.h"
-#include "generator/operands.h"
+#include "generator/tensors/operands.h"
 #include "generator/user_code/code_operands.h"
 #include "plan/tools/text_functions.h"
 #include "reference/attention.h"
-#include "reference/compare.h"
-#include "reference/compare_gradients.h"
+#include "reference/compare/outputs.h"
+#include "reference/compare/gradients.h"
 #include "reference/gradients.h"
 #include "reference/half.h"
 #include "reference/sequences.h"

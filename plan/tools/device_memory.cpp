@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "attnforge/error.h"
-#include "generator/operands.h"
+#include "generator/tensors/operands.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
 #include "reference/sequences.h"

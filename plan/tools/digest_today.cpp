@@ -1,7 +1,7 @@
 // digest_today.cpp - whether a row of a database is of the code of today.
 #include "attnforge/error.h"
 #include "attnforge/inspect.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 #include "templates/registry.h"
 
 namespace attnforge {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "generator/operands.h"
+#include "generator/tensors/operands.h"
 #include "reference/half.h"
 #include "reference/parallel.h"
 #include "reference/split_mix.h"

@@ -9,13 +9,13 @@
 
 #include "attnforge/error.h"
 #include "generator/arch.h"
-#include "plan/choice.h"
-#include "plan/option_checks.h"
+#include "plan/choice/choice.h"
+#include "plan/checks/option_checks.h"
 #include "plan/overrides.h"
-#include "plan/slow_path.h"
+#include "plan/choice/slow_path.h"
 #include "plan/tools/compile_info.h"
-#include "runtime/compiler.h"
-#include "runtime/disassemble.h"
+#include "runtime/compile/compiler.h"
+#include "runtime/compile/disassemble.h"
 #include "templates/registry.h"
 
 namespace attnforge {

@@ -10,11 +10,11 @@
 #include "attnforge/error.h"
 #include "attnforge/inspect.h"
 #include "generator/arch.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 #include "plan/cubins.h"
 #include "plan/overrides.h"
 #include "plan/tools/compile_info.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "tuner/compile_pool.h"
 
 namespace attnforge {

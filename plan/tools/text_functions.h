@@ -3,7 +3,7 @@
 
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
-#include "reference/code_functions.h"
+#include "reference/parts/user_code.h"
 
 namespace attnforge {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "attnforge/block_mask.h"
-#include "generator/mask_windows.h"
-#include "generator/operands.h"
+#include "generator/user_code/mask_windows.h"
+#include "generator/tensors/operands.h"
 #include "generator/shape.h"
 #include "generator/user_code/code_operands.h"
 #include "generator/user_code/mask_rule.h"

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "base.cuh"
-#include "params_bwd.h"
-#include "params_fwd.h"
+#include "backward/params.h"
+#include "base_params.h"
 #include "shape.h"
-#include "tile/dq_tile.cuh"
+#include "backward/dq_tile.cuh"
 
 namespace attnforge {
 
@@ -173,7 +173,7 @@ struct BwdMmaSm80Config : Shape {
   }
 };
 
-/// Where the sums of a tile of dQ lie, for steps/bwd_dq: element c[i] of all lanes in the mma
+/// Where the sums of a tile of dQ lie, for backward/step_dq: element c[i] of all lanes in the mma
 /// accumulators of 16 rows by 8 columns, one accumulator after another, rows of them first to last.
 template <BwdMmaSm80Config C>
 struct BwdMmaSm80DqTile {

@@ -14,14 +14,14 @@
 #include "ptx/shared_memory.cuh"
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
-#include "tile/bwd_scratch.cuh"
+#include "backward/scratch.cuh"
 #include "tile/fragment_scores.cuh"
 #include "tile/key_ring.cuh"
 #include "tile/load_tile.cuh"
-#include "tile/packed_tiles.cuh"
+#include "backward/packed_tiles.cuh"
 #include "tile/query_tile.cuh"
-#include "tile/score_slopes.cuh"
-#include "tile/store_gradient.cuh"
+#include "backward/score_slopes.cuh"
+#include "backward/store_gradient.cuh"
 
 namespace attnforge {
 

@@ -8,7 +8,7 @@
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
 #include "ptx/reduction.cuh"
-#include "tile/query_walk.cuh"
+#include "backward/query_walk.cuh"
 
 namespace attnforge {
 

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "generator/shape.h"
-#include "templates/host/bwd_params.h"
+#include "templates/backward/host.h"
 #include "templates/host/fwd_params.h"
-#include "templates/host/key_tiles.h"
+#include "templates/host/visited_keys.h"
 #include "templates/host/tile_order.h"
 
 namespace attnforge {

@@ -8,20 +8,20 @@
 
 #include "generator/arch.h"
 #include "generator/family.h"
-#include "generator/stored_rows.h"
+#include "generator/tensors/stored_rows.h"
 #include "generator/typed_family.h"
 #include "templates/bwd_mma_sm80/config.h"
 #include "templates/bwd_mma_sm80/estimate.h"
-#include "templates/host/bwd_params.h"
+#include "templates/backward/host.h"
 #include "templates/host/common_rejects.h"
 #include "templates/host/config_words.h"
-#include "templates/host/field_values.h"
+#include "templates/host/common_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/parts.h"
+#include "templates/host/part.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
-#include "templates/host/work_list.h"
+#include "templates/host/tile_source.h"
 
 namespace attnforge {
 

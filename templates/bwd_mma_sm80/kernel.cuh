@@ -23,9 +23,9 @@
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
 #include "tile/load_tile.cuh"
-#include "tile/score_slopes.cuh"
-#include "tile/store_gradient.cuh"
-#include "tile/transposed_scores.cuh"
+#include "backward/score_slopes.cuh"
+#include "backward/store_gradient.cuh"
+#include "backward/transposed_scores.cuh"
 
 namespace attnforge {
 

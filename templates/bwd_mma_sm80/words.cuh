@@ -7,7 +7,7 @@
 #include "bwd_mma_sm80/share.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/shared_memory.cuh"
-#include "tile/float_parts.cuh"
+#include "bwd_mma_sm80/float_parts.cuh"
 
 namespace attnforge {
 

@@ -5,9 +5,9 @@
 #include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "ptx/special_registers.cuh"
-#include "tile/bwd_scratch.cuh"
-#include "tile/key_tile.cuh"
-#include "tile/query_walk.cuh"
+#include "backward/scratch.cuh"
+#include "backward/key_tile.cuh"
+#include "backward/query_walk.cuh"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {

@@ -14,7 +14,7 @@
 #include "ptx/shared_memory.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
-#include "tile/float_parts.cuh"
+#include "bwd_mma_sm80/float_parts.cuh"
 
 namespace attnforge {
 

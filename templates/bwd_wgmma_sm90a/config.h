@@ -2,11 +2,11 @@
 #pragma once
 
 #include "base.cuh"
-#include "params_bwd.h"
-#include "params_fwd.h"
+#include "backward/params.h"
+#include "base_params.h"
 #include "shape.h"
-#include "tile/dq_tile.cuh"
-#include "tile/grid.cuh"
+#include "backward/dq_tile.cuh"
+#include "hopper/grid.cuh"
 
 namespace attnforge {
 

@@ -7,7 +7,7 @@
 
 #include "generator/shape.h"
 #include "templates/host/fwd_params.h"
-#include "templates/host/key_tiles.h"
+#include "templates/host/visited_keys.h"
 #include "templates/host/tile_order.h"
 
 namespace attnforge {

@@ -4,7 +4,7 @@
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
 #include "templates/bwd_wgmma_sm90a/config.h"
-#include "templates/params_fwd.h"
+#include "templates/base_params.h"
 
 namespace attnforge {
 

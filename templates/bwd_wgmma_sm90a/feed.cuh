@@ -10,8 +10,8 @@
 #include "ptx/mbarrier.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/tma.cuh"
-#include "tile/ring.cuh"
-#include "tile/turns.cuh"
+#include "hopper/ring.cuh"
+#include "backward/turns.cuh"
 
 namespace attnforge {
 

@@ -19,11 +19,11 @@
 #include "ptx/stmatrix.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
-#include "tile/score_slopes.cuh"
-#include "tile/store_gradient.cuh"
-#include "tile/store_rows_staged.cuh"
-#include "tile/transposed_scores.cuh"
-#include "tile/turns.cuh"
+#include "backward/score_slopes.cuh"
+#include "backward/store_gradient.cuh"
+#include "hopper/store_rows_staged.cuh"
+#include "backward/transposed_scores.cuh"
+#include "backward/turns.cuh"
 
 namespace attnforge {
 

@@ -6,11 +6,11 @@
 #include "bwd_wgmma_sm90a/config.h"
 #include "ptx/proxy.cuh"
 #include "ptx/special_registers.cuh"
-#include "tile/bwd_scratch.cuh"
-#include "tile/key_tile.cuh"
-#include "tile/query_walk.cuh"
+#include "backward/scratch.cuh"
+#include "backward/key_tile.cuh"
+#include "backward/query_walk.cuh"
 #include "tile/tile_order.cuh"
-#include "tile/turns.cuh"
+#include "backward/turns.cuh"
 
 namespace attnforge {
 

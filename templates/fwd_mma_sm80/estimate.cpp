@@ -7,10 +7,10 @@
 
 #include "generator/shape.h"
 #include "templates/host/fwd_params.h"
-#include "templates/host/key_tiles.h"
+#include "templates/host/visited_keys.h"
 #include "templates/host/memory_time.h"
-#include "templates/host/splits.h"
-#include "templates/host/tile_lists.h"
+#include "templates/parts/splits/host.h"
+#include "templates/parts/key_lists/host.h"
 #include "templates/host/tile_order.h"
 
 namespace attnforge {

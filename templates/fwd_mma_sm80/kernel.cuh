@@ -13,7 +13,7 @@
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
 #include "tile/fragment_scores.cuh"
-#include "tile/key_groups.cuh"
+#include "parts/key_lists/groups.cuh"
 #include "tile/key_ring.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/query_tile.cuh"
@@ -57,7 +57,7 @@ struct FwdMmaSm80 {
   using QkRows = SwizzledRows<C.qk_pitch()>;
   using VRows = SwizzledRows<C.v_pitch()>;
   /// Tiles of few rows whose blocks are short: what comes before the first loads counts
-  /// (pieces/grid_order.cuh).
+  /// (parts/splits/by_grid.cuh).
   static constexpr bool kShort = requires { Pieces::Order::kMostRows; };
 
   template <class Loader>

@@ -11,14 +11,14 @@
 #include "templates/fwd_regtile_f32/estimate.h"
 #include "templates/host/common_rejects.h"
 #include "templates/host/config_words.h"
-#include "templates/host/field_values.h"
+#include "templates/host/common_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/rotation.h"
+#include "templates/parts/rope/host.h"
 #include "templates/host/score_pieces.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
-#include "templates/host/work_list.h"
+#include "templates/host/tile_source.h"
 
 namespace attnforge {
 namespace {

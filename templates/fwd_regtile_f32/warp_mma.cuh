@@ -8,7 +8,7 @@
 #include "ptx/mma_sync.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
-#include "tile/tf32.cuh"
+#include "fwd_regtile_f32/tf32.cuh"
 
 namespace attnforge {
 

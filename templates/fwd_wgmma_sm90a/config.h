@@ -2,11 +2,11 @@
 #pragma once
 
 #include "base.cuh"
-#include "params_fwd.h"
-#include "params_rope.h"
-#include "params_tile_lists.h"
+#include "base_params.h"
+#include "parts/rope/params.h"
+#include "parts/key_lists/params.h"
 #include "shape.h"
-#include "tile/grid.cuh"
+#include "hopper/grid.cuh"
 
 namespace attnforge {
 
@@ -86,7 +86,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int groups_begin() const {
     return round_up(tiles_begin() + tile_bytes() * q_stages, has_tile_lists() ? 8 : 1);
   }
-  /// The block's own list, and what it is made of (OwnList, pieces/own_list.cuh).
+  /// The block's own list, and what it is made of (OwnList, parts/key_lists/own_list.cuh).
   ATTNFORGE_HOST_DEVICE constexpr int own_list_begin() const {
     return round_up(groups_begin() + (has_tile_lists() ? 8 * key_groups() * k_stages : 0),
                     own_lists ? 16 : 1);

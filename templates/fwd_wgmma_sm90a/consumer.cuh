@@ -12,7 +12,7 @@
 #include "ptx/shuffle.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/fragment_scores.cuh"
-#include "tile/key_groups.cuh"
+#include "parts/key_lists/groups.cuh"
 
 namespace attnforge {
 

@@ -10,24 +10,24 @@
 #include <fmt/format.h>
 #include "attnforge/error.h"
 #include "generator/family.h"
-#include "generator/stored_rows.h"
+#include "generator/tensors/stored_rows.h"
 #include "generator/typed_family.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
 #include "templates/host/common_rejects.h"
 #include "templates/host/config_words.h"
-#include "templates/host/field_values.h"
+#include "templates/host/common_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/memory_time.h"
-#include "templates/host/rotation.h"
+#include "templates/parts/rope/host.h"
 #include "templates/host/score_pieces.h"
 #include "templates/host/sm_room.h"
-#include "templates/host/splits.h"
-#include "templates/host/tile_lists.h"
+#include "templates/parts/splits/host.h"
+#include "templates/parts/key_lists/host.h"
 #include "templates/host/tile_order.h"
-#include "templates/host/wgmma_text.h"
-#include "templates/host/work_list.h"
+#include "templates/hopper/wgmma_text.h"
+#include "templates/host/tile_source.h"
 
 namespace attnforge {
 namespace {
@@ -335,7 +335,7 @@ std::string symbol(const Typed& c) {
 std::vector<Piece> pieces(const Typed& c) {
   std::vector<Piece> pieces = pieces_of(c);
   if (c.has_tile_lists())
-    pieces.push_back({"pieces/grouped_tma_keys.cuh", "Keys", "GroupedTmaKeys<kConfig>"});
+    pieces.push_back({"parts/key_lists/tma_keys.cuh", "Keys", "GroupedTmaKeys<kConfig>"});
   if (c.fused_rope) {
     pieces.push_back({"pieces/rope_jobs.cuh", "QJob", "RopeQJob<kConfig>"});
     pieces.push_back({"pieces/rope_jobs.cuh", "KJob", "RopeKJob<kConfig>"});
@@ -357,7 +357,7 @@ Source render(const Typed& c, const Problem& of_run) {
       .params = splits ? fmt::format("WithPartials<{}>", kParams) : kParams,
       .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n",
       .pieces = "DenseTmaPieces",
-      .pieces_header = "pieces/dense_tma.cuh",
+      .pieces_header = "hopper/dense_pieces.cuh",
       .other_pieces = pieces(c),
       .launch_fields = 1,
       .gathers = true,

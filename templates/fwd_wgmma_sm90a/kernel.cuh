@@ -16,7 +16,7 @@
 
 namespace attnforge {
 
-/// Pieces: DenseTmaPieces<C> (pieces/dense_tma.cuh) or what an entry makes of it. Params is the
+/// Pieces: DenseTmaPieces<C> (hopper/dense_pieces.cuh) or what an entry makes of it. Params is the
 /// kernel's argument: FwdWgmmaSm90aParams, or what an entry derives from it for its pieces.
 template <FwdWgmmaSm90aConfig C, class Pieces, class ParamsType = FwdWgmmaSm90aParams>
 struct FwdWgmmaSm90a {

@@ -12,7 +12,7 @@
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/tma.cuh"
-#include "tile/ring.cuh"
+#include "hopper/ring.cuh"
 
 namespace attnforge {
 

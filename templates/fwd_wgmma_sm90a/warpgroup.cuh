@@ -16,7 +16,7 @@
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
-#include "tile/ring.cuh"
+#include "hopper/ring.cuh"
 #include "tile/softmax.cuh"
 #include "tile/swizzle.cuh"
 

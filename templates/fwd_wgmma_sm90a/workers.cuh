@@ -11,7 +11,7 @@
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
-#include "tile/ring.cuh"
+#include "hopper/ring.cuh"
 
 namespace attnforge {
 

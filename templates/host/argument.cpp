@@ -5,7 +5,7 @@
 
 #include "attnforge/error.h"
 #include "templates/host/fwd_params.h"
-#include "templates/params_fwd.h"
+#include "templates/base_params.h"
 
 namespace attnforge {
 namespace {

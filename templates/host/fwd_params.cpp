@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "generator/mask_windows.h"
-#include "generator/problem_fields.h"
-#include "templates/host/work_list.h"
+#include "generator/user_code/mask_windows.h"
+#include "generator/problem/fields.h"
+#include "templates/host/tile_source.h"
 
 namespace attnforge {
 namespace {

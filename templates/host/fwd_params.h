@@ -10,7 +10,7 @@
 #include "attnforge/problem.h"
 #include "generator/launch.h"
 #include "templates/host/argument.h"
-#include "templates/params_fwd.h"
+#include "templates/base_params.h"
 
 namespace attnforge {
 

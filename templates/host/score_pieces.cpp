@@ -5,13 +5,13 @@ namespace attnforge {
 
 std::vector<Piece> pieces_of(const Shape& shape) {
   std::vector<Piece> pieces;
-  if (shape.softcap) pieces.push_back({"pieces/softcap.cuh", "Score", "SoftcapScore"});
+  if (shape.softcap) pieces.push_back({"parts/softcap/score.cuh", "Score", "SoftcapScore"});
   return pieces;
 }
 
 Piece slope_of(const Shape& shape) {
-  if (shape.softcap) return {"pieces/softcap_slope.cuh", "Slope", "SoftcapSlope"};
-  return {"pieces/plain_slope.cuh", "Slope", "PlainSlope"};
+  if (shape.softcap) return {"parts/softcap/slope.cuh", "Slope", "SoftcapSlope"};
+  return {"backward/plain_slope.cuh", "Slope", "PlainSlope"};
 }
 
 }  // namespace attnforge

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "generator/mask_windows.h"
+#include "generator/user_code/mask_windows.h"
 #include "generator/shape.h"
 #include "templates/host/fwd_params.h"
 

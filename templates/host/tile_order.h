@@ -7,7 +7,7 @@
 
 #include "attnforge/problem.h"
 #include "generator/arch.h"
-#include "templates/params_fwd.h"
+#include "templates/base_params.h"
 
 namespace attnforge {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base.cuh"
-#include "params_fwd.h"
+#include "base_params.h"
 #include "tile/visible_keys.cuh"
 
 namespace attnforge {

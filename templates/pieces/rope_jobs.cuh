@@ -4,13 +4,13 @@
 #pragma once
 
 #include "base.cuh"
-#include "params_rope.h"
+#include "parts/rope/params.h"
 #include "ptx/convert.cuh"
 #include "ptx/prefetch.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
 #include "shape.h"
-#include "tile/rotate_pair.cuh"
+#include "parts/rope/rotate_pair.cuh"
 #include "tile/swizzle.cuh"
 
 namespace attnforge {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base.cuh"
-#include "params_fwd.h"
+#include "base_params.h"
 #include "ptx/special_registers.cuh"
 #include "tile/store_rows.cuh"
 

@@ -7,7 +7,7 @@ namespace attnforge {
 
 /// The products of one shape: d (64 x kN, fp32) = a (64 x 16) * b (16 x kN), added to d if
 /// `accumulate`. The generated source defines the shapes that it needs
-/// (templates/host/wgmma_text.cpp): an asm statement must name all kN / 2 registers of d. Fragments
+/// (templates/hopper/wgmma_text.cpp): an asm statement must name all kN / 2 registers of d. Fragments
 /// of d and a lie as those of mma.m16n8k16 (mma_sync.cuh), warp w having rows 16 w to 16 w + 15. b
 /// is given by a descriptor of shared memory:
 ///   smem_smem(d, a, b, accumulate)         both K-major: scores, Q in shared memory

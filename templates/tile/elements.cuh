@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base.cuh"
-#include "params_fwd.h"
+#include "base_params.h"
 #include "ptx/convert.cuh"
 #include "tile/words.cuh"
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base.cuh"
-#include "params_fwd.h"
-#include "params_tile_lists.h"
+#include "base_params.h"
+#include "parts/key_lists/params.h"
 #include "ptx/cp_async.cuh"
 #include "ptx/special_registers.cuh"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base.cuh"
-#include "params_fwd.h"
+#include "base_params.h"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "tile/tile_order.cuh"

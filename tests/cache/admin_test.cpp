@@ -1,7 +1,7 @@
 // admin_test.cpp - list, stats and clear.
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
-#include "cache/open.h"
+#include "cache/file/open.h"
 #include "support.h"
 
 namespace attnforge::testing {

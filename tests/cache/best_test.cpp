@@ -1,7 +1,7 @@
 // best_test.cpp - which try answers a look-up, and where it is said to come from.
 #include <chrono>
 
-#include "cache/open.h"
+#include "cache/file/open.h"
 #include "support.h"
 
 namespace attnforge::testing {

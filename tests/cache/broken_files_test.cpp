@@ -12,7 +12,7 @@
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
-#include "cache/open.h"
+#include "cache/file/open.h"
 #include "support.h"
 
 namespace attnforge::testing {

@@ -1,11 +1,11 @@
 // journal_test.cpp - the choice between a rollback journal and WAL, and what opening costs other
 // processes.
-#include "cache/journal.h"
+#include "cache/file/journal.h"
 
 #include <stdlib.h>
 
 #include "attnforge/cache.h"
-#include "cache/open.h"
+#include "cache/file/open.h"
 #include "support.h"
 
 namespace attnforge::testing {

@@ -2,7 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "cache/process.h"
+#include "cache/file/process.h"
 #include "support.h"
 
 namespace attnforge::testing {

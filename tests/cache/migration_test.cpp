@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "attnforge/cache.h"
-#include "cache/open.h"
+#include "cache/file/open.h"
 #include "support.h"
 
 namespace attnforge::testing {

@@ -5,7 +5,7 @@
 
 #include "attnforge/error.h"
 #include "attnforge/version.h"
-#include "cache/open.h"
+#include "cache/file/open.h"
 #include "cache/rows.h"
 #include "support.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cache/cache.h"
-#include "cache/database.h"
+#include "cache/file/database.h"
 
 namespace attnforge::testing {
 

@@ -10,7 +10,7 @@
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
-#include "cache/trust.h"
+#include "cache/file/trust.h"
 #include "support.h"
 
 namespace attnforge::testing {

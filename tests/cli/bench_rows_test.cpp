@@ -1,5 +1,5 @@
 // bench_rows_test.cpp - rows of a sweep as tables, files and JSON.
-#include "cli/bench_rows.h"
+#include "cli/output/bench_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/bench_files.h"
+#include "cli/output/bench_files.h"
 #include "tests/cli/temporary_folder.h"
 
 namespace attnforge::cli {

@@ -1,5 +1,5 @@
 // code_options_test.cpp - --score, --mask and --arg: what they make of a problem and of its inputs.
-#include "cli/code_options.h"
+#include "cli/parts/user_code_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <span>
 
 #include "attnforge/error.h"
-#include "cli/npy.h"
+#include "cli/files/npy.h"
 #include "tests/cli/temporary_folder.h"
 
 namespace attnforge::cli {

@@ -1,5 +1,5 @@
 // listing_test.cpp - what disassemblers and NVRTC print, as lines with the lines they come from.
-#include "cli/listing.h"
+#include "cli/output/listing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // mask_files_test.cpp - block masks from files: what each kind means, and what is refused.
-#include "cli/mask_files.h"
+#include "cli/parts/block_mask_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <span>
 
 #include "attnforge/error.h"
-#include "cli/mask_drawing.h"
-#include "cli/npy.h"
+#include "cli/output/mask_drawing.h"
+#include "cli/files/npy.h"
 #include "tests/cli/temporary_folder.h"
 
 namespace attnforge::cli {

@@ -1,5 +1,5 @@
 // messages_test.cpp - messages and tables with texts of strangers in them.
-#include "cli/messages.h"
+#include "cli/terminal/messages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,11 +7,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "cli/json.h"
-#include "cli/memory_check.h"
-#include "cli/plot_figure.h"
-#include "cli/plot_landscape.h"
-#include "cli/table.h"
+#include "cli/output/json.h"
+#include "cli/verbs/memory_check.h"
+#include "cli/plot/figure.h"
+#include "cli/plot/landscape.h"
+#include "cli/output/table.h"
 #include "tests/generator/expect_error.h"
 
 namespace attnforge::cli {

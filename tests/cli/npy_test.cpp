@@ -1,4 +1,4 @@
-#include "cli/npy.h"
+#include "cli/files/npy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

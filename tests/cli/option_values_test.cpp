@@ -1,5 +1,5 @@
 // option_values_test.cpp - what values of options are refused, and in which words.
-#include "cli/option_values.h"
+#include "cli/options/option_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

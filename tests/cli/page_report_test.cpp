@@ -1,5 +1,5 @@
 // page_report_test.cpp - a database at a glance.
-#include "cli/page_report.h"
+#include "cli/page/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

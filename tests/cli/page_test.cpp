@@ -1,5 +1,5 @@
 // page_test.cpp - pages that need nothing but themselves, whatever text goes into them.
-#include "cli/page.h"
+#include "cli/page/page.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // plot_figure_test.cpp - figures as gnuplot's scripts and data.
-#include "cli/plot_figure.h"
+#include "cli/plot/figure.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

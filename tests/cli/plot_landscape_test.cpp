@@ -1,5 +1,5 @@
 // plot_landscape_test.cpp - tries as a map over two fields.
-#include "cli/plot_landscape.h"
+#include "cli/plot/landscape.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // plot_sweep_test.cpp - which figures a sweep gives, with which lines.
-#include "cli/plot_sweep.h"
+#include "cli/plot/sweep_figures.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "cli/bench_rows.h"
+#include "cli/output/bench_rows.h"
 
 namespace attnforge::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/problems.h"
+#include "cli/options/problems.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 
 #include "attnforge/device.h"
 #include "attnforge/host_tensors.h"
-#include "cli/npy.h"
+#include "cli/files/npy.h"
 #include "tests/cli/program.h"
 #include "tests/cli/temporary_folder.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/npy.h"
+#include "cli/files/npy.h"
 #include "tests/cli/program_fixture.h"
 
 namespace attnforge::cli {

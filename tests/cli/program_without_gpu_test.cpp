@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/npy.h"
+#include "cli/files/npy.h"
 #include "tests/cli/program.h"
 #include "tests/cli/program_fixture.h"
 #include "tests/cli/temporary_folder.h"

@@ -1,4 +1,4 @@
-#include "cli/run_files.h"
+#include "cli/parts/tensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cli/tune_report.h"
+#include "cli/output/tune_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "reference/code_functions.h"
+#include "reference/parts/user_code.h"
 #include "reference/gradients.h"
-#include "reference/plain_gradients.h"
+#include "reference/compare/plain_gradients.h"
 #include "tests/conformance/cases.h"
 #include "tests/conformance/gpu.h"
 

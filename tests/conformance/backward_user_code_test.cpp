@@ -2,11 +2,11 @@
 // same in C++ on the CPU.
 #include <gtest/gtest.h>
 
-#include "generator/operands.h"
+#include "generator/tensors/operands.h"
 #include "generator/user_code/code_operands.h"
 #include "generator/user_code/user_code.h"
-#include "reference/compare.h"
-#include "reference/compare_gradients.h"
+#include "reference/compare/outputs.h"
+#include "reference/compare/gradients.h"
 #include "tests/conformance/backward_proof.h"
 #include "tests/conformance/code_cases.h"
 #include "tests/conformance/options.h"

@@ -9,7 +9,7 @@
 
 #include "attnforge/code_texts.h"
 #include "reference/attention.h"
-#include "reference/code_functions.h"
+#include "reference/parts/user_code.h"
 #include "runtime/memory.h"
 
 namespace attnforge::test {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <span>
 
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "tests/conformance/gpu.h"
 
 namespace attnforge::test {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "reference/compare.h"
+#include "reference/compare/outputs.h"
 #include "reference/sequences.h"
 #include "tests/conformance/gpu.h"
 #include "tests/conformance/options.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "reference/compare.h"
+#include "reference/compare/outputs.h"
 #include "reference/half.h"
 #include "reference/sequences.h"
 #include "tests/conformance/gpu.h"

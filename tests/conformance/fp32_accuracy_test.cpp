@@ -7,7 +7,7 @@
 #include <optional>
 #include <random>
 
-#include "reference/compare.h"
+#include "reference/compare/outputs.h"
 #include "templates/registry.h"
 #include "tests/conformance/gpu.h"
 #include "tests/conformance/proof.h"

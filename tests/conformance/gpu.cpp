@@ -10,7 +10,7 @@
 
 #include "attnforge/error.h"
 #include "reference/parallel.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "tests/support/hostile_configs.h"
 
 namespace attnforge::test {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "reference/compare.h"
+#include "reference/compare/outputs.h"
 #include "reference/sequences.h"
 #include "tests/conformance/gpu.h"
 #include "tests/conformance/options.h"

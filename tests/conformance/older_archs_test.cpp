@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "generator/arch.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "templates/registry.h"
 #include "tests/conformance/proof.h"
 

@@ -6,9 +6,9 @@
 #include <random>
 #include <vector>
 
-#include "reference/compare.h"
-#include "runtime/compiler.h"
-#include "templates/fwd_naive/oracle.h"
+#include "reference/compare/outputs.h"
+#include "runtime/compile/compiler.h"
+#include "templates/oracle/fwd_naive/oracle.h"
 #include "templates/registry.h"
 #include "tests/conformance/gpu.h"
 

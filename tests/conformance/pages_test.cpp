@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "reference/attention.h"
-#include "reference/compare.h"
+#include "reference/compare/outputs.h"
 #include "reference/sequences.h"
 #include "templates/registry.h"
 #include "tests/conformance/proof.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <random>
 
-#include "reference/compare.h"
-#include "reference/plain.h"
+#include "reference/compare/outputs.h"
+#include "reference/compare/plain.h"
 #include "reference/sequences.h"
 
 namespace attnforge::test {

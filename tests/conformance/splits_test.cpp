@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "reference/attention.h"
-#include "reference/compare.h"
+#include "reference/compare/outputs.h"
 #include "templates/registry.h"
 #include "tests/conformance/proof.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "generator/user_code/user_code.h"
-#include "reference/compare.h"
+#include "reference/compare/outputs.h"
 #include "reference/sequences.h"
 #include "templates/registry.h"
 #include "tests/conformance/code_cases.h"

@@ -1,9 +1,9 @@
 // device_words.cpp - what drivers, compilers and other processes say: names of GPUs and their
 // classes, logs of NVRTC and ptxas, owners of leases.
-#include "cache/process.h"
+#include "cache/file/process.h"
 #include "cache/rows.h"
 #include "generator/arch.h"
-#include "runtime/compile_log.h"
+#include "runtime/compile/compile_log.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace attnforge::fuzz {

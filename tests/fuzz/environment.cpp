@@ -7,7 +7,7 @@
 
 #include "attnforge/cache.h"
 #include "attnforge/inspect.h"
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "generator/candidates.h"
 #include "plan/overrides.h"
 #include "runtime/log.h"

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "cli/json.h"
+#include "cli/output/json.h"
 #include "generator/arch.h"
-#include "generator/utf8.h"
+#include "generator/text/utf8.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/any_problem.h"
 

@@ -2,8 +2,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/npy.h"
-#include "cli/run_files.h"
+#include "cli/files/npy.h"
+#include "cli/parts/tensors.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace attnforge::fuzz {

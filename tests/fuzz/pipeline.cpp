@@ -7,7 +7,7 @@
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 #include "plan/workspace_bound.h"
 #include "templates/registry.h"
 #include "tests/fuzz/fuzz.h"

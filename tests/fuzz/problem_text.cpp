@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "attnforge/plan.h"
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace attnforge::fuzz {

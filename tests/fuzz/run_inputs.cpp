@@ -13,9 +13,9 @@
 
 #include "attnforge/check.h"
 #include "attnforge/host_tensors.h"
-#include "cli/npy.h"
-#include "cli/sequence_files.h"
-#include "cli/verbs.h"
+#include "cli/files/npy.h"
+#include "cli/parts/lengths.h"
+#include "cli/verbs/verbs.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/any_problem.h"
 

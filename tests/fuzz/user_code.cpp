@@ -14,11 +14,11 @@
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
-#include "generator/mask_windows.h"
+#include "generator/user_code/mask_windows.h"
 #include "generator/shape.h"
 #include "generator/user_code/mask_rule.h"
 #include "generator/user_code/user_code.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "templates/registry.h"
 #include "tests/fuzz/code_inputs.h"
 #include "tests/fuzz/fuzz.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "tests/support/bucket_members.h"
 #include "tests/support/random_choices.h"
 

@@ -1,5 +1,5 @@
 // bucket_test.cpp - laws of the grid of buckets, and of the hash of problems.
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,5 +1,5 @@
 // code_text_test.cpp - what of a text counts, and what is too subtle to tell.
-#include "generator/code_text.h"
+#include "generator/text/code_text.h"
 
 #include <gtest/gtest.h>
 

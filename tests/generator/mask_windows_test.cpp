@@ -1,6 +1,6 @@
 // mask_windows_test.cpp - terms of a mask's text that are windows: found, exactly as wide as the
 // text says, and nothing else taken for one.
-#include "generator/mask_windows.h"
+#include "generator/user_code/mask_windows.h"
 
 #include <gtest/gtest.h>
 

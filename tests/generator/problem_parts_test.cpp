@@ -1,6 +1,6 @@
 // problem_parts_test.cpp - the optional parts of a run: which there are, and what is wrong with
 // their tensors.
-#include "generator/problem_parts.h"
+#include "generator/parts/part.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

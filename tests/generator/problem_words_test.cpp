@@ -9,8 +9,8 @@
 #include <string>
 
 #include "attnforge/problem.h"
-#include "generator/problem_fields.h"
-#include "generator/words.h"
+#include "generator/problem/fields.h"
+#include "generator/text/words.h"
 #include "tests/generator/expect_error.h"
 
 namespace attnforge {

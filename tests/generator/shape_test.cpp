@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "generator/typed_family.h"
 
 namespace attnforge {

@@ -1,6 +1,6 @@
 // tensor_check_test.cpp - which addresses and strides of a tensor a run refuses, and which it never
 // uses.
-#include "generator/tensor_check.h"
+#include "generator/tensors/tensor_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "generator/mask_windows.h"
+#include "generator/user_code/mask_windows.h"
 #include "generator/user_code/mask_rule.h"
 #include "generator/user_code/pair_terms.h"
 

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "attnforge/error.h"
-#include "generator/bucket.h"
-#include "generator/features.h"
-#include "generator/operands.h"
+#include "generator/problem/bucket.h"
+#include "generator/problem/features.h"
+#include "generator/tensors/operands.h"
 #include "generator/user_code/code_operands.h"
-#include "generator/words.h"
+#include "generator/text/words.h"
 #include "tests/generator/expect_error.h"
 
 namespace attnforge {

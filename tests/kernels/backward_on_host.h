@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base.cuh"
-#include "params_bwd.h"
+#include "backward/params.h"
 #include "tests/support/flash_gradients.h"
 #include "tests/support/index_of.h"
 

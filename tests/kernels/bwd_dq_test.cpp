@@ -22,12 +22,12 @@
 // clang-format off
 #include "tests/kernels/machine.h"
 #include "base.cuh"
-#include "params_bwd.h"
+#include "backward/params.h"
 #include "bwd_wgmma_sm90a/config.h"
 #include "pieces/fixed_lengths.cuh"
-#include "steps/bwd_dq/kernel.cuh"
-#include "tile/dq_tile.cuh"
-#include "tile/turns.cuh"
+#include "backward/step_dq.cuh"
+#include "backward/dq_tile.cuh"
+#include "backward/turns.cuh"
 // clang-format on
 
 namespace attnforge {

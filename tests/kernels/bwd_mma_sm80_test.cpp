@@ -20,7 +20,7 @@
 
 #include "attnforge/error.h"
 #include "attnforge/problem.h"
-#include "generator/mask_windows.h"
+#include "generator/user_code/mask_windows.h"
 #include "reference/gradients.h"
 #include "reference/half.h"
 #include "tests/support/host_problem.h"
@@ -28,14 +28,14 @@
 // clang-format off
 #include "tests/kernels/machine.h"
 #include "base.cuh"
-#include "params_bwd.h"
+#include "backward/params.h"
 #include "bwd_mma_sm80/kernel.cuh"
 #include "pieces/fixed_lengths.cuh"
 #include "pieces/plain_score.cuh"
-#include "pieces/plain_slope.cuh"
-#include "pieces/softcap_slope.cuh"
+#include "backward/plain_slope.cuh"
+#include "parts/softcap/slope.cuh"
 #include "pieces/window_mask.cuh"
-#include "tile/query_walk.cuh"
+#include "backward/query_walk.cuh"
 #include "tests/kernels/backward_on_host.h"
 // clang-format on
 

@@ -21,7 +21,7 @@
 
 #include "attnforge/error.h"
 #include "attnforge/problem.h"
-#include "generator/mask_windows.h"
+#include "generator/user_code/mask_windows.h"
 #include "reference/gradients.h"
 #include "reference/half.h"
 #include "tests/support/host_problem.h"
@@ -29,15 +29,15 @@
 // clang-format off
 #include "tests/kernels/machine.h"
 #include "base.cuh"
-#include "params_bwd.h"
-#include "params_lengths.h"
+#include "backward/params.h"
+#include "parts/lengths/params.h"
 #include "bwd_wgmma_sm90a/kernel.cuh"
 #include "pieces/fixed_lengths.cuh"
 #include "pieces/plain_score.cuh"
-#include "pieces/plain_slope.cuh"
-#include "pieces/used_lengths.cuh"
+#include "backward/plain_slope.cuh"
+#include "parts/lengths/used_lengths.cuh"
 #include "pieces/window_mask.cuh"
-#include "tile/query_walk.cuh"
+#include "backward/query_walk.cuh"
 #include "tests/kernels/backward_on_host.h"
 // clang-format on
 

@@ -19,13 +19,13 @@
 // clang-format off
 #include "tests/kernels/machine.h"
 #include "base.cuh"
-#include "params_pages.h"
-#include "params_lengths.h"
+#include "parts/pages/params.h"
+#include "parts/lengths/params.h"
 #include "fwd_wgmma_sm90a/producer.cuh"
-#include "pieces/no_job.cuh"
-#include "pieces/paged_tma_keys.cuh"
+#include "hopper/no_job.cuh"
+#include "parts/pages/tma_keys.cuh"
 #include "pieces/range_walk.cuh"
-#include "pieces/used_lengths.cuh"
+#include "parts/lengths/used_lengths.cuh"
 // clang-format on
 
 namespace attnforge {

@@ -21,7 +21,7 @@
 // clang-format off
 #include "tests/kernels/machine.h"
 #include "base.cuh"
-#include "params_fwd.h"
+#include "base_params.h"
 #include "pieces/fixed_lengths.cuh"
 #include "pieces/window_mask.cuh"
 #include "tile/query_tile.cuh"

@@ -13,7 +13,7 @@
 
 #include "plan/context_scope.h"
 #include "runtime/memory.h"
-#include "templates/host/append_kv.h"
+#include "templates/ops/append_kv/host.h"
 #include "tests/plan/plan_fixture.h"
 #include "tests/support/environment.h"
 

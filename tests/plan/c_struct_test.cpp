@@ -1,5 +1,5 @@
 // c_struct_test.cpp - structs of the C API that have grown, read for callers of every version.
-#include "plan/c_struct.h"
+#include "plan/c/struct.h"
 
 #include <gtest/gtest.h>
 

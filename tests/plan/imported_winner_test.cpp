@@ -15,9 +15,9 @@
 #include "attnforge/tune.h"
 #include "cache/cache.h"
 #include "generator/arch.h"
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "templates/registry.h"
 
 namespace attnforge {

@@ -1,6 +1,6 @@
 // input_check_test.cpp - ATTNFORGE_CHECK_INPUTS=1: lengths and page tables of a plan's run are read
 // back and looked at before it is launched. On the fake driver, whose device memory is the host's.
-#include "plan/input_check.h"
+#include "plan/checks/input_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

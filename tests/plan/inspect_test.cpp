@@ -19,10 +19,10 @@
 #include "attnforge/json.h"
 #include "cache/cache.h"
 #include "generator/arch.h"
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
 #include "plan/workspace_bound.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "templates/registry.h"
 
 namespace attnforge {

@@ -12,9 +12,9 @@
 
 #include "attnforge/plan.h"
 #include "generator/arch.h"
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 #include "templates/registry.h"
 #include "tests/support/any_problem.h"
 #include "tests/support/random_choices.h"

@@ -16,9 +16,9 @@
 #include "attnforge/tune.h"
 #include "cache/cache.h"
 #include "generator/arch.h"
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "templates/embedded.h"
 #include "templates/registry.h"
 #include "tests/support/environment.h"
@@ -123,7 +123,7 @@ TEST_F(OverridesTest, ReadsEverySwitch) {
 TEST_F(OverridesTest, EveryHeaderOfAKernelCanBeReplaced) {
   const auto of_host_too = [](const std::string& path) {
     const std::string name = fs::path(path).filename().string();
-    return name == "config.h" || name == "shape.h" || name.starts_with("params_");
+    return name == "config.h" || name == "shape.h" || name == "params.h" || name == "base_params.h";
   };
   std::string folder;
   for (const Header& header : embedded_headers()) {
@@ -172,8 +172,8 @@ TEST_F(OverridesTest, TemplateFoldersThatDoNothingOrHarmAreRefused) {
   EXPECT_THAT(error_with({{"ATTNFORGE_TEMPLATES", templates("softmax.cuh", "")}}),
               HasSubstr("no header to replace one"))
       << "the path below the folder is what counts";
-  EXPECT_THAT(error_with({{"ATTNFORGE_TEMPLATES", templates("fwd_naive/config.h", "")}}),
-              HasSubstr("fwd_naive/config.h"))
+  EXPECT_THAT(error_with({{"ATTNFORGE_TEMPLATES", templates("oracle/fwd_naive/config.h", "")}}),
+              HasSubstr("oracle/fwd_naive/config.h"))
       << "the host would not have it";
   EXPECT_THAT(error_with({{"ATTNFORGE_TEMPLATES", "/"}}), HasSubstr("ATTNFORGE_TEMPLATES=/"))
       << "neither all of the disk nor what cannot be read";
@@ -322,20 +322,20 @@ TEST_F(OverridesTest, OwnTemplatesAreCompiledAndTheirCodeIsStoredApart) {
          const ScopedEnvironment any(Variables{{"ATTNFORGE_KERNEL_NAME", "any"}});
          return overrides_from_environment().headers;
        }()) {
-    if (file.path == "fwd_naive/kernel.cuh") own = file.text + "// own\n";
+    if (file.path == "oracle/fwd_naive/kernel.cuh") own = file.text + "// own\n";
   }
   ASSERT_NE(own, "");
   PlanOptions no_jit = naive;
   no_jit.allow_compile = false;
   {
     const ScopedEnvironment scope(
-        Variables{{"ATTNFORGE_TEMPLATES", templates("fwd_naive/kernel.cuh", own)}});
+        Variables{{"ATTNFORGE_TEMPLATES", templates("oracle/fwd_naive/kernel.cuh", own)}});
     Device device = open();
     EXPECT_NO_THROW(make_plan(kProblem, device, no_jit)) << "a comment makes no other kernel";
   }
   own += "inline constexpr int kOwn = 1;\n";
   const ScopedEnvironment scope(
-      Variables{{"ATTNFORGE_TEMPLATES", templates("fwd_naive/kernel.cuh", own)}});
+      Variables{{"ATTNFORGE_TEMPLATES", templates("oracle/fwd_naive/kernel.cuh", own)}});
   Device device = open();
   EXPECT_THROW(make_plan(kProblem, device, no_jit), Error) << "nothing stale is used";
   EXPECT_EQ(make_plan(kProblem, device, naive).provenance(), Provenance::kForced);

@@ -15,7 +15,7 @@
 #include "attnforge/plan.h"
 #include "attnforge/tune.h"
 #include "count_allocations.h"
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "reference/half.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"

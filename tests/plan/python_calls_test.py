@@ -543,7 +543,7 @@ class LengthsTest(CallTest):
         self.assertEqual(len(attnforge.plan_cache), 2)
 
     def test_bounds_are_on_the_grid_of_the_tuner(self):
-        grid = (0, 1, 16, 64, 128, 256, 512, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120)  # of generator/bucket.cpp
+        grid = (0, 1, 16, 64, 128, 256, 512, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120)  # of generator/problem/bucket.cpp
         for below, bound in zip(grid, grid[1:]):
             self.assertEqual([_lengths.rounded(below + 1), _lengths.rounded(bound)], [bound, bound])
         self.assertEqual(_lengths.rounded(100001), 114688)

@@ -1,6 +1,6 @@
 // tune_bucket_test.cpp - tunings behind plans and of callers, end to end on a fake GPU: their time,
 // what they leave of plans made before, and results that cannot be stored.
-#include "plan/tune_bucket.h"
+#include "plan/choice/tune_bucket.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 #include "attnforge/plan.h"
 #include "attnforge/tune.h"
 #include "cache/cache.h"
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "plan/device_state.h"
 #include "tests/support/error_of.h"
 

@@ -34,8 +34,8 @@ class Designs(unittest.TestCase):
         return list(csv.DictReader(lines))
 
     def test_each_design_of_each_problem_is_timed_in_every_round_and_compared_with_the_first(self):
-        (self.folder / "own/fwd_naive").mkdir(parents=True)
-        (self.folder / "own/fwd_naive/kernel.cuh").write_text((ROOT / "templates/fwd_naive/kernel.cuh").read_text() + "// another\n")
+        (self.folder / "own/oracle/fwd_naive").mkdir(parents=True)
+        (self.folder / "own/oracle/fwd_naive/kernel.cuh").write_text((ROOT / "templates/oracle/fwd_naive/kernel.cuh").read_text() + "// another\n")
         done = self.run_script(
             "# two problems\nfwd fp16 num_heads=1 seqlen=64,96 head_dim=64  # small\n"
             f"  as it is = {CONFIG}\n  others @ own = {CONFIG}\n  num_threads=64 = {CONFIG.replace('128', '64')}\n",

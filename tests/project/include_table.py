@@ -18,27 +18,27 @@ TABLE = {
     "include": (r"attnforge/\w+\.h", C_STD),
     "generator": (r"(attnforge|generator)/.*|templates/shape\.h", r"fmt/\w+\.h|xxhash\.h"),
     "reference": (r"(attnforge|reference)/.*", r"fmt/\w+\.h"),
-    "device": (r"base\.cuh|shape\.h|params_\w+\.h|(ptx|tile|pieces)/\w+\.cuh", None),  # and the own folder; not even std
+    "device": (r"base\.cuh|shape\.h|base_params\.h|(ptx|tile|pieces|hopper|backward|ladder|oracle)/\w+\.(cuh|h)|parts/\w+/\w+\.(cuh|h)", None),  # and the own folder; not even std
     "templates": (
-        r"(attnforge|generator)/.*|templates/(registry|embedded|params_\w+|host/\w+)\.h|templates/base\.cuh",  # and the own folder
+        r"(attnforge|generator)/.*|templates/(registry|embedded|base_params|(host|hopper|backward|ladder)/\w+|parts/\w+/(host|params))\.h|templates/base\.cuh",  # and the own folder
         r"fmt/\w+\.h",
     ),
     "runtime": (
-        r"(attnforge|generator|runtime)/.*|templates/params_\w+\.h",
+        r"(attnforge|generator|runtime)/.*|templates/base_params\.h",
         rf"{POSIX}|{HOST}|cuda\.h|cudaTypedefs\.h|nvrtc\.h|nvtx3/\w+\.h",
     ),
     "cache": (r"(attnforge|generator|cache)/.*", rf"{POSIX}|{HOST}|sqlite3\.h|zstd\.h|xxhash\.h"),
     "tuner/search": (r"(attnforge|generator|cache|tuner/search)/.*|tuner/evaluate\.h|templates/registry\.h", HOST),
     "tuner": (
-        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|templates/(registry|(fwd|bwd)_naive/oracle)\.h",
+        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|templates/(registry|oracle/(fwd|bwd)_naive/oracle)\.h",
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "plan": (
-        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|plan/(block_mask/)?\w+\.h|templates/(registry|embedded|host/append_kv|host/block_lists|host/merge_states)\.h",
+        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|plan/((c|ops|checks|choice)/)?\w+\.h|templates/(registry|embedded|ops/append_kv/host|ops/block_lists/host|ops/merge_states/host)\.h",
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "plan/tools": (
-        r"(attnforge|generator|runtime|reference|cache|tuner|plan)/.*|templates/(registry|embedded|host/block_lists)\.h",
+        r"(attnforge|generator|runtime|reference|cache|tuner|plan)/.*|templates/(registry|embedded|ops/block_lists/host)\.h",
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "cli": (r"(attnforge|cli)/.*", rf"{POSIX}|{HOST}|CLI/\w+\.hpp"),
@@ -58,7 +58,7 @@ def row_of(path):
     if parts[0] != "templates":
         own = "/".join(parts[:2])
         return own if own in TABLE else parts[0]
-    device = path.suffix == ".cuh" or path.name in ("config.h", "shape.h") or path.name.startswith("params_")
+    device = path.suffix == ".cuh" or path.name in ("config.h", "shape.h") or path.name in ("params.h", "base_params.h")
     return "device" if device else "templates"
 
 
@@ -129,22 +129,22 @@ def self_test():
         ("templates/ladder/f/family.cpp", '"', "templates/host/fwd_params.h", True),
         ("templates/ladder/f/kernel.cuh", '"', "host/fwd_params.h", False),
         ("runtime/a.cpp", '"', "templates/registry.h", False),
-        ("runtime/a.cpp", '"', "templates/params_fwd.h", True),
+        ("runtime/a.cpp", '"', "templates/base_params.h", True),
         ("runtime/a.cpp", '"', "templates/host/fwd_params.h", False),
         ("runtime/a.cpp", "<", "cuda.h", True),
         ("cache/a.cpp", '"', "tuner/search/choices.h", False),
         ("cache/a.cpp", "<", "sqlite3.h", True),
         ("tuner/a.cpp", '"', "plan/plan_state.h", False),
-        ("tuner/a.cpp", '"', "templates/fwd_naive/oracle.h", True),
-        ("tuner/a.cpp", '"', "templates/fwd_naive/config.h", False),
+        ("tuner/a.cpp", '"', "templates/oracle/fwd_naive/oracle.h", True),
+        ("tuner/a.cpp", '"', "templates/oracle/fwd_naive/config.h", False),
         ("tuner/a.cpp", "<", "sqlite3.h", False),
         ("tuner/search/a.cpp", '"', "tuner/evaluate.h", True),
         ("tuner/search/a.cpp", '"', "tuner/timer.h", False),
         ("tuner/search/a.cpp", '"', "runtime/kernel.h", False),
         ("plan/a.cpp", '"', "tuner/search/tune.h", True),
         ("plan/a.cpp", '"', "plan/tools/compile_info.h", False),
-        ("plan/tools/a.cpp", '"', "plan/choice.h", True),
-        ("plan/a.cpp", '"', "cli/verbs.h", False),
+        ("plan/tools/a.cpp", '"', "plan/choice/choice.h", True),
+        ("plan/a.cpp", '"', "cli/verbs/verbs.h", False),
         ("cli/a.cpp", '"', "cache/cache.h", False),
         ("bench/a.cpp", '"', "cache/cache.h", False),
     ]

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "attnforge/device.h"
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
-#include "generator/tensor_elements.h"
+#include "generator/tensors/tensor_elements.h"
 #include "plan/workspace_bound.h"
 #include "templates/registry.h"
 

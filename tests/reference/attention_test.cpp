@@ -11,7 +11,7 @@
 #include <random>
 
 #include "attnforge/error.h"
-#include "reference/code_functions.h"
+#include "reference/parts/user_code.h"
 #include "reference/half.h"
 #include "reference/sequences.h"
 #include "tests/support/host_problem.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "attnforge/error.h"
-#include "reference/block_mask/builder.h"
+#include "reference/parts/block_mask/builder.h"
 #include "reference/mask_rows.h"
 
 namespace attnforge {

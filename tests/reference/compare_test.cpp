@@ -1,6 +1,6 @@
 // compare_test.cpp - what passes as equal, what does not, and what is said about it; and that the
 // tolerances are no wider than a mistake.
-#include "reference/compare.h"
+#include "reference/compare/outputs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "reference/code_functions.h"
+#include "reference/parts/user_code.h"
 #include "reference/gradients.h"
 #include "reference/half.h"
 #include "reference/sequences.h"

@@ -1,6 +1,6 @@
 // plain_gradients_test.cpp - the yardstick of gradients: sane sizes, the same problem as the
 // oracle, and room for one rounding.
-#include "reference/plain_gradients.h"
+#include "reference/compare/plain_gradients.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <string>
 
-#include "reference/gradient_tolerance.h"
+#include "reference/compare/gradient_tolerance.h"
 #include "reference/half.h"
 #include "tests/support/arbitrary_problem.h"
 #include "tests/support/host_problem.h"

@@ -1,14 +1,14 @@
 // plain_test.cpp - the yardstick of low precision: sane sizes, and wide enough for kernels that do
 // better than it.
-#include "reference/plain.h"
+#include "reference/compare/plain.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "reference/compare.h"
+#include "reference/compare/outputs.h"
 #include "reference/half.h"
-#include "reference/tolerance.h"
+#include "reference/compare/tolerance.h"
 #include "tests/support/host_problem.h"
 
 namespace attnforge {

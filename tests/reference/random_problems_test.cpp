@@ -13,7 +13,7 @@
 
 #include "reference/attention.h"
 #include "reference/half.h"
-#include "reference/plain.h"
+#include "reference/compare/plain.h"
 #include "reference/sequences.h"
 #include "tests/support/arbitrary_problem.h"
 #include "tests/support/host_problem.h"

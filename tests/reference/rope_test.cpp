@@ -1,6 +1,6 @@
 // rope_test.cpp - the rotary embedding of the oracle: rotations by hand, what follows from them,
 // and what is refused.
-#include "reference/rope.h"
+#include "reference/parts/rope.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,9 +12,9 @@
 
 #include "attnforge/error.h"
 #include "reference/attention.h"
-#include "reference/compare.h"
+#include "reference/compare/outputs.h"
 #include "reference/half.h"
-#include "reference/plain.h"
+#include "reference/compare/plain.h"
 #include "tests/support/host_problem.h"
 
 namespace attnforge {

@@ -11,7 +11,7 @@
 #include "attnforge/error.h"
 #include "runtime/driver.h"
 #include "runtime/tensor_map.h"
-#include "templates/params_fwd.h"
+#include "templates/base_params.h"
 #include "tests/support/fake_cuda.h"
 
 namespace attnforge {

@@ -1,10 +1,10 @@
 // compile_log_test.cpp - logs as NVRTC 12.4, 13.0 and 13.5 wrote them.
-#include "runtime/compile_log.h"
+#include "runtime/compile/compile_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/code_errors.h"
+#include "runtime/compile/code_errors.h"
 
 namespace attnforge {
 namespace {

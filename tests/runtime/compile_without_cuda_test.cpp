@@ -4,7 +4,7 @@
 
 #include "generator/arch.h"
 #include "generator/source.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "tests/support/fake_cuda.h"
 
 namespace attnforge {

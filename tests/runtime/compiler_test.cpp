@@ -1,5 +1,5 @@
 // compiler_test.cpp - NVRTC at work: every arch it knows, its errors, threads. Needs NVRTC, no GPU.
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

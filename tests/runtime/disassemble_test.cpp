@@ -1,5 +1,5 @@
 // disassemble_test.cpp - finding and running a disassembler, with scripts in its place.
-#include "runtime/disassemble.h"
+#include "runtime/compile/disassemble.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 
 #include "attnforge/error.h"
 #include "gpu_fixture.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "runtime/memory.h"
 
 namespace attnforge {

@@ -1,5 +1,5 @@
 // nvrtc_library_test.cpp - where NVRTC is looked for, and what is said when it is not there.
-#include "runtime/nvrtc_library.h"
+#include "runtime/compile/nvrtc_library.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <map>
 
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 
 namespace attnforge {
 namespace {

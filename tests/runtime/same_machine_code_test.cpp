@@ -1,6 +1,6 @@
 // same_machine_code_test.cpp - a source that was only put in another order is the code that was
 // measured; another instruction is not.
-#include "runtime/same_machine_code.h"
+#include "runtime/compile/same_machine_code.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "generator/arch.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 
 namespace attnforge {
 namespace {

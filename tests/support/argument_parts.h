@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "generator/launch.h"
-#include "templates/params_fwd.h"
+#include "templates/base_params.h"
 
 namespace attnforge::test {
 

@@ -7,7 +7,7 @@
 
 #include "attnforge/error.h"
 #include "attnforge/problem.h"
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 
 namespace attnforge::test {
 

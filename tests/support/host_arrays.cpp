@@ -9,7 +9,7 @@
 
 #include "attnforge/block_mask.h"
 #include "reference/half.h"
-#include "reference/rope.h"
+#include "reference/parts/rope.h"
 #include "tests/support/host_parts.h"
 
 namespace attnforge::test {

@@ -12,7 +12,7 @@
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
 #include "reference/attention.h"
-#include "reference/code_functions.h"
+#include "reference/parts/user_code.h"
 
 namespace attnforge::test {
 

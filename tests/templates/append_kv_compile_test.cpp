@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "generator/arch.h"
-#include "runtime/compiler.h"
-#include "templates/host/append_kv.h"
+#include "runtime/compile/compiler.h"
+#include "templates/ops/append_kv/host.h"
 #include "tests/templates/compile_together.h"
 
 namespace attnforge {

@@ -13,7 +13,7 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
-#include "templates/steps/append_kv/kernel.cuh"
+#include "templates/ops/append_kv/kernel.cuh"
 // clang-format on
 
 namespace attnforge {

@@ -10,8 +10,8 @@
 #include "attnforge/code_texts.h"
 #include "attnforge/error.h"
 #include "generator/arch.h"
-#include "runtime/compiler.h"
-#include "templates/host/block_lists.h"
+#include "runtime/compile/compiler.h"
+#include "templates/ops/block_lists/host.h"
 #include "tests/support/argument_parts.h"
 #include "tests/templates/compile_together.h"
 

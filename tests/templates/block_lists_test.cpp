@@ -11,9 +11,9 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
-#include "templates/steps/block_lists/lists.cuh"
-#include "templates/steps/block_lists/text.cuh"
-#include "templates/steps/block_lists/transpose.cuh"
+#include "templates/ops/block_lists/lists.cuh"
+#include "templates/ops/block_lists/text.cuh"
+#include "templates/ops/block_lists/transpose.cuh"
 // clang-format on
 
 namespace attnforge {

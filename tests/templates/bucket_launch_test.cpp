@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "generator/arch.h"
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
 #include "templates/registry.h"
 #include "tests/support/any_problem.h"

@@ -12,17 +12,17 @@
 // clang-format off
 #include "tests/support/host_grid.h"
 #include "tests/templates/backward_world.h"
-#include "params_lengths.h"
-#include "params_sinks.h"
+#include "parts/lengths/params.h"
+#include "parts/sinks/params.h"
 #include "pieces/fixed_lengths.cuh"
-#include "pieces/packed_lengths.cuh"
-#include "bwd_naive/kernel.cuh"
-#include "steps/bwd_dq/kernel.cuh"
-#include "steps/bwd_rows/kernel.cuh"
-#include "steps/bwd_sinks/kernel.cuh"
-#include "tile/dq_tile.cuh"
-#include "tile/key_tile.cuh"
-#include "tile/packed_tiles.cuh"
+#include "parts/lengths/packed_lengths.cuh"
+#include "oracle/bwd_naive/kernel.cuh"
+#include "backward/step_dq.cuh"
+#include "backward/step_rows.cuh"
+#include "parts/sinks/step_gradient.cuh"
+#include "backward/dq_tile.cuh"
+#include "backward/key_tile.cuh"
+#include "backward/packed_tiles.cuh"
 // clang-format on
 
 namespace attnforge {

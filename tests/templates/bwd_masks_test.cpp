@@ -12,17 +12,17 @@
 // clang-format off
 #include "tests/support/host_grid.h"
 #include "tests/templates/backward_world.h"
-#include "bwd_naive/kernel.cuh"
-#include "params_block_mask.h"
-#include "params_code.h"
-#include "pieces/block_mask.cuh"
-#include "pieces/block_text.cuh"
-#include "pieces/listed_queries.cuh"
-#include "pieces/user_mask.cuh"
-#include "pieces/user_score.cuh"
-#include "pieces/user_slope.cuh"
+#include "oracle/bwd_naive/kernel.cuh"
+#include "parts/block_mask/params.h"
+#include "parts/user_code/params.h"
+#include "parts/block_mask/mask.cuh"
+#include "parts/user_code/block_rule.cuh"
+#include "parts/query_bits/queries.cuh"
+#include "parts/user_code/mask.cuh"
+#include "parts/user_code/score.cuh"
+#include "parts/user_code/slope.cuh"
 #include "pieces/window_mask.cuh"
-#include "steps/bwd_tiles/kernel.cuh"
+#include "parts/query_bits/step_bits.cuh"
 // clang-format on
 
 namespace attnforge {

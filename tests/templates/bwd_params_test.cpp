@@ -1,5 +1,5 @@
 // bwd_params_test.cpp - the steps around a backward kernel, as launches: sizes, places, order.
-#include "templates/host/bwd_params.h"
+#include "templates/backward/host.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,9 +11,9 @@
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
-#include "generator/stored_rows.h"
+#include "generator/tensors/stored_rows.h"
 #include "templates/bwd_wgmma_sm90a/config.h"
-#include "templates/host/block_mask.h"
+#include "templates/parts/block_mask/host.h"
 #include "templates/host/fwd_params.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"

@@ -12,11 +12,11 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
-#include "bwd_naive/config.h"
-#include "params_bwd.h"
-#include "params_sinks.h"
+#include "oracle/bwd_naive/config.h"
+#include "backward/params.h"
+#include "parts/sinks/params.h"
 #include "pieces/fixed_lengths.cuh"
-#include "steps/bwd_sinks/kernel.cuh"
+#include "parts/sinks/step_gradient.cuh"
 // clang-format on
 
 namespace attnforge {

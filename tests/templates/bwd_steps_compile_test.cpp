@@ -8,10 +8,10 @@
 
 #include "generator/arch.h"
 #include "generator/shape.h"
-#include "runtime/compiler.h"
-#include "templates/bwd_naive/config.h"
-#include "templates/host/bwd_params.h"
-#include "templates/host/parts.h"
+#include "runtime/compile/compiler.h"
+#include "templates/oracle/bwd_naive/config.h"
+#include "templates/backward/host.h"
+#include "templates/host/part.h"
 #include "tests/templates/compile_together.h"
 
 namespace attnforge {

@@ -14,7 +14,7 @@
 #include "bwd_wgmma_sm90a/config.h"
 #include "bwd_wgmma_sm90a/work.cuh"
 #include "pieces/fixed_lengths.cuh"
-#include "tile/query_walk.cuh"
+#include "backward/query_walk.cuh"
 #include "tile/tile_order.cuh"
 // clang-format on
 

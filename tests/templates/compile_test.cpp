@@ -16,7 +16,7 @@
 #include "generator/arch.h"
 #include "generator/candidates.h"
 #include "generator/shape.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "templates/registry.h"
 #include "tests/support/hostile_configs.h"
 #include "tests/templates/compile_together.h"

@@ -10,7 +10,7 @@
 
 #include "attnforge/error.h"
 #include "generator/source.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 
 namespace attnforge::test {
 

@@ -8,9 +8,9 @@
 #include <set>
 
 #include "generator/arch.h"
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
-#include "templates/host/rotation.h"
+#include "templates/parts/rope/host.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
 #include "tests/templates/problems.h"

@@ -10,13 +10,13 @@
 // clang-format off
 #include "tests/support/host_grid.h"
 #include "tests/templates/backward_world.h"
-#include "bwd_naive/kernel.cuh"
-#include "params_code.h"
-#include "pieces/darg_reads.cuh"
-#include "pieces/dargs.cuh"
-#include "pieces/user_mask.cuh"
-#include "pieces/user_score.cuh"
-#include "pieces/user_slope.cuh"
+#include "oracle/bwd_naive/kernel.cuh"
+#include "parts/user_code/params.h"
+#include "parts/user_code/array_reads.cuh"
+#include "parts/user_code/dargs.cuh"
+#include "parts/user_code/mask.cuh"
+#include "parts/user_code/score.cuh"
+#include "parts/user_code/slope.cuh"
 #include "pieces/window_mask.cuh"
 // clang-format on
 

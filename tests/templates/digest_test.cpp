@@ -91,7 +91,7 @@ struct Part {
 };
 
 TEST(DigestOfTemplates, AnEditOfAPartChangesOnlyThoseOfKernelsThatHaveIt) {
-  constexpr const char* kRotation = "steps/rotate/kernel.cuh";
+  constexpr const char* kRotation = "parts/rope/step_rotate.cuh";
   for (const Part& part :
        {Part{kRotation, kOptions, "fwd_wgmma_sm90a"}, Part{kRotation, kOptions, "fwd_mma_sm80"},
         Part{kRotation, kOptionsF32, "fwd_regtile_f32"}, Part{kRotation, kOptions, "fwd_wmma"}}) {

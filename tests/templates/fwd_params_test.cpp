@@ -10,8 +10,8 @@
 
 #include "attnforge/error.h"
 #include "templates/host/argument.h"
-#include "templates/host/rotation.h"
-#include "templates/params_rope.h"
+#include "templates/parts/rope/host.h"
+#include "templates/parts/rope/params.h"
 #include "tests/support/argument_parts.h"
 
 namespace attnforge {

@@ -1,5 +1,5 @@
 // key_tiles_test.cpp - counted tiles of keys against a walk over all query tiles.
-#include "templates/host/key_tiles.h"
+#include "templates/host/visited_keys.h"
 
 #include <gtest/gtest.h>
 

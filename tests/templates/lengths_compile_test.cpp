@@ -7,7 +7,7 @@
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "templates/registry.h"
 
 namespace attnforge {

@@ -11,8 +11,8 @@
 #include "tests/support/host_grid.h"
 #include "templates/pieces/fixed_lengths.cuh"
 #include "templates/pieces/window_mask.cuh"
-#include "templates/steps/tile_lists/block_source.cuh"
-#include "templates/steps/tile_lists/kernel.cuh"
+#include "templates/parts/block_mask/list_source.cuh"
+#include "templates/parts/key_lists/step_lists.cuh"
 // clang-format on
 
 namespace attnforge {

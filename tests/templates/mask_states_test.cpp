@@ -10,7 +10,7 @@
 #include "tests/support/host_grid.h"
 #include "templates/pieces/fixed_lengths.cuh"
 #include "templates/pieces/window_mask.cuh"
-#include "templates/steps/mask_states/kernel.cuh"
+#include "templates/parts/user_code/step_states.cuh"
 // clang-format on
 
 namespace attnforge {

@@ -8,18 +8,18 @@
 
 #include "attnforge/plan.h"
 #include "templates/host/argument.h"
-#include "templates/host/block_mask.h"
-#include "templates/host/bwd_params.h"
-#include "templates/host/parts.h"
-#include "templates/host/rotation.h"
-#include "templates/host/tile_lists.h"
-#include "templates/host/user_code.h"
-#include "templates/host/work_list.h"
-#include "templates/params_pages.h"
+#include "templates/parts/block_mask/host.h"
+#include "templates/backward/host.h"
+#include "templates/host/part.h"
+#include "templates/parts/rope/host.h"
+#include "templates/parts/key_lists/host.h"
+#include "templates/parts/user_code/host.h"
+#include "templates/host/tile_source.h"
+#include "templates/parts/pages/params.h"
 
 namespace attnforge {
 
-const Part& pages_part();  // templates/host/pages
+const Part& pages_part();  // templates/parts/pages/host
 
 namespace {
 

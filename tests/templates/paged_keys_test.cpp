@@ -48,8 +48,8 @@ inline void tma_load_4d(u32 to, const TensorMap&, u32, u64, int column, int row,
 }  // namespace attnforge
 
 // clang-format off
-#include "templates/pieces/paged_keys.cuh"
-#include "templates/pieces/paged_tma_keys.cuh"
+#include "templates/parts/pages/keys.cuh"
+#include "templates/parts/pages/tma_keys.cuh"
 // clang-format on
 
 namespace attnforge {

@@ -5,7 +5,7 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
-#include "templates/tile/query_walk.cuh"
+#include "templates/backward/query_walk.cuh"
 // clang-format on
 
 namespace attnforge {

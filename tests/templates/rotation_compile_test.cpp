@@ -10,8 +10,8 @@
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
-#include "runtime/compiler.h"
-#include "templates/host/rotation.h"
+#include "runtime/compile/compiler.h"
+#include "templates/parts/rope/host.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
 #include "tests/templates/compile_together.h"

@@ -1,6 +1,6 @@
 // rotation_test.cpp - a problem with a rope: the kernel of the problem without one, after a step
 // that writes rotated q and k into the workspace. No compiler, no GPU.
-#include "templates/host/rotation.h"
+#include "templates/parts/rope/host.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "attnforge/error.h"
 #include "generator/arch.h"
 #include "generator/candidates.h"
-#include "templates/params_rope.h"
+#include "templates/parts/rope/params.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
 
@@ -167,7 +167,7 @@ TEST(FusedRope, IsForcedAndNeedsNeitherStepNorWorkspace) {
   EXPECT_EQ(test::places_of(own_argument<bind_rope>(), launch.steps[0]).size(), 1u);
   const std::string entry = family.render(config, problem).entry;
   EXPECT_THAT(entry, HasSubstr("using KJob = RopeKJob<kConfig>;"));
-  EXPECT_THAT(entry, Not(HasSubstr("steps/rotate")));
+  EXPECT_THAT(entry, Not(HasSubstr("parts/rope/step_rotate")));
   EXPECT_NE(illegal(family, config, without_rope(problem), device), "");
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "generator/arch.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "templates/embedded.h"
 
 namespace attnforge {

@@ -11,14 +11,14 @@
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
-#include "runtime/compiler.h"
-#include "templates/host/parts.h"
+#include "runtime/compile/compiler.h"
+#include "templates/host/part.h"
 #include "templates/registry.h"
 #include "tests/templates/compile_together.h"
 
 namespace attnforge {
 
-const Part& sinks_part();  // templates/host/sinks
+const Part& sinks_part();  // templates/parts/sinks/host
 
 namespace {
 

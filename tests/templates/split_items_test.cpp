@@ -18,7 +18,7 @@
 namespace attnforge {
 inline int thread_index() { return static_cast<int>(threadIdx.x); }
 }  // namespace attnforge
-#include "templates/tile/split_items.cuh"
+#include "templates/parts/splits/items.cuh"
 // clang-format on
 
 namespace attnforge {

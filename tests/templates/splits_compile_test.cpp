@@ -9,7 +9,7 @@
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "templates/registry.h"
 #include "tests/templates/compile_together.h"
 

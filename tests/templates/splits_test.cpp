@@ -1,6 +1,6 @@
 // splits_test.cpp - keys split among several blocks of a query tile, without a GPU: what is
 // launched, what is compiled, and how many splits the model asks for.
-#include "templates/host/splits.h"
+#include "templates/parts/splits/host.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "generator/arch.h"
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
 #include "templates/registry.h"
 

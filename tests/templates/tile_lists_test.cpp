@@ -1,6 +1,6 @@
 // tile_lists_test.cpp - masks that decide which keys a query tile walks over: sizes of the lists,
 // the steps that write them, and which tiles go with which blocks.
-#include "templates/host/tile_lists.h"
+#include "templates/parts/key_lists/host.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
-#include "templates/host/work_list.h"
+#include "templates/host/tile_source.h"
 #include "templates/registry.h"
 
 namespace attnforge {

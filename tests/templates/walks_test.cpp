@@ -9,15 +9,15 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
-#include "templates/params_partials.h"
+#include "templates/parts/splits/params.h"
 #include "templates/pieces/fixed_lengths.cuh"
-#include "templates/pieces/list_walk.cuh"
+#include "templates/parts/key_lists/walk.cuh"
 #include "templates/pieces/range_walk.cuh"
 #include "templates/pieces/window_mask.cuh"
 #include "templates/ptx/grid_dependency.cuh"
 #include "templates/ptx/special.cuh"
 #include "templates/tile/query_tile.cuh"
-#include "templates/tile/split_items.cuh"
+#include "templates/parts/splits/items.cuh"
 // split_index() reads a register of the GPU: here it is a number of the test's.
 namespace attnforge::test {
 inline int split_of_block = 0;
@@ -25,7 +25,7 @@ inline int split_of_block = 0;
 #pragma push_macro("asm")
 #undef asm
 #define asm x = test::split_of_block; attnforge_no_asm
-#include "templates/pieces/split_walk.cuh"
+#include "templates/parts/splits/walk.cuh"
 #pragma pop_macro("asm")
 // clang-format on
 

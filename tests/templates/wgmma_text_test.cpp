@@ -1,5 +1,5 @@
 // wgmma_text_test.cpp - the generated wgmma instructions: names, shapes and operands.
-#include "templates/host/wgmma_text.h"
+#include "templates/hopper/wgmma_text.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // work_list_test.cpp - the launch of a problem whose lengths only the GPU knows, without a GPU.
-#include "templates/host/work_list.h"
+#include "templates/host/tile_source.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "generator/arch.h"
-#include "generator/bucket.h"
+#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
 #include "generator/shape.h"
 #include "reference/sequences.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "attnforge/error.h"
-#include "generator/operands.h"
+#include "generator/tensors/operands.h"
 #include "generator/user_code/code_operands.h"
 #include "generator/user_code/user_code.h"
 #include "reference/half.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "attnforge/error.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
 #include "templates/registry.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "generator/arch.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 
 namespace attnforge {
 namespace {

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "generator/arch.h"
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 
 namespace attnforge {
 namespace {

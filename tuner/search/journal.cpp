@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "generator/utc.h"
+#include "generator/text/utc.h"
 
 namespace attnforge {
 namespace {

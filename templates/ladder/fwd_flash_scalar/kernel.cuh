@@ -6,12 +6,12 @@
 
 #include "base.cuh"
 #include "ladder/fwd_flash_scalar/config.h"
-#include "params_fwd.h"
+#include "base_params.h"
 #include "pieces/fixed_lengths.cuh"
-#include "pieces/of_shape.cuh"
+#include "ladder/of_shape.cuh"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
-#include "tile/online_row.cuh"
+#include "ladder/online_row.cuh"
 #include "tile/tile_order.cuh"
 #include "tile/visible_keys.cuh"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base.cuh"
-#include "params_fwd.h"
+#include "base_params.h"
 #include "shape.h"
 
 namespace attnforge {

@@ -10,7 +10,7 @@
 #include "ladder/fwd_materialized/product_fma.cuh"
 #include "ladder/fwd_materialized/product_mma.cuh"
 #include "pieces/fixed_lengths.cuh"
-#include "pieces/of_shape.cuh"
+#include "ladder/of_shape.cuh"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
 #include "tile/maximum.cuh"

@@ -9,7 +9,7 @@
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
 #include "ptx/shared_memory.cuh"
-#include "tile/load_slice.cuh"
+#include "ladder/fwd_materialized/load_slice.cuh"
 
 namespace attnforge {
 

@@ -6,7 +6,7 @@
 #include "base.cuh"
 #include "ladder/fwd_wmma/config.h"
 #include "pieces/fixed_lengths.cuh"
-#include "pieces/of_shape.cuh"
+#include "ladder/of_shape.cuh"
 #include "pieces/strided_keys.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base.cuh"
-#include "params_fwd.h"
+#include "base_params.h"
 #include "ptx/mbarrier.cuh"
 
 namespace attnforge {

@@ -1,10 +1,10 @@
 // generated: bwd_mma_sm80 block_m=64 block_n=128 num_warps=8 roles=2 step_m=64 stages=1 ds_stages=1 keys_in_regs=0 dq=0 dq_vector=1 blocks_per_sm=1 head_group_mb=20
 #include "bwd_mma_sm80/kernel.cuh"
-#include "steps/bwd_rows/kernel.cuh"
-#include "steps/bwd_dq/kernel.cuh"
+#include "backward/step_rows.cuh"
+#include "backward/step_dq.cuh"
 #include "pieces/dense.cuh"
-#include "pieces/plain_slope.cuh"
-#include "tile/query_walk.cuh"
+#include "backward/plain_slope.cuh"
+#include "backward/query_walk.cuh"
 using namespace attnforge;
 static_assert(sizeof(BwdMmaSm80Params) == 400);
 inline constexpr BwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0}, 64, 128, 8, 2, 64, 1, 1, 0, 0, 1, 1};

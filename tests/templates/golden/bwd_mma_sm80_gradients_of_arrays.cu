@@ -1,15 +1,15 @@
 // generated: bwd_mma_sm80 block_m=64 block_n=128 num_warps=8 roles=2 step_m=64 stages=1 ds_stages=1 keys_in_regs=0 dq=2 dq_vector=1 blocks_per_sm=1 head_group_mb=20
 #include "bwd_mma_sm80/kernel.cuh"
-#include "pieces/user_code.cuh"
-#include "pieces/plain_slope.cuh"
-#include "pieces/darg_reads.cuh"
+#include "parts/user_code/code.cuh"
+#include "backward/plain_slope.cuh"
+#include "parts/user_code/array_reads.cuh"
 #include "bwd_mma_sm80/dq_kernel.cuh"
-#include "steps/bwd_rows/kernel.cuh"
+#include "backward/step_rows.cuh"
 #include "pieces/dense.cuh"
-#include "tile/query_walk.cuh"
-#include "pieces/user_score.cuh"
-#include "pieces/user_slope.cuh"
-#include "pieces/dargs.cuh"
+#include "backward/query_walk.cuh"
+#include "parts/user_code/score.cuh"
+#include "parts/user_code/slope.cuh"
+#include "parts/user_code/dargs.cuh"
 namespace attnforge {
 template <class Argument>
 struct UserCodeOf {

@@ -1,11 +1,11 @@
 // generated: bwd_mma_sm80 block_m=128 block_n=32 num_warps=4 roles=2 step_m=64 stages=2 ds_stages=2 keys_in_regs=1 dq=0 dq_vector=1 blocks_per_sm=1 head_group_mb=0
 #include "bwd_mma_sm80/kernel.cuh"
-#include "steps/bwd_rows/kernel.cuh"
-#include "steps/bwd_dq/kernel.cuh"
+#include "backward/step_rows.cuh"
+#include "backward/step_dq.cuh"
 #include "pieces/dense.cuh"
-#include "pieces/softcap.cuh"
-#include "pieces/softcap_slope.cuh"
-#include "tile/query_walk.cuh"
+#include "parts/softcap/score.cuh"
+#include "parts/softcap/slope.cuh"
+#include "backward/query_walk.cuh"
 using namespace attnforge;
 static_assert(sizeof(BwdMmaSm80Params) == 400);
 inline constexpr BwdMmaSm80Config kConfig{{.dtype = 1, .dtype_k = 1, .dtype_v = 1, .dtype_o = 1, .head_dim = 40, .head_dim_v = 72, .right_bound = 0, .left_bound = 1, .softcap = 1, .lse = 0, .alignment = 8, .rope = 0, .rope_dim = 0, .accumulate = 1, .fp32_gradients = 1}, 128, 32, 4, 2, 64, 2, 2, 1, 0, 1, 1};

@@ -1,5 +1,5 @@
 // generated: bwd_naive num_threads=64
-#include "bwd_naive/kernel.cuh"
+#include "oracle/bwd_naive/kernel.cuh"
 #include "pieces/dense.cuh"
 using namespace attnforge;
 static_assert(sizeof(BwdNaiveParams) == 416);

@@ -1,11 +1,11 @@
 // generated: bwd_naive num_threads=64
-#include "bwd_naive/kernel.cuh"
-#include "pieces/user_code.cuh"
-#include "pieces/darg_reads.cuh"
+#include "oracle/bwd_naive/kernel.cuh"
+#include "parts/user_code/code.cuh"
+#include "parts/user_code/array_reads.cuh"
 #include "pieces/dense.cuh"
-#include "pieces/user_score.cuh"
-#include "pieces/user_slope.cuh"
-#include "pieces/dargs.cuh"
+#include "parts/user_code/score.cuh"
+#include "parts/user_code/slope.cuh"
+#include "parts/user_code/dargs.cuh"
 namespace attnforge {
 template <class Argument>
 struct UserCodeOf {

@@ -1,10 +1,10 @@
 // generated: bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=64 q_stages=2 do_stages=2 ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=2 zeros_ahead=0 grid=0 alternate=1 head_group_mb=0
 #include "bwd_wgmma_sm90a/kernel.cuh"
-#include "steps/bwd_rows/kernel.cuh"
-#include "steps/bwd_dq/kernel.cuh"
+#include "backward/step_rows.cuh"
+#include "backward/step_dq.cuh"
 #include "pieces/dense.cuh"
-#include "pieces/plain_slope.cuh"
-#include "tile/query_walk.cuh"
+#include "backward/plain_slope.cuh"
+#include "backward/query_walk.cuh"
 namespace attnforge {
 template <>
 struct WgmmaKK<kBf16, 64, 8> {

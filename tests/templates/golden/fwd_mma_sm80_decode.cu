@@ -1,9 +1,9 @@
 // generated: fwd_mma_sm80 block_m=32 num_warps=2 block_n=64 step_n=64 stages=2 q_in_regs=0 blocks_per_sm=2 pack_gqa=4 head_group_mb=0 head_dim_warps=1 pad_head_dim=0 num_splits=27
 #include "fwd_mma_sm80/kernel.cuh"
-#include "steps/combine/kernel.cuh"
+#include "parts/splits/step_combine.cuh"
 #include "pieces/dense.cuh"
-#include "pieces/grid_order.cuh"
-#include "pieces/split_walk.cuh"
+#include "parts/splits/by_grid.cuh"
+#include "parts/splits/walk.cuh"
 using namespace attnforge;
 static_assert(sizeof(WithPartials<FwdMmaSm80Params>) == 272);
 inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 1, .alignment = 16, .rope = 0, .rope_dim = 0}, 32, 2, 64, 64, 2, 0, 2, 4, 0, 1, 0};

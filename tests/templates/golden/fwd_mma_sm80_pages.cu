@@ -1,12 +1,12 @@
 // generated: fwd_mma_sm80 block_m=32 num_warps=2 block_n=64 step_n=64 stages=1 q_in_regs=0 blocks_per_sm=4 pack_gqa=4 head_group_mb=20 head_dim_warps=1 pad_head_dim=0 num_splits=4
 #include "fwd_mma_sm80/kernel.cuh"
-#include "params_pages.h"
-#include "steps/combine/kernel.cuh"
+#include "parts/pages/params.h"
+#include "parts/splits/step_combine.cuh"
 #include "pieces/dense.cuh"
-#include "pieces/used_lengths.cuh"
-#include "pieces/paged_keys.cuh"
-#include "pieces/length_splits.cuh"
-#include "pieces/split_walk.cuh"
+#include "parts/lengths/used_lengths.cuh"
+#include "parts/pages/keys.cuh"
+#include "parts/splits/by_length.cuh"
+#include "parts/splits/walk.cuh"
 using namespace attnforge;
 static_assert(sizeof(WithPages<WithLengths<WithPartials<FwdMmaSm80Params>>>) == 336);
 inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .lengths = 2, .page_size = 16}, 32, 2, 64, 64, 1, 0, 4, 4, 20, 1, 0};

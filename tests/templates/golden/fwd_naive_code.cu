@@ -1,9 +1,9 @@
 // generated: fwd_naive block_m=8 num_threads=64
-#include "fwd_naive/kernel.cuh"
-#include "pieces/user_code.cuh"
+#include "oracle/fwd_naive/kernel.cuh"
+#include "parts/user_code/code.cuh"
 #include "pieces/dense.cuh"
-#include "pieces/user_score.cuh"
-#include "pieces/user_mask.cuh"
+#include "parts/user_code/score.cuh"
+#include "parts/user_code/mask.cuh"
 #include "pieces/masked_walk.cuh"
 namespace attnforge {
 template <class Argument>

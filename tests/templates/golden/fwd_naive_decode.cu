@@ -1,5 +1,5 @@
 // generated: fwd_naive block_m=1 num_threads=256
-#include "fwd_naive/kernel.cuh"
+#include "oracle/fwd_naive/kernel.cuh"
 #include "pieces/dense.cuh"
 using namespace attnforge;
 static_assert(sizeof(FwdNaiveParams) == 208);

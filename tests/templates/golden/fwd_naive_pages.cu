@@ -1,9 +1,9 @@
 // generated: fwd_naive block_m=1 num_threads=64
-#include "fwd_naive/kernel.cuh"
-#include "params_pages.h"
+#include "oracle/fwd_naive/kernel.cuh"
+#include "parts/pages/params.h"
 #include "pieces/dense.cuh"
-#include "pieces/used_lengths.cuh"
-#include "pieces/paged_keys.cuh"
+#include "parts/lengths/used_lengths.cuh"
+#include "parts/pages/keys.cuh"
 using namespace attnforge;
 static_assert(sizeof(WithPages<WithLengths<FwdNaiveParams>>) == 272);
 inline constexpr FwdNaiveConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .lengths = 2, .page_size = 16}, 1, 64};

@@ -1,6 +1,6 @@
 // generated: fwd_wgmma_sm90a warpgroups=1 block_n=192 k_stages=2 v_stages=2 q_in_regs=0 q_stages=1 pingpong=0 grid=0 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=0 own_lists=0 fused_rope=0 num_splits=1
 #include "fwd_wgmma_sm90a/kernel.cuh"
-#include "pieces/dense_tma.cuh"
+#include "hopper/dense_pieces.cuh"
 namespace attnforge {
 template <>
 struct Wgmma<kBf16, 192> {

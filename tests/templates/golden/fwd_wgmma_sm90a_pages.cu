@@ -1,11 +1,11 @@
 // generated: fwd_wgmma_sm90a warpgroups=1 block_n=96 k_stages=2 v_stages=2 q_in_regs=0 q_stages=1 pingpong=0 grid=2 blocks_per_sm=2 swizzle=128 pack_gqa=4 head_group_mb=2049 own_lists=0 fused_rope=0 num_splits=1
 #include "fwd_wgmma_sm90a/kernel.cuh"
-#include "params_pages.h"
-#include "steps/work_list/kernel.cuh"
-#include "pieces/dense_tma.cuh"
-#include "pieces/used_lengths.cuh"
-#include "pieces/paged_tma_keys.cuh"
-#include "pieces/work_list_order.cuh"
+#include "parts/pages/params.h"
+#include "parts/lengths/step_queue.cuh"
+#include "hopper/dense_pieces.cuh"
+#include "parts/lengths/used_lengths.cuh"
+#include "parts/pages/tma_keys.cuh"
+#include "parts/lengths/queue_order.cuh"
 namespace attnforge {
 template <>
 struct Wgmma<kBf16, 96> {

@@ -1,0 +1,230 @@
+// open.cpp - opening, creating and migrating the file.
+#include "cache/file/open.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "attnforge/error.h"
+#include "cache/file/checksum.h"
+#include "cache/file/journal.h"
+#include "cache/rows.h"
+#include "cache/sql_texts.h"
+#include "cache/file/trust.h"
+#include "generator/shape.h"
+
+namespace attnforge {
+namespace {
+
+FileState state_in_transaction(Database& database) {
+  const std::int64_t application = database.integer("PRAGMA application_id");
+  const std::int64_t version = database.integer("PRAGMA user_version");
+  const std::int64_t tables = database.integer("SELECT count(*) FROM sqlite_master");
+  if (application == 0 && version == 0 && tables == 0) return FileState::kEmpty;
+  if (application != kApplicationId || version < 1) return FileState::kForeign;
+  if (version > kSchemaVersion) return FileState::kNewer;
+  return version == kSchemaVersion ? FileState::kCurrent : FileState::kOlder;
+}
+
+void sm_of_device_class_function(sqlite3_context* context, int, sqlite3_value** values) {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_value_text(values[0]));
+  sqlite3_result_int(context, text ? sm_of_device_class(text) : 0);
+}
+
+void with_todays_arch_function(sqlite3_context* context, int, sqlite3_value** values) {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_value_text(values[0]));
+  const std::string device_class = with_todays_arch(text ? text : "");
+  sqlite3_result_text(context, device_class.data(), static_cast<int>(device_class.size()),
+                      SQLITE_TRANSIENT);
+}
+
+void without_shape_words_function(sqlite3_context* context, int, sqlite3_value** values) {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_value_text(values[0]));
+  const std::string config = without_shape_words(text ? text : "");
+  sqlite3_result_text(context, config.data(), static_cast<int>(config.size()), SQLITE_TRANSIENT);
+}
+
+void add_function(Database& database, const char* name,
+                  void (*function)(sqlite3_context*, int, sqlite3_value**)) {
+  sqlite3_create_function_v2(database.handle(), name, 1,
+                             SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, nullptr,
+                             function, nullptr, nullptr, nullptr);
+}
+
+void stamp(Database& database) {
+  database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {};",
+                               kApplicationId, kSchemaVersion));
+}
+
+void migrate(Database& database) {
+  add_function(database, "sm_of_device_class", sm_of_device_class_function);
+  add_function(database, "with_todays_arch", with_todays_arch_function);
+  add_function(database, "without_shape_words", without_shape_words_function);
+  const std::int64_t version = database.integer("PRAGMA user_version");
+  if (version < 3) {
+    database.execute(version == 1 ? kFrom1BeforeSql : kFrom2BeforeSql);
+    database.execute(kSchemaSql);
+    database.execute(version == 1 ? kFrom1AfterSql : kFrom2AfterSql);
+  }
+  if (version < 4) database.execute(kFrom3Sql);
+  database.execute(kFrom4Sql);
+  stamp(database);
+}
+
+// The first bytes of the file, zeros after its end. Through SQLite's own descriptor: to open and
+// close another one would end the locks that this process has on the file.
+struct Header {
+  std::uintmax_t file_bytes = 0;
+  std::array<unsigned char, 100> bytes{};
+
+  // https://www.sqlite.org/fileformat.html, section 1.3
+  bool is_sqlite() const {
+    constexpr std::string_view kMagic("SQLite format 3\0", 16);
+    return std::string_view(reinterpret_cast<const char*>(bytes.data()), 16) == kMagic;
+  }
+  std::int64_t application_id() const {
+    return std::int64_t{bytes[68]} << 24 | bytes[69] << 16 | bytes[70] << 8 | bytes[71];
+  }
+};
+
+Header header_of(Database& database, const std::string& path) {
+  Header header;
+  std::error_code missing;  // SQLite itself calls a file of one byte empty
+  const auto bytes = std::filesystem::file_size(path, missing);
+  if (!missing) header.file_bytes = bytes;
+  sqlite3_file* file = nullptr;
+  sqlite3_file_control(database.handle(), "main", SQLITE_FCNTL_FILE_POINTER, &file);
+  if (!file || !file->pMethods) return header;
+  file->pMethods->xRead(file, header.bytes.data(), static_cast<int>(header.bytes.size()), 0);
+  return header;
+}
+
+bool has_default_name(const std::string& path) {
+  return std::filesystem::path(path).filename() == kDefaultFileName;
+}
+
+bool may_be_written(const Header& header, const std::string& path) {
+  return header.file_bytes == 0 || header.is_sqlite() || has_default_name(path);
+}
+
+}  // namespace
+
+FileState file_state(Database& database) {
+  // A file that another process creates between two of these reads would look foreign.
+  const ReadTransaction one_view(database);
+  return state_in_transaction(database);
+}
+
+bool may_be_set_aside(const std::string& path) try {
+  if (has_default_name(path)) return true;
+  Database database(path, SQLITE_OPEN_READONLY);
+  const Header header = header_of(database, path);
+  return header.is_sqlite() && header.application_id() == kApplicationId;
+} catch (const SqliteError&) {
+  return false;
+}
+
+FileState make_current(Database& database, const Waits& waits) {
+  FileState state = file_state(database);
+  if (state != FileState::kEmpty && state != FileState::kOlder) return state;
+  database.wait_for_locks(waits.write_ms);
+  {
+    WriteTransaction transaction(database);
+    state = state_in_transaction(database);  // another process may have been first
+    if (state == FileState::kEmpty) {
+      database.execute(kSchemaSql);
+      stamp(database);
+    } else if (state == FileState::kOlder) {
+      migrate(database);
+    }
+    transaction.commit();
+  }
+  database.wait_for_locks(waits.read_ms);
+  return state == FileState::kEmpty || state == FileState::kOlder ? FileState::kCurrent : state;
+}
+
+bool has_whole_schema(Database& database) try {
+  Database fresh = open_memory();
+  Query made = fresh.query("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL");
+  while (made.step()) {
+    Query there = database.query("SELECT sql FROM sqlite_master WHERE name = ?1");
+    if (!there.bind(1, made.text(0)).step() || there.text(0) != made.text(1)) return false;
+  }
+  return true;
+} catch (const SqliteError& error) {
+  return !error.corrupt();
+}
+
+Opened open_file(const std::string& asked_path, OpenMode mode, const LogFunction& log,
+                 const Waits& waits) {
+  const std::string path = real_path(asked_path);
+  int flags = SQLITE_OPEN_READONLY;
+  if (mode == OpenMode::kReadWrite) flags = SQLITE_OPEN_READWRITE;
+  if (mode == OpenMode::kCreate) flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  if (const std::string reason = not_a_file(path); !reason.empty())
+    throw Error(ErrorCode::kCache, reason);
+  // Before anything is put into a folder of others, also into one that is just being made.
+  const auto require_trust = [&] {
+    if (const std::string reason = distrust(path); !reason.empty())
+      throw Error(ErrorCode::kCache, reason);
+  };
+  require_trust();
+  if (mode == OpenMode::kCreate) {
+    make_private_folder(path);
+    require_trust();
+  }
+  if (mode == OpenMode::kCreate) make_private_file(path);
+  Database database(path, flags);
+  if (!may_be_written(header_of(database, path), path))
+    throw Error(ErrorCode::kCache,
+                fmt::format("{} is not a SQLite database and is left as it is: name another file, "
+                            "or a new one (--cache, ATTNFORGE_CACHE)",
+                            path));
+  database.wait_for_locks(waits.read_ms);
+  add_checksum_function(database);
+
+  // A write needs the folder too, for the journal.
+  const bool writable = mode != OpenMode::kRead &&
+                        sqlite3_db_readonly(database.handle(), "main") == 0 &&
+                        access(folder_of(path).c_str(), W_OK) == 0;
+  if (writable) set_journal(database, path, log);
+  switch (writable ? make_current(database, waits) : file_state(database)) {
+    case FileState::kCurrent:
+      return {std::move(database), writable};
+    case FileState::kNewer:
+      throw Error(ErrorCode::kCache,
+                  fmt::format("{} has schema version {}, this attnforge knows up to {}: use a "
+                              "newer attnforge, or another file "
+                              "(ATTNFORGE_CACHE)",
+                              path, database.integer("PRAGMA user_version"), kSchemaVersion));
+    case FileState::kForeign:
+      throw Error(ErrorCode::kCache, fmt::format("{} is a SQLite database of another application "
+                                                 "(application_id {:#x}): name another file "
+                                                 "(ATTNFORGE_CACHE)",
+                                                 path, database.integer("PRAGMA application_id")));
+    case FileState::kOlder:
+      throw Error(
+          ErrorCode::kCache,
+          fmt::format("{} has the older schema version {} and cannot be brought up to date because "
+                      "it or its folder is read-only: make both writable once",
+                      path, database.integer("PRAGMA user_version")));
+    case FileState::kEmpty:
+      break;
+  }
+  throw Error(
+      ErrorCode::kCache,
+      fmt::format("{} is empty and cannot be written: make it and its folder writable", path));
+}
+
+Database open_memory() {
+  Database database(":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  add_checksum_function(database);
+  make_current(database);
+  return database;
+}
+
+}  // namespace attnforge

@@ -1,0 +1,66 @@
+// open.h - from a path to a database of the current schema: what a file is, creating it, bringing
+// an older one up to date.
+#pragma once
+
+#include <string>
+
+#include "attnforge/device.h"
+#include "cache/file/database.h"
+
+namespace attnforge {
+
+inline constexpr int kApplicationId = 0x41744667;  // "AtFg" in the file's header
+inline constexpr int kSchemaVersion = 5;           // user_version of schema.sql
+inline constexpr const char* kDefaultFileName = "attnforge.db";
+
+/// How long a statement waits for another process. A look-up then misses; a write then fails.
+struct Waits {
+  int read_ms = 5'000;
+  int write_ms = 30'000;
+};
+
+enum class FileState {
+  kEmpty,  // new, or no bytes
+  kCurrent,
+  kOlder,    // ours, can be migrated
+  kNewer,    // ours, by a newer attnforge
+  kForeign,  // somebody else's database
+};
+
+/// Reads only. Throws SqliteError, corrupt() if the file is no database.
+FileState file_state(Database& database);
+
+/// Makes an empty database current, brings an older one up to date, in one transaction; leaves
+/// others alone. An up-to-date database is only read. Returns the state that it has then. Throws
+/// SqliteError and changes nothing.
+FileState make_current(Database& database, const Waits& waits = {});
+
+/// Whether a damaged file may be renamed: it begins as a SQLite database with our application_id,
+/// or is called attnforge.db. Anything else is somebody's text or data, named by mistake.
+bool may_be_set_aside(const std::string& path);
+
+/// Whether every table, index and view of schema.sql stands in the file as it was made.
+bool has_whole_schema(Database& database);
+
+enum class OpenMode {
+  kRead,       // the file must exist and be current
+  kReadWrite,  // the file must exist; migrated if older; opened for reading if it is current and
+               // cannot be written
+  kCreate,     // and made, with its folder, if missing
+};
+
+struct Opened {
+  Database database;
+  bool writable;
+};
+
+/// Opens the file at `path`. Throws SqliteError, or Error(kCache) for a file that is no database,
+/// that others could have written (trust.h), that is foreign, newer, or older and not writable.
+/// Never renames or deletes anything. Folders are made with mode 0700, the file with 0600.
+Opened open_file(const std::string& path, OpenMode mode, const LogFunction& log,
+                 const Waits& waits = {});
+
+/// A current database that lives as long as the object.
+Database open_memory();
+
+}  // namespace attnforge

@@ -1,0 +1,116 @@
+#include "cli/page/inspect.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "attnforge/inspect.h"
+#include "attnforge/version.h"
+#include "cli/output/inspect_report.h"
+#include "cli/output/listing.h"
+#include "cli/output/mask_drawing.h"
+#include "cli/page/page.h"
+#include "cli/output/roofs.h"
+
+namespace attnforge::cli {
+namespace {
+
+Json to_json(const Listing& listing) {
+  std::string text;
+  Json origin = Json::array();
+  for (const Listing::Line& line : listing.lines) {
+    text += (text.empty() ? "" : "\n") + line.text;
+    origin.push_back(line.origin);
+  }
+  return {{"text", text}, {"origin", origin}, {"origins", listing.origins}};
+}
+
+Json to_json(const std::vector<CutCount>& cuts) {
+  Json list = Json::array();
+  for (const CutCount& cut : cuts) {
+    list.push_back(
+        {{"count", cut.count}, {"reason", cut.example.cut}, {"config", cut.example.config}});
+  }
+  return list;
+}
+
+/// Every config of the page in words: the one that is shown, then the kept candidates, the tries
+/// and the examples of cuts, in the order of the page's data.
+Json in_words(const Inspection& i) {
+  Json words = Json::array({describe_config(i.config)});
+  for (const CandidateInfo& each : i.candidates) words.push_back(describe_config(each.config));
+  for (const Trial& each : i.measured) words.push_back(describe_config(each.config));
+  for (const CutCount& each : i.cuts) words.push_back(describe_config(each.example.config));
+  return words;
+}
+
+Json arch_limits(const Arch& arch) {
+  return {{"smem_per_block_bytes", arch.smem_per_block_bytes},
+          {"smem_per_sm_bytes", arch.smem_per_sm_bytes},
+          {"registers_per_sm", arch.registers_per_sm},
+          {"max_threads_per_sm", arch.max_threads_per_sm},
+          {"max_blocks_per_sm", arch.max_blocks_per_sm}};
+}
+
+Json to_json(const std::vector<Roof>& roofs) {
+  Json list = Json::array();
+  for (const Roof& roof : roofs)
+    list.push_back({{"name", roof.name}, {"tflops_per_s", roof.tflops_per_s}});
+  return list;
+}
+
+/// What times of the page are of: its problem as the model sees it, or what was measured.
+Json timed_json(const Inspection& i) {
+  const bool measured = !i.measured.empty();
+  const Work& work = measured ? i.measured_work : i.work;
+  return {{"flops", work.is_known() ? Json(work.flops) : Json(nullptr)},
+          {"flops_unknown", work.unknown},
+          {"bytes", minimum_bytes(measured ? i.measured_as : i.problem)}};
+}
+
+Json listing_or_null(const Listing& listing) {
+  return listing.lines.empty() ? Json(nullptr) : to_json(listing);
+}
+
+}  // namespace
+
+InspectOptions page_options(InspectOptions options) {
+  options.ptx = options.sass = options.compile;
+  options.line_info = true;
+  options.max_candidates = 0;
+  options.cut_candidates = false;
+  return options;
+}
+
+Json inspect_page_data(const Inspection& inspection, const Drawing& drawing,
+                       const std::string& made) {
+  Inspection shown = inspection;  // the code is in listings
+  shown.ptx.clear();
+  shown.sass.clear();
+  Json inspect = cli::to_json(shown, {.candidates = 0});
+  constexpr std::string_view kNone = "none: ";
+  const bool disassembled = !inspection.sass.starts_with(kNone);
+  const DeviceFacts& device = inspection.device;
+  Json data{{"attnforge", kVersion},
+            {"made", made},
+            {"inspect", std::move(inspect)},
+            {"cut_kinds", to_json(inspection.cuts)},
+            {"words", in_words(inspection)},
+            {"sass", listing_or_null(disassembled ? sass_listing(inspection.sass) : Listing{})},
+            {"no_sass", disassembled ? "" : inspection.sass.substr(kNone.size())},
+            {"ptx", listing_or_null(ptx_listing(inspection.ptx))},
+            {"limits", arch_limits(device.arch)},
+            {"roofs", to_json(roofs(device, inspection.problem.dtype_q))},
+            {"memory_gb_per_s", memory_gb_per_s(device)},
+            {"timed", timed_json(inspection)}};
+  add_picture(data, drawing, inspection.tiles);
+  return data;
+}
+
+std::string inspect_page(const Inspection& inspection, const Drawing& drawing,
+                         const std::string& made) {
+  return page("inspect.html", to_string(inspection.problem) + " - attnforge",
+              inspect_page_data(inspection, drawing, made));
+}
+
+}  // namespace attnforge::cli

@@ -1,0 +1,158 @@
+// block_mask.cpp - block masks of commands: from .npy files, random ones, or found on the GPU of the
+// problem's mask text; and sweeps over densities.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include "attnforge/device_block_mask.h"
+#include "attnforge/device_memory.h"
+#include "attnforge/error.h"
+#include "cli/parts/user_code_options.h"
+#include "cli/parts/block_mask_files.h"
+#include "cli/options/option_values.h"
+#include "cli/options/problems.h"
+#include "cli/parts/part.h"
+
+namespace attnforge::cli {
+namespace {
+
+/// A number from 0 to 1; none: the text is another.
+std::optional<double> share_of(const std::string& text) {
+  char* end = nullptr;
+  const double share = std::strtod(text.c_str(), &end);
+  const bool ok = end != text.c_str() && *end == '\0' && share >= 0 && share <= 1;
+  return ok ? std::optional(share) : std::nullopt;
+}
+
+/// --mask-random's word.
+ValueRule share() {
+  return [](std::string& value) -> std::string {
+    return share_of(value) ? "" : fmt::format("must be a number from 0 to 1, not \"{}\"", value);
+  };
+}
+
+/// One of --density.
+double density_of(const std::string& text) {
+  if (const std::optional<double> density = share_of(text)) return *density;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("--density {} must be shares from 0 to 1, as in 0,0.5,0.9", text));
+}
+
+class MaskPart : public RunPart {
+ public:
+  void add_table_options(Command& verb) override {
+    auto* files = verb.add_option("--bsr", bsr_,
+                                  "The block mask: runs, blocks or pairs, or row_begin,columns")
+                      ->type_name("NPY[,NPY]");
+    verb.add_option("--mask-random", random_,
+                    "A random block mask in which this share of the blocks is present")
+        ->type_name("DENSITY")
+        ->check(share())
+        ->excludes(files);
+  }
+  void add_sweep_options(Command& verb) override {
+    verb.add_option("--density", densities_,
+                    "Also with random block masks in which these shares of the blocks are present")
+        ->type_name("SHARES")
+        ->check(names());
+    verb.add_option("--block", blocks_, "Sizes of their blocks: 16, 32, 64, 128 or 128:64")
+        ->type_name("SIZES")
+        ->check(names());
+  }
+  const char* help() const override {
+    return R"(--bsr reads a block mask: int32 [rows, 2], a run of block columns (first, count) for each row of blocks; bool [rows, columns],
+which blocks are present; bool [seqlen_q, seqlen_kv], which pairs are seen; or two files, row_begin.npy,columns.npy.
+With the word blocks and a mask text, but neither --bsr nor --mask-random, the blocks are found of the text on the GPU.
+)";
+  }
+  std::string examples(std::string_view verb) const override {
+    if (verb == "inspect") {
+      return R"(  attnforge inspect --mask-random 0.2 --arch sm_90a fwd bf16 num_heads=16 seqlen=4096 head_dim=128 blocks=64
+)";
+    }
+    return R"(  attnforge run --random 1 --bsr schedule.npy fwd fp16 num_heads=8 seqlen=1024 head_dim=128 blocks=16
+  attnforge run --random 1 --mask-random 0.25 fwd bf16 num_heads=16 seqlen=8192 head_dim=128 blocks=64 causal
+  attnforge run --random 1 --mask 'k <= q && q - k < window' --arg window=1024 fwd bf16 num_heads=16 seqlen=8192 head_dim=128 blocks=128
+)";
+  }
+
+  Problem completed(const Problem& problem, std::uint64_t seed) override {
+    if (!bsr_.empty()) {
+      mask_ = mask_from_files(problem, names_of(bsr_));
+    } else if (random_ >= 0) {
+      mask_ = mask_of_density(problem, random_, seed);
+    }
+    return mask_ ? with_block_mask(problem, *mask_) : problem;
+  }
+  /// As it is, then with random blocks of each size and density.
+  std::vector<Problem> swept(const Problem& problem) const override {
+    std::vector<Problem> all = {problem};
+    if (blocks_.empty() && densities_.empty()) return all;
+    for (const std::string& block : names_of(blocks_.empty() ? "128" : blocks_)) {
+      const std::string words = to_string(problem) + " blocks=" + block;
+      for (const std::string& density : names_of(densities_.empty() ? "0.5" : densities_)) {
+        Problem masked = parse_problem(words);
+        // A density of 0 is that of the diagonal alone.
+        constexpr double kLeast = 1e-6;
+        masked.density = static_cast<float>(std::max(kLeast, density_of(density)));
+        validate(masked);
+        all.push_back(masked);
+      }
+    }
+    return all;
+  }
+
+  void check(const Problem& problem, const RunFlags& flags) const override {
+    if (finds(problem) && !flags.on_gpu) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "the blocks of a mask text are found on the GPU; with --cpu leave out blocks=, the "
+          "text alone is the same mask, or say which blocks with --bsr or --mask-random");
+    }
+    if (flags.random || !has_block_mask(problem) || mask_ || finds(problem)) return;
+    throw Error(ErrorCode::kInvalidArgument,
+                "the problem has a block mask; say which with --bsr, --mask-random or a mask text");
+  }
+  void take(const Problem& problem, const RunFlags&, HostTensors& host) const override {
+    if (mask_) set_block_mask(problem, host, *mask_);
+  }
+  void find(Device& device, Problem& problem, HostTensors& host) const override {
+    if (!finds(problem)) return;
+    DeviceBuffer arrays(device, host.code_arrays.size());
+    arrays.upload(host.code_arrays.data(), host.code_arrays.size());
+    const std::vector<std::uint64_t> words = code_words_at(problem, host, arrays.data());
+    const BlockMask mask = download_block_mask(block_mask_from_text(device, problem, words.data()));
+    problem = with_block_mask(problem, mask);
+    set_block_mask(problem, host, mask);
+  }
+  std::string report(const Problem& problem, const HostTensors& host) const override {
+    if (!has_block_mask(problem)) return "";
+    return fmt::format("block mask    {}\n", counts_text(block_mask_of(problem, host)));
+  }
+
+  void know(const Problem& problem, KnownTables& known) const override {
+    if (mask_) set_block_mask(problem, known.tables, *mask_);
+  }
+  std::optional<Drawing> drawing(const Problem&) const override {
+    if (!mask_) return std::nullopt;
+    return Drawing{"Block mask", mask_, false, ""};
+  }
+
+ private:
+  /// Whether the blocks are those of the problem's mask text.
+  bool finds(const Problem& problem) const {
+    return has_block_mask(problem) && !problem.mask.empty() && !mask_;
+  }
+
+  std::string bsr_, blocks_, densities_;  // "": not given
+  double random_ = -1;                    // -1: not given
+  std::optional<BlockMask> mask_{};       // what the first two say
+};
+
+const ListedRunPart kListedMaskPart(RunPartPlace::kLists, make_run_part<MaskPart>);
+
+}  // namespace
+
+}  // namespace attnforge::cli

@@ -1,0 +1,116 @@
+#include "cli/plot/files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "attnforge/error.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/messages.h"
+
+namespace attnforge::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kNotFound = 127;  // exit code of a child that could not become gnuplot
+
+void write_file(const fs::path& path, const std::string& text) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) {
+    throw Error(ErrorCode::kIo, fmt::format("{} cannot be written: {}", path.string(),
+                                            errno ? std::strerror(errno) : "unknown reason"));
+  }
+}
+
+struct Ended {
+  int code = 0;
+  std::string said;  // on standard error
+};
+
+/// gnuplot on a script, in the script's folder.
+Ended run_gnuplot(const std::string& folder, const std::string& script) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw Error(ErrorCode::kIo, fmt::format("no pipe for gnuplot: {}", std::strerror(errno)));
+  const pid_t child = fork();
+  if (child < 0) {
+    close(ends[0]);
+    close(ends[1]);
+    throw Error(ErrorCode::kIo, fmt::format("no process for gnuplot: {}", std::strerror(errno)));
+  }
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    if (chdir(folder.c_str()) == 0) execlp("gnuplot", "gnuplot", script.c_str(), nullptr);
+    _exit(kNotFound);
+  }
+  close(ends[1]);
+  Ended ended;
+  char bytes[4096];
+  for (ssize_t count; (count = ::read(ends[0], bytes, sizeof(bytes))) != 0;) {
+    if (count < 0 && errno != EINTR) break;
+    if (count > 0) ended.said.append(bytes, static_cast<std::size_t>(count));
+  }
+  close(ends[0]);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ended;
+}
+
+}  // namespace
+
+std::vector<std::string> draw(const std::vector<Picture>& pictures, const std::string& folder) {
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) {
+    throw Error(ErrorCode::kIo, fmt::format("the folder {} for pictures cannot be made: {}", folder,
+                                            failed.message()));
+  }
+  for (const Picture& picture : pictures) {
+    write_file(fs::path(folder) / (picture.file + ".dat"), picture.data);
+    write_file(fs::path(folder) / (picture.file + ".gp"), picture.script);
+  }
+  std::vector<std::string> drawn;
+  for (const Picture& picture : pictures) {
+    const std::string script = picture.file + ".gp";
+    const Ended ended = run_gnuplot(folder, script);
+    if (ended.code == kNotFound) {
+      throw Error(
+          ErrorCode::kIo,
+          fmt::format("gnuplot is not on PATH, so nothing was drawn. Data and scripts are in "
+                      "{0}: install gnuplot (apt-get install gnuplot-nox) here or elsewhere "
+                      "and run, in {0}: gnuplot *.gp",
+                      folder));
+    }
+    if (ended.code != 0) {
+      throw Error(ErrorCode::kIo, fmt::format("gnuplot could not draw {}/{} (exit code {}): {}",
+                                              folder, script, ended.code, ended.said));
+    }
+    drawn.push_back((fs::path(folder) / (picture.file + ".png")).string());
+  }
+  return drawn;
+}
+
+void draw_results(const std::function<std::vector<Picture>()>& pictures,
+                  const std::string& folder) {
+  try {
+    for (const std::string& path : draw(pictures(), folder)) say("drawn: " + path);
+  } catch (const Error& error) {
+    if (!interrupted()) throw;
+    say(fmt::format("attnforge: interrupted, and nothing was drawn: {}", error.what()));
+  }
+}
+
+}  // namespace attnforge::cli

@@ -1,0 +1,155 @@
+#include "cli/terminal/progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+namespace attnforge::cli {
+namespace {
+
+constexpr int kMinBar = 12;  // with its brackets
+constexpr int kMaxBar = 42;
+constexpr std::string_view kGap = "  ";
+
+std::string_view phase_name(Progress::Phase phase) {
+  switch (phase) {
+    case Progress::Phase::kCompile:
+      return "compile";
+    case Progress::Phase::kVerify:
+      return "verify";
+    case Progress::Phase::kMeasure:
+      return "measure";
+    case Progress::Phase::kFinal:
+      return "final";
+  }
+  return "?";
+}
+
+std::string bar(const Progress& progress, int columns) {
+  const int inside = columns - 2;
+  const double part = progress.total > 0
+                          ? std::clamp(double(progress.done) / progress.total, 0.0, 1.0)
+                          : 0.0;
+  const int filled = static_cast<int>(part * inside);
+  return fmt::format("[{}{}]", std::string(filled, '#'), std::string(inside - filled, '.'));
+}
+
+std::string shortened(const std::string& text, std::size_t columns) {
+  if (text.size() <= columns) return text;
+  return columns <= 3 ? text.substr(0, columns) : text.substr(0, columns - 3) + "...";
+}
+
+/// A part of a line. The one with the lowest rank goes first where there is no room.
+struct Part {
+  std::string text;
+  int rank;
+};
+
+enum Rank {
+  kRankLabel,
+  kRankRate,
+  kRankFailed,
+  kRankSpeedUp,
+  kRankEta,
+  kRankBest,
+  kRankPhase,
+  kRankCount
+};
+
+std::vector<Part> parts_of(const ProgressLine& line) {
+  const Progress& p = line.progress;
+  std::vector<Part> parts;
+  if (!line.label.empty()) parts.push_back({line.label, kRankLabel});
+  parts.push_back({std::string(phase_name(p.phase)), kRankPhase});
+  parts.push_back({fmt::format("{}/{}", p.done, p.total), kRankCount});
+  if (line.rate > 0) parts.push_back({fmt::format("{:.1f}/s", line.rate), kRankRate});
+  if (p.failed > 0) parts.push_back({fmt::format("{} failed", p.failed), kRankFailed});
+  if (p.best_us > 0) {
+    parts.push_back({fmt::format("best {:.1f} us", p.best_us), kRankBest});
+    if (p.default_us > 0)
+      parts.push_back({fmt::format("{:.2f}x untuned", p.default_us / p.best_us), kRankSpeedUp});
+  }
+  parts.push_back({"phase ends in " + duration_text(p.remaining_s), kRankEta});
+  return parts;
+}
+
+std::size_t length(const std::vector<Part>& parts) {
+  std::size_t sum = 0;
+  for (const Part& part : parts) sum += part.text.size() + kGap.size();
+  return sum - std::min(sum, kGap.size());
+}
+
+std::string joined(const std::vector<Part>& parts, std::string_view gap) {
+  std::string text;
+  for (const Part& part : parts) {
+    if (!text.empty()) text += gap;
+    text += part.text;
+  }
+  return text;
+}
+
+}  // namespace
+
+double RateMeter::update(const Progress& progress) {
+  if (!started_ || progress.phase != phase_ || progress.done < first_done_) {
+    started_ = true;
+    phase_ = progress.phase;
+    first_done_ = progress.done;
+    first_s_ = progress.elapsed_s;
+  }
+  const double seconds = progress.elapsed_s - first_s_;
+  return seconds > 0 ? (progress.done - first_done_) / seconds : 0.0;
+}
+
+std::string duration_text(double seconds) {
+  if (!(seconds > 0) || seconds >= 100 * 3600.0) return "?";
+  const long all = std::lround(std::ceil(seconds));
+  if (all >= 3600) return fmt::format("{}:{:02}:{:02}", all / 3600, all / 60 % 60, all % 60);
+  return fmt::format("{}:{:02}", all / 60, all % 60);
+}
+
+std::string bar_line(const ProgressLine& line, int columns) {
+  const std::size_t room = static_cast<std::size_t>(std::max(columns - 1, 1));
+  std::vector<Part> parts = parts_of(line);
+
+  // The label, a whole problem's text, may take what the others leave, but at least a sixth of the
+  // line.
+  const auto label = std::find_if(parts.begin(), parts.end(),
+                                  [](const Part& part) { return part.rank == kRankLabel; });
+  if (label != parts.end()) {
+    const std::size_t others = length(parts) - label->text.size() + kMinBar + kGap.size();
+    label->text = shortened(label->text, std::max(room > others ? room - others : 0, room / 6));
+  }
+  while (parts.size() > 1 && length(parts) > room) {
+    parts.erase(std::min_element(parts.begin(), parts.end(),
+                                 [](const Part& a, const Part& b) { return a.rank < b.rank; }));
+  }
+  const std::size_t used = length(parts) + kGap.size();
+  if (room >= used + kMinBar) {
+    const int bar_columns = std::min(kMaxBar, static_cast<int>(room - used));
+    const auto count = std::find_if(parts.begin(), parts.end(),
+                                    [](const Part& part) { return part.rank == kRankCount; });
+    parts.insert(count, {bar(line.progress, bar_columns), kRankCount});
+  }
+  return shortened(joined(parts, kGap), room);
+}
+
+std::string plain_line(const ProgressLine& line) {
+  std::vector<Part> parts = parts_of(line);
+  if (line.label.empty()) return joined(parts, ", ");
+  parts.erase(parts.begin());
+  return line.label + ": " + joined(parts, ", ");
+}
+
+std::string redraw(int drawn, const std::vector<std::string>& lines) {
+  // Up over what was drawn, then each line over the old one, the rest of it erased; then everything
+  // below is erased.
+  std::string text = drawn > 0 ? fmt::format("\x1b[{}A", drawn) : "";
+  for (const std::string& line : lines) text += "\r" + line + "\x1b[K\n";
+  if (drawn > static_cast<int>(lines.size())) text += "\x1b[J";
+  return text;
+}
+
+}  // namespace attnforge::cli

@@ -1,0 +1,310 @@
+// bench.cpp - attnforge bench: times of the plans of problems, cold L2, as a table, CSV, JSON and
+// pictures.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <memory>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "attnforge/inspect.h"
+#include "attnforge/measure.h"
+#include "attnforge/tune.h"
+#include "cli/output/bench_files.h"
+#include "cli/output/bench_rows.h"
+#include "cli/options/command_line.h"
+#include "cli/output/config_words.h"
+#include "cli/terminal/display.h"
+#include "cli/options/gpus.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/verbs/memory_check.h"
+#include "cli/terminal/messages.h"
+#include "cli/options/option_values.h"
+#include "cli/plot/files.h"
+#include "cli/plot/sweep_figures.h"
+#include "cli/options/problems.h"
+#include "cli/parts/part.h"
+#include "cli/strategy.h"
+#include "cli/plot/today.h"
+#include "cli/verbs/verbs.h"
+
+namespace attnforge::cli {
+namespace {
+
+struct BenchArguments {
+  std::vector<std::string> words, out;
+  std::string file, cache, config, rigor;
+  std::string families, strategies, plot, from;
+  int gpu = 0;
+  int min_samples = 20, max_samples = 200;
+  double seconds = 1.0;
+  unsigned seed = 1;
+  bool csv = false, json = false, quiet = false, full = false;
+  RunParts parts = run_parts();
+};
+
+constexpr const char* kBenchFooter =
+    R"(A word with several values, seqlen=512,1024 or causal,full, makes a problem of each.
+A time is the median over samples by the GPU's clock, the L2 cache overwritten before each.
+TFLOP/s count the pairs that the mask lets through, where these can be counted; GB/s count each tensor once; MiB are what the tensors and the
+workspace take. Arrays of --arg are made up, of an .npy file's type and size. What fails or is not served is a row with its reason, and the sweep goes on.
+
+Examples:
+  attnforge bench fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
+  attnforge bench fwd bf16,fp16 num_heads=16 seqlen=512,1024,2048,4096 head_dim=64,128 causal,full \
+      --families all --out sweep.csv --out sweep.json --plot pictures
+  attnforge bench fwd bf16 batch=2 num_heads=16 seqlen=8192 head_dim=128 --block 16,64,128 --density 0,0.25,0.5,0.75,1 --plot pictures
+  attnforge bench --score 's + slope[head] * (k - q)' --arg slope=random fwd bf16 num_heads=16 seqlen=2048,8192 head_dim=128 causal
+  attnforge bench --from sweep.csv --plot pictures     (no GPU: draws a sweep of before)
+  attnforge bench --file problems.txt --families fwd_mma_sm80,fwd_naive --csv > times.csv
+  attnforge bench fwd fp16 num_heads=16 seqlen=4096 head_dim=48,72,96,160 --strategy standard,variable_block,split_head_dims --rigor quick
+  attnforge bench "fwd bf16 seqlen=1024 head_dim=64" "fwd bf16 seqlen=2048 head_dim=64" --rigor quick --json)";
+
+/// `family`: "" is any; or a strategy, where strategies were asked for.
+BenchRow bench_one(const BenchArguments& a, Device& device, const Problem& problem,
+                   const std::string& family) {
+  BenchRow row;
+  row.problem = problem;
+  row.asked = family;
+  try {
+    require_gpu_memory(problem, device.facts());
+    require_host_memory(problem);
+    TuneOptions tuning;
+    tuning.family = family;
+    tuning.cancelled = interrupted;
+    if (!a.rigor.empty()) tuning.rigor = parse_rigor(a.rigor);
+    const auto plan_of_family = [&] {
+      if (!a.rigor.empty()) tune(problem, device, tuning);
+      return make_plan(problem, device, {.family = family, .config = a.config});
+    };
+    const Plan plan = a.strategies.empty() ? plan_of_family()
+                                           : apply_strategy(family, problem, device,
+                                                            a.rigor.empty() ? nullptr : &tuning);
+    row.config = plan.config();
+    row.provenance = to_string(plan.provenance());
+    row.result = measure(plan, device,
+                         {.min_samples = a.min_samples,
+                          .max_samples = a.max_samples,
+                          .time_limit_s = a.seconds,
+                          .seed = a.seed,
+                          .cancelled = interrupted});
+  } catch (const Error& error) {
+    row.error = error.what();
+    row.code = error.code();
+  } catch (const std::bad_alloc&) {
+    row.error = "there is not enough host memory for its random inputs; use a smaller problem";
+    row.code = ErrorCode::kUnsupported;
+  }
+  return row;
+}
+
+std::vector<std::string> families_of(const std::string& list) {
+  if (list.empty()) return {""};
+  if (list != "all") return names_of(list);
+  std::vector<std::string> names;
+  for (const FamilyInfo& family : list_families()) names.push_back(family.name);
+  return names;
+}
+
+std::vector<Picture> pictures_of(const Table& rows) {
+  std::vector<Picture> pictures;
+  for (const Figure& figure : sweep_figures(rows)) pictures.push_back(picture_of(figure));
+  return pictures;
+}
+
+/// The sweep of one command.
+class Sweep {
+ public:
+  explicit Sweep(const BenchArguments& arguments) : a_(arguments), display_(1, arguments.quiet) {}
+
+  /// Returns when all is measured, after an interrupt, or when the GPU is lost.
+  void run(const std::vector<Problem>& problems, const std::vector<std::string>& families) {
+    BenchFiles files(a_.out);
+    Device device(
+        {.ordinal = a_.gpu,
+         .cache_path = a_.cache,
+         .log = [this](LogLevel level,
+                       std::string_view text) { display_.message(log_line(level, text)); },
+         .read_only_cache = false});
+    origin_ = {device.facts(), utc_now()};
+    total_ = static_cast<int>(problems.size() * families.size());
+    display_.begin(0, "");
+    const auto start = std::chrono::steady_clock::now();
+    for (const Problem& problem : problems) {
+      for (const std::string& family : families) {
+        if (interrupted() || lost_) break;
+        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+        show(problem, family, elapsed.count());
+        rows_.push_back(bench_one(a_, device, problem, family));
+        files.add(rows_.back(), origin_);
+        lost_ = rows_.back().code == ErrorCode::kCuda && !rows_.back().ok() && !gpu_works(device);
+      }
+    }
+    display_.end(0);
+    files.finish(rows_, origin_, interrupted());
+    if (lost_ && static_cast<int>(rows_.size()) < total_) {
+      display_.message(
+          fmt::format("attnforge: the GPU does not work any more after row {} of {}: {}",
+                      rows_.size(), total_, rows_.back().error));
+    }
+  }
+
+  const std::vector<BenchRow>& rows() const { return rows_; }
+  const BenchOrigin& origin() const { return origin_; }
+
+ private:
+  void show(const Problem& problem, const std::string& family, double elapsed_s) {
+    const int done = static_cast<int>(rows_.size());
+    Progress progress;
+    progress.phase = Progress::Phase::kMeasure;
+    progress.done = done;
+    progress.total = total_;
+    progress.failed = static_cast<int>(
+        std::count_if(rows_.begin(), rows_.end(), [](const BenchRow& row) { return !row.ok(); }));
+    progress.elapsed_s = elapsed_s;
+    progress.remaining_s = done > 0 ? elapsed_s / done * (total_ - done) : 0;
+    display_.relabel(0, to_string(problem) + (family.empty() ? "" : " " + family));
+    display_.update(0, progress);
+  }
+
+  const BenchArguments& a_;
+  Display display_;
+  BenchOrigin origin_;
+  std::vector<BenchRow> rows_;
+  int total_ = 0;
+  bool lost_ = false;
+};
+
+/// Pictures of a sweep of before. No GPU.
+int draw_stored(const BenchArguments& a) {
+  if (a.plot.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("--from {} reads an earlier sweep; say where its pictures go: --plot "
+                            "FOLDER",
+                            a.from));
+  }
+  if (!a.words.empty() || !a.file.empty() || !a.out.empty()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--from {} measures nothing; leave out the problem, --file and --out", a.from));
+  }
+  draw_results([&] { return pictures_of(read_sweep(a.from)); }, a.plot);
+  return kExitOk;
+}
+
+/// Each problem with what options of the parts make of it.
+std::vector<Problem> swept(std::vector<Problem> problems, const RunParts& parts) {
+  for (const auto& part : parts) {
+    std::vector<Problem> all;
+    for (const Problem& problem : problems)
+      std::ranges::move(part->swept(problem), std::back_inserter(all));
+    problems = std::move(all);
+  }
+  return problems;
+}
+
+/// Throws Error(kInvalidArgument) for options that contradict each other.
+void check_samples(BenchArguments& a, bool most_given) {
+  if (!most_given) a.max_samples = std::max(a.min_samples, a.max_samples);
+  if (a.max_samples >= a.min_samples) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("--max-samples {} is less than --samples {}: at least so many are taken",
+                          a.max_samples, a.min_samples));
+}
+
+int run_bench(const BenchArguments& a) {
+  if (!a.from.empty()) return draw_stored(a);
+  const std::vector<Problem> problems = swept(
+      read_problems(a.words, a.file, "bench", reader_of(a.parts)), a.parts);
+  const InterruptScope scope;
+  Sweep sweep(a);
+  sweep.run(problems, a.strategies.empty() ? families_of(a.families) : strategies_of(a.strategies));
+  const std::vector<BenchRow>& rows = sweep.rows();
+  if (a.json) {
+    print_json(to_json(rows, sweep.origin(), interrupted()));
+  } else if (a.csv) {
+    fmt::print("{}", csv(full_table(rows, sweep.origin())));
+  } else {
+    fmt::print("{}\n{}{}", describe(sweep.origin().device), aligned(readable_table(rows, a.full)),
+               uncounted_text(rows));
+  }
+  std::fflush(stdout);
+  const bool any = std::any_of(rows.begin(), rows.end(),
+                               [](const BenchRow& row) { return row.ok(); });
+  if (!a.plot.empty() && any)
+    draw_results([&] { return pictures_of(full_table(rows, sweep.origin())); }, a.plot);
+  if (interrupted()) return kExitInterrupted;
+  for (const BenchRow& row : rows) {
+    if (!row.ok()) return exit_code(row.code);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+Verb add_bench(Command& program) {
+  auto arguments = std::make_shared<BenchArguments>();
+  BenchArguments& a = *arguments;
+  Command* verb = program.add_subcommand("bench", "Time the kernels of problems");
+  verb->add_option("problem", a.words, "Words of one or more problems")->type_name("WORD ...");
+  verb->add_option("--file", a.file, "A problem a line, # begins a comment; - is standard input")
+      ->type_name("PATH");
+  verb->add_option("--families", a.families,
+                   "A row for each of these families, e.g. fwd_mma_sm80,fwd_naive; or all")
+      ->type_name("NAMES")
+      ->check(names());
+  verb->add_option("--config", a.config,
+                   "Exactly this config, as tune --full and inspect --full print it")
+      ->type_name("TEXT");
+  verb->add_option(
+          "--strategy", a.strategies,
+          "A row for each of these: standard, variable_block, split_head_dims, register_tiled")
+      ->type_name("NAMES")
+      ->check(names())
+      ->excludes(verb->get_option("--families"))
+      ->excludes(verb->get_option("--config"));
+  for (const auto& part : a.parts) {
+    part->add_sweep_options(*verb);
+    part->add_problem_options(*verb);
+  }
+  verb->add_option("--rigor", a.rigor, "Tune first: quick, full or exhaustive")
+      ->one_of({"quick", "full", "exhaustive"});
+  verb->add_option("--samples", a.min_samples, "Take at least this many")
+      ->type_name("N")
+      ->transform(whole_number(1, kMostSamples));
+  auto* most = verb->add_option("--max-samples", a.max_samples, "Take at most this many")
+                   ->type_name("N")
+                   ->transform(whole_number(1, kMostSamples));
+  verb->add_option("--seconds", a.seconds, "Stop sampling a problem after this time")
+      ->transform(seconds());
+  verb->add_option("--seed", a.seed, "Of the inputs")
+      ->type_name("N")
+      ->transform(whole_number(0, kMostUnsigned));
+  verb->add_option("--gpu", a.gpu, "CUDA number of the GPU")
+      ->type_name("N")
+      ->transform(whole_number(0, kMostInt));
+  add_cache_option(*verb, a.cache);
+  verb->add_option("--out", a.out,
+                   "Also write the rows to this file, .csv (row by row) or .json; may be repeated")
+      ->type_name("PATH")
+      ->may_repeat();
+  verb->add_option("--plot", a.plot,
+                   "Draw latency, throughput, memory, padding waste and density in this folder "
+                   "(gnuplot)")
+      ->type_name("FOLDER");
+  verb->add_option("--from", a.from, "Measure nothing: the rows of this CSV file, for --plot")
+      ->type_name("PATH");
+  verb->add_flag("-q,--quiet", a.quiet, "No progress");
+  verb->add_flag("--full", a.full, kFullHelp);
+  auto* csv = verb->add_flag("--csv", a.csv, "As CSV");
+  verb->add_flag("--json", a.json, "As JSON")->excludes(csv);
+  verb->footer(kBenchFooter);
+  return [arguments, most] {
+    check_samples(*arguments, most->count() > 0);
+    return run_bench(*arguments);
+  };
+}
+
+}  // namespace attnforge::cli

@@ -1,0 +1,122 @@
+// doctor.cpp - attnforge doctor: what of this machine works, what does not, what to do.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "attnforge/inspect.h"
+#include "attnforge/printable.h"
+#include "attnforge/version.h"
+#include "cli/options/command_line.h"
+#include "cli/output/json.h"
+#include "cli/terminal/terminal.h"
+#include "cli/verbs/verbs.h"
+
+namespace attnforge::cli {
+namespace {
+
+struct DoctorArguments {
+  std::string cache;
+  bool json = false;
+};
+
+constexpr const char* kDoctorFooter =
+    R"(Exits with 0 if nothing failed, with 5 if the driver, the GPU or NVRTC did, else with 1.
+
+Examples:
+  attnforge doctor
+  attnforge doctor --json)";
+
+const char* state_name(Check::State state) {
+  switch (state) {
+    case Check::State::kOk:
+      return "ok";
+    case Check::State::kWarning:
+      return "warning";
+    case Check::State::kFailed:
+      return "failed";
+  }
+  return "?";
+}
+
+/// Padded before it is painted: colours take no columns.
+std::string painted_state(Check::State state) {
+  const std::string name = fmt::format("{:<8}", state_name(state));
+  return state == Check::State::kOk        ? green(name)
+         : state == Check::State::kWarning ? yellow(name)
+                                           : red(name);
+}
+
+int doctor_exit_code(const std::vector<Check>& checks) {
+  int code = kExitOk;
+  for (const Check& check : checks) {
+    if (check.state != Check::State::kFailed) continue;
+    const bool machine = check.name == "driver" || check.name == "nvrtc" ||
+                         check.name.starts_with("gpu");
+    if (!machine) return kExitFailed;
+    code = kExitNoDevice;
+  }
+  return code;
+}
+
+/// Lines after the first below it.
+std::string indented(const std::string& text, std::size_t columns) {
+  std::string lines = printable_lines(text);
+  for (std::size_t at = lines.find('\n'); at != lines.npos; at = lines.find('\n', at + 1))
+    lines.insert(at + 1, columns, ' ');
+  return lines;
+}
+
+void print_report(const std::vector<Check>& checks) {
+  fmt::print("{}\n", bold(fmt::format("attnforge {}", kVersion)));
+  std::size_t width = 0;
+  for (const Check& check : checks) width = std::max(width, check.name.size());
+  for (const Check& check : checks) {
+    fmt::print("{}  {:<{}}  {}\n", painted_state(check.state), check.name, width,
+               indented(check.detail, width + 12));
+    if (!check.advice.empty()) fmt::print("{:{}}-> {}\n", "", width + 12, printable(check.advice));
+  }
+  fmt::print("\nEnvironment variables and what they do: attnforge help environment\n");
+}
+
+Json report_json(const std::vector<Check>& checks) {
+  Json rows = Json::array(), variables = Json::array();
+  for (const Check& check : checks) {
+    rows.push_back({{"name", check.name},
+                    {"state", state_name(check.state)},
+                    {"detail", check.detail},
+                    {"advice", check.advice}});
+  }
+  for (const EnvironmentVariable& variable : environment_variables()) {
+    const char* value = secure_getenv(variable.name.c_str());
+    variables.push_back({{"name", variable.name},
+                         {"value", value ? Json(value) : Json(nullptr)},
+                         {"fallback", variable.fallback},
+                         {"meaning", variable.meaning}});
+  }
+  return {{"attnforge", kVersion}, {"checks", rows}, {"environment", variables}};
+}
+
+}  // namespace
+
+Verb add_doctor(Command& program) {
+  auto arguments = std::make_shared<DoctorArguments>();
+  Command* verb = program.add_subcommand("doctor",
+                                         "Check driver, NVRTC, database and disk; say what to do");
+  add_cache_option(*verb, arguments->cache);
+  verb->add_flag("--json", arguments->json, "As JSON");
+  verb->footer(kDoctorFooter);
+  return [arguments] {
+    const std::vector<Check> checks = doctor(arguments->cache);
+    if (arguments->json) {
+      print_json(report_json(checks));
+    } else {
+      print_report(checks);
+    }
+    return doctor_exit_code(checks);
+  };
+}
+
+}  // namespace attnforge::cli

@@ -1,0 +1,91 @@
+// help.cpp - attnforge help: a verb's options, or what no verb says alone: the words of a problem
+// and the environment variables.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attnforge/inspect.h"
+#include "attnforge/printable.h"
+#include "attnforge/problem_words.h"
+#include "cli/options/command_line.h"
+#include "cli/terminal/terminal.h"
+#include "cli/verbs/verbs.h"
+
+namespace attnforge::cli {
+namespace {
+
+constexpr const char* kHelpFooter = R"(Examples:
+  attnforge help problem
+  attnforge help environment
+  attnforge help tune)";
+
+std::string problem_help() {
+  std::string text =
+      "A problem is its operation, such as fwd, and these words, in any order, quoted or not. What "
+      "is "
+      "left out has its default.\n"
+      "  fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal\n\n";
+  for (const ProblemWord& word : problem_words()) {
+    text += fmt::format("  {}{}\n", bold(fmt::format("{:<20}", word.form)), word.meaning);
+    if (!word.allowed.empty()) {
+      text += fmt::format("{:22}{}; default {}\n", "", word.allowed, word.fallback);
+    } else {
+      text += fmt::format("{:22}default {}\n", "", word.fallback);
+    }
+  }
+  return text +
+         "\ntune and bench take several problems, and several values of a word: "
+         "seqlen=512,1024 causal,full\n";
+}
+
+std::string environment_help() {
+  std::string text;
+  for (const EnvironmentVariable& variable : environment_variables()) {
+    const char* value = secure_getenv(variable.name.c_str());
+    text += fmt::format("{}={}\n    {}\n    unset: {}\n", bold(variable.name),
+                        value ? printable(value) : "(unset)", variable.meaning, variable.fallback);
+  }
+  return text;
+}
+
+}  // namespace
+
+Verb add_help(Command& program) {
+  auto topic = std::make_shared<std::string>();
+  Command* verb = program.add_subcommand(
+      "help", "Explain a verb, the words of a problem, or the environment variables");
+  verb->add_option("topic", *topic, "A verb, problem or environment")->type_name("TOPIC");
+  verb->footer(kHelpFooter);
+  // Asked for now: after parsing, a program's help is that of the verb at hand.
+  return [&program, topic, all = program.help()] {
+    const auto& verbs = program.subcommands();
+    const auto verb = std::find_if(verbs.begin(), verbs.end(),
+                                   [&](const auto& other) { return other->name() == *topic; });
+    if (topic->empty()) {
+      fmt::print("{}", all);
+    } else if (*topic == "problem") {
+      fmt::print("{}", problem_help());
+    } else if (*topic == "environment") {
+      fmt::print("{}", environment_help());
+    } else if (verb != verbs.end()) {
+      fmt::print("{}", (*verb)->help());
+    } else {
+      std::vector<std::string_view> topics = {"problem", "environment"};
+      for (const auto& other : verbs) topics.push_back(other->name());
+      const std::string_view meant = nearest_word(*topic, topics);
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("help has no topic \"{}\"{}; it has problem, environment and every verb: "
+                      "see attnforge --help",
+                      *topic, meant.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", meant)));
+    }
+    return int{kExitOk};
+  };
+}
+
+}  // namespace attnforge::cli

@@ -1,0 +1,77 @@
+// report.cpp - attnforge report: a whole database at a glance, as a table, as JSON, or as a page of
+// HTML.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+#include "attnforge/cache.h"
+#include "attnforge/inspect.h"
+#include "attnforge/printable.h"
+#include "cli/options/command_line.h"
+#include "cli/page/report.h"
+#include "cli/plot/today.h"
+#include "cli/verbs/verbs.h"
+#include "cli/files/write_text.h"
+
+namespace attnforge::cli {
+namespace {
+
+struct ReportArguments {
+  std::vector<std::string> filter;
+  std::string cache, html;
+  bool json = false;
+};
+
+constexpr const char* kReportFooter =
+    R"(FILTER is part of a problem's text, as attnforge cache ls prints it.
+
+Examples:
+  attnforge report
+  attnforge report --html winners.html
+  attnforge report --json causal)";
+
+int run_report(const ReportArguments& a) {
+  const std::string filter = fmt::format("{}", fmt::join(a.filter, " "));
+  Report report;
+  const std::vector<CacheEntry> entries = cache_list(a.cache, filter);
+  std::stringstream lines;
+  cache_export(a.cache, lines, filter);
+  report.rows = report_rows(entries, lines);
+  report.stats = cache_stats(a.cache);
+  for (ReportRow& row : report.rows) {
+    const std::string today = digest_today(row.best.problem, row.best.config);
+    if (today.empty() || row.best.digest.empty()) continue;
+    row.state = today == row.best.digest ? ReportRow::State::kToday : ReportRow::State::kStale;
+  }
+  if (!a.html.empty()) {
+    write_text(a.html, report_page(report, utc_now()));
+    if (a.html != "-") fmt::print("{}\n", printable(a.html));
+  } else if (a.json) {
+    print_json(report_json(report, utc_now()));
+  } else {
+    fmt::print("{}", report_text(report));
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+Verb add_report(Command& program) {
+  auto arguments = std::make_shared<ReportArguments>();
+  ReportArguments& a = *arguments;
+  Command* verb = program.add_subcommand(
+      "report", "The database at a glance: winners, gains over untuned, GPUs, ages");
+  verb->add_option("filter", a.filter, "Part of a problem's text")->type_name("FILTER");
+  auto* html = verb->add_option("--html", a.html, "Write a page of HTML that needs nothing else")
+                   ->type_name("FILE");
+  add_cache_option(*verb, a.cache);
+  verb->add_flag("--json", a.json, "As JSON")->excludes(html);
+  verb->footer(kReportFooter);
+  return [arguments] { return run_report(*arguments); };
+}
+
+}  // namespace attnforge::cli

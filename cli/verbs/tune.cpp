@@ -1,0 +1,326 @@
+// tune.cpp - attnforge tune: searches the configs of problems on one or more GPUs, keeps every try
+// in the database.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "attnforge/cache.h"
+#include "attnforge/error.h"
+#include "attnforge/inspect.h"
+#include "attnforge/version.h"
+#include "cli/options/command_line.h"
+#include "cli/output/config_words.h"
+#include "cli/terminal/display.h"
+#include "cli/options/gpus.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/verbs/memory_check.h"
+#include "cli/terminal/messages.h"
+#include "cli/options/option_values.h"
+#include "cli/plot/files.h"
+#include "cli/plot/landscape.h"
+#include "cli/options/problems.h"
+#include "cli/output/table.h"
+#include "cli/terminal/terminal.h"
+#include "cli/plot/today.h"
+#include "cli/output/tune_report.h"
+#include "cli/verbs/verbs.h"
+
+namespace attnforge::cli {
+namespace {
+
+struct TuneArguments {
+  std::vector<std::string> words;
+  std::string file, cache, family;
+  std::string gpu = "0";
+  std::string rigor = "full";
+  double time_limit_s = 0;
+  bool retune = false, json = false, quiet = false, full = false;
+  unsigned seed = 1;
+  int compile_threads = 0;
+  int top = 0;
+  std::string archs, plot, axes;
+  int candidates = 8;
+};
+
+constexpr const char* kTuneFooter =
+    R"(Progress goes to standard error, results to standard output. The first Ctrl-C stops the search, keeps what is done
+and exits with 130; the second ends the program at once. Killed, it goes on where it was when it is started again.
+
+Examples:
+  attnforge tune fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
+  attnforge tune --file problems.txt --gpu all --rigor quick --time-limit 30
+  attnforge tune "fwd fp16 seqlen=1024 head_dim=64" --json --top 5
+  attnforge tune --rigor exhaustive --plot pictures fwd bf16 seqlen=4096 head_dim=128
+  attnforge tune --arch sm_86,sm_90a fwd bf16 seqlen=4096 head_dim=128   (no GPU: compiled and ranked by the model))";
+
+/// The problems of one command, handed out to one thread a GPU.
+class TuneRun {
+ public:
+  TuneRun(const TuneArguments& arguments, const std::vector<Problem>& problems, int lanes)
+      : arguments_(arguments), display_(lanes, arguments.quiet) {
+    for (const Problem& problem : problems) jobs_.emplace_back().problem = problem;
+  }
+
+  /// Opens the GPUs first, so that a bad one is an error before anything is tuned; then tunes.
+  void run(const std::vector<int>& ordinals) {
+    // A plan goes on without a database; here it is what the work is for.
+    if (const std::string objection = cache_objection(arguments_.cache); !objection.empty())
+      throw Error(ErrorCode::kCache, fmt::format("results cannot be stored: {}", objection));
+    std::vector<std::unique_ptr<Device>> devices;
+    for (int ordinal : ordinals) {
+      const auto log = [this](LogLevel level, std::string_view text) {
+        display_.message(log_line(level, text));
+      };
+      devices.push_back(std::make_unique<Device>(DeviceOptions{.ordinal = ordinal,
+                                                               .cache_path = arguments_.cache,
+                                                               .log = log,
+                                                               .read_only_cache = false}));
+    }
+    std::vector<std::jthread> threads;  // joined on every way out
+    for (std::size_t lane = 1; lane < devices.size(); ++lane) {
+      threads.emplace_back(
+          [this, lane, &devices] { work(static_cast<int>(lane), *devices[lane]); });
+    }
+    work(0, *devices[0]);
+  }
+
+  const std::vector<TuneJob>& jobs() const { return jobs_; }
+
+ private:
+  void work(int lane, Device& device) {
+    for (std::size_t index = next_++; index < jobs_.size() && !interrupted(); index = next_++) {
+      TuneJob& job = jobs_[index];
+      job.device = device.facts();
+      display_.begin(lane, label(index, device));
+      try {
+        require_gpu_memory(job.problem, job.device);
+        job.result = tune(job.problem, device, options(lane));
+      } catch (const std::exception&) {
+        note_failure(job);
+      }
+      display_.end(lane);
+      // The error of a problem that is alone goes to standard error, as that of any other verb.
+      if (!arguments_.json && (jobs_.size() > 1 || job.error.empty())) print(job);
+      // Where the GPU is lost, the other GPUs go on.
+      if (job.code == ErrorCode::kCuda && !gpu_works(device)) return;
+    }
+  }
+
+  TuneOptions options(int lane) {
+    TuneOptions options;
+    options.rigor = parse_rigor(arguments_.rigor);
+    options.time_limit_s = arguments_.time_limit_s;
+    options.family = arguments_.family;
+    options.compile_threads = arguments_.compile_threads;
+    options.retune = arguments_.retune;
+    options.must_keep = true;
+    options.seed = arguments_.seed;
+    options.on_progress = [this, lane](const Progress& progress) {
+      display_.update(lane, progress);
+    };
+    options.cancelled = [this] {
+      if (!interrupted()) return false;
+      if (!announced_.exchange(true)) {
+        display_.message("attnforge: stopping; what is done is kept. Ctrl-C again ends at once");
+      }
+      return true;
+    };
+    return options;
+  }
+
+  std::string label(std::size_t index, const Device& device) const {
+    std::string text;
+    if (arguments_.gpu == "all") text += fmt::format("GPU {} ", device.facts().ordinal);
+    if (jobs_.size() > 1) text += fmt::format("{}/{} ", index + 1, jobs_.size());
+    return text + to_string(jobs_[index].problem);
+  }
+
+  void print(const TuneJob& job) {
+    const std::string text = report(job, arguments_.top, arguments_.full) + "\n";
+    const std::lock_guard lock(print_);
+    write_out(text);
+  }
+
+  const TuneArguments& arguments_;
+  std::vector<TuneJob> jobs_;  // each written by the thread that took it
+  std::atomic<std::size_t> next_{0};
+  std::atomic<bool> announced_{false};
+  Display display_;
+  std::mutex print_;
+};
+
+int exit_code_of(const std::vector<TuneJob>& jobs, bool was_interrupted) {
+  if (was_interrupted) return kExitInterrupted;
+  for (const TuneJob& job : jobs) {
+    if (!job.error.empty()) return exit_code(job.code);
+    if (!job.result || job.result->winner.empty() || !job.result->not_kept.empty())
+      return kExitFailed;
+  }
+  return kExitOk;
+}
+
+/// The landscape of each problem that was tuned.
+std::vector<Picture> landscapes_of(const TuneArguments& arguments,
+                                   const std::vector<TuneJob>& jobs) {
+  std::vector<Picture> pictures;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const TuneJob& job = jobs[i];
+    if (!job.result || job.result->winner.empty()) continue;
+    LandscapeOptions options = landscape_options(arguments.axes);
+    options.note = fmt::format("{}, {}", job.device.name, utc_date());
+    if (jobs.size() > 1) options.prefix = fmt::format("landscape_{}", i + 1);
+    for (const HeatMap& map :
+         landscapes(to_string(job.result->problem), job.result->trials, options))
+      pictures.push_back(picture_of(map));
+  }
+  return pictures;
+}
+
+int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& problems) {
+  std::vector<int> ordinals = gpu_ordinals(arguments.gpu);
+  if (ordinals.size() > problems.size()) ordinals.resize(problems.size());
+  const InterruptScope scope;
+  TuneRun run(arguments, problems, static_cast<int>(ordinals.size()));
+  try {
+    run.run(ordinals);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNoDriver) throw;
+    throw Error(
+        error.code(),
+        fmt::format(
+            "{}\nWithout a GPU, configs can be compiled and ranked for one that is not here: "
+            "attnforge tune --arch sm_86 ...",
+            error.what()));
+  }
+  const bool stopped = interrupted();
+  if (arguments.json) {
+    print_json(to_json(run.jobs(), arguments.top, stopped));
+  } else if (problems.size() > 1) {
+    fmt::print("{}", summary(run.jobs()));
+  }
+  std::fflush(stdout);
+  if (!arguments.plot.empty())
+    draw_results([&] { return landscapes_of(arguments, run.jobs()); }, arguments.plot);
+  const bool failed_alone = problems.size() == 1 && !run.jobs()[0].error.empty();
+  if (failed_alone) throw Error(run.jobs()[0].code, run.jobs()[0].error);
+  return exit_code_of(run.jobs(), stopped);
+}
+
+int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& problems) {
+  const InterruptScope scope;
+  Json results = Json::array();
+  for (const std::string& arch : names_of(arguments.archs)) {
+    const DeviceFacts& device = typical_device(arch);
+    for (const Problem& problem : problems) {
+      if (interrupted()) break;
+      std::vector<RankedCandidate> ranked;
+      {
+        Display display(1, arguments.quiet);
+        display.begin(0, fmt::format("sm_{} {}", device.arch.name, to_string(problem)));
+        ranked = rank_untuned(
+            problem, device, arguments.candidates, arguments.cache,
+            [&](const Progress& progress) { display.update(0, progress); }, interrupted);
+      }
+      Json rows = Json::array();
+      Table table{{{"estimate us", kRight},
+                   {"registers", kRight},
+                   {"spills B", kRight},
+                   {"smem B", kRight},
+                   {"occupancy", kRight},
+                   {"config"}},
+                  {}};
+      for (const RankedCandidate& candidate : ranked) {
+        const CompileInfo& c = candidate.compiled;
+        rows.push_back({{"config", candidate.config},
+                        {"estimate_us", candidate.estimate_us},
+                        {"compiled", to_json(c)}});
+        table.rows.push_back({fmt::format("{:.2f}", candidate.estimate_us),
+                              c.ok ? std::to_string(c.registers) : "failed",
+                              std::to_string(c.spill_bytes), std::to_string(c.smem_bytes),
+                              fmt::format("{:.0f}%", 100 * c.occupancy),
+                              config_text(candidate.config, arguments.full)});
+      }
+      results.push_back(
+          {{"problem", to_string(problem)}, {"device", to_json(device)}, {"ranked", rows}});
+      if (!arguments.json && !ranked.empty()) {
+        fmt::print("{}\n  estimates for {}, best first; nothing was measured\n{}\n",
+                   bold(to_string(problem)), describe(device), aligned(table, "  "));
+      }
+    }
+  }
+  const bool stopped = interrupted();
+  if (stopped) say("attnforge: interrupted; what was compiled is kept");
+  if (arguments.json)
+    print_json({{"attnforge", kVersion}, {"interrupted", stopped}, {"results", results}});
+  return stopped ? kExitInterrupted : kExitOk;
+}
+
+int run_tune(const TuneArguments& arguments) {
+  const std::vector<Problem> problems = read_problems(arguments.words, arguments.file, "tune");
+  return arguments.archs.empty() ? tune_on_gpus(arguments, problems)
+                                 : rank_for_archs(arguments, problems);
+}
+
+}  // namespace
+
+Verb add_tune(Command& program) {
+  auto arguments = std::make_shared<TuneArguments>();
+  Command* verb = program.add_subcommand(
+      "tune", "Find the fastest kernel for a problem and keep it in the database");
+  TuneArguments& a = *arguments;
+  verb->add_option("problem", a.words, "The problem's words")->type_name("WORD ...");
+  verb->add_option("--file", a.file, "A problem a line, # begins a comment; - is standard input")
+      ->type_name("PATH");
+  verb->add_option("--gpu", a.gpu, "CUDA number of the GPU, or all (problems are shared out)")
+      ->type_name("N|all");
+  verb->add_option("--rigor", a.rigor,
+                   "quick: the model's best few; full: until converged; exhaustive: every config")
+      ->one_of({"quick", "full", "exhaustive"});
+  verb->add_option("--time-limit", a.time_limit_s, "For each problem; 0: none")
+      ->type_name("SECONDS")
+      ->transform(seconds());
+  verb->add_flag("--retune", a.retune, "Measure again what the database already has");
+  verb->add_option("--family", a.family, "Only this kernel family (see attnforge list)")
+      ->type_name("NAME");
+  verb->add_option("--top", a.top, "Also show the best N tries")
+      ->type_name("N")
+      ->transform(whole_number(0, kMostInt));
+  auto* plot = verb->add_option("--plot", a.plot,
+                                "Draw the landscape of each problem in this folder (gnuplot)")
+                   ->type_name("FOLDER");
+  verb->add_option("--axes", a.axes, "With --plot: the two fields of configs, e.g. block_n,stages")
+      ->type_name("X,Y")
+      ->needs(plot);
+  verb->add_option("--seed", a.seed, "Of the inputs and the order of measurements")
+      ->type_name("N")
+      ->transform(whole_number(0, kMostUnsigned));
+  verb->add_option("--compile-threads", a.compile_threads, "0: one a core")
+      ->type_name("N")
+      ->transform(whole_number(0, 1024));
+  auto* arch = verb->add_option("--arch", a.archs,
+                                "Compile and rank by the model for GPUs that are not here, e.g. "
+                                "sm_86,sm_90a")
+                   ->type_name("ARCHS")
+                   ->check(names());
+  verb->add_option("--candidates", a.candidates, "With --arch: how many to compile")
+      ->type_name("N")
+      ->transform(whole_number(1, kMostInt))
+      ->needs(arch);
+  // Nothing is measured then; what would be ignored is refused.
+  for (const char* option : {"--gpu", "--rigor", "--time-limit", "--retune", "--family", "--top",
+                             "--plot", "--seed", "--compile-threads"})
+    arch->excludes(verb->get_option(option));
+  add_cache_option(*verb, a.cache);
+  verb->add_flag("--full", a.full, kFullHelp);
+  verb->add_flag("--json", a.json, "Results as JSON");
+  verb->add_flag("-q,--quiet", a.quiet, "No progress");
+  verb->footer(kTuneFooter);
+  return [arguments] { return run_tune(*arguments); };
+}
+
+}  // namespace attnforge::cli

@@ -1,0 +1,42 @@
+// verbs.h - what all verbs share: exit codes, and how a verb joins the program.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "attnforge/error.h"
+#include "cli/options/command_line.h"
+
+namespace attnforge::cli {
+
+/// Documented in `attnforge --help` and docs/CLI.md: programs rely on them.
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitFailed = 1,
+  kExitUsage = 2,        // command line or problem text
+  kExitUnsupported = 3,  // valid, but no kernel serves it
+  kExitCheckFailed = 4,  // run --check found a wrong output
+  kExitNoDevice = 5,     // no GPU, driver or NVRTC
+  kExitInterrupted = 130,
+};
+ExitCode exit_code(ErrorCode code);
+
+/// Runs a verb after its arguments were parsed; returns the exit code. Throws Error.
+using Verb = std::function<int()>;
+
+/// Each adds its subcommand to the program.
+Verb add_tune(Command& program);
+Verb add_run(Command& program);
+Verb add_bench(Command& program);
+Verb add_inspect(Command& program);
+Verb add_report(Command& program);
+Verb add_list(Command& program);
+Verb add_cache(Command& program);
+Verb add_doctor(Command& program);
+/// After the others: it knows their help.
+Verb add_help(Command& program);
+
+/// --cache PATH, the same in every verb that uses the database.
+void add_cache_option(Command& verb, std::string& path);
+
+}  // namespace attnforge::cli

@@ -1,0 +1,158 @@
+// gradients.cpp - what a backward run takes beside q, k, v and o, and what it writes.
+#include <fmt/format.h>
+
+#include "generator/tensors/operand_list.h"
+#include "generator/problem/fields.h"
+#include "generator/parts/part.h"
+#include "generator/tensors/stored_rows.h"
+#include "generator/tensors/tensor_check.h"
+#include "generator/tensors/tensor_elements.h"
+
+namespace attnforge {
+namespace {
+
+using Role = Operand::Role;
+
+template <Tensor Gradients::*kTensor>
+void bind_gradient(const Problem&, void* data, Tensors& tensors) {
+  (tensors.gradients.*kTensor).data = data;
+}
+
+void bind_packed_gradients(const Problem& p, void* data, Tensors& t) {
+  bind_packed(p, gradient_dtype(p, p.dtype_q), data, t.gradients.dq, t.gradients.dk,
+              t.gradients.dv);
+}
+
+/// As that which they are of.
+void lay_out_gradients(const Problem&, Tensors& t) {
+  t.gradients = {.dout = t.o, .dq = t.q, .dk = t.k, .dv = t.v, .dlse = t.lse};
+}
+
+/// What of a forward goes out, and the gradients of that.
+void add_gradients_in(OperandList& list) {
+  const Problem& p = list.problem;
+  list.add(operand_of_o(Role::kInput), p.dtype_o, list.tokens.q, p.num_heads_q * p.head_dim_v);
+  list.add(operand<&HostTensors::dout>("dout", Role::kInput, bind_gradient<&Gradients::dout>),
+           p.dtype_o, list.tokens.q, p.num_heads_q * p.head_dim_v);
+  if (!p.dlse) return;
+  list.add_words(operand<&HostTensors::dlse>("dlse", Role::kInput,
+                                             [](const Problem&, void* data, Tensors& t) {
+                                               t.gradients.dlse.data = static_cast<float*>(data);
+                                             }),
+                 p.num_heads_q * list.tokens.q);
+}
+
+void add_gradients_out(OperandList& list) {
+  const Problem& p = list.problem;
+  const Tokens& tokens = list.tokens;
+  list.add_words(operand_of_lse(Role::kTable), p.num_heads_q * tokens.q);
+  const std::size_t first = list.list().size();
+  if (p.layout == Layout::kPackedQkv) {
+    list.add(operand<&HostTensors::dq>("dq", Role::kOutput, bind_packed_gradients),
+             gradient_dtype(p, p.dtype_q), tokens.q,
+             (p.num_heads_q + 2 * p.num_heads_kv) * p.head_dim);
+  } else {
+    list.add(operand<&HostTensors::dq>("dq", Role::kOutput, bind_gradient<&Gradients::dq>),
+             gradient_dtype(p, p.dtype_q), tokens.q, p.num_heads_q * p.head_dim);
+    list.add(operand<&HostTensors::dk>("dk", Role::kOutput, bind_gradient<&Gradients::dk>),
+             gradient_dtype(p, p.dtype_k), tokens.kv, p.num_heads_kv * p.head_dim);
+    list.add(operand<&HostTensors::dv>("dv", Role::kOutput, bind_gradient<&Gradients::dv>),
+             gradient_dtype(p, p.dtype_v), tokens.kv, p.num_heads_kv * p.head_dim_v);
+  }
+  const std::span<Operand> all = list.list();
+  for (std::size_t i = first; i < all.size(); ++i) {
+    all[i].added_to = p.accumulate;
+    if (i > first) all[i].key_elements = all[i].elements;
+  }
+  if (p.layout == Layout::kPackedQkv)
+    all[first].key_elements = tokens.kv * 2 * p.num_heads_kv * p.head_dim;
+}
+
+bool gradients_good(const Problem& problem, std::uint64_t, const Tensors& t) {
+  const Gradients& g = t.gradients;
+  std::uintptr_t bits = 0;
+  bool present = true;
+  const auto add = [&](const Tensor& tensor, DType dtype) {
+    bits |= address_bits(tensor.data) |
+            static_cast<std::uintptr_t>(tensor.stride_batch | tensor.stride_row |
+                                        tensor.stride_head) *
+                static_cast<std::uintptr_t>(size_bytes(dtype));
+    present &= tensor.data != nullptr;
+  };
+  add(g.dout, problem.dtype_o);
+  add(g.dq, gradient_dtype(problem, problem.dtype_q));
+  add(g.dk, gradient_dtype(problem, problem.dtype_k));
+  add(g.dv, gradient_dtype(problem, problem.dtype_v));
+  const auto misaligned = static_cast<std::uintptr_t>(problem.alignment_bytes) - 1;
+  return present && (bits & misaligned) == 0 && words_good(t.lse.data) &&
+         (!problem.dlse || words_good(g.dlse.data));
+}
+
+void check_rows(std::string_view name, const Rows& rows, const Problem& problem) {
+  if (problem.batch == 0 || problem.seqlen_q == 0) return;
+  check_address(name, rows.data, alignof(float),
+                fmt::format("but a bwd{} reads it; give it device memory",
+                            name == "lse" ? "" : " with the word dlse"));
+}
+
+void explain_gradients(const Problem& p, const Tensors& tensors) {
+  const Gradients& g = tensors.gradients;
+  const std::int64_t batch = stored_rows(p).batch;
+  check_rows("lse", tensors.lse, p);
+  if (p.dlse) check_rows("dlse", g.dlse, p);
+  check_tensor("dout", g.dout, p.dtype_o, p.num_heads_q, batch, p.seqlen_q, p);
+  check_tensor("dq", g.dq, gradient_dtype(p, p.dtype_q), p.num_heads_q, batch, p.seqlen_q, p);
+  check_tensor("dk", g.dk, gradient_dtype(p, p.dtype_k), p.num_heads_kv, batch, p.seqlen_kv, p);
+  check_tensor("dv", g.dv, gradient_dtype(p, p.dtype_v), p.num_heads_kv, batch, p.seqlen_kv, p);
+}
+
+/// Of what backward reads beside q, k, v and o, and of what it writes.
+double gradient_bytes(const Problem& p) {
+  const auto moved = [&](double elements, DType input) {
+    return (p.accumulate ? 2.0 : 1.0) * elements * size_bytes(gradient_dtype(p, input));
+  };
+  const double rows = static_cast<double>(p.num_heads_q) * static_cast<double>(total_tokens(p).q);
+  return elements_o(p) * size_bytes(p.dtype_o) + rows * (p.dlse ? 8.0 : 4.0) +
+         moved(elements_q(p), p.dtype_q) + moved(elements_k(p), p.dtype_k) +
+         moved(elements_v(p), p.dtype_v);
+}
+
+}  // namespace
+
+std::string_view to_string(Op op) {
+  switch (op) {
+    case Op::kForward:
+      return "fwd";
+    case Op::kBackward:
+      return "bwd";
+  }
+  return "unknown";
+}
+
+Problem forward_of(const Problem& problem) {
+  if (!is_backward(problem)) return problem;
+  Problem forward = problem;
+  forward.op = Op::kForward;
+  forward.lse = true;
+  forward.deterministic = forward.accumulate = forward.dlse = forward.fp32_gradients = false;
+  forward.dargs.clear();
+  return forward;
+}
+
+bool has_wider_gradients(const Problem& p) {
+  return p.fp32_gradients &&
+         (p.dtype_q != DType::kFp32 || p.dtype_k != DType::kFp32 || p.dtype_v != DType::kFp32);
+}
+
+extern const ProblemPart gradients_of_problem;
+constinit const ProblemPart gradients_of_problem{
+    .in = [](const Problem& p) { return is_backward(p); },
+    .bytes = gradient_bytes,
+    .work = 2.5,  // five products in place of two
+    .add_inputs = add_gradients_in,
+    .add_outputs = add_gradients_out,
+    .lay_out = lay_out_gradients,
+    .good = gradients_good,
+    .explain = explain_gradients};
+
+}  // namespace attnforge

@@ -1,0 +1,57 @@
+// bucket.cpp - the grid that problems are rounded to before they are tuned or looked up.
+#include "generator/problem/bucket.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "generator/problem/fields.h"
+#include "generator/parts/part.h"
+
+namespace attnforge {
+
+/// Monotone and idempotent, so that equal lengths stay equal and the longer one never becomes the
+/// shorter one.
+std::int64_t bucket_seqlen(std::int64_t seqlen) {
+  if (seqlen <= 1) return seqlen;
+  if (seqlen <= 16) return 16;
+  if (seqlen <= 64) return 64;
+  const auto length = static_cast<std::uint64_t>(seqlen);
+  if (length <= 1024) return static_cast<std::int64_t>(std::bit_ceil(length));
+  const std::uint64_t step = std::bit_floor(length) / 4;
+  return static_cast<std::int64_t>((length + step - 1) / step * step);
+}
+
+std::int64_t bucket_batch(std::int64_t batch) {
+  return batch == 0 ? 0
+                    : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(batch)));
+}
+
+namespace {
+
+/// Of all batch_invariant problems: what is chosen for it serves one sequence and many.
+constexpr std::int64_t kBatchOfAll = 4;
+
+}  // namespace
+
+Problem bucket(const Problem& problem) {
+  Problem rounded = problem;
+  round_fields(rounded);
+  rounded.batch = problem.batch_invariant && problem.batch > 0 ? kBatchOfAll
+                                                               : bucket_batch(problem.batch);
+  rounded.seqlen_q = bucket_seqlen(problem.seqlen_q);
+  rounded.seqlen_kv = bucket_seqlen(problem.seqlen_kv);
+  for (const ProblemPart* part : problem_parts()) {
+    if (part->round != nullptr && part->in(problem)) part->round(problem, rounded);
+  }
+  // Each limit is on the grid, but their products are not: such giants keep their sizes and stay
+  // valid.
+  if (!products_within_limits(rounded)) {
+    rounded = problem;
+    round_fields(rounded);
+  }
+  return rounded;
+}
+
+std::size_t ProblemHash::operator()(const Problem& p) const noexcept { return hash_of_fields(p); }
+
+}  // namespace attnforge

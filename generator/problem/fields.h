@@ -1,0 +1,97 @@
+// fields.h - the words of a problem's text as one table: what each means, which member of
+// Problem it gives, what that may be, and what a bucket makes of it. Parsing, formatting,
+// validation, buckets, the hash and the help walk it, and name no word.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "attnforge/problem.h"
+#include "attnforge/problem_words.h"
+
+namespace attnforge {
+
+enum class FieldKind : std::uint8_t {
+  kInteger,
+  kFlag,    // there or not
+  kNumber,  // with a fraction
+  kChoice,  // one of some words
+  kText,    // in double quotes
+  kPair,    // two integers at once, first:second; the second follows the first if it is not given
+  kDType,   // of all tensors, by its name alone
+};
+
+/// What a word gives. Of a pair and of a dtype: nothing of its own.
+struct FieldValue {
+  FieldKind kind;
+  bool (*is_set)(const Problem&);  // whether it is part of the text
+  /// Of integers, flags and choices, these by their places among `choices`. A value that is set
+  /// must be ok().
+  std::int64_t (*get)(const Problem&) = nullptr;
+  void (*set)(Problem&, std::int64_t) = nullptr;
+  bool (*ok)(std::int64_t) = nullptr;
+  float Problem::*number = nullptr;
+  bool (*number_ok)(float) = nullptr;
+  std::string Problem::*text = nullptr;
+  std::span<const std::string_view> choices{};
+  std::string_view first{}, second{};  // the words of a pair's members
+};
+
+struct ProblemField {
+  ProblemWord word;
+  FieldValue value;
+  std::string_view other_names{};  // what other libraries call it or a value of it,
+                                   // "varlen=packed", with blanks between
+  /// How far problems are apart that differ in it, the highest bit first: a winner of one is worth
+  /// a try for the other. -1: it is not.
+  int apart = -1;
+  /// What holds where its value stands for another. Null: the value.
+  std::int64_t (*meant)(const Problem&) = nullptr;
+  /// What all problems of its bucket have. Null: what the problem has.
+  void (*round)(Problem&) = nullptr;
+  bool of_backward = false;         // of a backward alone
+  std::string_view not_backward{};  // of a word that does not go with it: what to do instead
+  std::string_view needs{};         // another word, without which it makes no sense,
+  std::string_view why_needed{};    // and what that may be: the end of a message
+  std::string_view excludes{};      // another word that it does not go with,
+  std::string_view instead{};       // and what to do instead
+  /// Throws if its value, valid by itself, does not fit to others.
+  void (*check)(const Problem&) = nullptr;
+
+  std::string_view name() const { return word.name; }
+};
+
+/// In the order of the text form, and of the help.
+std::span<const ProblemField> problem_fields();
+/// nullptr: there is none.
+const ProblemField* find_field(std::string_view name);
+
+/// Throws Error(kInvalidProblem) unless each field has a value that it may have.
+void check_fields(const Problem& problem);
+void check_integer(const ProblemField& field, std::int64_t value);
+/// Throws Error(kInvalidProblem) for words that do not go with others, or with the op.
+void check_exclusions(const Problem& problem);
+/// check() of all.
+void check_relations(const Problem& problem);
+/// round() of all.
+void round_fields(Problem& problem);
+
+/// "layout=bhsd", or "causal".
+std::string word_text(const ProblemField& field, const Problem& problem);
+/// "layout", or "dtype k": for messages.
+std::string label(const ProblemField& field);
+
+/// Of every field; equal problems have equal ones. No allocation.
+std::uint64_t hash_of_fields(const Problem& problem);
+
+[[noreturn]] void reject_problem(const std::string& message);
+
+/// Whether the products of sizes stay where 32-bit head and 64-bit element indices cannot overflow.
+bool products_within_limits(const Problem& problem);
+
+/// Whether gradients=fp32 changes anything: not where q, k and v are fp32.
+bool has_wider_gradients(const Problem& problem);
+
+}  // namespace attnforge

@@ -1,0 +1,352 @@
+// api.cpp - the functions of include/attnforge/c.h, whose opening comment is the contract.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "attnforge/c.h"
+#include "attnforge/inspect.h"
+#include "attnforge/json.h"
+#include "attnforge/merge_states.h"
+#include "attnforge/version.h"
+#include "plan/c/convert.h"
+#include "plan/c/error.h"
+#include "plan/c/handle.h"
+#include "plan/c/struct.h"
+#include "plan/workspace_bound.h"
+
+using attnforge::checked_handle;
+using attnforge::dtype_named;
+using attnforge::Error;
+using attnforge::ErrorCode;
+using attnforge::guarded;
+using attnforge::or_empty;
+
+namespace {
+
+template <class Type>
+Type& required(Type* pointer, std::string_view name) {
+  if (pointer == nullptr) throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is NULL", name));
+  return *pointer;
+}
+
+void check_flags(std::string_view name, std::uint32_t flags, std::uint32_t known) {
+  if ((flags & ~known) != 0) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} is {:#x}; this library knows only the bits {:#x}", name, flags, known));
+  }
+}
+
+template <class Enum>
+Enum checked_enum(std::string_view name, std::int32_t value, Enum last) {
+  if (value < 0 || value > static_cast<std::int32_t>(last)) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is {}; it must be from 0 to {}", name,
+                                                         value, static_cast<std::int32_t>(last)));
+  }
+  return static_cast<Enum>(value);
+}
+
+char* copied(const std::string& text) {
+  char* copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy == nullptr) throw std::bad_alloc();
+  std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
+
+attnforge::LogFunction log_from_c(attnforge_log_function log, void* user) {
+  if (log == nullptr) return {};
+  return [log, user](attnforge::LogLevel level, std::string_view message) {
+    log(user, static_cast<std::int32_t>(level), std::string(message).c_str());
+  };
+}
+
+constexpr attnforge_context_desc kContextDefaults = ATTNFORGE_CONTEXT_DESC_INIT;
+constexpr attnforge_plan_options kPlanDefaults = ATTNFORGE_PLAN_OPTIONS_INIT;
+constexpr attnforge_tune_options kTuneDefaults = ATTNFORGE_TUNE_OPTIONS_INIT;
+constexpr attnforge_inspect_options kInspectDefaults = ATTNFORGE_INSPECT_OPTIONS_INIT;
+constexpr attnforge_tensors kTensorsDefaults = ATTNFORGE_TENSORS_INIT;
+
+const attnforge::Problem& problem_of(const attnforge_problem* problem) {
+  return checked_handle(problem, "problem").problem;
+}
+
+template <class Struct>
+Struct options_or_defaults(const Struct* given, const Struct& defaults, std::string_view name) {
+  return given == nullptr ? defaults : attnforge::read_struct(given, defaults, name);
+}
+
+}  // namespace
+
+// ---- Versions and texts ----
+
+uint32_t attnforge_abi_version(void) { return ATTNFORGE_ABI_VERSION; }
+const char* attnforge_version(void) { return attnforge::kVersion; }
+void attnforge_free_string(char* text) { std::free(text); }
+
+// ---- Problems ----
+
+attnforge_status attnforge_problem_create(const char* text, attnforge_problem** problem) {
+  return guarded([&] {
+    required(problem, "problem") = nullptr;
+    *problem = new attnforge_problem{.problem = attnforge::parse_problem(&required(text, "text"))};
+    return ATTNFORGE_OK;
+  });
+}
+
+void attnforge_problem_destroy(attnforge_problem* problem) { attnforge::destroy(problem); }
+
+attnforge_status attnforge_problem_set_sizes(attnforge_problem* problem,
+                                             const attnforge_sizes* sizes) {
+  return guarded([&] {
+    attnforge::Problem& given = checked_handle(problem, "problem").problem;
+    const attnforge::Problem changed = attnforge::with_sizes(given, sizes, "sizes");
+    attnforge::validate(changed);
+    given = changed;
+    return ATTNFORGE_OK;
+  });
+}
+
+attnforge_status attnforge_problem_format(const attnforge_problem* problem, char* buffer,
+                                          size_t capacity, size_t* length) {
+  return guarded([&] {
+    const std::string text = attnforge::to_string(problem_of(problem));
+    if (length != nullptr) *length = text.size();
+    if (capacity == 0) return ATTNFORGE_OK;
+    required(buffer, "buffer");
+    const std::size_t count = std::min(text.size(), capacity - 1);
+    std::memcpy(buffer, text.data(), count);
+    buffer[count] = '\0';
+    return ATTNFORGE_OK;
+  });
+}
+
+// ---- Contexts ----
+
+attnforge_status attnforge_context_create(const attnforge_context_desc* desc,
+                                          attnforge_context** context) {
+  return guarded([&] {
+    required(context, "context") = nullptr;
+    const attnforge_context_desc given = options_or_defaults(desc, kContextDefaults, "desc");
+    check_flags("desc.flags", given.flags, ATTNFORGE_NO_JIT | ATTNFORGE_READ_ONLY_CACHE);
+    auto made = std::make_unique<attnforge_context>();
+    made->cache_path = or_empty(given.cache_path);
+    made->no_jit = (given.flags & ATTNFORGE_NO_JIT) != 0;
+    if (given.arch != nullptr) {
+      made->facts = attnforge::typical_device(given.arch);
+    } else {
+      made->device.emplace(attnforge::DeviceOptions{
+          .ordinal = given.device,
+          .cache_path = made->cache_path,
+          .log = log_from_c(given.log, given.log_user),
+          .read_only_cache = (given.flags & ATTNFORGE_READ_ONLY_CACHE) != 0});
+      made->facts = made->device->facts();
+    }
+    *context = made.release();
+    return ATTNFORGE_OK;
+  });
+}
+
+void attnforge_context_destroy(attnforge_context* context) { attnforge::destroy(context); }
+
+attnforge_status attnforge_query(const attnforge_context* context,
+                                 const attnforge_problem* problem) {
+  return guarded([&] {
+    const attnforge::Support support = attnforge::supported(
+        problem_of(problem), checked_handle(context, "context").facts);
+    return support.supported ? ATTNFORGE_OK
+                             : attnforge::fail(ATTNFORGE_ERR_UNSUPPORTED, support.reason);
+  });
+}
+
+// ---- Plans ----
+
+attnforge_status attnforge_plan_create(attnforge_context* context, const attnforge_problem* problem,
+                                       const attnforge_plan_options* options,
+                                       attnforge_plan** plan) {
+  return guarded([&] {
+    required(plan, "plan") = nullptr;
+    const attnforge_plan_options given = options_or_defaults(options, kPlanDefaults, "options");
+    check_flags("options.flags", given.flags, ATTNFORGE_NO_JIT);
+    const attnforge::Problem& wanted = problem_of(problem);
+    attnforge::Device& device = attnforge::device_of(context);
+    const attnforge::Plan made = attnforge::make_plan(
+        wanted, device,
+        {.policy = checked_enum("options.policy", given.policy, attnforge::Policy::kCachedOnly),
+         .time_limit_s = given.time_limit_s,
+         .allow_compile = !context->no_jit && (given.flags & ATTNFORGE_NO_JIT) == 0,
+         .family = or_empty(given.family),
+         .config = or_empty(given.config),
+         .on_progress = attnforge::progress_from_c(given.progress, given.progress_user, nullptr)});
+    *plan = new attnforge_plan{.plan = made,
+                               .facts = device.facts(),
+                               .problem = attnforge::to_string(wanted),
+                               .config = made.config(),
+                               .provenance = std::string(attnforge::to_string(made.provenance()))};
+    return ATTNFORGE_OK;
+  });
+}
+
+void attnforge_plan_destroy(attnforge_plan* plan) { attnforge::destroy(plan); }
+
+attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
+                                          const attnforge_sizes* upper_bound, size_t* bytes) {
+  return guarded([&] {
+    const attnforge_plan& given = checked_handle(plan, "plan");
+    std::size_t& out = required(bytes, "bytes");
+    if (upper_bound == nullptr) {
+      out = given.plan.workspace_bytes();
+      return ATTNFORGE_OK;
+    }
+    out = attnforge::workspace_bound(
+        attnforge::with_sizes(given.plan.problem(), upper_bound, "upper_bound"), given.config,
+        given.facts);
+    return ATTNFORGE_OK;
+  });
+}
+
+const char* attnforge_plan_problem(const attnforge_plan* plan) {
+  return attnforge::is_handle(plan) ? plan->problem.c_str() : "";
+}
+const char* attnforge_plan_config(const attnforge_plan* plan) {
+  return attnforge::is_handle(plan) ? plan->config.c_str() : "";
+}
+const char* attnforge_plan_provenance(const attnforge_plan* plan) {
+  return attnforge::is_handle(plan) ? plan->provenance.c_str() : "";
+}
+double attnforge_plan_measured_us(const attnforge_plan* plan) {
+  return attnforge::is_handle(plan) ? plan->plan.measured_us() : 0.0;
+}
+
+// ---- Runs ----
+
+attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
+                                              attnforge_tensors* tensors) {
+  return guarded([&] {
+    attnforge_tensors out = attnforge::read_struct(tensors, kTensorsDefaults, "tensors",
+                                                   attnforge::kFirstTensorsBytes);
+    const attnforge::Tensors strides = attnforge::contiguous_tensors(problem_of(problem));
+    const auto set = [](attnforge_tensor& to, const attnforge::Tensor& from) {
+      to = {to.data, from.stride_batch, from.stride_row, from.stride_head};
+    };
+    set(out.q, strides.q);
+    set(out.k, strides.k);
+    set(out.v, strides.v);
+    set(out.o, strides.o);
+    out.lse = {out.lse.data, strides.lse.stride_batch, strides.lse.stride_head};
+    attnforge::write_struct(tensors, out);
+    return ATTNFORGE_OK;
+  });
+}
+
+attnforge_status attnforge_run(const attnforge_plan* plan, const attnforge_tensors* tensors,
+                               void* workspace, size_t workspace_bytes, void* stream) {
+  return guarded([&] {
+    const attnforge_plan& given = checked_handle(plan, "plan");
+    const std::size_t needed = given.plan.workspace_bytes();
+    if (needed > 0 && (workspace == nullptr || workspace_bytes < needed ||
+                       reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0)) [[unlikely]] {
+      return attnforge::fail(
+          ATTNFORGE_ERR_WORKSPACE,
+          fmt::format("the workspace is {} with {} bytes; this plan needs {} bytes aligned to 256",
+                      workspace, workspace_bytes, needed));
+    }
+    given.plan.run(attnforge::from_c(tensors), workspace, stream);
+    return ATTNFORGE_OK;
+  });
+}
+
+// ---- Merging ----
+
+attnforge_status attnforge_merge_states(attnforge_context* context, const attnforge_merge* merge,
+                                        void* stream) {
+  return guarded([&] {
+    static constexpr attnforge_merge kDefaults = ATTNFORGE_MERGE_INIT;
+    const attnforge_merge given = attnforge::read_struct(merge, kDefaults, "merge");
+    if (given.parts < 1 || given.parts > attnforge::kMostMergedStates) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("merge.parts is {}; it must be from 1 to {}", given.parts,
+                              attnforge::kMostMergedStates));
+    }
+    if (given.head_dim < 0 || given.head_dim > 1 << 20)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("merge.head_dim is {}; it must be from 8 to 512", given.head_dim));
+    attnforge::Device& device = attnforge::device_of(context);
+    required(given.parts_o, "merge.parts_o");
+    required(given.parts_lse, "merge.parts_lse");
+    const auto state = [](const attnforge_tensor& o, const attnforge_rows& lse) {
+      return attnforge::AttentionState{{o.data, o.stride_batch, o.stride_row, o.stride_head},
+                                       {lse.data, lse.stride_batch, lse.stride_head}};
+    };
+    std::array<attnforge::AttentionState, attnforge::kMostMergedStates> parts;
+    const auto count = static_cast<std::size_t>(given.parts);
+    for (std::size_t i = 0; i < count; ++i) parts[i] = state(given.parts_o[i], given.parts_lse[i]);
+    attnforge::merge_states({.dtype = dtype_named("merge.dtype", given.dtype),
+                             .dtype_o = dtype_named("merge.dtype_o", given.dtype_o),
+                             .batch = given.batch,
+                             .seqlen = given.seqlen,
+                             .num_heads = given.num_heads,
+                             .head_dim = static_cast<int>(given.head_dim)},
+                            std::span(parts).first(count), state(given.o, given.lse), device,
+                            stream, !context->no_jit);
+    return ATTNFORGE_OK;
+  });
+}
+
+// ---- Tuning and inspection ----
+
+attnforge_status attnforge_tune(attnforge_context* context, const attnforge_problem* problem,
+                                const attnforge_tune_options* options, char** json) {
+  return guarded([&] {
+    const attnforge_tune_options given = options_or_defaults(options, kTuneDefaults, "options");
+    const attnforge::Problem& wanted = problem_of(problem);
+    attnforge::Device& device = attnforge::device_of(context);
+    if (context->no_jit) {
+      throw Error(
+          ErrorCode::kNotReady,
+          fmt::format("this context was created with ATTNFORGE_NO_JIT and does not tune \"{}\"",
+                      attnforge::to_string(wanted)));
+    }
+    bool stop = false;
+    attnforge::TuneOptions tune_options;
+    tune_options.rigor = checked_enum("options.rigor", given.rigor, attnforge::Rigor::kExhaustive);
+    tune_options.time_limit_s = given.time_limit_s;
+    tune_options.family = or_empty(given.family);
+    tune_options.compile_threads = given.compile_threads;
+    tune_options.retune = given.retune != 0;
+    tune_options.seed = given.seed;
+    tune_options.on_progress = attnforge::progress_from_c(given.progress, given.progress_user,
+                                                          &stop);
+    tune_options.cancelled = [&stop] { return stop; };
+    const attnforge::TuneResult result = attnforge::tune(wanted, device, tune_options);
+    if (json != nullptr) *json = copied(attnforge::to_json(result, wanted, device.facts()));
+    return ATTNFORGE_OK;
+  });
+}
+
+attnforge_status attnforge_inspect(const attnforge_context* context,
+                                   const attnforge_problem* problem,
+                                   const attnforge_inspect_options* options, char** json) {
+  return guarded([&] {
+    char*& out = required(json, "json");
+    const attnforge_context& from = checked_handle(context, "context");
+    const attnforge_inspect_options given = options_or_defaults(options, kInspectDefaults,
+                                                                "options");
+    check_flags("options.flags", given.flags,
+                ATTNFORGE_INSPECT_COMPILE | ATTNFORGE_INSPECT_PTX | ATTNFORGE_INSPECT_SASS);
+    const attnforge::Inspection inspection = attnforge::inspect(
+        problem_of(problem), from.facts,
+        {.config = or_empty(given.config),
+         .family = or_empty(given.family),
+         .cache_path = from.cache_path,
+         .compile = (given.flags & ATTNFORGE_INSPECT_COMPILE) != 0,
+         .ptx = (given.flags & ATTNFORGE_INSPECT_PTX) != 0,
+         .sass = (given.flags & ATTNFORGE_INSPECT_SASS) != 0,
+         .max_candidates = given.max_candidates});
+    out = copied(attnforge::to_json(inspection));
+    return ATTNFORGE_OK;
+  });
+}

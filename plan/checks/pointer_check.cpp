@@ -1,0 +1,66 @@
+// pointer_check.cpp - the explanation of what is wrong with the tensors of a run.
+#include "plan/checks/pointer_check.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <span>
+
+#include "attnforge/error.h"
+#include "generator/parts/part.h"
+#include "generator/tensors/stored_rows.h"
+#include "generator/tensors/tensor_check.h"
+
+namespace attnforge {
+
+PointerCheck::PointerCheck(const Problem& problem)
+    : misaligned_(static_cast<std::uint8_t>(problem.alignment_bytes - 1)),
+      bytes_q_(static_cast<std::uint8_t>(size_bytes(problem.dtype_q))),
+      bytes_k_(static_cast<std::uint8_t>(size_bytes(problem.dtype_k))),
+      bytes_v_(static_cast<std::uint8_t>(size_bytes(problem.dtype_v))),
+      bytes_o_(static_cast<std::uint8_t>(size_bytes(problem.dtype_o))),
+      needs_lse_(problem.lse) {
+  const std::span<const ProblemPart* const> parts = problem_parts();
+  for (unsigned i = 0; i < parts.size(); ++i) {
+    const ProblemPart& part = *parts[i];
+    if (!part.in(problem)) continue;
+    ATTNFORGE_ASSERT(i < 8, "a bit for each part");
+    parts_ = static_cast<std::uint8_t>(parts_ | 1u << i);
+    if (part.known != nullptr) known_ = part.known(problem);
+  }
+}
+
+bool PointerCheck::parts_good(const Problem& problem, const Tensors& tensors) const {
+  for (unsigned rest = parts_; rest != 0; rest &= rest - 1) {
+    const ProblemPart& part = *problem_parts()[static_cast<std::size_t>(std::countr_zero(rest))];
+    if (!part.good(problem, known_, tensors)) return false;
+  }
+  return true;
+}
+
+void PointerCheck::explain(const Problem& problem, const Tensors& tensors, const void* workspace,
+                           std::size_t workspace_bytes) const {
+  const StoredRows stored = stored_rows_of_run(problem, tensors);
+  const std::int64_t rows_kv = stored.pool && problem.seqlen_kv != 0 ? stored.kv
+                                                                     : problem.seqlen_kv;
+  check_tensor("q", tensors.q, problem.dtype_q, problem.num_heads_q, stored.batch, problem.seqlen_q,
+               problem);
+  check_tensor("k", tensors.k, problem.dtype_k, problem.num_heads_kv, stored.kv_batch, rows_kv,
+               problem);
+  check_tensor("v", tensors.v, problem.dtype_v, problem.num_heads_kv, stored.kv_batch, rows_kv,
+               problem);
+  check_tensor("o", tensors.o, problem.dtype_o, problem.num_heads_q, stored.batch, problem.seqlen_q,
+               problem);
+  if (problem.lse) {
+    check_address("lse", tensors.lse.data, alignof(float),
+                  "but the problem says lse; give it device memory, or make the plan without lse");
+  }
+  for (const ProblemPart* part : problem_parts()) {
+    if (part->in(problem)) part->explain(problem, tensors);
+  }
+  if (workspace_bytes == 0) return;
+  check_address("the workspace", workspace, kWorkspaceAlignment,
+                fmt::format("but this plan needs {} bytes of device memory", workspace_bytes));
+}
+
+}  // namespace attnforge

@@ -1,0 +1,91 @@
+// choice.h - which config a plan should use: the one that the caller forces, the database's winner,
+// that of a problem like this one, the model's. Runs nothing. `device` is limited() by the same
+// overrides.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attnforge/plan.h"
+#include "cache/cache.h"
+#include "generator/candidates.h"
+#include "generator/cubin.h"
+#include "generator/source.h"
+#include "plan/loaded_kernel.h"
+#include "runtime/log.h"
+
+namespace attnforge {
+
+/// What a config becomes, and the digest of that.
+struct Rendered {
+  Source source;
+  std::string digest;
+};
+
+/// A config and how it was come by.
+struct Choice {
+  const Family* family = nullptr;
+  Config config;
+  Provenance provenance = Provenance::kEstimated;
+  double measured_us = 0;
+  std::string nvrtc = {};                 // that compiled what was measured; "": any
+  std::string why = {};                   // a sentence for inspect and the log
+  std::optional<Rendered> rendered = {};  // where choosing took it already
+  std::optional<Cubin> cubin = {};        // of `rendered`, where choosing took it
+  std::optional<Try> stale = {};  // what it won by, where its source has another digest since then
+};
+
+/// The registry without what must be named, or only the family of that name, or the one that is
+/// forced. Throws Error(kInvalidArgument) for an unknown one, listing all, and for one that is not
+/// the forced one.
+std::vector<const Family*> families_named(const std::string& name, const Overrides& overrides);
+
+/// "" if `config` may be used for `problem`, else why not: of an unknown family, unsupported, cut,
+/// or made for other head dims or dtypes. What a database or a caller says is checked by this
+/// before it is compiled.
+std::string illegal(const Config& config, const Problem& problem, const DeviceFacts& device);
+
+/// Throws Error(kInvalidArgument) if the text is not a config or is illegal, Error(kUnsupported) if
+/// its family does not serve the problem.
+Choice forced_choice(const std::string& config_text, const Problem& problem,
+                     const DeviceFacts& device, const Overrides& overrides);
+
+Rendered rendered(const Config& config, const Problem& problem, const Overrides& overrides);
+
+/// The database's winner for a bucket, if it can be used. A stale one (its template has changed
+/// since) counts as an estimate, until plan/choice/same_code.h recognises it. Under force it is the winner
+/// under the same force. A row whose config cannot be used is skipped with a warning, one of a
+/// family that was not named and that a better tier makes needless without. With `at_least` only
+/// what a finished search of that rigor chose; a caller who insists on a family gets the fastest of
+/// its tries, since searches of one family are not noted. A try that no finished search chose does
+/// not answer where the model's own choice was measured faster or, unmeasured, is predicted to be.
+std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
+                                    const Overrides& overrides, const Logger& log,
+                                    std::optional<Rigor> at_least = {});
+
+/// The winner of the nearest problem (cache/near_problems.h) on this GPU class that would be a
+/// candidate of this one's search too. The model has a veto: it must not predict that the config
+/// takes more than 5% longer than the model's own choice. Nothing under force: then the model alone
+/// decides what is left. Looks at the whole search space if there is a near winner: a few ms.
+std::optional<Choice> near_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
+                                  const Overrides& overrides);
+
+/// Throws Error(kUnsupported) with each family's reason if none serves the problem. Cheap.
+void require_support(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);
+
+/// Why stored_choice() has none: that nothing was measured, or how many tries decide nothing.
+std::string undecided(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
+                      const Overrides& overrides);
+
+/// The model's first choice, for callers with an undecided() problem. Throws Error(kUnsupported).
+/// Looks at the whole search space: a few ms.
+Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);
+
+/// What to try when that one fails: the model's best few of each product, then its best of each
+/// family of the ladder, the oracle last.
+std::vector<Choice> fallback_choices(const ChoiceKey& key, const DeviceFacts& device,
+                                     const Overrides& overrides);
+
+}  // namespace attnforge

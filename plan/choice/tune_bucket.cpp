@@ -1,0 +1,192 @@
+// tune_bucket.cpp - tuning on the GPU of a Device: the public tune(), and first-run plans.
+#include "plan/choice/tune_bucket.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "attnforge/error.h"
+#include "plan/context_scope.h"
+#include "plan/cubins.h"
+#include "plan/checks/option_checks.h"
+#include "plan/choice/slow_path.h"
+#include "runtime/compile/compiler.h"
+#include "runtime/nvtx.h"
+#include "templates/registry.h"
+#include "tuner/in_process_evaluator.h"
+#include "tuner/search/tune.h"
+
+namespace attnforge {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_from(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// False if another thread was still tuning when a first run's time to wait was over.
+bool lock_until(std::unique_lock<std::timed_mutex>& lock, Clock::time_point called,
+                double time_limit_s) {
+  constexpr double kLongestSeconds = 1e6;  // more could not be counted in nanoseconds
+  const double limit_s = time_limit_s > 0 ? std::min(time_limit_s, kLongestSeconds)
+                                          : kLongestSeconds;
+  const std::chrono::duration<double> wait(kFirstRunWaitShare * limit_s);
+  return lock.try_lock_until(called + std::chrono::duration_cast<Clock::duration>(wait));
+}
+
+/// Adds what won here before, where a search would leave it out today: what was measured knows more
+/// than rules of thumb. Of the tier that is searched, and under the same force.
+void add_stored_winner(std::vector<Candidate>& all, const std::vector<const Family*>& families,
+                       const ChoiceKey& key, DeviceState& state) {
+  const std::string text = stored_as(key.problem, state.overrides);
+  for (const Chosen& chosen : state.cache.chosen(state.device_class)) {
+    if (chosen.problem != text) continue;
+    std::optional<Config> config;
+    try {
+      config = read_config(chosen.config);
+    } catch (const Error&) {
+      continue;  // plans say what is wrong with a row
+    }
+    const auto family = std::ranges::find(families, config->family, &Family::name);
+    if (family == families.end() || (*family)->tier != all.front().family->tier ||
+        std::ranges::find(all, *config, &Candidate::config) != all.end() ||
+        !illegal(*config, key.problem, state.facts).empty())
+      continue;
+    const double us = (*family)->estimate_us(*config, key.problem, state.facts);
+    all.push_back({*family, *std::move(config), us});
+  }
+}
+
+/// `called` is when the call began; with `first_run` a plan waits for the result, and its time
+/// limit began then.
+TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceState& state,
+                    Clock::time_point called, bool first_run) {
+  const Overrides& overrides = state.overrides;
+  const std::vector<const Family*> families = families_named(key.family, overrides);
+  std::vector<Candidate> all = candidates(families, key.problem, state.facts, overrides);
+  if (all.empty())
+    untuned(families, key.problem, state.facts,
+            overrides);  // throws Error(kUnsupported) with the reasons
+  add_stored_winner(all, families, key, state);
+
+  std::unique_lock one_at_a_time(state.tuning, std::defer_lock);
+  if (!first_run) {
+    one_at_a_time.lock();
+  } else if (!lock_until(one_at_a_time, called, options.time_limit_s)) {
+    TuneResult nothing;
+    nothing.other_at_work = true;
+    return nothing;
+  }
+  const ContextScope scope(state.context);
+  const std::string text = stored_as(key.problem, overrides);
+  const NvtxRange range("attnforge tune", text);
+  const std::unique_ptr<Evaluator> evaluator = make_in_process_evaluator(
+      key.problem, state.facts, state.cache, options.compile_threads, options.seed, overrides);
+  TuneResult result = tune_problem(key.problem, state.facts, state.cache, *evaluator, all, options,
+                                   {.driver = driver_text(state.facts),
+                                    .nvrtc = nvrtc_facts().version_text(),
+                                    .stored_as = text,
+                                    .log = state.log_function(),
+                                    .spent_s = first_run ? seconds_from(called) : 0,
+                                    .first_run = first_run,
+                                    .now_s = {},
+                                    .sleep_s = {}});
+  const bool found = result.tried > 0 && result.reused == result.tried;
+  state.log.info(
+      fmt::format("{} \"{}\" in {:.1f} s: {} at {:.2f} us ({} tried, {} failed, {} known before)",
+                  found ? "found what was tuned before for" : "tuned", text, result.elapsed_s,
+                  result.winner.empty() ? "nothing worked" : result.winner, result.winner_us,
+                  result.tried, result.failed, result.reused));
+  return result;
+}
+
+/// A search stores its winner's code, but one that an import brought comes without: plans that may
+/// not compile would miss it.
+void store_code_of_winner(const TuneResult& result, const ChoiceKey& key, DeviceState& state) {
+  if (result.winner.empty() || result.other_at_work) return;
+  const auto [source, source_digest] = rendered(parse_config(result.winner), key.problem,
+                                                state.overrides);
+  const Arch& arch = state.facts.arch;
+  if (stored_cubin(source_digest, arch, nvrtc_facts().version_text(), state.cache)) return;
+  try {
+    compile_and_store(source, arch, state.cache, state.log);
+  } catch (const Error& error) {
+    state.log.warning(fmt::format("the code of the winner \"{}\" is not stored: {}", result.winner,
+                                  error.what()));
+  }
+}
+
+}  // namespace
+
+FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState& state,
+                   Clock::time_point called) {
+  TuneOptions tune_options;
+  tune_options.time_limit_s = options.time_limit_s;
+  tune_options.family = key.family;
+  tune_options.on_progress = options.on_progress;
+  tune_options.cancelled = options.cancelled;
+  try {
+    const TuneResult result = tune_key(key, tune_options, state, called, true);
+    if (result.other_at_work) {
+      state.log.warning(fmt::format(
+          "somebody else still tunes \"{}\" after {:.1f} s; the plan goes on with {} and "
+          "a later one looks for the winner",
+          to_string(key.problem), seconds_from(called),
+          result.winner.empty() ? "an estimate" : "the best so far"));
+    } else if (std::optional<Choice> stored = stored_choice(
+                   key, state.facts, state.cache, state.overrides, state.log, Rigor::kQuick);
+               stored && is_measured(stored->provenance)) {
+      return {.choice = std::move(stored)};
+    } else if (result.winner.empty()) {
+      const bool cancelled = options.cancelled && options.cancelled();
+      state.log.warning(
+          fmt::format("no config of \"{}\" worked {}; the plan goes on with an estimate",
+                      to_string(key.problem),
+                      cancelled ? std::string("before the tuning was cancelled")
+                                : fmt::format("within {} s", options.time_limit_s)));
+    }
+    if (result.winner.empty()) return {.provisional = result.other_at_work};
+    Config config = parse_config(result.winner);
+    return {.choice = Choice{.family = find_family(config.family),
+                             .config = std::move(config),
+                             .provenance = Provenance::kMeasured,
+                             .measured_us = result.winner_us,
+                             .nvrtc = nvrtc_facts().version_text(),
+                             .why = "it is the fastest of those that were tried so far"},
+            .provisional = result.other_at_work};
+  } catch (const Error& error) {
+    state.log.warning(fmt::format("\"{}\" was not tuned and the plan goes on with an estimate: {}",
+                                  to_string(key.problem), error.what()));
+    return {};
+  }
+}
+
+TuneResult tune(const Problem& problem, Device& device, const TuneOptions& options) {
+  validate(problem);
+  require_seconds("time_limit_s", options.time_limit_s);
+  require_count("compile_threads", options.compile_threads, 0, kMaxThreads);
+  DeviceState& state = state_of(device);
+  if (options.must_keep) state.cache.require_keeping("results");
+  const ChoiceKey key{bucket(problem), options.family, ""};
+  warn_of_slow_path(key, state);
+  TuneResult result = tune_key(key, options, state, Clock::now(), false);
+  store_code_of_winner(result, key, state);
+  // Plans made from now on ask the database again. Those made before run on with the kernel that
+  // they have.
+  state.kernels.forget_if([&](const ChoiceKey& known, LoadedKernel& kernel) {
+    if (!(known.problem == key.problem) || !known.config.empty()) return false;
+    kernel.superseded.store(true, std::memory_order_relaxed);
+    return true;
+  });
+  return result;
+}
+
+}  // namespace attnforge

@@ -1,0 +1,117 @@
+// gradient_tolerance.cpp - tolerances of gradients, each line with its reason.
+#include "reference/compare/gradient_tolerance.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/half.h"
+#include "reference/compare/roundings.h"
+#include "reference/score.h"
+
+namespace attnforge {
+namespace {
+
+// The coarsest of the inputs: a product's factors are rounded to the dtype of one of them.
+double input_roundoff(const Problem& problem) {
+  double roundoff = problem.tf32 ? 2 * kTf32Roundoff : 0.0;  // of both factors
+  for (const DType dtype : {problem.dtype_q, problem.dtype_k, problem.dtype_v, problem.dtype_o})
+    roundoff = std::max(roundoff, unit_roundoff(dtype));
+  return roundoff;
+}
+
+bool has_fp16(const Problem& problem) {
+  return problem.dtype_q == DType::kFp16 || problem.dtype_k == DType::kFp16 ||
+         problem.dtype_v == DType::kFp16 || problem.dtype_o == DType::kFp16;
+}
+
+DType dtype_of(const Problem& problem, GradientName name) {
+  switch (name) {
+    case GradientName::kDq:
+      return gradient_dtype(problem, problem.dtype_q);
+    case GradientName::kDk:
+      return gradient_dtype(problem, problem.dtype_k);
+    case GradientName::kDv:
+      break;
+    case GradientName::kDsinks:
+    case GradientName::kDarg:
+      return DType::kFp32;
+  }
+  return gradient_dtype(problem, problem.dtype_v);
+}
+
+}  // namespace
+
+std::string_view to_string(GradientName name) {
+  constexpr std::string_view kNames[] = {"dq", "dk", "dv", "dsinks", "darg"};
+  return kNames[static_cast<int>(name)];
+}
+
+double allowed_error(const GradientTolerance& tolerance, double expected, const TermSizes& terms) {
+  return tolerance.atol + tolerance.rtol * std::abs(expected) + tolerance.sum_rtol * terms.sum +
+         tolerance.root_rtol * terms.root + tolerance.score_rtol * terms.by_score +
+         tolerance.factors_atol * terms.factors;
+}
+
+GradientTolerance gradient_tolerance(const Problem& problem, GradientName name) {
+  const DType dtype = dtype_of(problem, name);
+  // Of dsinks all is in fp32: sums of head_dim_v products, then of all rows, and an lse that is
+  // rounded again in base 2.
+  if (name == GradientName::kDsinks)
+    return {.atol = 0x1p-126,
+            .rtol = 0x1p-22,
+            .sum_rtol = walk_error(static_cast<double>(total_tokens(problem).q)) +
+                        product_error(problem.head_dim_v),
+            .score_rtol = 0x1p-22};
+  // Weights are in fp32 too, and any number of pairs adds to an element, in any order.
+  if (name == GradientName::kDarg) {
+    const double pairs = static_cast<double>(total_tokens(problem).q * problem.num_heads_q) *
+                         static_cast<double>(problem.seqlen_kv);
+    return {.atol = 0x1p-126,
+            .rtol = 0x1p-20,
+            .sum_rtol = walk_error(pairs) + product_error(problem.head_dim_v),
+            .score_rtol = score_error(problem) + 0x1p-20};
+  }
+  const double roundoff = input_roundoff(problem);
+  const std::int64_t group = problem.num_heads_q / problem.num_heads_kv;
+  GradientTolerance tolerance;
+  // As in output_tolerance(): weights of the same value are rounded the same way, others
+  // independently, by 0.4 of a roundoff in the root mean square. Three roundoffs were never seen
+  // exceeded, and cover the worst case of up to 9 terms.
+  tolerance.rtol = 2 * roundoff + unit_roundoff(dtype);
+  tolerance.root_rtol = 3 * roundoff;
+  // A weight ds is p times a difference, of a product in fp32 over head_dim_v and a sum that is as
+  // long; what it is off by is relative to these, however near they are to each other.
+  tolerance.sum_rtol = walk_error(static_cast<double>(name == GradientName::kDq
+                                                          ? problem.seqlen_kv
+                                                          : problem.seqlen_q * group)) +
+                       product_error(problem.head_dim_v) + change_error(problem);
+  // An error of a score is the relative error of p.
+  tolerance.score_rtol = score_error(problem) + change_error(problem);
+  if (problem.tf32) {
+    tolerance.sum_rtol += tf32_product_error(problem.head_dim_v);
+    tolerance.score_rtol += tf32_score_error(problem);
+  }
+  // Below the smallest normal number there is an absolute step instead of a relative one: of fp16
+  // half of one for each weight, p or ds, and one for the gradient; of others p, which a difference
+  // of at most 2^16 multiplies, is 0.
+  tolerance.factors_atol = has_fp16(problem) ? 0x1p-25 : 0x1p-110;
+  tolerance.atol = dtype == DType::kFp16 ? 0x1p-24 : 0x1p-126;
+  return tolerance;
+}
+
+double plain_gradient_limit(const Problem& problem, GradientName name, double plain_error,
+                            const ReferenceGradient& expected) {
+  GradientTolerance fp32 = gradient_tolerance(problem, name);
+  fp32.rtol = fp32.root_rtol = 0;
+  double largest = 0, most = 0;
+  for (const double x : expected.values) {
+    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+  }
+  for (const TermSizes& terms : expected.terms)
+    most = std::max(most, allowed_error(fp32, 0, terms));
+  const double roundoff = unit_roundoff(dtype_of(problem, name)) +
+                          (problem.tf32 ? kTf32Roundoff : 0.0);
+  return 2 * plain_error + roundoff * largest + most;
+}
+
+}  // namespace attnforge

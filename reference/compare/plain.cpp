@@ -1,0 +1,116 @@
+// plain.cpp - attention as three operations in low precision, row by row.
+#include "reference/compare/plain.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "reference/factor_rows.h"
+#include "reference/half.h"
+#include "reference/mask_rows.h"
+#include "reference/parallel.h"
+#include "reference/compare/plain_product.h"
+#include "reference/score.h"
+#include "reference/sequences.h"
+#include "reference/visible.h"
+
+namespace attnforge {
+namespace {
+
+std::vector<float> load_row(DType dtype, const Tensor& tensor, std::int64_t batch,
+                            std::int64_t head, std::int64_t row, int count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  const std::int64_t at = batch * tensor.stride_batch + head * tensor.stride_head +
+                          row * tensor.stride_row;
+  for (int i = 0; i < count; ++i)
+    values[static_cast<std::size_t>(i)] = load_element(dtype, tensor.data, at + i);
+  return values;
+}
+
+/// The keys that a row sees.
+std::vector<std::int64_t> keys_of(const Problem& problem, const MaskRows& mask,
+                                  const QueryRow& row) {
+  const RowKeys visible{visible_keys(problem, row.query), mask.row(0, row.head, row.query)};
+  std::vector<std::int64_t> keys;
+  for (std::int64_t key = visible.range.first; key <= visible.range.last; ++key) {
+    if (visible.mask.contains(key)) keys.push_back(key);
+  }
+  return keys;
+}
+
+/// Scores of one row, rounded after each operation as tensors of dtype_q would be.
+std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, const QueryRow& row,
+                                const std::vector<std::int64_t>& keys) {
+  const DType dtype = problem.dtype_q;
+  const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
+  std::vector<float> q = load_row(dtype, tensors.q, row.batch, row.head, row.query,
+                                  problem.head_dim);
+  change_query(problem, tensors, row.query, std::span(q));
+  const float scale = effective_softmax_scale(problem);
+  std::vector<float> scores;
+  for (const std::int64_t key : keys) {
+    std::vector<float> k = load_row(problem.dtype_k, tensors.k, row.batch, kv_head, key,
+                                    problem.head_dim);
+    change_key(problem, tensors, key, std::span(k));
+    float dot = 0;
+    for (std::size_t d = 0; d < q.size(); ++d)
+      dot += product_input(problem, q[d]) * product_input(problem, k[d]);
+    const float s = round_to(dtype, round_to(dtype, dot) * scale);
+    scores.push_back(plain_score(problem, dtype, s).value);
+  }
+  return scores;
+}
+
+/// Softmax in fp32, its result rounded. `sink` is a score that has no value; -inf: none.
+void plain_softmax(std::vector<float>& scores, float sink, DType dtype) {
+  float row_max = sink;
+  for (const float s : scores) row_max = std::max(row_max, s);
+  float sum = std::isinf(row_max) ? 0.0f : std::exp(sink - row_max);
+  for (float& s : scores) sum += s = std::exp(s - row_max);
+  for (float& s : scores) s = round_to(dtype, s / sum);
+}
+
+double row_error(const Problem& problem, const Tensors& tensors, const MaskRows& mask,
+                 const QueryRow& row, const double* expected) {
+  const std::vector<std::int64_t> keys = keys_of(problem, mask, row);
+  std::vector<float> p = plain_scores(problem, tensors, row, keys);
+  plain_softmax(p, sink_of(problem, tensors, row.head), problem.dtype_v);
+  const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
+  std::vector<float> o(static_cast<std::size_t>(problem.head_dim_v), 0.0f);
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const std::vector<float> v = load_row(problem.dtype_v, tensors.v, row.batch, kv_head, keys[i],
+                                          problem.head_dim_v);
+    for (std::size_t d = 0; d < o.size(); ++d)
+      o[d] += product_input(problem, p[i]) * product_input(problem, v[d]);
+  }
+  double largest = 0;
+  for (std::size_t d = 0; d < o.size(); ++d) {
+    const double error = std::abs(round_to(problem.dtype_o, o[d]) - expected[d]);
+    if (std::isfinite(error)) largest = std::max(largest, error);
+  }
+  return largest;
+}
+
+}  // namespace
+
+double plain_low_precision_error(const Problem& problem, const Tensors& tensors,
+                                 const Reference& expected, int threads) {
+  std::vector<double> errors(expected.rows.size());
+  std::map<std::int64_t, Sequence> sequences;
+  for (const QueryRow& row : expected.rows) {
+    if (sequences.count(row.batch) == 0)
+      sequences.emplace(row.batch, sequence_of(problem, tensors, row.batch));
+  }
+  parallel_for(static_cast<std::int64_t>(errors.size()), threads, [&](std::int64_t index) {
+    const auto i = static_cast<std::size_t>(index);
+    const QueryRow& row = expected.rows[i];
+    const Sequence& one = sequences.at(row.batch);
+    errors[i] = row_error(one.problem, one.tensors, one.mask, {0, row.head, row.query},
+                          &expected.o[i * static_cast<std::size_t>(expected.head_dim_v)]);
+  });
+  return errors.empty() ? 0.0 : *std::max_element(errors.begin(), errors.end());
+}
+
+}  // namespace attnforge

@@ -1,0 +1,72 @@
+// tolerance.cpp - tolerances of outputs, each line with its reason.
+#include "reference/compare/tolerance.h"
+
+#include <cmath>
+
+#include "reference/factor_rows.h"
+#include "reference/half.h"
+#include "reference/compare/roundings.h"
+#include "reference/score.h"
+
+namespace attnforge {
+
+double allowed_error(const Tolerance& tolerance, double expected, double spread,
+                     double score_magnitude, double product_magnitude) {
+  return tolerance.atol + tolerance.rtol * std::abs(expected) + tolerance.spread_atol * spread +
+         tolerance.score_atol * score_magnitude +
+         tolerance.spread_score_atol * spread * score_magnitude +
+         (tolerance.product_atol + tolerance.product_spread_atol * spread) * product_magnitude;
+}
+
+Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
+  const double p_roundoff = unit_roundoff(
+      problem.dtype_v);  // probabilities are rounded to the other factor's dtype
+  const double o_roundoff = unit_roundoff(problem.dtype_o);
+  Tolerance tolerance;
+  // Probabilities of the same value are rounded the same way, and then all of the output is off by
+  // as much; twice, since a kernel may sum them before or after the rounding. The output is rounded
+  // once more.
+  tolerance.rtol = 2 * p_roundoff + o_roundoff;
+  // Different ones are rounded independently: the error of the output is p_roundoff |v| times the
+  // spread, on average half of it; 4 times the average was never seen exceeded, and covers the
+  // worst case of up to 4 keys.
+  tolerance.spread_atol = 2 * p_roundoff * max_abs_v;
+  tolerance.score_atol = (score_error(problem) + change_error(problem)) * max_abs_v;
+  tolerance.atol = sum_error(problem) * max_abs_v;
+  if (problem.tf32) {
+    // As for a 16-bit dtype of v, but v itself is rounded too. The errors of the scores of
+    // different keys are independent, and so is what they do to the output.
+    tolerance.rtol += 2 * kTf32Roundoff;
+    tolerance.spread_atol += 4 * kTf32Roundoff * max_abs_v;
+    tolerance.spread_score_atol = tf32_score_error(problem) * max_abs_v;
+  }
+  // As probabilities that are off by their own roundings; twice, since they are relative to their
+  // sum, and the row's keys share the errors of its q.
+  tolerance.product_spread_atol = 2 * row_change_error(problem) * max_abs_v;
+  // Below the smallest normal number fp16 has an absolute step instead of a relative one.
+  if (problem.dtype_o == DType::kFp16 || problem.dtype_v == DType::kFp16) tolerance.atol += 0x1p-24;
+  return tolerance;
+}
+
+Tolerance lse_tolerance(const Problem& problem) {
+  Tolerance tolerance;
+  // lse = maximum + log(sum): the errors of the scores and of the sum, and a few roundings of fp32
+  // of its own.
+  tolerance.score_atol = score_error(problem) + change_error(problem);
+  tolerance.atol = sum_error(problem) + 1e-5;
+  tolerance.rtol = 0x1p-21;
+  if (problem.tf32) tolerance.score_atol += tf32_score_error(problem);
+  tolerance.product_atol = row_change_error(problem);
+  return tolerance;
+}
+
+double plain_rule_limit(const Problem& problem, double plain_error, double max_abs_output,
+                        double score_magnitude) {
+  // Plain attention may happen to be exact where there are few keys or few rows; a rounding more is
+  // no mistake.
+  const double roundoff = unit_roundoff(problem.dtype_o) + (problem.tf32 ? kTf32Roundoff : 0.0);
+  const double score_roundoff = 0x1p-24 * score_magnitude;
+  return 2 * plain_error + (roundoff + score_roundoff + sum_error(problem)) * max_abs_output;
+}
+
+}  // namespace attnforge

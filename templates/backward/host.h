@@ -1,0 +1,96 @@
+// host.h - what backward families share on the host: the argument's own part, scratch, and
+// the steps around a family's kernel.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attnforge/problem.h"
+#include "generator/arch.h"
+#include "generator/launch.h"
+#include "templates/host/argument.h"
+#include "templates/host/kernel_source.h"
+#include "templates/backward/params.h"
+
+namespace attnforge {
+
+/// What a family's kernel asks of the steps around it.
+struct BwdSteps {
+  int block_m = 0;  // query rows of a tile: rows of the scratch are padded to whole ones
+  int block_n = 0;  // keys of a block: what a block mask lets be seen is known by tiles of both
+  // Of a row of dq_sums, in floats; 0: the kernel adds up no dq there, and writes it itself. Else
+  // bwd_dq writes dq after it.
+  int dq_columns = 0;
+  // The type in the generated source that says where an element of a tile of dq_sums lies, which
+  // is block_m x dq_columns floats large: "MyDqTile<kConfig>" of the family's own headers; "": row
+  // after row.
+  std::string dq_tile{};
+  // 0: dq_sums are zeros before the kernel. Else so many ints a tile are, from BwdWork::turns on,
+  // which count those that have added to it. The first of them stores: where the tile's first int
+  // is 0 after the kernel the tile holds nothing, and its dq is 0.
+  int turns = 0;
+  // Without turns: the query heads, from the first on, whose sums are zeros before the kernel,
+  // which sets the others to zeros itself; 0: all.
+  std::int64_t zero_heads = 0;
+  std::int64_t counters = 0;  // ints that are zeros before the kernel, from BwdWork::counters on
+  // Parts of the kernel that add to dq_sums of a K/V head's queries. Each then counts itself in
+  // that head's int from BwdWork::added on, once all its sums can be seen, and the kernel's blocks
+  // say when they start (start_next_grid): bwd_dq writes a head's dq as soon as all have. 0: none
+  // does, and it waits for the kernel.
+  int parts_of_head = 0;
+};
+
+/// Where the parts of the scratch begin, in bytes from the start of the workspace.
+struct BwdWork {
+  BwdSteps steps{};
+  std::size_t lse_log2 = 0, delta = 0, turns = 0, counters = 0, added = 0, dq_sums = 0;
+  std::size_t bytes = 0;  // of all; a family that needs more puts it after these
+  int rows_padded = 0;    // of a head
+};
+/// Tiles that `rows`, all queries or all keys of a stored sequence, may fill: of packed ones the
+/// numbers that backward/packed_tiles.cuh gives them.
+std::int64_t tiles_of_stored(const Problem& problem, std::int64_t rows, int rows_of_tile);
+
+/// Blocks, one a head, that add up the gradient of its sink; 0 where heads have none.
+std::int64_t sink_blocks(const Problem& problem);
+
+BwdWork bwd_work(const Problem& problem, const BwdSteps& steps);
+
+/// BwdParams: sizes and scale now, pointers and strides by each run.
+Argument& add_bwd(Argument& argument, const Problem& problem);
+/// kDlse: that of lse too.
+template <bool kDlse>
+void bind_gradients(GradientsParams& gradients, const Tensors& tensors, const RunMemory& memory);
+
+/// BwdScratch as a member of an argument, pointers by each run.
+void add_scratch(Argument& argument, const BwdWork& work);
+
+/// `names` of a kernel that is made of pieces, with all else that it has already, and with the
+/// steps as kernels beside it.
+KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdSteps& steps);
+
+/// `launch` of the family's own kernels, which may have none where the problem has no keys: after
+/// the step that writes the rows' scratch, and before those that write dq and dsinks. From sm_90 on
+/// the first of its steps, and the steps after the last, overlap with the one before them. Without
+/// queries there are no steps but that of dsinks. The workspace has work.bytes at least.
+Launch with_bwd_steps(Launch launch, const Problem& problem, const BwdWork& work, const Arch& arch);
+
+/// In which order blocks take key tiles of block_n keys, as KeyTile reads it: K/V heads in groups
+/// that share about head_group_mb MB of Q, dO and sums of dQ; 0: one head after another. The first
+/// keys, which causal queries see most, come first.
+TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb);
+
+/// The pieces that a shape takes, the Queries of a family with such tiles, and the Slope of its
+/// Score. Under a block mask Mask and Walk are its, too (with_bwd_steps).
+std::vector<Piece> bwd_pieces(const Shape& shape);
+
+/// Registers that a kernel needs for derivatives of `scores` beside those of slope_of(). Defined
+/// with the part that has some.
+int slope_registers(const Problem& problem, int scores);
+
+/// What the steps take.
+double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceFacts& device);
+
+}  // namespace attnforge

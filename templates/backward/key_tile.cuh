@@ -1,0 +1,81 @@
+// key_tile.cuh - the keys that a block of a backward kernel works on: of which sequence and K/V
+// head, and where they and the queries of that head's group lie in tensors.
+#pragma once
+
+#include "base.cuh"
+#include "base_params.h"
+#include "backward/packed_tiles.cuh"
+#include "tile/tile_order.cuh"
+
+namespace attnforge {
+
+/// The queries of a head that share keys, for pieces that take a QueryTile and ask where no row
+/// lies: a row is a query.
+template <class LengthsPiece>
+struct QueriesOfHead {
+  using Lengths = LengthsPiece;
+
+  const FwdParams& p;
+  const Lengths& lengths;
+  int batch;
+  int head;
+
+  ATTNFORGE_DEVICE static int query_of(int row) { return row; }
+  ATTNFORGE_DEVICE int query_head_of(int) const { return head; }
+};
+
+/// Keys from first_key on of a sequence. Lengths is a piece of the kernel.
+template <class LengthsPiece>
+struct KeyTile {
+  using Lengths = LengthsPiece;
+
+  const FwdParams& p;
+  int sequence;
+  int kv_head;
+  int first_key;
+  Lengths lengths;
+
+  /// A place's m_block counts tiles of block_n keys, its head K/V heads of all sequences; where
+  /// these are packed, tiles of all of them (backward/packed_tiles.cuh), and K/V heads of one. The tile
+  /// may begin after the last key.
+  template <class Params>
+  ATTNFORGE_DEVICE KeyTile(const Params& params, const TilePlace& place, int block_n)
+      : KeyTile(params, tile_at(params, place, block_n), place.head, block_n) {}
+
+  ATTNFORGE_DEVICE static int query_of(int row) { return row; }
+  ATTNFORGE_DEVICE QueriesOfHead<Lengths> queries_of(int head) const {
+    return {p, lengths, sequence, head};
+  }
+  /// Query heads that share the keys: `group()` of them from first_query_head() on.
+  ATTNFORGE_DEVICE int group() const { return quotient(p.num_heads_q, p.num_heads_kv); }
+  ATTNFORGE_DEVICE int first_query_head() const { return kv_head * group(); }
+
+  /// Where a key begins in a tensor of keys, in elements, and a query of a head in one of queries.
+  ATTNFORGE_DEVICE i64 key_offset(const TensorRef& tensor, int key) const {
+    return lengths.batch() * tensor.stride_batch + kv_head * tensor.stride_head +
+           i64(lengths.kv_begin() + key) * tensor.stride_row;
+  }
+  ATTNFORGE_DEVICE i64 query_offset(const TensorRef& tensor, int head, int query) const {
+    return lengths.batch() * tensor.stride_batch + head * tensor.stride_head +
+           i64(lengths.q_begin() + query) * tensor.stride_row;
+  }
+
+ private:
+  template <class Params>
+  ATTNFORGE_DEVICE static SequenceTile tile_at(const Params& params, const TilePlace& place,
+                                               int block_n) {
+    if constexpr (is_packed<Lengths>())
+      return packed_tile(Lengths::kv_begins(params), params.fwd.batch, block_n, place.m_block);
+    else
+      return {quotient(place.head, params.fwd.num_heads_kv), place.m_block};
+  }
+  template <class Params>
+  ATTNFORGE_DEVICE KeyTile(const Params& params, const SequenceTile& tile, int head, int block_n)
+      : p(params.fwd),
+        sequence(tile.sequence),
+        kv_head(is_packed<Lengths>() ? head : head - sequence * params.fwd.num_heads_kv),
+        first_key(tile.tile * block_n),
+        lengths(params, sequence) {}
+};
+
+}  // namespace attnforge

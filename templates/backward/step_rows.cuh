@@ -1,0 +1,141 @@
+// step_rows.cuh - the step before a backward kernel: of each query row its lse in base 2 and delta,
+// the sum over columns of dout * o, - dlse; and zeros where
+// dq is added up or counted.
+#pragma once
+
+#include "base.cuh"
+#include "backward/params.h"
+#include "ptx/grid_dependency.cuh"
+#include "shape.h"
+#include "backward/scratch.cuh"
+#include "tile/elements.cuh"
+
+namespace attnforge {
+
+/// C is the config of the kernel after it, whose query tiles have kBlockM rows, Lengths its piece.
+/// All rows of the scratch are written.
+template <auto C, class Lengths, int kBlockM>
+struct BwdRows {
+  static constexpr int kThreads = 256;
+  // A row has so many neighbouring lanes of a warp, each with a vector of 8 columns.
+  static constexpr int kVectors = ceil_div(C.head_dim_v, 8);
+  static constexpr int kLanes = kVectors > 16 ? 32 : next_power_of_two(kVectors);
+  static_assert(kVectors <= kLanes);
+  // Rows of a thread, with all their loads in flight at once.
+  static constexpr int kSteps = 4, kRowsApart = kThreads / kLanes;
+  static constexpr int kRows = kSteps * kRowsApart;  // of a block
+  static constexpr float kLog2e = 1.44269504088896340736f;
+
+  template <class Params>
+  ATTNFORGE_DEVICE static void run(const Params& params) {
+    await_previous_grid();
+    start_next_grid();
+    set_zeros(params);
+
+    const FwdParams& p = params.fwd;
+    const BwdScratch& scratch = params.scratch;
+    const int blocks_of_head = ceil_div(scratch.rows_padded, kRows);
+    const int of_all_heads = quotient(blockIdx.x, blocks_of_head);
+    const int first_row = (int(blockIdx.x) - of_all_heads * blocks_of_head) * kRows +
+                          int(threadIdx.x) / kLanes;
+    const int stored = quotient(of_all_heads, p.num_heads_q);
+    const int head = of_all_heads - stored * p.num_heads_q;
+    const int lane = int(threadIdx.x) % kLanes;
+
+    Row rows[kSteps];
+    float delta[kSteps];
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) rows[s] = row_at(params, stored, first_row + s * kRowsApart);
+    products(params, head, lane, rows, delta);
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s)
+#pragma unroll
+      for (int distance = kLanes / 2; distance > 0; distance /= 2)
+        delta[s] += __shfl_xor_sync(0xffffffffu, delta[s], distance);
+
+        // Each lane writes other rows.
+#pragma unroll
+    for (int first = 0; first < kSteps; first += kLanes) {
+      float own = delta[first];
+      Row row = rows[first];
+#pragma unroll
+      for (int l = 1; l < min(kLanes, kSteps - first); ++l)
+        if (lane == l) own = delta[first + l], row = rows[first + l];
+      const int row_of_head = first_row + (first + lane) * kRowsApart;
+      if (lane < kSteps - first && row_of_head < scratch.rows_padded)
+        write(params, head, row, own, i64(of_all_heads) * scratch.rows_padded + row_of_head);
+    }
+  }
+
+ private:
+  /// Of a tensor of queries.
+  struct Row {
+    i64 batch, at;
+    bool present;  // else it is no row of a sequence
+  };
+
+  template <class Params>
+  ATTNFORGE_DEVICE static Row row_at(const Params& params, int stored, int row_of_head) {
+    const SequenceTile tile = scratch_tile<Lengths>(params, stored, kBlockM, row_of_head / kBlockM);
+    const Lengths lengths(params, tile.sequence);
+    const int row = tile.tile * kBlockM + row_of_head % kBlockM;
+    return {lengths.batch(), lengths.q_begin() + row, row < lengths.q()};
+  }
+
+  /// A lane's part of the sums over columns of dout * o. The loads of all rows are in flight at
+  /// once: nothing between them takes what one brings.
+  template <class Params>
+  ATTNFORGE_DEVICE static void products(const Params& params, int head, int lane,
+                                        const Row (&rows)[kSteps], float (&sums)[kSteps]) {
+    constexpr int kBytes = element_bytes(C.dtype_o), kWords = 8 * kBytes / 4;
+    u32 o[kSteps][kWords] = {}, dout[kSteps][kWords] = {};
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      const auto load = [&](const TensorRef& tensor, u32(&words)[kWords]) {
+        load_words<C.alignment>(head_pointer<C.dtype_o>(tensor, rows[s].batch, head) +
+                                    (rows[s].at * tensor.stride_row + lane * 8) * kBytes,
+                                words);
+      };
+      if (!rows[s].present || lane >= kVectors) continue;
+      load(params.fwd.o, o[s]);
+      load(params.dout, dout[s]);
+    }
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      float a[8], b[8];
+      to_floats<C.dtype_o>(o[s], a);
+      to_floats<C.dtype_o>(dout[s], b);
+      sums[s] = 0.0f;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) sums[s] += a[i] * b[i];
+    }
+  }
+
+  /// Of a row, number `to` in the scratch.
+  template <class Params>
+  ATTNFORGE_DEVICE static void write(const Params& params, int head, const Row& row, float delta,
+                                     i64 to) {
+    const FwdParams& p = params.fwd;
+    float lse = __int_as_float(0xff800000);  // -inf
+    if (row.present) {
+      lse = p.lse[row.batch * p.lse_stride_batch + head * p.lse_stride_head + row.at];
+      if (params.dlse != nullptr)
+        delta -= params.dlse[row.batch * params.dlse_stride_batch + head * params.dlse_stride_head +
+                             row.at];
+    }
+    const bool sees_nothing = lse == __int_as_float(0xff800000);
+    params.scratch.lse_log2[to] = sees_nothing ? -lse : lse * kLog2e;
+    // Whatever o and dout hold there, p is 0.
+    params.scratch.delta[to] = sees_nothing ? 0.0f : delta;
+  }
+
+  template <class Params>
+  ATTNFORGE_DEVICE static void set_zeros(const Params& params) {
+    float4* const to = static_cast<float4*>(params.zeros_begin);
+    const u64 stride = u64(gridDim.x) * kThreads;
+    for (u64 i = u64(blockIdx.x) * kThreads + threadIdx.x; i < params.zeros; i += stride)
+      to[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,125 @@
+// params.h - new rows of K and V for caches: the argument of the kernel that writes them,
+// and how it shares out its work. Compiled by g++ (launch) and NVRTC (kernel).
+#pragma once
+
+#include "base.cuh"
+#include "base_params.h"
+#include "shape.h"
+
+namespace attnforge {
+
+/// Two vectors of a row that a thread moves: their first elements. `second` is negative where there
+/// is none. Rotated, they are kRopeHalf's first elements of pairs and second ones, or neighbours.
+struct RowPart {
+  int first, second;
+  int table;  // the first pair's column in the tables; negative: the part is only copied
+};
+
+/// Whose rows are moved, in the order of AppendParams::from and ::to.
+inline constexpr int kMovedK = 0;
+inline constexpr int kMovedV = 1;
+inline constexpr int kMovedQ = 2;
+
+/// What the code depends on. A thread moves one part of rows of several heads: a vector, or two
+/// where rows are rotated. The strip of a warp is what its lanes move together: 1 << depth_log2
+/// times as many heads as fit side by side, or of long rows one head and 32 parts.
+struct AppendShape {
+  static constexpr int kThreads = 256;                // of a block, that move rows
+  static constexpr int kMostThreads = kThreads + 32;  // with a warp that keeps lengths
+  static constexpr int kWarpsLog2 = 3;
+
+  int dtype;
+  int head_dim;  // of k and q; as head_dim_v and rope_dim, a multiple of 8
+  int head_dim_v;
+  int rope;  // kNoRope, or which elements are rotated together
+  int rope_dim;
+
+  /// Blocks that an SM holds at once: what limits the registers of a thread.
+  ATTNFORGE_HOST_DEVICE constexpr int blocks_of_sm() const { return rope == kNoRope ? 4 : 3; }
+  /// Four vectors of a thread are under way at once.
+  ATTNFORGE_HOST_DEVICE constexpr int most_depth_log2() const { return rope == kNoRope ? 2 : 1; }
+  ATTNFORGE_HOST_DEVICE constexpr int pairs() const { return rope_dim / 2; }
+  /// Elements of a vector: 16 bytes, or 8 where these would not end with the pairs.
+  ATTNFORGE_HOST_DEVICE constexpr int vector() const {
+    return dtype != kFp32 && pairs() % 8 == 0 ? 8 : 4;
+  }
+  /// Parts of a row of k or q: those that turn, then those that are copied.
+  ATTNFORGE_HOST_DEVICE constexpr int turns() const {
+    return rope == kNoRope ? 0 : pairs() / vector();
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int parts(int moved) const {
+    if (moved == kMovedV) return head_dim_v / vector();
+    return rope == kNoRope ? head_dim / vector()
+                           : turns() + ceil_div(head_dim - rope_dim, 2 * vector());
+  }
+  /// Lanes of a warp that share a row, the heads whose rows lie side by side in a warp, and the
+  /// warps that a row takes.
+  ATTNFORGE_HOST_DEVICE constexpr int lanes(int moved) const {
+    return parts(moved) < 32 ? parts(moved) : 32;
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int heads_at_once(int moved) const { return 32 / lanes(moved); }
+  ATTNFORGE_HOST_DEVICE constexpr int columns(int moved) const {
+    return ceil_div(parts(moved), 32);
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int strips(int moved, int heads, int depth_log2) const {
+    const int depth = 1 << depth_log2;
+    return columns(moved) * ((ceil_div(heads, heads_at_once(moved)) + depth - 1) >> depth_log2);
+  }
+  /// The i-th of a row of k or q.
+  ATTNFORGE_HOST_DEVICE constexpr RowPart part(int i) const {
+    if (rope == kNoRope) return {i * vector(), -1, -1};
+    if (i < turns()) {
+      const int table = i * vector();
+      return rope == kRopeHalf ? RowPart{table, table + pairs(), table}
+                               : RowPart{2 * table, 2 * table + vector(), table};
+    }
+    const int first = rope_dim + (i - turns()) * 2 * vector();
+    return {first, first + vector() < head_dim ? first + vector() : -1, -1};
+  }
+};
+
+/// Set by no one else: zeros before a launch and after it, but for `runs` (generator/launch.h).
+struct alignas(32) AppendCounters {
+  u32 arrived;  // blocks that have read all lengths that they need
+  u32 unused;
+  u32 runs;
+};
+
+/// How the work is shared out. Warps of a token are in one block, and each takes every so many-th
+/// of its strips.
+struct AppendWork {
+  int depth_log2;
+  int strips_end[3];  // of a token: those of k end before the first number, then come v's, then q's
+  int warps_log2;     // of a token
+  u32 blocks;         // of work; the grid may be smaller
+
+  ATTNFORGE_HOST_DEVICE constexpr int tokens_of_block() const {
+    return 1 << (AppendShape::kWarpsLog2 - warps_log2);
+  }
+};
+
+/// New rows of a token are read at sequence * stride_batch + row * stride_row, where a packed
+/// token's row is among all tokens and stride_batch is 0. Position p of a sequence lies in row
+/// p % page_size of page table[sequence * table_stride + p / page_size] of the caches, or without a
+/// table in row p of their batch's `sequence`.
+struct AppendParams {
+  TensorRef from[3];      // k, v, q; null if there is no q
+  TensorRef to[3];        // caches of k and v, rotated q
+  const int* cu_seqlens;  // [batch + 1]; null: each sequence has seqlen_new
+  const int* used;        // [batch], before; null: none
+  int* used_after;        // [batch], may be `used`; null: not written
+  const int* table;       // null: caches are not in pages
+  i64 table_stride;
+  const float* cos;  // of position 0
+  const float* sin;
+  // With used_after alone. Null even so: each block writes the lengths of the sequences whose first
+  // tokens it has, and if used_after is `used`, it has all of their tokens.
+  AppendCounters* counters;
+  int batch, tokens, seqlen_new;
+  int seqlen_kv;  // positions from here on do not exist
+  int page_size, num_pages;
+  int num_heads_kv, num_heads_q;
+  AppendWork work;
+};
+
+}  // namespace attnforge

@@ -1,0 +1,312 @@
+// kernel.cuh - attention forward as it is written in textbooks, in fp32: one pass over the keys for
+// the exact maximum of each row, one for the exponentials and the output. The oracle of other
+// kernels on the GPU, so it stays simple.
+#pragma once
+
+#include "base.cuh"
+#include "oracle/fwd_naive/config.h"
+#include "base_params.h"
+#include "parts/pages/params.h"
+#include "ptx/special.cuh"
+#include "tile/elements.cuh"
+#include "oracle/exact_mask.cuh"
+#include "oracle/exact_score.cuh"
+#include "tile/maximum.cuh"
+
+namespace attnforge {
+
+/// Of Pieces only Lengths is used, and what oracle/exact_mask.cuh asks. ParamsType is the
+/// kernel's argument: FwdNaiveParams, or what an entry derives from it.
+template <FwdNaiveConfig C, class Pieces, class ParamsType = FwdNaiveParams>
+struct FwdNaive {
+  using Params = ParamsType;
+  using Lengths = typename Pieces::Lengths;
+  static_assert(C.valid(), "the generator renders only configs that pass reject()");
+  static constexpr int kRows = C.block_m;
+
+  struct SharedMemory {
+    float q[kRows][C.head_dim];     // 16-byte aligned rows: head_dim is a multiple of 8
+    float p[C.num_threads][kRows];  // probabilities of a tile of keys; at the end, partial outputs
+                                    // of the key groups
+    float reduction[C.num_warps()][kRows];
+    float row_max[kRows];
+  };
+
+  /// The rows of a thread block: row r is query `query[r]` of the sequence.
+  struct Rows {
+    int head, sequence;
+    int first, end;  // row r is one if first + r < end
+    Lengths lengths;
+    int query[kRows];
+
+    ATTNFORGE_DEVICE explicit Rows(const Params& params)
+        : head(int(blockIdx.x / row_blocks(params) % params.fwd.num_heads_q)),
+          sequence(sequence_of(params)),
+          first(int(blockIdx.x % row_blocks(params)) * kRows),
+          lengths(params, sequence) {
+      end = listed(params) ? params.num_rows : lengths.q();
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        query[r] = listed(params) ? params.rows[min(first + r, end - 1)].query : first + r;
+    }
+    ATTNFORGE_DEVICE static bool listed(const Params& params) { return params.rows != nullptr; }
+    ATTNFORGE_DEVICE static int row_blocks(const Params& params) {
+      return ceil_div(listed(params) ? params.num_rows : params.fwd.seqlen_q, kRows);
+    }
+    ATTNFORGE_DEVICE static int sequence_of(const Params& params) {
+      if (listed(params)) return params.rows[int(blockIdx.x % row_blocks(params)) * kRows].batch;
+      return int(blockIdx.x / row_blocks(params) / params.fwd.num_heads_q);
+    }
+    ATTNFORGE_DEVICE bool present(int r) const { return first + r < end; }
+    // Where the outputs of row r go.
+    ATTNFORGE_DEVICE int batch_out(const Params& params) const {
+      return listed(params) ? 0 : lengths.batch();
+    }
+    ATTNFORGE_DEVICE int row_out(const Params& params, int r) const {
+      return first + r + (listed(params) ? 0 : lengths.q_begin());
+    }
+  };
+
+  struct Maximum {
+    ATTNFORGE_DEVICE static float identity() { return negative_infinity(); }
+    ATTNFORGE_DEVICE static float combine(float a, float b) { return fmaxf(a, b); }
+  };
+  struct Sum {
+    ATTNFORGE_DEVICE static float identity() { return 0.0f; }
+    ATTNFORGE_DEVICE static float combine(float a, float b) { return a + b; }
+  };
+
+  /// Each row's values of all threads combined, given back to all of them.
+  template <class Operation>
+  ATTNFORGE_DEVICE static void reduce(float (&values)[kRows], SharedMemory& smem) {
+    __syncthreads();  // the last use of smem.reduction is over
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (int distance = 16; distance > 0; distance /= 2)
+        values[r] = Operation::combine(values[r],
+                                       __shfl_xor_sync(0xffffffffu, values[r], distance));
+      if (threadIdx.x % 32 == 0) smem.reduction[threadIdx.x / 32][r] = values[r];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      values[r] = Operation::identity();
+      for (int w = 0; w < C.num_warps(); ++w)
+        values[r] = Operation::combine(values[r], smem.reduction[w][r]);
+    }
+  }
+
+  /// Scores of the block's rows with one key: scaled, capped, and after the user's text.
+  ATTNFORGE_DEVICE static void scores(const Params& params, const SharedMemory& smem,
+                                      const Rows& rows, const char* key_row, int key,
+                                      float (&s)[kRows]) {
+    const FwdParams& p = params.fwd;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) s[r] = 0.0f;
+#pragma unroll 1
+    for (int d = 0; d < C.head_dim; d += 8) {
+      float k[8];
+      load_floats<C.dtype_k, C.alignment>(key_row + d * element_bytes(C.dtype_k), k);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) k[i] = exact_element_of_key<C>(params, key, key_row, d + i, k[i]);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+#pragma unroll
+        for (int i = 0; i < 8; ++i) s[r] += smem.q[r][d + i] * k[i];
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      s[r] = exact_text<C, Pieces>(params, rows.lengths, rows.sequence, rows.head, rows.query[r],
+                                   key, exact_score<C>(p, s[r]).value);
+    }
+  }
+
+  /// Of a score, before the division by their sum.
+  ATTNFORGE_DEVICE static float probability(float score, float row_max) {
+    constexpr float kLog2e = 1.4426950408889634f;
+    return exp2f((score - fmaxf(row_max, kLowestFloat)) * kLog2e);  // -inf - -inf would be NaN
+  }
+
+  /// Where row 0 of the sequence is in a tensor of queries or of keys.
+  template <int kDtype>
+  ATTNFORGE_DEVICE static char* sequence_pointer(const TensorRef& tensor, const Lengths& lengths,
+                                                 int head, int begin) {
+    return head_pointer<kDtype>(tensor, lengths.batch(), head) +
+           begin * tensor.stride_row * element_bytes(kDtype);
+  }
+
+  /// Row `key` of a head's keys, `head` on, which is the sequence's row 0 or, where keys lie in
+  /// pages, row 0 of page 0. Nothing faults where a table is wrong.
+  template <int kDtype>
+  ATTNFORGE_DEVICE static const char* key_row(const Params& params, const TensorRef& tensor,
+                                              const Rows& rows, const char* head, int key) {
+    if constexpr (C.page_size != 0) {
+      const PagesParams& pages = params.pages;
+      const u32 entry = pages.table[rows.sequence * pages.stride_batch + key / C.page_size];
+      const i64 page = min(entry, u32(pages.num_pages) - 1);
+      return head + (page * tensor.stride_batch + key % C.page_size * tensor.stride_row) *
+                        element_bytes(kDtype);
+    } else {
+      return head + key * tensor.stride_row * element_bytes(kDtype);
+    }
+  }
+
+  ATTNFORGE_DEVICE static void run(const Params& params) {
+    const FwdParams& p = params.fwd;
+    __shared__ __align__(16) SharedMemory smem;
+    const int thread = threadIdx.x;
+    const Rows rows(params);
+    if constexpr (Lengths::kAnythingAfter)
+      if (!rows.present(0)) return;  // of a sequence that is shorter than others
+    const Lengths& lengths = rows.lengths;
+    const int kv_head = rows.head / (p.num_heads_q / p.num_heads_kv);
+    const char *k_head, *v_head;
+    if constexpr (C.page_size != 0) {
+      k_head = head_pointer<C.dtype_k>(p.k, 0, kv_head);
+      v_head = head_pointer<C.dtype_v>(p.v, 0, kv_head);
+    } else {
+      k_head = sequence_pointer<C.dtype_k>(p.k, lengths, kv_head, lengths.kv_begin());
+      v_head = sequence_pointer<C.dtype_v>(p.v, lengths, kv_head, lengths.kv_begin());
+    }
+
+    // ---- 1. Query rows to shared memory; rows past the end stay 0 ----
+    const char* q_head = sequence_pointer<C.dtype>(p.q, lengths, rows.head, lengths.q_begin());
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const char* row = q_head + rows.query[r] * p.q.stride_row * element_bytes(C.dtype);
+      for (int d = thread; d < C.head_dim; d += C.num_threads) {
+        float x = 0.0f;
+        if (rows.present(r)) {
+          x = load_1<C.dtype>(row + d * element_bytes(C.dtype));
+          x = exact_element_of_query<C>(params, rows.query[r], row, d, x);
+        }
+        smem.q[r][d] = x;
+      }
+    }
+    __syncthreads();
+
+    const SeenRange seen(p, lengths);
+    int lowest = rows.query[0], highest = rows.query[0];
+#pragma unroll
+    for (int r = 1; r < kRows; ++r) {
+      lowest = min(lowest, rows.query[r]);
+      highest = max(highest, rows.query[r]);
+    }
+    const int keys_begin = max(lowest + seen.from, 0);
+    const int keys_end = min(highest + seen.to + 1, lengths.kv());
+    const ExactBlocks<C, kRows> present(params, rows.sequence, rows.head, rows.query);
+    const auto sees = [&](int r, int key) {
+      if (key < rows.query[r] + seen.from || key > rows.query[r] + seen.to) return false;
+      return exact_mask<C, Pieces>(present(r, key), p, lengths, rows.sequence, rows.head,
+                                   rows.query[r], key);
+    };
+
+    // ---- 2. Maxima ----
+    float row_max[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) row_max[r] = negative_infinity();
+    for (int key = keys_begin + thread; key < keys_end; key += C.num_threads) {
+      if (!present.any(key)) continue;
+      float s[kRows];
+      scores(params, smem, rows, key_row<C.dtype_k>(params, p.k, rows, k_head, key), key, s);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        if (sees(r, key)) row_max[r] = fmaxf(row_max[r], s[r]);
+    }
+    reduce<Maximum>(row_max, smem);
+    if constexpr (kHasSink<C>) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) row_max[r] = fmaxf(row_max[r], exact_sink(params, rows.head));
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+      if (thread == r) smem.row_max[r] = row_max[r];  // not in registers through the next loop
+    __syncthreads();
+
+    // ---- 3. Probabilities of a tile of keys, then their product with V ----
+    constexpr int kColumns = C.columns_per_thread();
+    const int group = thread / C.threads_per_group(), column = thread % C.threads_per_group();
+    float row_sum[kRows], o[kColumns][kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      row_sum[r] = 0.0f;
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) o[c][r] = 0.0f;
+    }
+    for (int tile = keys_begin; tile < keys_end; tile += C.num_threads) {
+      const int key = tile + thread;
+      if (key < keys_end) {
+        float s[kRows] = {};
+        if (present.any(key)) {
+          scores(params, smem, rows, key_row<C.dtype_k>(params, p.k, rows, k_head, key), key, s);
+        }
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          const float p = sees(r, key) ? probability(s[r], smem.row_max[r]) : 0.0f;
+          row_sum[r] += p;
+          smem.p[thread][r] = p;
+        }
+      }
+      __syncthreads();
+      const int tile_keys = min(C.num_threads, keys_end - tile);
+      const char* v_column = v_head + (tile * p.v.stride_row + column) * element_bytes(C.dtype_v);
+#pragma unroll 2
+      for (int i = group; i < tile_keys; i += C.key_groups()) {
+        const char* v_row = v_column + i * p.v.stride_row * element_bytes(C.dtype_v);
+        if constexpr (C.page_size != 0)
+          v_row = key_row<C.dtype_v>(params, p.v, rows, v_head, tile + i) +
+                  column * element_bytes(C.dtype_v);
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) {
+          const int d = c * C.threads_per_group();
+          if (column + d >= C.head_dim_v) break;
+          const float v = load_1<C.dtype_v>(v_row + d * element_bytes(C.dtype_v));
+#pragma unroll
+          for (int r = 0; r < kRows; ++r) o[c][r] += smem.p[i][r] * v;
+        }
+      }
+      __syncthreads();
+    }
+    reduce<Sum>(row_sum, smem);
+    if constexpr (kHasSink<C>) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        row_sum[r] += probability(exact_sink(params, rows.head), smem.row_max[r]);
+    }
+
+    // ---- 4. Sum over key groups, division, store ----
+    if constexpr (C.key_groups() > 1) {
+      static_assert(kColumns == 1,
+                    "several groups exist only where one has a thread for every column");
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) smem.p[thread][r] = o[0][r];
+      __syncthreads();
+      for (int g = 1; g < C.key_groups() && group == 0; ++g)
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) o[0][r] += smem.p[thread + g * C.threads_per_group()][r];
+    }
+    char* o_head = head_pointer<C.dtype_o>(p.o, rows.batch_out(params), rows.head);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int row = rows.row_out(params, r);
+      if (!rows.present(r)) break;
+      // A row that sees no key: 0 and -inf.
+      const float inverse = row_sum[r] == 0.0f ? 0.0f : 1.0f / row_sum[r];
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        const int d = column + c * C.threads_per_group();
+        if (group != 0 || d >= C.head_dim_v) break;
+        store_1<C.dtype_o>(o_head + (row * p.o.stride_row + d) * element_bytes(C.dtype_o),
+                           o[c][r] * inverse);
+      }
+      if (C.lse && thread == 0) {
+        float* lse = p.lse + rows.batch_out(params) * p.lse_stride_batch +
+                     rows.head * p.lse_stride_head + row;
+        *lse = row_sum[r] == 0.0f ? negative_infinity() : smem.row_max[r] + logf(row_sum[r]);
+      }
+    }
+  }
+};
+
+}  // namespace attnforge

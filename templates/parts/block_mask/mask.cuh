@@ -1,0 +1,83 @@
+// mask.cuh - Mask of a block mask's pairs, for kernels whose tiles are not lists of its
+// blocks: each score asks the block that it is in.
+#pragma once
+
+#include "base.cuh"
+#include "parts/block_mask/params.h"
+#include "base_params.h"
+#include "ptx/shuffle.cuh"
+#include "ptx/special.cuh"
+#include "parts/block_mask/row.cuh"
+
+namespace attnforge {
+
+/// Of a mask without a text: what is partial has bits, or is seen.
+struct NoBlockText {
+  template <class QueryTile>
+  ATTNFORGE_DEVICE static auto of_row(const QueryTile&, int, int) {
+    return [](int) { return true; };
+  }
+};
+
+/// Window is the mask of windows and of the last key; Text is asked in partial blocks. Argument is
+/// the kernel's, which has a BlockMaskParams `mask`.
+template <class Argument, int kBlockQ, int kBlockKv, bool kBits, class Window, class Text>
+struct BlockMask : Window {
+  using Row = MaskRow<kBlockQ, kBlockKv, kBits>;
+
+  template <class Scores, class QueryTile>
+  ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
+    Window::apply(scores, tile);
+    scores.for_each([&](int row, int lane_key) {
+      const RowOfLane blocks(row_of(tile, row));
+      const auto text = Text::of_row(tile, row, lane_key);
+      return [blocks, text, lane_key](float s, int offset) {
+        const BlockSight sight = blocks(lane_key + offset);
+        const bool seen = sight == BlockSight::kFull ||
+                          (sight == BlockSight::kPartial && text(offset));
+        return seen ? s : negative_infinity();
+      };
+    });
+  }
+
+  /// Whether the blocks let any of up to 32 rows see any of `keys` keys. By all lanes of a warp,
+  /// alike.
+  template <class QueryTile>
+  ATTNFORGE_DEVICE static bool any(const QueryTile& tile, int first_row, int rows, int first_key,
+                                   int keys) {
+    const int lane = int(threadIdx.x) % 32;
+    const int last_row = min(first_row + rows, tile.end_row()) - 1;
+    bool seen = false;
+    if (first_row + lane <= last_row) {
+      const Row row = row_of(tile, first_row + lane);
+      const int entry = row.entry_from(first_key / kBlockKv);
+      seen = entry < row.end && row.mask->columns[entry] / 2 <= (first_key + keys - 1) / kBlockKv;
+    }
+    return any_lane(seen);
+  }
+
+ private:
+  /// Looks a block up once for neighbouring keys.
+  struct RowOfLane {
+    Row row;
+    mutable int column = -1, entry = -1;
+
+    ATTNFORGE_DEVICE explicit RowOfLane(const Row& of) : row(of) {}
+    ATTNFORGE_DEVICE BlockSight operator()(int key) const {
+      if (key / kBlockKv != column) {
+        column = key / kBlockKv;
+        entry = row.entry_of(column);
+      }
+      return row.sight(entry, key);
+    }
+  };
+
+  template <class QueryTile>
+  ATTNFORGE_DEVICE static Row row_of(const QueryTile& tile, int row) {
+    const BlockMaskParams& mask = reinterpret_cast<const Argument&>(tile.p).mask;
+    const int query = min(tile.query_of(row), tile.lengths.q() - 1);
+    return {mask, tile.batch, tile.query_head_of(row), tile.p.num_heads_q, query};
+  }
+};
+
+}  // namespace attnforge

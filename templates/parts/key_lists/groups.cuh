@@ -1,0 +1,191 @@
+// groups.cuh - what a warp knows of a gathered key tile: where its groups lie and what its rows
+// see of them; and its scores, group by group.
+#pragma once
+
+#include "base.cuh"
+#include "parts/key_lists/params.h"
+#include "ptx/mma_sync.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/shuffle.cuh"
+#include "ptx/special_registers.cuh"
+
+namespace attnforge {
+
+/// Of a warp with one fragment of rows. The same in all lanes, but for `own`.
+template <int kGroups, int kGroupKeys>
+struct KeyGroups {
+  static constexpr u32 kAll = kGroups == 32 ? ~0u : (1u << kGroups) - 1;
+
+  u32 own;      // the number of the lane's group; with one group, of that
+  u32 seen;     // bit g: some key of group g is seen
+  u32 partial;  // bit g: the mask's rule decides which
+  bool edge;    // windows or the last key hide something
+
+  /// From kGroups KeyGroups in shared memory. `warpgroup_sees`: whether any of its four fragments,
+  /// of which `fragment` is one, sees anything.
+  KeyGroups() = default;
+  ATTNFORGE_DEVICE static KeyGroups load(u32 from, int fragment, bool& warpgroup_sees) {
+    KeyGroups groups;
+    u32 rows;
+    if constexpr (kGroups == 1) {
+      load_shared_8(groups.own, rows, from);
+      groups.own = u32(from_lane_0(int(groups.own)));
+      rows = u32(from_lane_0(int(rows)));
+      groups.seen = rows >> fragment & 1;
+      groups.partial = rows >> (KeyGroup::kMostFragments + fragment) & 1;
+      groups.edge = (groups.own & KeyGroup::kEdge) != 0;
+      warpgroup_sees = (rows >> fragment / 4 * 4 & 15) != 0;
+    } else {
+      const int lane = thread_index() % 32;
+      load_shared_8(groups.own, rows, from + min(lane, kGroups - 1) * 8);
+      if (lane >= kGroups) rows = 0;
+      groups.seen = lanes_where((rows >> fragment & 1) != 0);
+      groups.partial = lanes_where((rows >> (KeyGroup::kMostFragments + fragment) & 1) != 0);
+      groups.edge = any_lane((groups.own & KeyGroup::kEdge) != 0);
+      warpgroup_sees = any_lane((rows >> fragment / 4 * 4 & 15) != 0);
+    }
+    groups.own &= ~KeyGroup::kEdge;
+    return groups;
+  }
+
+  ATTNFORGE_DEVICE int first_key(int g) const {
+    return (kGroups == 1 ? int(own) : from_lane(int(own), g)) * kGroupKeys;
+  }
+};
+
+/// Scores of a gathered tile in accumulators of 16 rows, as Score and Mask take them. A part is
+/// what a fragment of rows has of a group.
+template <class Array, int kGroups, int kGroupKeys>
+struct GroupedScores {
+  static constexpr bool kCoarse = true;  // probabilities are rounded to 16 bits
+  static constexpr int kParts = kGroups;
+  static constexpr bool kWholeGroups = true;  // a part has all keys of its group
+  using Groups = KeyGroups<kGroups, kGroupKeys>;
+
+  Array& all;
+  int row;  // of the accumulators' first row that this lane has
+  const Groups& groups;
+
+  ATTNFORGE_DEVICE bool sees_all() const { return groups.seen == Groups::kAll; }
+  ATTNFORGE_DEVICE bool edge() const { return groups.edge; }
+  ATTNFORGE_DEVICE bool seen(int part) const { return groups.seen >> part & 1; }
+  ATTNFORGE_DEVICE bool partial(int part) const { return groups.partial >> part & 1; }
+  ATTNFORGE_DEVICE bool needs_mask() const { return !sees_all() || groups.partial != 0 || edge(); }
+
+  template <class OfRow>
+  ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) of_part(g, of_row);
+  }
+  /// The same of one part.
+  template <class OfRow>
+  ATTNFORGE_DEVICE void of_part(int g, const OfRow& of_row) const {
+    const int lane_key = groups.first_key(g) + MmaFragment::column(thread_index() % 32);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const auto f = of_row(row + 8 * r, lane_key);
+#pragma unroll
+      for (int j = 0; j < kGroupKeys / 8; ++j)
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          float& s = all[g * (kGroupKeys / 8) + j][2 * r + c];
+          s = f(s, j * 8 + c);
+        }
+    }
+  }
+};
+
+/// The same of a step of kStepKeys keys of a tile, which are some of its groups or lie in one, in
+/// accumulators of several times 16 rows. Reads the groups from global memory.
+template <class Array, int kStepKeys, int kGroupKeys>
+struct StepGroupedScores;
+template <int kRowFragments, int kFragments, int kStepKeys, int kGroupKeys>
+struct StepGroupedScores<float[kRowFragments][kFragments][4], kStepKeys, kGroupKeys> {
+  static_assert(kGroupKeys % kStepKeys == 0 || kStepKeys % kGroupKeys == 0,
+                "steps and groups divide one another");
+  static constexpr bool kCoarse = true;
+  static constexpr int kGroups = kStepKeys > kGroupKeys ? kStepKeys / kGroupKeys : 1;
+  static constexpr int kPartKeys = kStepKeys / kGroups;
+  static constexpr int kParts = kRowFragments * kGroups;
+  static constexpr bool kWholeGroups = false;
+
+  float(&all)[kRowFragments][kFragments][4];
+  int row;        // of the accumulators' first row that this lane has
+  int fragment;   // of the tile, which the accumulators begin with
+  int first_key;  // of the step, in its group
+  KeyGroup groups[kGroups];
+
+  ATTNFORGE_DEVICE StepGroupedScores(float(&scores)[kRowFragments][kFragments][4], int first_row,
+                                     int first_fragment, const KeyGroup* of_tile, int step)
+      : all(scores),
+        row(first_row),
+        fragment(first_fragment),
+        first_key(step * kStepKeys % kGroupKeys) {
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) groups[g] = of_tile[step * kStepKeys / kGroupKeys + g];
+  }
+
+  ATTNFORGE_DEVICE bool seen(int part) const {
+    return groups[part % kGroups].rows >> (fragment + part / kGroups) & 1;
+  }
+  ATTNFORGE_DEVICE bool partial(int part) const {
+    return groups[part % kGroups].rows >> (KeyGroup::kMostFragments + fragment + part / kGroups) &
+           1;
+  }
+  ATTNFORGE_DEVICE bool sees_all() const {
+    bool all_seen = true;
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) all_seen &= seen(part);
+    return all_seen;
+  }
+  ATTNFORGE_DEVICE bool sees_some() const {
+    bool some = false;
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) some |= seen(part);
+    return some;
+  }
+  ATTNFORGE_DEVICE bool edge() const {
+    u32 numbers = 0;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) numbers |= groups[g].number;
+    return (numbers & KeyGroup::kEdge) != 0;
+  }
+
+  template <class OfRow>
+  ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) of_part(part, of_row);
+  }
+  template <class OfRow>
+  ATTNFORGE_DEVICE void of_part(int part, const OfRow& of_row) const {
+    const int f = part / kGroups, g = part % kGroups;
+    const int lane_key = int(groups[g].number & ~KeyGroup::kEdge) * kGroupKeys + first_key +
+                         MmaFragment::column(thread_index() % 32);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const auto score = of_row(row + 16 * f + 8 * r, lane_key);
+#pragma unroll
+      for (int j = 0; j < kPartKeys / 8; ++j)
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          float& s = all[f][g * (kPartKeys / 8) + j][2 * r + c];
+          s = score(s, j * 8 + c);
+        }
+    }
+  }
+};
+
+/// One part of them.
+template <class Scores>
+struct PartOfScores {
+  static constexpr bool kCoarse = Scores::kCoarse, kWholeGroups = Scores::kWholeGroups;
+  const Scores& scores;
+  int part;
+
+  template <class OfRow>
+  ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
+    scores.of_part(part, of_row);
+  }
+};
+
+}  // namespace attnforge

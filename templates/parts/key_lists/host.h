@@ -1,0 +1,84 @@
+// host.h - masks that decide which keys a query tile walks over: the lists that steps before
+// the kernel write, and what a kernel's source has more to read them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "attnforge/problem.h"
+#include "generator/arch.h"
+#include "generator/launch.h"
+#include "generator/reason.h"
+#include "generator/shape.h"
+#include "templates/host/kernel_source.h"
+#include "templates/host/visited_keys.h"
+#include "templates/parts/key_lists/params.h"
+
+namespace attnforge {
+
+/// Lists of one kernel. All numbers are 0 where its tiles are not listed.
+struct TileLists {
+  int groups = 0, group_keys = 0;  // of a key tile
+  int heads = 0, batch = 0;        // of the mask
+  std::int64_t m_blocks = 0;       // query tiles of a head
+  std::int64_t groups_of_sequence = 0;
+  bool of_text = false;            // the mask's text says what is seen: a step more
+  std::int64_t bits_of_group = 0;  // bytes: of all rows of a query tile, where that step writes any
+
+  std::int64_t lists() const { return m_blocks * heads * batch; }
+  std::int64_t capacity() const;  // groups of a list
+  std::int64_t bits_bytes() const { return lists() * groups_of_sequence * bits_of_group; }
+  std::int64_t bytes() const;  // in the workspace
+};
+/// `shape` is the problem's: whoever asks for many configs has it, and it takes the reading of a
+/// mask's text.
+TileLists tile_lists(const Problem& problem, const Shape& shape, int block_m, int block_n);
+
+/// As an argument: the lists begin `begin` bytes after the start of the workspace.
+TileListParams tile_list_params(const TileLists& lists, std::size_t begin);
+/// Adds the workspace's address to where the lists begin.
+void bind_tile_lists(TileListParams& lists, const Tensors& tensors, const RunMemory& memory);
+
+/// The share of all keys that a query tile walks over: more than the mask's density where it has
+/// rows of several blocks. 1 without a block mask.
+double listed_share(const Problem& problem, int block_m);
+
+/// Leaves of a query tile's key tiles those that lists have for it, on the average.
+void keep_listed(KeyTiles& tiles, const Problem& problem, int block_m);
+
+/// Of a config whose query tiles have lists of keys: illegal, where the kernel is not written for
+/// it or a launch cannot write the lists; needless, where they take a large workspace.
+Reason wrong_lists(const Shape& shape, const Problem& problem, int block_m, int block_n,
+                   int pack_gqa, const DeviceFacts& device);
+Reason large_lists(const Shape& shape, const Problem& problem, int block_m, int block_n);
+/// Those of `sizes` of key tiles that blocks of the problem's mask divide, or that divide them.
+std::vector<int> fitting(const Shape& shape, std::vector<int> sizes);
+
+/// Names of the steps' kernels; their argument is a `params`. `block_m` and `block_n` are how the
+/// config names them.
+KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_view params,
+                            std::string_view block_m, std::string_view block_n);
+
+/// The same of a kernel whose blocks make their lists themselves, with no step before it: of a
+/// block mask, with the config of fwd_wgmma_sm90a.
+KernelNames with_own_lists(KernelNames names, const Shape& shape);
+
+/// Whether a list of `lists` has room in what such a block has for it.
+bool own_list_fits(const TileLists& lists);
+
+/// Whether a block mask has blocks no higher than a query tile of so many rows.
+bool rows_see_alike(const Problem& problem, int block_m);
+
+/// Whether such kernels may be worth a try: the GPU has room for all query tiles at once, if not
+/// for small ones.
+bool may_have_own_lists(const Shape& shape, const Problem& problem, const DeviceFacts& device);
+/// What the steps of other kernels then take, less what blocks with their own lists do in their
+/// stead: about. 0 where every kernel has the steps.
+double list_steps_us(const Shape& shape, const Problem& problem, const DeviceFacts& device);
+
+/// Blocks and threads of the steps, which write the lists before the kernel runs; without their
+/// arguments.
+std::vector<LaunchStep> tile_list_steps(const TileLists& lists);
+
+}  // namespace attnforge

@@ -1,0 +1,39 @@
+// mask.cuh - Mask of gathered key tiles: groups that the rows do not see, windows, and the
+// rule of groups that they see some of.
+#pragma once
+
+#include "base.cuh"
+#include "ptx/special.cuh"
+#include "parts/key_lists/groups.cuh"
+
+namespace attnforge {
+
+/// A rule that hides nothing: of block masks whose blocks are all or nothing.
+struct NoRule {
+  static constexpr bool kNone = true;
+};
+
+/// Window is the mask of windows and of the last key; Rule a Mask for groups that are partial.
+template <class Window, class Rule>
+struct ListMask {
+  template <class Scores, class QueryTile>
+  ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
+    if (!scores.sees_all()) {
+#pragma unroll
+      for (int part = 0; part < Scores::kParts; ++part) {
+        const bool seen = scores.seen(part);
+        scores.of_part(part, [&](int, int) {
+          return [seen](float s, int) { return seen ? s : negative_infinity(); };
+        });
+      }
+    }
+    if (scores.edge()) Window::apply(scores, tile);
+    if constexpr (!Rule::kNone) {
+#pragma unroll
+      for (int part = 0; part < Scores::kParts; ++part)
+        if (scores.partial(part)) Rule::apply(PartOfScores<Scores>{scores, part}, tile);
+    }
+  }
+};
+
+}  // namespace attnforge

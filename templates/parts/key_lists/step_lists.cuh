@@ -1,0 +1,34 @@
+// step_lists.cuh - a step before a kernel that gathers its keys: for each query tile, the list of
+// groups of keys that some of its rows see.
+#pragma once
+
+#include "base.cuh"
+#include "parts/key_lists/params.h"
+#include "ptx/grid_dependency.cuh"
+#include "parts/key_lists/place.cuh"
+#include "parts/key_lists/make_list.cuh"
+
+namespace attnforge {
+
+/// A block a list. kBlockM rows of a query tile, kGroups groups of kGroupKeys keys in a key tile.
+/// Source says what the mask lets be seen; windows and lengths hide more.
+template <class Lengths, class Source, int kBlockM, int kGroups, int kGroupKeys, class Window>
+struct ListTiles {
+  static constexpr int kThreads = 256, kAtATime = 1024;
+  using List = TileList<Lengths, Source, kBlockM, kGroups, kGroupKeys, Window, kThreads, kAtATime>;
+
+  template <class Params>
+  ATTNFORGE_DEVICE static void run(const Params& params) {
+    __shared__ u32 states[kAtATime];
+    __shared__ FragmentKeys fragments[kBlockM / 16];
+    __shared__ int of_warps[List::kWarps];
+    start_next_grid();
+    const TileListParams& lists = params.lists;
+    const ListPlace place(lists, int(blockIdx.x));
+    KeyGroup* const list = lists.groups + i64(blockIdx.x) * lists.capacity;
+    const int tiles = List::write(params, place, states, fragments, of_warps, list);
+    if (threadIdx.x == 0) lists.counts[blockIdx.x] = tiles;
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,98 @@
+// walk.cuh - Walk over a list of key tiles that a step before the kernel has written: block
+// masks, and masks that the user's code says.
+#pragma once
+
+#include "base.cuh"
+#include "base_params.h"
+#include "parts/key_lists/params.h"
+#include "ptx/shared_memory.cuh"
+#include "ptx/shuffle.cuh"
+#include "ptx/special_registers.cuh"
+
+namespace attnforge {
+
+/// Which list is that of a query tile.
+ATTNFORGE_DEVICE int list_index(const FwdParams& p, const TileListParams& lists, int sequence,
+                                int head, int m_block) {
+  const int mask_head = lists.heads == p.num_heads_q ? head : head * lists.heads / p.num_heads_q;
+  return ((lists.batch > 1 ? sequence : 0) * lists.heads + mask_head) * lists.m_blocks + m_block;
+}
+
+/// Blocks read lists that a step has written.
+struct NoOwnList {
+  static constexpr bool kNone = true;
+};
+
+/// A key tile is kGroups groups of neighbouring keys, gathered. The argument has a TileListParams
+/// `lists`. The last keys come first. Own: a list that the block has made (parts/key_lists/own_list.cuh).
+template <int kGroups, class Own = NoOwnList>
+struct ListWalk {
+  static constexpr bool kListed = true;
+
+  const KeyGroup* groups;
+  int tiles;
+
+  /// Of the query tile that begins at `row`; all have `rows` rows.
+  template <class Params, class QueryTile>
+  ATTNFORGE_DEVICE static ListWalk of_rows(const Params& params, const QueryTile& tile, int,
+                                           int row, int rows) {
+    if constexpr (Own::kNone) {
+      return of_tile(params.fwd, params.lists, tile.batch, tile.head, row / rows);
+    } else {
+      const auto& list = Own::memory();
+      return {list.groups, list.tiles};
+    }
+  }
+  ATTNFORGE_DEVICE static ListWalk of_tile(const FwdParams& p, const TileListParams& lists,
+                                           int sequence, int head, int m_block) {
+    const int list = list_index(p, lists, sequence, head, m_block);
+    return {lists.groups + list * lists.capacity, lists.counts[list]};
+  }
+
+  /// How many key tiles query tile m_block of a sequence has, for its first head.
+  template <class Params, class Lengths>
+  ATTNFORGE_DEVICE static int count_of(const Params& params, const Lengths&, int, int sequence,
+                                       int m_block, int, int) {
+    return of_tile(params.fwd, params.lists, sequence, 0, m_block).tiles;
+  }
+
+  /// All tiles: what of them some rows see is in the groups.
+  template <class QueryTile>
+  ATTNFORGE_DEVICE ListWalk of_part(const QueryTile&, int, int, int) const {
+    return *this;
+  }
+
+  ATTNFORGE_DEVICE int count() const { return tiles; }
+  /// Of the tile that comes i-th: the group of this lane of a warp.
+  ATTNFORGE_DEVICE KeyGroup tile(int i) const {
+    const int lane = thread_index() % 32;
+    if (lane >= kGroups || i >= tiles) return {0, 0};
+    const u64 both = *reinterpret_cast<const u64*>(groups_at(i) + lane);
+    return {u32(both), u32(both >> 32)};
+  }
+
+  // By place, which of a list is the index.
+
+  ATTNFORGE_DEVICE static constexpr int first() { return 0; }
+  ATTNFORGE_DEVICE static int later(int place, int tiles) { return place + tiles; }
+  ATTNFORGE_DEVICE bool has(int place) const { return place < tiles; }
+  /// The groups of the tile there.
+  ATTNFORGE_DEVICE const KeyGroup* groups_at(int place) const {
+    return groups + (tiles - 1 - place) * kGroups;
+  }
+  /// Calls attend(place, true) for all tiles: who attends looks at the groups.
+  template <class Attend>
+  ATTNFORGE_DEVICE void for_each(const Attend& attend) const {
+#pragma unroll 1
+    for (int place = 0; place < tiles; ++place) attend(place, true);
+  }
+
+  // Beside a query tile in shared memory.
+  static constexpr int kWords = 1;
+  ATTNFORGE_DEVICE void store(u32 to) const { store_shared(to, tiles); }
+  ATTNFORGE_DEVICE static ListWalk load(u32 from) {
+    return {nullptr, from_lane_0(load_shared(from))};
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,150 @@
+// dargs.cuh - gradients of arrays that the score's text reads, by a kernel whose warps have rows of
+// scores in accumulators: what many pairs add to one element is added up in registers first.
+#pragma once
+
+#include "base.cuh"
+#include "base_params.h"
+#include "parts/user_code/array_reads.cuh"
+#include "pieces/plain_score.cuh"
+#include "ptx/mma_sync.cuh"
+#include "ptx/shuffle.cuh"
+#include "backward/score_slopes.cuh"
+
+namespace attnforge {
+
+/// What a lane has added up for one element. Most texts read one that all keys of a row share.
+struct ElementSum {
+  float* to = nullptr;
+  float sum = 0.0f;
+
+  ATTNFORGE_DEVICE void finish() {
+    if (sum != 0.0f) atomicAdd(to, sum);
+    sum = 0.0f;
+  }
+  /// All lanes of a warp, of which those without a read have at = null and x = 0. Nothing is
+  /// written for x = 0: pairs that are masked, or are none, have that.
+  ATTNFORGE_DEVICE void add(float* at, float x) {
+    if (at == nullptr) at = to;
+    if (!any_lane(at != to)) {
+      sum += x;
+      return;
+    }
+    const u64 address = reinterpret_cast<u64>(at);
+    if (!any_lane(address != of_lane(address, 0))) {
+      if (!any_lane(sum != 0.0f)) {
+        to = at, sum = x;
+        return;
+      }
+      x = of_warp(x);
+      if (lane() == 0 && x != 0.0f) atomicAdd(at, x);
+      return;
+    }
+    // Lanes with the same key, of rows that are apart.
+    if (!any_lane(address != of_lane(address, lane() % 4))) {
+      x += __shfl_xor_sync(~0u, x, 4);
+      x += __shfl_xor_sync(~0u, x, 8);
+      x += __shfl_xor_sync(~0u, x, 16);
+      if (lane() < 4 && x != 0.0f) atomicAdd(at, x);
+      return;
+    }
+    if (at != to) finish(), to = at;
+    sum += x;
+  }
+  /// All lanes of a warp, at the end.
+  ATTNFORGE_DEVICE void finish_together() {
+    const u32 having = lanes_where(sum != 0.0f);
+    if (having == 0) return;
+    const int first = __ffs(int(having)) - 1;
+    const u64 address = reinterpret_cast<u64>(to), address_of_first = of_lane(address, first);
+    if (any_lane(sum != 0.0f && address != address_of_first)) return finish();
+    sum = of_warp(sum);
+    if (lane() == first) atomicAdd(to, sum);
+  }
+
+  ATTNFORGE_DEVICE static float of_warp(float x) {
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) x += __shfl_xor_sync(~0u, x, apart);
+    return x;
+  }
+  ATTNFORGE_DEVICE static int lane() { return int(threadIdx.x % 32); }
+  ATTNFORGE_DEVICE static u64 of_lane(u64 x, int lane) {
+    return u64(u32(from_lane(int(x >> 32), lane))) << 32 | u32(from_lane(int(x), lane));
+  }
+};
+
+/// Of scores after Before. Code is the entry's, Row what its texts see of a row.
+template <class Code, class Row, class Before = PlainScore>
+struct DargsOfRows {
+  /// Of a lane, for kRows rows.
+  template <int kRows>
+  struct Sums {
+    static constexpr int kSlots = Code::kMostReads > 0 ? Code::kMostReads : 1;
+    ElementSum of[kSlots][kRows];
+
+    ATTNFORGE_DEVICE void finish() {
+#pragma unroll
+      for (int n = 0; n < kSlots; ++n) {
+#pragma unroll
+        for (int r = 1; r < kRows; ++r) {
+          if (of[n][r].to != of[n][0].to) continue;
+          of[n][0].sum += of[n][r].sum;
+          of[n][r].sum = 0.0f;
+        }
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) of[n][r].finish_together();
+      }
+    }
+  };
+
+  /// All lanes of a warp: what the pairs of a tile add, whose scores before Score, probabilities
+  /// and dP (dout v) these are, delta that of the lane's rows. view_of(array) is what Score takes;
+  /// `row` and `first_key` are of a lane's first.
+  template <class Scores, int kRowFragments, class ViewOf, class QueryTile>
+  ATTNFORGE_DEVICE static void add(Sums<2 * kRowFragments>& sums, const Scores& scores,
+                                   const Scores& p, const Scores& dp,
+                                   const float (&delta)[kRowFragments][2], const ViewOf& view_of,
+                                   const QueryTile& tile, int row, int first_key) {
+    Scores before;
+    copy_scores(scores, before);
+    Before::apply(view_of(before), tile);
+    const int lane_key = first_key + MmaFragment::column(ElementSum::lane());
+    constexpr int kKeyFragments = sizeof(Scores) / sizeof(float) / 4 / kRowFragments;
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const Row user(tile, row + 16 * f + 8 * r, lane_key);
+#pragma unroll
+        for (int j = 0; j < kKeyFragments; ++j)
+#pragma unroll
+          for (int c = 0; c < 2; ++c) {
+            const int i = 2 * r + c;
+            // What lies where nothing is seen may be no number.
+            const float ds = p[f][j][i] == 0.0f ? 0.0f : p[f][j][i] * (dp[f][j][i] - delta[f][r]);
+            const auto add_read = [&](int n, float* gradient, i64 element, float slope) {
+              const float x = gradient == nullptr || ds == 0.0f ? 0.0f : ds * slope;
+              sums.of[Code::kMostReads > 0 ? n : 0][2 * f + r].add(
+                  gradient == nullptr ? nullptr : gradient + element, x);
+            };
+            for_each_read<Code>(
+                user, slopes::TanhWithSlope<QuotientTanh>(), before[f][j][i] * tile.p.softmax_scale,
+                j * 8 + c, [](bool more) { return any_lane(more); }, add_read);
+          }
+      }
+  }
+
+  /// Of a pair that is seen, by one thread, whose score is scaled and capped already: calls
+  /// add(gradient, element, slope) for each read.
+  template <class Lengths, class Add>
+  ATTNFORGE_DEVICE static void of_pair(const FwdParams& p, const Lengths& lengths, int sequence,
+                                       int head, int query, int key, float s, const Add& add) {
+    for_each_read<Code>(
+        Row(p, lengths, sequence, head, query, key), slopes::TanhWithSlope<ExactTanh>(), s, 0,
+        [](bool more) { return more; },
+        [&](int, float* gradient, i64 element, float slope) {
+          if (gradient != nullptr) add(gradient, element, slope);
+        });
+  }
+};
+
+}  // namespace attnforge

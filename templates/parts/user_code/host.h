@@ -1,0 +1,31 @@
+// host.h - the user's texts as lines of the generated entry, and their arguments as a part of
+// the kernel's. docs/USER_CODE.md.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "attnforge/problem.h"
+#include "generator/launch.h"
+#include "generator/user_code/pair_terms.h"
+
+namespace attnforge {
+
+struct Part;  // templates/host/part.h
+const Part& code_part();
+
+/// Words of CodeParams: one for each argument and each of dargs, made even, at least 2.
+std::size_t code_words(const Problem& problem);
+
+/// The words that a run has for them.
+OwnArgument code_argument(const Problem& problem);
+
+/// The struct UserCode of an entry, whose functions are the score's text and `mask`: what windows
+/// leave of the mask's text (mask_code()), or all of it. `params` is the whole argument's type.
+/// With `terms` they are functions, too, for parts/user_code/terms.cuh. `slopes`:
+/// KernelNames::slopes.
+std::string struct_of_code(const Problem& problem, std::string_view mask, std::string_view params,
+                           const PairTerms* terms = nullptr, bool slopes = false);
+
+}  // namespace attnforge

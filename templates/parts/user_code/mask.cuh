@@ -1,0 +1,51 @@
+// mask.cuh - Mask by the user's text, of keys that another Mask lets a row see.
+#pragma once
+
+#include "base.cuh"
+#include "base_params.h"
+#include "parts/user_code/code.cuh"
+#include "ptx/special.cuh"
+
+namespace attnforge {
+
+/// The text alone, as the rule of a ListMask. Code is the entry's UserCode, or that of a step.
+template <class Code>
+struct UserRule {
+  static constexpr bool kNone = false;
+
+  template <class Scores, class QueryTile>
+  ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
+    scores.for_each([&](int row, int lane_key) {
+      const UserRow<Code> user(tile, row, lane_key);
+      return [user](float s, int offset) { return user.mask(offset) ? s : negative_infinity(); };
+    });
+  }
+
+  /// A function of i: whether the text lets a query see key first_key + i, which must be there.
+  template <class Lengths>
+  ATTNFORGE_DEVICE static auto of_row(const FwdParams& p, const Lengths& lengths, int sequence,
+                                      int head, int query, int first_key) {
+    const UserRow<Code> user(p, lengths, sequence, head, query, first_key);
+    return [user](int i) { return user.mask_of_present(i); };
+  }
+  /// Whether the text lets a query see a key.
+  template <class Lengths>
+  ATTNFORGE_DEVICE static bool of_pair(const FwdParams& p, const Lengths& lengths, int sequence,
+                                       int head, int query, int key) {
+    return UserRow<Code>(p, lengths, sequence, head, query, key).mask(0);
+  }
+};
+
+/// Before: the window's Mask.
+template <class Code, class Before>
+struct UserMask : Before {
+  using Rule = UserRule<Code>;
+
+  template <class Scores, class QueryTile>
+  ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
+    Before::apply(scores, tile);
+    Rule::apply(scores, tile);
+  }
+};
+
+}  // namespace attnforge
