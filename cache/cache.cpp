@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "attnforge/error.h"
-#include "cache/impl.h"
 #include "cache/file/process.h"
+#include "cache/impl.h"
 #include "cache/rows.h"
 
 namespace attnforge {

@@ -5,8 +5,8 @@
 
 #include "attnforge/error.h"
 #include "cache/cache.h"
-#include "cache/impl.h"
 #include "cache/file/process.h"
+#include "cache/impl.h"
 
 namespace attnforge {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "attnforge/version.h"
 #include "cli/options/command_line.h"
-#include "cli/verbs/memory_check.h"
-#include "cli/terminal/messages.h"
 #include "cli/options/option_values.h"
+#include "cli/terminal/messages.h"
+#include "cli/verbs/memory_check.h"
 #include "cli/verbs/verbs.h"
 
 namespace attnforge::cli {

@@ -14,8 +14,8 @@
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
 #include "generator/config.h"
-#include "generator/problem/features.h"
 #include "generator/launch.h"
+#include "generator/problem/features.h"
 #include "generator/reason.h"
 #include "generator/source.h"
 

@@ -7,10 +7,10 @@
 #include <bit>
 #include <utility>
 
-#include "generator/user_code/mask_windows.h"
 #include "generator/problem/fields.h"
-#include "generator/user_code/user_code.h"
 #include "generator/text/words.h"
+#include "generator/user_code/mask_windows.h"
+#include "generator/user_code/user_code.h"
 
 namespace attnforge {
 namespace {

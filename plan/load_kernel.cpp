@@ -10,10 +10,10 @@
 
 #include "attnforge/error.h"
 #include "plan/choice/choice.h"
-#include "plan/context_scope.h"
-#include "plan/cubins.h"
 #include "plan/choice/same_code.h"
 #include "plan/choice/tune_bucket.h"
+#include "plan/context_scope.h"
+#include "plan/cubins.h"
 
 namespace attnforge {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "attnforge/plan.h"
-#include "generator/problem/bucket.h"
 #include "generator/family.h"
+#include "generator/problem/bucket.h"
 #include "runtime/loaded_launch.h"
 
 namespace attnforge {

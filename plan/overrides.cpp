@@ -150,7 +150,9 @@ std::vector<TemplateFile> headers_with(const std::string& folder) {
   }
   if (failed) wrong(fmt::format("all of it can be read: {}", failed.message()));
   if (replaced == 0)
-    wrong("it holds no header to replace one, such as tile/softmax.cuh or oracle/fwd_naive/kernel.cuh");
+    wrong(
+        "it holds no header to replace one, such as tile/softmax.cuh or "
+        "oracle/fwd_naive/kernel.cuh");
   return headers;
 }
 

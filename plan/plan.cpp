@@ -11,14 +11,14 @@
 
 #include "attnforge/error.h"
 #include "generator/problem/bucket.h"
+#include "plan/checks/input_check.h"
+#include "plan/checks/option_checks.h"
 #include "plan/choice/choice.h"
+#include "plan/choice/slow_path.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
-#include "plan/checks/input_check.h"
 #include "plan/load_kernel.h"
-#include "plan/checks/option_checks.h"
 #include "plan/plan_state.h"
-#include "plan/choice/slow_path.h"
 #include "runtime/memory.h"
 #include "runtime/nvtx.h"
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "attnforge/plan.h"
-#include "plan/loaded_kernel.h"
 #include "plan/checks/pointer_check.h"
+#include "plan/loaded_kernel.h"
 #include "runtime/loaded_launch.h"
 
 namespace attnforge {

@@ -9,11 +9,11 @@
 #include <limits>
 
 #include "attnforge/error.h"
-#include "reference/parts/user_code.h"
 #include "reference/factor_rows.h"
 #include "reference/half.h"
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
+#include "reference/parts/user_code.h"
 #include "reference/score.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"

@@ -11,14 +11,14 @@
 #include <string>
 
 #include "attnforge/error.h"
-#include "reference/parts/user_code.h"
 #include "reference/dot.h"
 #include "reference/half.h"
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
+#include "reference/parts/sinks.h"
+#include "reference/parts/user_code.h"
 #include "reference/score.h"
 #include "reference/sequences.h"
-#include "reference/parts/sinks.h"
 #include "reference/visible.h"
 
 namespace attnforge {

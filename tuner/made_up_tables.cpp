@@ -1,7 +1,7 @@
 #include "tuner/made_up_tables.h"
 
-#include "generator/tensors/operands.h"
 #include "generator/parts/part.h"
+#include "generator/tensors/operands.h"
 #include "reference/factor_rows.h"
 #include "reference/likely_lse.h"
 #include "reference/sequences.h"

@@ -12,9 +12,9 @@
 #include "attnforge/error.h"
 #include "cache/file/checksum.h"
 #include "cache/file/journal.h"
+#include "cache/file/trust.h"
 #include "cache/rows.h"
 #include "cache/sql_texts.h"
-#include "cache/file/trust.h"
 #include "generator/shape.h"
 
 namespace attnforge {

@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "attnforge/error.h"
-#include "cli/options/quoted_words.h"
 #include "cli/files/read_text.h"
+#include "cli/options/quoted_words.h"
 #include "cli/options/sweep.h"
 
 namespace attnforge::cli {

@@ -8,11 +8,11 @@
 
 #include "attnforge/json.h"
 #include "attnforge/printable.h"
-#include "cli/output/config_words.h"
 #include "cli/options/gpus.h"
+#include "cli/output/config_words.h"
 #include "cli/output/table.h"
-#include "cli/terminal/terminal.h"
 #include "cli/output/tries_table.h"
+#include "cli/terminal/terminal.h"
 
 namespace attnforge::cli {
 namespace {

@@ -12,13 +12,13 @@
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
 #include "attnforge/work.h"
-#include "cli/output/config_words.h"
 #include "cli/options/gpus.h"
-#include "cli/verbs/memory_check.h"
-#include "cli/terminal/messages.h"
+#include "cli/output/config_words.h"
 #include "cli/output/table.h"
-#include "cli/terminal/terminal.h"
 #include "cli/output/tries_table.h"
+#include "cli/terminal/messages.h"
+#include "cli/terminal/terminal.h"
+#include "cli/verbs/memory_check.h"
 
 namespace attnforge::cli {
 namespace {

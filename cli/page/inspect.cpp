@@ -9,8 +9,8 @@
 #include "cli/output/inspect_report.h"
 #include "cli/output/listing.h"
 #include "cli/output/mask_drawing.h"
-#include "cli/page/page.h"
 #include "cli/output/roofs.h"
+#include "cli/page/page.h"
 
 namespace attnforge::cli {
 namespace {

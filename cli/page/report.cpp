@@ -11,8 +11,8 @@
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
 #include "cli/options/gpus.h"
-#include "cli/page/page.h"
 #include "cli/output/table.h"
+#include "cli/page/page.h"
 
 namespace attnforge::cli {
 namespace {

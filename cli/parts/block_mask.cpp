@@ -1,5 +1,5 @@
-// block_mask.cpp - block masks of commands: from .npy files, random ones, or found on the GPU of the
-// problem's mask text; and sweeps over densities.
+// block_mask.cpp - block masks of commands: from .npy files, random ones, or found on the GPU of
+// the problem's mask text; and sweeps over densities.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 #include "attnforge/device_block_mask.h"
 #include "attnforge/device_memory.h"
 #include "attnforge/error.h"
-#include "cli/parts/user_code_options.h"
-#include "cli/parts/block_mask_files.h"
 #include "cli/options/option_values.h"
 #include "cli/options/problems.h"
+#include "cli/parts/block_mask_files.h"
 #include "cli/parts/part.h"
+#include "cli/parts/user_code_options.h"
 
 namespace attnforge::cli {
 namespace {

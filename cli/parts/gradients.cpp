@@ -7,8 +7,8 @@
 
 #include "attnforge/error.h"
 #include "cli/files/npy.h"
-#include "cli/parts/tensors.h"
 #include "cli/parts/part.h"
+#include "cli/parts/tensors.h"
 
 namespace attnforge::cli {
 namespace {

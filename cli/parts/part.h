@@ -15,8 +15,8 @@
 #include "attnforge/problem.h"
 #include "attnforge/work.h"
 #include "cli/options/command_line.h"
-#include "cli/output/mask_drawing.h"
 #include "cli/options/problems.h"
+#include "cli/output/mask_drawing.h"
 
 namespace attnforge {
 class Device;

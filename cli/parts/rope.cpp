@@ -5,10 +5,10 @@
 #include <string>
 
 #include "attnforge/error.h"
-#include "cli/verbs/memory_check.h"
 #include "cli/files/npy.h"
 #include "cli/options/option_values.h"
 #include "cli/parts/part.h"
+#include "cli/verbs/memory_check.h"
 
 namespace attnforge::cli {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "cli/parts/user_code_options.h"
 #include "cli/parts/part.h"
+#include "cli/parts/user_code_options.h"
 
 namespace attnforge::cli {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "cli/plot/figure.h"
 #include "cli/output/table.h"
+#include "cli/plot/figure.h"
 
 namespace attnforge::cli {
 

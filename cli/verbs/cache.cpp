@@ -14,17 +14,17 @@
 
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
+#include "cli/files/write_text.h"
 #include "cli/options/command_line.h"
-#include "cli/output/config_words.h"
 #include "cli/options/gpus.h"
-#include "cli/output/json.h"
 #include "cli/options/option_values.h"
+#include "cli/output/config_words.h"
+#include "cli/output/json.h"
+#include "cli/output/table.h"
 #include "cli/plot/files.h"
 #include "cli/plot/landscape.h"
-#include "cli/output/table.h"
 #include "cli/terminal/terminal.h"
 #include "cli/verbs/verbs.h"
-#include "cli/files/write_text.h"
 
 namespace attnforge::cli {
 namespace {

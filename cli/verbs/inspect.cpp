@@ -11,18 +11,18 @@
 
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
+#include "cli/files/write_text.h"
 #include "cli/options/command_line.h"
-#include "cli/output/config_words.h"
 #include "cli/options/gpus.h"
+#include "cli/options/option_values.h"
+#include "cli/options/problems.h"
+#include "cli/output/config_words.h"
 #include "cli/output/inspect_report.h"
 #include "cli/output/mask_drawing.h"
-#include "cli/options/option_values.h"
 #include "cli/page/inspect.h"
-#include "cli/options/problems.h"
 #include "cli/parts/part.h"
 #include "cli/plot/today.h"
 #include "cli/verbs/verbs.h"
-#include "cli/files/write_text.h"
 
 namespace attnforge::cli {
 namespace {

@@ -11,11 +11,11 @@
 #include "attnforge/cache.h"
 #include "attnforge/inspect.h"
 #include "attnforge/printable.h"
+#include "cli/files/write_text.h"
 #include "cli/options/command_line.h"
 #include "cli/page/report.h"
 #include "cli/plot/today.h"
 #include "cli/verbs/verbs.h"
-#include "cli/files/write_text.h"
 
 namespace attnforge::cli {
 namespace {

@@ -1,9 +1,9 @@
 // block_mask.cpp - the lists of a block mask in a run.
 #include <fmt/format.h>
 
-#include "generator/tensors/operand_list.h"
-#include "generator/problem/fields.h"
 #include "generator/parts/part.h"
+#include "generator/problem/fields.h"
+#include "generator/tensors/operand_list.h"
 #include "generator/tensors/tensor_check.h"
 
 namespace attnforge {

@@ -1,9 +1,9 @@
 // gradients.cpp - what a backward run takes beside q, k, v and o, and what it writes.
 #include <fmt/format.h>
 
-#include "generator/tensors/operand_list.h"
-#include "generator/problem/fields.h"
 #include "generator/parts/part.h"
+#include "generator/problem/fields.h"
+#include "generator/tensors/operand_list.h"
 #include "generator/tensors/stored_rows.h"
 #include "generator/tensors/tensor_check.h"
 #include "generator/tensors/tensor_elements.h"

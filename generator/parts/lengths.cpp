@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "generator/tensors/operand_list.h"
-#include "generator/problem/fields.h"
 #include "generator/parts/part.h"
+#include "generator/problem/fields.h"
+#include "generator/tensors/operand_list.h"
 #include "generator/tensors/tensor_check.h"
 
 namespace attnforge {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "generator/tensors/operand_list.h"
-#include "generator/problem/fields.h"
 #include "generator/parts/part.h"
+#include "generator/problem/fields.h"
+#include "generator/tensors/operand_list.h"
 #include "generator/tensors/tensor_check.h"
 #include "generator/tensors/tensor_elements.h"
 

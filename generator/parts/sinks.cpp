@@ -1,8 +1,8 @@
 // sinks.cpp - the logits of sinks in a run, and their gradients.
 #include <fmt/format.h>
 
-#include "generator/tensors/operand_list.h"
 #include "generator/parts/part.h"
+#include "generator/tensors/operand_list.h"
 #include "generator/tensors/tensor_check.h"
 
 namespace attnforge {

@@ -8,8 +8,8 @@
 
 #include "attnforge/error.h"
 #include "attnforge/printable.h"
-#include "generator/tensors/operand_list.h"
 #include "generator/parts/part.h"
+#include "generator/tensors/operand_list.h"
 #include "generator/tensors/tensor_check.h"
 #include "generator/user_code/code_operands.h"
 #include "generator/user_code/pair_terms.h"

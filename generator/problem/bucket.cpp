@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "generator/problem/fields.h"
 #include "generator/parts/part.h"
+#include "generator/problem/fields.h"
 
 namespace attnforge {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "attnforge/problem.h"
-#include "generator/user_code/mask_windows.h"
 #include "generator/problem/fields.h"
+#include "generator/user_code/mask_windows.h"
 
 namespace attnforge {
 

@@ -7,10 +7,10 @@
 #include <cmath>
 
 #include "attnforge/error.h"
-#include "generator/user_code/mask_windows.h"
-#include "generator/problem/fields.h"
 #include "generator/parts/part.h"
+#include "generator/problem/fields.h"
 #include "generator/tensors/tensor_elements.h"
+#include "generator/user_code/mask_windows.h"
 
 namespace attnforge {
 namespace {

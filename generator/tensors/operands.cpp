@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "attnforge/error.h"
-#include "generator/tensors/operand_list.h"
 #include "generator/parts/part.h"
+#include "generator/tensors/operand_list.h"
 #include "generator/tensors/stored_rows.h"
 
 namespace attnforge {

@@ -31,8 +31,8 @@ constexpr std::string_view kOfCpp =
 
 constexpr std::string_view kOfTexts = "s batch head q k seqlen_q seqlen_kv";
 
-/// What the lines around a text name (templates/parts/user_code/host.cpp), which an argument would hide.
-/// A test compiles arguments of all other names that these lines have.
+/// What the lines around a text name (templates/parts/user_code/host.cpp), which an argument would
+/// hide. A test compiles arguments of all other names that these lines have.
 constexpr std::string_view kOfLines =
     "S Tanh kTerm Argument i64 UserArray WideArray ReadArray Fp16 Bf16 u32 value_of_score "
     "value_of_mask "

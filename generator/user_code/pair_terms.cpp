@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "generator/user_code/mask_windows.h"
 #include "generator/user_code/code_terms.h"
+#include "generator/user_code/mask_windows.h"
 #include "generator/user_code/user_code.h"
 
 namespace attnforge {

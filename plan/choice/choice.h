@@ -55,9 +55,9 @@ Choice forced_choice(const std::string& config_text, const Problem& problem,
 Rendered rendered(const Config& config, const Problem& problem, const Overrides& overrides);
 
 /// The database's winner for a bucket, if it can be used. A stale one (its template has changed
-/// since) counts as an estimate, until plan/choice/same_code.h recognises it. Under force it is the winner
-/// under the same force. A row whose config cannot be used is skipped with a warning, one of a
-/// family that was not named and that a better tier makes needless without. With `at_least` only
+/// since) counts as an estimate, until plan/choice/same_code.h recognises it. Under force it is the
+/// winner under the same force. A row whose config cannot be used is skipped with a warning, one of
+/// a family that was not named and that a better tier makes needless without. With `at_least` only
 /// what a finished search of that rigor chose; a caller who insists on a family gets the fastest of
 /// its tries, since searches of one family are not noted. A try that no finished search chose does
 /// not answer where the model's own choice was measured faster or, unmeasured, is predicted to be.

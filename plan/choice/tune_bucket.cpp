@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "attnforge/error.h"
-#include "plan/context_scope.h"
-#include "plan/cubins.h"
 #include "plan/checks/option_checks.h"
 #include "plan/choice/slow_path.h"
+#include "plan/context_scope.h"
+#include "plan/cubins.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/nvtx.h"
 #include "templates/registry.h"

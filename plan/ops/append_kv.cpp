@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "plan/ops/append_kv.h"
+#include "plan/checks/input_check.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
-#include "plan/checks/input_check.h"
+#include "plan/ops/append_kv.h"
 #include "plan/ops/kernels.h"
 #include "runtime/memory.h"
 #include "runtime/nvtx.h"

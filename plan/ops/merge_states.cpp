@@ -13,8 +13,8 @@
 #include "attnforge/error.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
-#include "plan/ops/merge_states.h"
 #include "plan/ops/kernels.h"
+#include "plan/ops/merge_states.h"
 #include "runtime/nvtx.h"
 
 namespace attnforge {

@@ -8,8 +8,8 @@
 
 #include "attnforge/block_mask.h"
 #include "attnforge/error.h"
-#include "generator/user_code/mask_windows.h"
 #include "generator/user_code/mask_rule.h"
+#include "generator/user_code/mask_windows.h"
 
 namespace attnforge {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "attnforge/error.h"
 #include "generator/arch.h"
-#include "plan/choice/choice.h"
 #include "plan/checks/option_checks.h"
-#include "plan/overrides.h"
+#include "plan/choice/choice.h"
 #include "plan/choice/slow_path.h"
+#include "plan/overrides.h"
 #include "plan/tools/compile_info.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/compile/disassemble.h"

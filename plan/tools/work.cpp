@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "attnforge/block_mask.h"
-#include "generator/user_code/mask_windows.h"
-#include "generator/tensors/operands.h"
 #include "generator/shape.h"
+#include "generator/tensors/operands.h"
 #include "generator/user_code/code_operands.h"
 #include "generator/user_code/mask_rule.h"
+#include "generator/user_code/mask_windows.h"
 #include "generator/user_code/user_code.h"
 #include "reference/parallel.h"
 #include "reference/sequences.h"

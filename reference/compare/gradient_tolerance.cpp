@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reference/half.h"
 #include "reference/compare/roundings.h"
+#include "reference/half.h"
 #include "reference/score.h"
 
 namespace attnforge {

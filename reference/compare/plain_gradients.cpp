@@ -6,11 +6,11 @@
 #include <map>
 #include <vector>
 
+#include "reference/compare/plain_product.h"
 #include "reference/dot.h"
 #include "reference/half.h"
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
-#include "reference/compare/plain_product.h"
 #include "reference/score.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"

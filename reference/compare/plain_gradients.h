@@ -4,8 +4,8 @@
 
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
-#include "reference/parts/user_code.h"
 #include "reference/gradients.h"
+#include "reference/parts/user_code.h"
 
 namespace attnforge {
 

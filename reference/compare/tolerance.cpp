@@ -3,9 +3,9 @@
 
 #include <cmath>
 
+#include "reference/compare/roundings.h"
 #include "reference/factor_rows.h"
 #include "reference/half.h"
-#include "reference/compare/roundings.h"
 #include "reference/score.h"
 
 namespace attnforge {

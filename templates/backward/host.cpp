@@ -9,11 +9,11 @@
 #include "attnforge/plan.h"
 #include "generator/shape.h"
 #include "generator/tensors/stored_rows.h"
-#include "templates/parts/query_bits/host.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/part.h"
 #include "templates/host/score_pieces.h"
 #include "templates/host/tile_source.h"
+#include "templates/parts/query_bits/host.h"
 
 namespace attnforge {
 namespace {

@@ -10,9 +10,9 @@
 #include "attnforge/problem.h"
 #include "generator/arch.h"
 #include "generator/launch.h"
+#include "templates/backward/params.h"
 #include "templates/host/argument.h"
 #include "templates/host/kernel_source.h"
-#include "templates/backward/params.h"
 
 namespace attnforge {
 

@@ -2,9 +2,9 @@
 // head, and where they and the queries of that head's group lie in tensors.
 #pragma once
 
+#include "backward/packed_tiles.cuh"
 #include "base.cuh"
 #include "base_params.h"
-#include "backward/packed_tiles.cuh"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {
@@ -36,8 +36,8 @@ struct KeyTile {
   Lengths lengths;
 
   /// A place's m_block counts tiles of block_n keys, its head K/V heads of all sequences; where
-  /// these are packed, tiles of all of them (backward/packed_tiles.cuh), and K/V heads of one. The tile
-  /// may begin after the last key.
+  /// these are packed, tiles of all of them (backward/packed_tiles.cuh), and K/V heads of one. The
+  /// tile may begin after the last key.
   template <class Params>
   ATTNFORGE_DEVICE KeyTile(const Params& params, const TilePlace& place, int block_n)
       : KeyTile(params, tile_at(params, place, block_n), place.head, block_n) {}

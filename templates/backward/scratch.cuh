@@ -1,10 +1,10 @@
 // scratch.cuh - where the rows of a sequence lie in the scratch of a backward kernel.
 #pragma once
 
-#include "base.cuh"
-#include "backward/params.h"
-#include "base_params.h"
 #include "backward/packed_tiles.cuh"
+#include "backward/params.h"
+#include "base.cuh"
+#include "base_params.h"
 
 namespace attnforge {
 

@@ -1,17 +1,17 @@
-// step_dq.cuh - the step after a backward kernel that adds up dq in fp32: scales the sums and writes
-// them to dq, or adds them to what it holds. Where the kernel counts what it has added, the step
-// runs beside its last blocks, a head at a time, on SMs that have none.
+// step_dq.cuh - the step after a backward kernel that adds up dq in fp32: scales the sums and
+// writes them to dq, or adds them to what it holds. Where the kernel counts what it has added, the
+// step runs beside its last blocks, a head at a time, on SMs that have none.
 #pragma once
 
-#include "base.cuh"
-#include "backward/params.h"
-#include "ptx/grid_dependency.cuh"
-#include "shape.h"
-#include "backward/scratch.cuh"
 #include "backward/dq_tile.cuh"
-#include "tile/elements.cuh"
+#include "backward/params.h"
+#include "backward/scratch.cuh"
 #include "backward/store_floats.cuh"
 #include "backward/turns.cuh"
+#include "base.cuh"
+#include "ptx/grid_dependency.cuh"
+#include "shape.h"
+#include "tile/elements.cuh"
 
 namespace attnforge {
 

@@ -3,11 +3,11 @@
 // dq is added up or counted.
 #pragma once
 
-#include "base.cuh"
 #include "backward/params.h"
+#include "backward/scratch.cuh"
+#include "base.cuh"
 #include "ptx/grid_dependency.cuh"
 #include "shape.h"
-#include "backward/scratch.cuh"
 #include "tile/elements.cuh"
 
 namespace attnforge {

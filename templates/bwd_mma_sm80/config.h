@@ -2,11 +2,11 @@
 // that both take the sizes of shared memory and the validity of a config from the same lines.
 #pragma once
 
-#include "base.cuh"
+#include "backward/dq_tile.cuh"
 #include "backward/params.h"
+#include "base.cuh"
 #include "base_params.h"
 #include "shape.h"
-#include "backward/dq_tile.cuh"
 
 namespace attnforge {
 

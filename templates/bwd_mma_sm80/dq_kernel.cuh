@@ -4,6 +4,10 @@
 // are made here too, where a lane has dS in fp32 of rows that stay: those are added up by all.
 #pragma once
 
+#include "backward/packed_tiles.cuh"
+#include "backward/score_slopes.cuh"
+#include "backward/scratch.cuh"
+#include "backward/store_gradient.cuh"
 #include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "ptx/convert.cuh"
@@ -14,14 +18,10 @@
 #include "ptx/shared_memory.cuh"
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
-#include "backward/scratch.cuh"
 #include "tile/fragment_scores.cuh"
 #include "tile/key_ring.cuh"
 #include "tile/load_tile.cuh"
-#include "backward/packed_tiles.cuh"
 #include "tile/query_tile.cuh"
-#include "backward/score_slopes.cuh"
-#include "backward/store_gradient.cuh"
 
 namespace attnforge {
 

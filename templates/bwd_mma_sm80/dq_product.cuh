@@ -2,13 +2,13 @@
 // memory, and K, by all warps or by those that are free, added to the sums in global memory.
 #pragma once
 
+#include "backward/query_walk.cuh"
 #include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "bwd_mma_sm80/shared.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
 #include "ptx/reduction.cuh"
-#include "backward/query_walk.cuh"
 
 namespace attnforge {
 

@@ -5,6 +5,9 @@
 // the other, which reads each tile of Q and dO fewer times, or two and two, with larger tiles each.
 #pragma once
 
+#include "backward/score_slopes.cuh"
+#include "backward/store_gradient.cuh"
+#include "backward/transposed_scores.cuh"
 #include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "bwd_mma_sm80/dq_product.cuh"
@@ -23,9 +26,6 @@
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
 #include "tile/load_tile.cuh"
-#include "backward/score_slopes.cuh"
-#include "backward/store_gradient.cuh"
-#include "backward/transposed_scores.cuh"
 
 namespace attnforge {
 

@@ -2,12 +2,12 @@
 // through shared memory.
 #pragma once
 
+#include "backward/float_parts.cuh"
 #include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "bwd_mma_sm80/share.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/shared_memory.cuh"
-#include "bwd_mma_sm80/float_parts.cuh"
 
 namespace attnforge {
 

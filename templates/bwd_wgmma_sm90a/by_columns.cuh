@@ -3,6 +3,7 @@
 // the second dP and dS, and they hand each other P and dS through shared memory.
 #pragma once
 
+#include "backward/float_parts.cuh"
 #include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "bwd_wgmma_sm90a/key_tiles.cuh"
@@ -14,7 +15,6 @@
 #include "ptx/shared_memory.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
-#include "bwd_mma_sm80/float_parts.cuh"
 
 namespace attnforge {
 

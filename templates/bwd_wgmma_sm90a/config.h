@@ -1,12 +1,12 @@
 // config.h - the axes of bwd_wgmma_sm90a. Compiled by g++ (search, launch) and by NVRTC (kernel).
 #pragma once
 
-#include "base.cuh"
-#include "backward/params.h"
-#include "base_params.h"
-#include "shape.h"
 #include "backward/dq_tile.cuh"
+#include "backward/params.h"
+#include "base.cuh"
+#include "base_params.h"
 #include "hopper/grid.cuh"
+#include "shape.h"
 
 namespace attnforge {
 

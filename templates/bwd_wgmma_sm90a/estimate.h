@@ -3,8 +3,8 @@
 
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
-#include "templates/bwd_wgmma_sm90a/config.h"
 #include "templates/base_params.h"
+#include "templates/bwd_wgmma_sm90a/config.h"
 
 namespace attnforge {
 

@@ -14,19 +14,19 @@
 #include "generator/shape.h"
 #include "generator/tensors/stored_rows.h"
 #include "generator/typed_family.h"
+#include "templates/backward/host.h"
 #include "templates/bwd_wgmma_sm90a/config.h"
 #include "templates/bwd_wgmma_sm90a/estimate.h"
-#include "templates/backward/host.h"
-#include "templates/parts/query_bits/host.h"
+#include "templates/hopper/wgmma_text.h"
 #include "templates/host/common_rejects.h"
-#include "templates/host/config_words.h"
 #include "templates/host/common_values.h"
+#include "templates/host/config_words.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/part.h"
 #include "templates/host/tile_order.h"
-#include "templates/hopper/wgmma_text.h"
 #include "templates/host/tile_source.h"
+#include "templates/parts/query_bits/host.h"
 
 namespace attnforge {
 

@@ -1,17 +1,17 @@
 // feed.cuh - the warpgroup of bwd_wgmma_sm90a that does not compute: a thread loads, others add dQ.
 #pragma once
 
+#include "backward/turns.cuh"
 #include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "bwd_wgmma_sm90a/key_tiles.cuh"
 #include "bwd_wgmma_sm90a/shared.cuh"
 #include "bwd_wgmma_sm90a/work.cuh"
+#include "hopper/ring.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/tma.cuh"
-#include "hopper/ring.cuh"
-#include "backward/turns.cuh"
 
 namespace attnforge {
 

@@ -3,10 +3,15 @@
 // the gradients through shared memory (FlashAttention-3, Shah et al. 2024).
 #pragma once
 
+#include "backward/score_slopes.cuh"
+#include "backward/store_gradient.cuh"
+#include "backward/transposed_scores.cuh"
+#include "backward/turns.cuh"
 #include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "bwd_wgmma_sm90a/shared.cuh"
 #include "bwd_wgmma_sm90a/work.cuh"
+#include "hopper/store_rows_staged.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
@@ -19,11 +24,6 @@
 #include "ptx/stmatrix.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
-#include "backward/score_slopes.cuh"
-#include "backward/store_gradient.cuh"
-#include "hopper/store_rows_staged.cuh"
-#include "backward/transposed_scores.cuh"
-#include "backward/turns.cuh"
 
 namespace attnforge {
 

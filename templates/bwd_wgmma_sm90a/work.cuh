@@ -2,15 +2,15 @@
 // heads that see it.
 #pragma once
 
+#include "backward/key_tile.cuh"
+#include "backward/query_walk.cuh"
+#include "backward/scratch.cuh"
+#include "backward/turns.cuh"
 #include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "ptx/proxy.cuh"
 #include "ptx/special_registers.cuh"
-#include "backward/scratch.cuh"
-#include "backward/key_tile.cuh"
-#include "backward/query_walk.cuh"
 #include "tile/tile_order.cuh"
-#include "backward/turns.cuh"
 
 namespace attnforge {
 

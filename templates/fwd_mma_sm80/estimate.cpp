@@ -7,11 +7,11 @@
 
 #include "generator/shape.h"
 #include "templates/host/fwd_params.h"
-#include "templates/host/visited_keys.h"
 #include "templates/host/memory_time.h"
-#include "templates/parts/splits/host.h"
-#include "templates/parts/key_lists/host.h"
 #include "templates/host/tile_order.h"
+#include "templates/host/visited_keys.h"
+#include "templates/parts/key_lists/host.h"
+#include "templates/parts/splits/host.h"
 
 namespace attnforge {
 namespace {

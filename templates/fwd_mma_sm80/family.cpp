@@ -7,24 +7,24 @@
 #include <utility>
 
 #include "generator/arch.h"
-#include "generator/problem/bucket.h"
 #include "generator/family.h"
+#include "generator/problem/bucket.h"
 #include "generator/typed_family.h"
 #include "templates/fwd_mma_sm80/config.h"
 #include "templates/fwd_mma_sm80/estimate.h"
 #include "templates/host/common_rejects.h"
-#include "templates/host/config_words.h"
 #include "templates/host/common_values.h"
+#include "templates/host/config_words.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/memory_time.h"
-#include "templates/parts/rope/host.h"
 #include "templates/host/score_pieces.h"
 #include "templates/host/sm_room.h"
-#include "templates/parts/splits/host.h"
-#include "templates/parts/key_lists/host.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/tile_source.h"
+#include "templates/parts/key_lists/host.h"
+#include "templates/parts/rope/host.h"
+#include "templates/parts/splits/host.h"
 
 namespace attnforge {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "base.cuh"
 #include "fwd_mma_sm80/config.h"
+#include "parts/key_lists/groups.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/ldmatrix.cuh"
@@ -13,7 +14,6 @@
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
 #include "tile/fragment_scores.cuh"
-#include "parts/key_lists/groups.cuh"
 #include "tile/key_ring.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/query_tile.cuh"

@@ -10,15 +10,15 @@
 #include "templates/fwd_regtile_f32/config.h"
 #include "templates/fwd_regtile_f32/estimate.h"
 #include "templates/host/common_rejects.h"
-#include "templates/host/config_words.h"
 #include "templates/host/common_values.h"
+#include "templates/host/config_words.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/parts/rope/host.h"
 #include "templates/host/score_pieces.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/tile_source.h"
+#include "templates/parts/rope/host.h"
 
 namespace attnforge {
 namespace {

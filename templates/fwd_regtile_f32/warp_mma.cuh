@@ -4,11 +4,11 @@
 
 #include "base.cuh"
 #include "fwd_regtile_f32/config.h"
+#include "fwd_regtile_f32/tf32.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
-#include "fwd_regtile_f32/tf32.cuh"
 
 namespace attnforge {
 

@@ -3,10 +3,10 @@
 
 #include "base.cuh"
 #include "base_params.h"
-#include "parts/rope/params.h"
-#include "parts/key_lists/params.h"
-#include "shape.h"
 #include "hopper/grid.cuh"
+#include "parts/key_lists/params.h"
+#include "parts/rope/params.h"
+#include "shape.h"
 
 namespace attnforge {
 

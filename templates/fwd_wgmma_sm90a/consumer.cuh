@@ -7,12 +7,12 @@
 #include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
 #include "fwd_wgmma_sm90a/warpgroup.cuh"
+#include "parts/key_lists/groups.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/fragment_scores.cuh"
-#include "parts/key_lists/groups.cuh"
 
 namespace attnforge {
 

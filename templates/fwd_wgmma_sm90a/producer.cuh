@@ -7,12 +7,12 @@
 #include "fwd_wgmma_sm90a/config.h"
 #include "fwd_wgmma_sm90a/shared.cuh"
 #include "fwd_wgmma_sm90a/work.cuh"
+#include "hopper/ring.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/tma.cuh"
-#include "hopper/ring.cuh"
 
 namespace attnforge {
 

@@ -7,6 +7,7 @@
 #include "fwd_wgmma_sm90a/config.h"
 #include "fwd_wgmma_sm90a/shared.cuh"
 #include "fwd_wgmma_sm90a/work.cuh"
+#include "hopper/ring.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
@@ -16,7 +17,6 @@
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
-#include "hopper/ring.cuh"
 #include "tile/softmax.cuh"
 #include "tile/swizzle.cuh"
 
@@ -87,8 +87,8 @@ struct FwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE void release(u32 empty) const {
     if (leads) mbarrier_arrive(empty);
   }
-  /// After products of it. An arrival does not wait for an ldmatrix before it, which may queue behind
-  /// stores for longer than TMA takes to bring the next Q; a product of its registers does.
+  /// After products of it. An arrival does not wait for an ldmatrix before it, which may queue
+  /// behind stores for longer than TMA takes to bring the next Q; a product of its registers does.
   ATTNFORGE_DEVICE void release_q() const { release(smem.q_empty(q_ring.stage)); }
   ATTNFORGE_DEVICE void release_k() {
     release(smem.k_empty(k_ring.stage));

@@ -6,12 +6,12 @@
 #include "fwd_wgmma_sm90a/config.h"
 #include "fwd_wgmma_sm90a/shared.cuh"
 #include "fwd_wgmma_sm90a/work.cuh"
+#include "hopper/ring.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/proxy.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
-#include "hopper/ring.cuh"
 
 namespace attnforge {
 

@@ -1,9 +1,9 @@
 // dense_pieces.cuh - the pieces of dense.cuh for a kernel whose keys come by TMA.
 #pragma once
 
-#include "pieces/dense.cuh"
 #include "hopper/no_job.cuh"
 #include "hopper/tma_keys.cuh"
+#include "pieces/dense.cuh"
 
 namespace attnforge {
 

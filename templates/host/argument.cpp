@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "attnforge/error.h"
-#include "templates/host/fwd_params.h"
 #include "templates/base_params.h"
+#include "templates/host/fwd_params.h"
 
 namespace attnforge {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "generator/user_code/mask_windows.h"
 #include "generator/problem/fields.h"
+#include "generator/user_code/mask_windows.h"
 #include "templates/host/tile_source.h"
 
 namespace attnforge {

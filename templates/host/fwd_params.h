@@ -9,8 +9,8 @@
 
 #include "attnforge/problem.h"
 #include "generator/launch.h"
-#include "templates/host/argument.h"
 #include "templates/base_params.h"
+#include "templates/host/argument.h"
 
 namespace attnforge {
 

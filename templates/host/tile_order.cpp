@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "generator/user_code/mask_windows.h"
 #include "generator/shape.h"
+#include "generator/user_code/mask_windows.h"
 #include "templates/host/fwd_params.h"
 
 namespace attnforge {

@@ -159,7 +159,8 @@ const Part& lengths_part() {
               names.other_pieces.push_back(
                   {"parts/lengths/packed_lengths.cuh", "Lengths", "PackedLengths"});
             if (p.lengths == Lengths::kUsed)
-              names.other_pieces.push_back({"parts/lengths/used_lengths.cuh", "Lengths", "UsedLengths"});
+              names.other_pieces.push_back(
+                  {"parts/lengths/used_lengths.cuh", "Lengths", "UsedLengths"});
           }};
   return kPart;
 }

@@ -1,6 +1,6 @@
-// tile_source.h - the query tiles of a problem, and what a kernel's source and launch have more when
-// only the GPU knows how long sequences are: pieces that read the lengths, and a step before the
-// kernel that lists the tiles where their order matters.
+// tile_source.h - the query tiles of a problem, and what a kernel's source and launch have more
+// when only the GPU knows how long sequences are: pieces that read the lengths, and a step before
+// the kernel that lists the tiles where their order matters.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 #include "attnforge/problem.h"
 #include "generator/arch.h"
 #include "generator/launch.h"
+#include "templates/base_params.h"
 #include "templates/host/argument.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/part.h"
-#include "templates/parts/key_lists/host.h"
 #include "templates/host/tile_order.h"
-#include "templates/base_params.h"
+#include "templates/parts/key_lists/host.h"
 #include "templates/parts/lengths/params.h"
 
 namespace attnforge {

@@ -1,4 +1,5 @@
-// visited_keys.h - how many tiles of keys the query tiles of a head visit: the work that models count.
+// visited_keys.h - how many tiles of keys the query tiles of a head visit: the work that models
+// count.
 #pragma once
 
 #include "attnforge/problem.h"

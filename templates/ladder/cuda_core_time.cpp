@@ -4,8 +4,8 @@
 
 #include "generator/arch.h"
 #include "templates/host/fwd_params.h"
-#include "templates/host/visited_keys.h"
 #include "templates/host/tile_order.h"
+#include "templates/host/visited_keys.h"
 
 namespace attnforge {
 

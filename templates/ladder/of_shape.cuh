@@ -4,8 +4,8 @@
 
 #include "base.cuh"
 #include "base_params.h"
-#include "pieces/range_walk.cuh"
 #include "parts/softcap/score.cuh"
+#include "pieces/range_walk.cuh"
 #include "tile/visible_keys.cuh"
 
 namespace attnforge {

@@ -5,12 +5,12 @@
 
 #include "base.cuh"
 #include "parts/rope/params.h"
+#include "parts/rope/rotate_pair.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/prefetch.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
 #include "shape.h"
-#include "parts/rope/rotate_pair.cuh"
 #include "tile/swizzle.cuh"
 
 namespace attnforge {

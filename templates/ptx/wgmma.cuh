@@ -7,9 +7,9 @@ namespace attnforge {
 
 /// The products of one shape: d (64 x kN, fp32) = a (64 x 16) * b (16 x kN), added to d if
 /// `accumulate`. The generated source defines the shapes that it needs
-/// (templates/hopper/wgmma_text.cpp): an asm statement must name all kN / 2 registers of d. Fragments
-/// of d and a lie as those of mma.m16n8k16 (mma_sync.cuh), warp w having rows 16 w to 16 w + 15. b
-/// is given by a descriptor of shared memory:
+/// (templates/hopper/wgmma_text.cpp): an asm statement must name all kN / 2 registers of d.
+/// Fragments of d and a lie as those of mma.m16n8k16 (mma_sync.cuh), warp w having rows 16 w to 16
+/// w + 15. b is given by a descriptor of shared memory:
 ///   smem_smem(d, a, b, accumulate)         both K-major: scores, Q in shared memory
 ///   regs_smem(d, a0..a3, b, accumulate)    b K-major: scores, Q in registers
 ///   regs_smem_mn(d, a0..a3, b)             b MN-major, always accumulates: outputs

@@ -7,8 +7,8 @@
 #include <span>
 
 #include "attnforge/error.h"
-#include "cli/output/mask_drawing.h"
 #include "cli/files/npy.h"
+#include "cli/output/mask_drawing.h"
 #include "tests/cli/temporary_folder.h"
 
 namespace attnforge::cli {

@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/output/json.h"
-#include "cli/verbs/memory_check.h"
+#include "cli/output/table.h"
 #include "cli/plot/figure.h"
 #include "cli/plot/landscape.h"
-#include "cli/output/table.h"
+#include "cli/verbs/memory_check.h"
 #include "tests/generator/expect_error.h"
 
 namespace attnforge::cli {

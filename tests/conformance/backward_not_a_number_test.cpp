@@ -6,8 +6,8 @@
 #include <limits>
 #include <string>
 
-#include "reference/compare/outputs.h"
 #include "reference/compare/gradients.h"
+#include "reference/compare/outputs.h"
 #include "reference/half.h"
 #include "tests/conformance/backward_proof.h"
 #include "tests/conformance/options.h"

@@ -6,9 +6,9 @@
 #include <random>
 #include <utility>
 
-#include "reference/compare/outputs.h"
-#include "reference/compare/gradients.h"
 #include "reference/compare/gradient_tolerance.h"
+#include "reference/compare/gradients.h"
+#include "reference/compare/outputs.h"
 #include "reference/sequences.h"
 #include "tests/conformance/proof.h"
 

@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "reference/parts/user_code.h"
-#include "reference/gradients.h"
 #include "reference/compare/plain_gradients.h"
+#include "reference/gradients.h"
+#include "reference/parts/user_code.h"
 #include "tests/conformance/cases.h"
 #include "tests/conformance/gpu.h"
 

@@ -2,10 +2,10 @@
 // names, axes, archs, policies, rigors, log levels.
 #include "attnforge/device.h"
 #include "attnforge/tune.h"
-#include "cli/plot/landscape.h"
 #include "cli/options/policies.h"
 #include "cli/options/problems.h"
 #include "cli/options/sweep.h"
+#include "cli/plot/landscape.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace attnforge::fuzz {

@@ -2,8 +2,8 @@
 // figures are made of it or refused.
 #include <cstdlib>
 
-#include "cli/plot/sweep_figures.h"
 #include "cli/output/table.h"
+#include "cli/plot/sweep_figures.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace attnforge::fuzz {

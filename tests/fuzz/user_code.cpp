@@ -14,9 +14,9 @@
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
-#include "generator/user_code/mask_windows.h"
 #include "generator/shape.h"
 #include "generator/user_code/mask_rule.h"
+#include "generator/user_code/mask_windows.h"
 #include "generator/user_code/user_code.h"
 #include "runtime/compile/compiler.h"
 #include "templates/registry.h"

@@ -7,8 +7,8 @@
 #include <random>
 #include <string>
 
-#include "generator/user_code/mask_windows.h"
 #include "generator/user_code/mask_rule.h"
+#include "generator/user_code/mask_windows.h"
 #include "generator/user_code/pair_terms.h"
 
 namespace attnforge {

@@ -11,8 +11,8 @@
 #include "generator/problem/bucket.h"
 #include "generator/problem/features.h"
 #include "generator/tensors/operands.h"
-#include "generator/user_code/code_operands.h"
 #include "generator/text/words.h"
+#include "generator/user_code/code_operands.h"
 #include "tests/generator/expect_error.h"
 
 namespace attnforge {

@@ -2,8 +2,8 @@
 // oracle's gradients of it. Included after tests/kernels/machine.h and the headers of the device.
 #pragma once
 
-#include "base.cuh"
 #include "backward/params.h"
+#include "base.cuh"
 #include "tests/support/flash_gradients.h"
 #include "tests/support/index_of.h"
 

@@ -15,8 +15,8 @@
 #include "attnforge/tune.h"
 #include "cache/cache.h"
 #include "generator/arch.h"
-#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
+#include "generator/problem/bucket.h"
 #include "runtime/compile/compiler.h"
 #include "templates/registry.h"
 

@@ -12,8 +12,8 @@
 
 #include "attnforge/plan.h"
 #include "generator/arch.h"
-#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
+#include "generator/problem/bucket.h"
 #include "plan/choice/choice.h"
 #include "templates/registry.h"
 #include "tests/support/any_problem.h"

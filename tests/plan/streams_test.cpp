@@ -16,8 +16,8 @@
 #include "runtime/compile/compiler.h"
 #include "runtime/driver.h"
 #include "runtime/memory.h"
-#include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/base_params.h"
+#include "templates/fwd_wgmma_sm90a/config.h"
 #include "tests/plan/plan_fixture.h"
 #include "tests/support/fake_cuda.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "attnforge/device.h"
-#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
+#include "generator/problem/bucket.h"
 #include "generator/tensors/tensor_elements.h"
 #include "plan/workspace_bound.h"
 #include "templates/registry.h"

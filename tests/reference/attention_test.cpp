@@ -11,8 +11,8 @@
 #include <random>
 
 #include "attnforge/error.h"
-#include "reference/parts/user_code.h"
 #include "reference/half.h"
+#include "reference/parts/user_code.h"
 #include "reference/sequences.h"
 #include "tests/support/host_problem.h"
 

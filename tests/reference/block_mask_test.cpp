@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "attnforge/error.h"
-#include "reference/parts/block_mask/builder.h"
 #include "reference/mask_rows.h"
+#include "reference/parts/block_mask/builder.h"
 
 namespace attnforge {
 namespace {

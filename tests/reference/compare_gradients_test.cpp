@@ -7,11 +7,11 @@
 #include <limits>
 #include <string>
 
-#include "reference/compare/outputs.h"
-#include "reference/compare/gradients.h"
 #include "reference/compare/gradient_tolerance.h"
-#include "reference/half.h"
+#include "reference/compare/gradients.h"
+#include "reference/compare/outputs.h"
 #include "reference/compare/plain_gradients.h"
+#include "reference/half.h"
 #include "reference/sequences.h"
 #include "tests/support/flash_gradients.h"
 #include "tests/support/host_problem.h"

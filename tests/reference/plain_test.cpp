@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "reference/compare/outputs.h"
-#include "reference/half.h"
 #include "reference/compare/tolerance.h"
+#include "reference/half.h"
 #include "tests/support/host_problem.h"
 
 namespace attnforge {

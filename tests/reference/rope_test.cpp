@@ -13,8 +13,8 @@
 #include "attnforge/error.h"
 #include "reference/attention.h"
 #include "reference/compare/outputs.h"
-#include "reference/half.h"
 #include "reference/compare/plain.h"
+#include "reference/half.h"
 #include "tests/support/host_problem.h"
 
 namespace attnforge {

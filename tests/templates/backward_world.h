@@ -12,8 +12,8 @@
 #include <random>
 #include <vector>
 
-#include "oracle/bwd_naive/config.h"
 #include "backward/params.h"
+#include "oracle/bwd_naive/config.h"
 #include "pieces/fixed_lengths.cuh"
 
 namespace attnforge::test {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "generator/arch.h"
-#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
+#include "generator/problem/bucket.h"
 #include "templates/registry.h"
 #include "tests/support/any_problem.h"
 #include "tests/support/bucket_members.h"

@@ -13,8 +13,8 @@
 #include "generator/candidates.h"
 #include "generator/tensors/stored_rows.h"
 #include "templates/bwd_wgmma_sm90a/config.h"
-#include "templates/parts/block_mask/host.h"
 #include "templates/host/fwd_params.h"
+#include "templates/parts/block_mask/host.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
 

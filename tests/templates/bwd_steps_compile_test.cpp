@@ -9,9 +9,9 @@
 #include "generator/arch.h"
 #include "generator/shape.h"
 #include "runtime/compile/compiler.h"
-#include "templates/oracle/bwd_naive/config.h"
 #include "templates/backward/host.h"
 #include "templates/host/part.h"
+#include "templates/oracle/bwd_naive/config.h"
 #include "tests/templates/compile_together.h"
 
 namespace attnforge {
@@ -34,7 +34,7 @@ constexpr StepsCase kStepsCases[] = {
 Source source_of(const Problem& problem, const BwdSteps& steps) {
   Shape shape = shape_of(problem);
   const KernelNames names{.symbol = "beside",
-                          .folder = "bwd_naive",
+                          .folder = "oracle/bwd_naive",
                           .type = "BwdNaive",
                           .params = "BwdNaiveParams",
                           .threads = "num_threads",

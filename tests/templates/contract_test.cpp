@@ -8,8 +8,8 @@
 #include <set>
 
 #include "generator/arch.h"
-#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
+#include "generator/problem/bucket.h"
 #include "templates/parts/rope/host.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"

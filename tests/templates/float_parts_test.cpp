@@ -7,7 +7,7 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
-#include "templates/bwd_mma_sm80/float_parts.cuh"
+#include "templates/backward/float_parts.cuh"
 // clang-format on
 
 namespace attnforge {

@@ -7,15 +7,15 @@
 #include <cstring>
 
 #include "attnforge/plan.h"
-#include "templates/host/argument.h"
-#include "templates/parts/block_mask/host.h"
 #include "templates/backward/host.h"
+#include "templates/host/argument.h"
 #include "templates/host/part.h"
-#include "templates/parts/rope/host.h"
-#include "templates/parts/key_lists/host.h"
-#include "templates/parts/user_code/host.h"
 #include "templates/host/tile_source.h"
+#include "templates/parts/block_mask/host.h"
+#include "templates/parts/key_lists/host.h"
 #include "templates/parts/pages/params.h"
+#include "templates/parts/rope/host.h"
+#include "templates/parts/user_code/host.h"
 
 namespace attnforge {
 

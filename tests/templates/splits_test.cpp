@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "generator/arch.h"
-#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
+#include "generator/problem/bucket.h"
 #include "templates/registry.h"
 
 namespace attnforge {

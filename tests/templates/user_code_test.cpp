@@ -12,8 +12,8 @@
 #include "attnforge/code_texts.h"
 #include "attnforge/error.h"
 #include "generator/arch.h"
-#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
+#include "generator/problem/bucket.h"
 #include "generator/user_code/user_code.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
@@ -149,7 +149,8 @@ TEST(UserCode, HasPositionsOf64BitsWhereItsArraysAreThatLarge) {
     problem.args = c.args;
     problem.mask = std::string("bias[") + c.index + "] > 0";
     const std::string code = struct_of_code(problem, problem.mask, "Params");
-    EXPECT_EQ(code.find("#include \"parts/user_code/wide_indexes.cuh\"") == 0, c.wide) << c.args << c.sizes;
+    EXPECT_EQ(code.find("#include \"parts/user_code/wide_indexes.cuh\"") == 0, c.wide)
+        << c.args << c.sizes;
     EXPECT_EQ(code.find("i64 batch, i64 head, i64 q") != code.npos, c.wide) << c.args << c.sizes;
     EXPECT_EQ(code.find("int batch, int head, int q") == code.npos, c.wide) << c.args << c.sizes;
     const Problem of_bucket = bucket(problem);

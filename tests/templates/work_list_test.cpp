@@ -9,8 +9,8 @@
 #include <string>
 
 #include "generator/arch.h"
-#include "generator/problem/bucket.h"
 #include "generator/candidates.h"
+#include "generator/problem/bucket.h"
 #include "generator/shape.h"
 #include "reference/sequences.h"
 #include "templates/registry.h"

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "reference/parts/block_mask/builder.h"
 #include "reference/mask_rows.h"
+#include "reference/parts/block_mask/builder.h"
 
 namespace attnforge {
 namespace {

@@ -6,12 +6,12 @@
 #include "generator/family.h"
 #include "generator/typed_family.h"
 #include "templates/host/common_rejects.h"
-#include "templates/ladder/cuda_core_time.h"
 #include "templates/host/common_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
+#include "templates/ladder/cuda_core_time.h"
 #include "templates/ladder/fwd_flash_vec/config.h"
 
 namespace attnforge {

@@ -5,14 +5,14 @@
 #pragma once
 
 #include "base.cuh"
-#include "ladder/fwd_flash_vec/config.h"
 #include "base_params.h"
-#include "pieces/fixed_lengths.cuh"
+#include "ladder/fwd_flash_vec/config.h"
 #include "ladder/of_shape.cuh"
+#include "ladder/online_row.cuh"
+#include "pieces/fixed_lengths.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
-#include "ladder/online_row.cuh"
 #include "tile/tile_order.cuh"
 #include "tile/visible_keys.cuh"
 

@@ -12,9 +12,9 @@
 #include "templates/host/common_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/visited_keys.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
+#include "templates/host/visited_keys.h"
 #include "templates/ladder/fwd_materialized/config.h"
 
 namespace attnforge {

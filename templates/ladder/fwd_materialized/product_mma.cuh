@@ -4,12 +4,12 @@
 
 #include "base.cuh"
 #include "ladder/fwd_materialized/config.h"
+#include "ladder/fwd_materialized/load_slice.cuh"
 #include "ladder/fwd_materialized/product.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
 #include "ptx/shared_memory.cuh"
-#include "ladder/fwd_materialized/load_slice.cuh"
 
 namespace attnforge {
 

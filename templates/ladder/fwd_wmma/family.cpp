@@ -9,11 +9,11 @@
 #include "templates/host/common_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/visited_keys.h"
-#include "templates/parts/rope/host.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
+#include "templates/host/visited_keys.h"
 #include "templates/ladder/fwd_wmma/config.h"
+#include "templates/parts/rope/host.h"
 
 namespace attnforge {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base.cuh"
 #include "ladder/fwd_wmma/config.h"
-#include "pieces/fixed_lengths.cuh"
 #include "ladder/of_shape.cuh"
+#include "pieces/fixed_lengths.cuh"
 #include "pieces/strided_keys.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"

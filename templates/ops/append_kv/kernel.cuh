@@ -3,13 +3,13 @@
 #pragma once
 
 #include "base.cuh"
-#include "ops/append_kv/params.h"
 #include "base_params.h"
+#include "ops/append_kv/params.h"
+#include "parts/rope/rotate_pair.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/shared_memory.cuh"
 #include "shape.h"
-#include "parts/rope/rotate_pair.cuh"
 #include "tile/words.cuh"
 
 namespace attnforge {

@@ -11,9 +11,9 @@
 #include "templates/host/argument.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/part.h"
-#include "templates/parts/user_code/host.h"
 #include "templates/host/tile_source.h"
 #include "templates/ops/block_lists/params.h"
+#include "templates/parts/user_code/host.h"
 
 namespace attnforge {
 namespace {
@@ -161,8 +161,7 @@ LaunchStep block_bits_step(const Problem& text, const BlockMaskShape& shape,
 Source block_lists_source() {
   std::string entry = "// generated: lists of block masks\n" +
                       header_line("ops/block_lists/lists.cuh") +
-                      header_line("ops/block_lists/transpose.cuh") +
-                      "using namespace attnforge;\n";
+                      header_line("ops/block_lists/transpose.cuh") + "using namespace attnforge;\n";
   const std::string lists = "BlockListsParams", transposed = "TransposedListsParams";
   entry += fmt::format("static_assert(sizeof({}) == {} && sizeof({}) == {});\n", lists,
                        sizeof(BlockListsParams), transposed, sizeof(TransposedListsParams));

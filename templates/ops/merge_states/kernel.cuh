@@ -4,9 +4,9 @@
 
 #include "base.cuh"
 #include "ops/merge_states/params.h"
+#include "parts/splits/merge_row.cuh"
 #include "parts/splits/params.h"
 #include "tile/elements.cuh"
-#include "parts/splits/merge_row.cuh"
 
 namespace attnforge {
 

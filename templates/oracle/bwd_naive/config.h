@@ -1,8 +1,8 @@
 // config.h - the axes of bwd_naive. Compiled by g++ (search, launch) and by NVRTC (kernel).
 #pragma once
 
-#include "base.cuh"
 #include "backward/params.h"
+#include "base.cuh"
 #include "base_params.h"
 #include "shape.h"
 

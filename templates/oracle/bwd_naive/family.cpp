@@ -7,8 +7,6 @@
 #include "attnforge/error.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
-#include "templates/oracle/bwd_naive/config.h"
-#include "templates/oracle/bwd_naive/oracle.h"
 #include "templates/backward/host.h"
 #include "templates/host/common_rejects.h"
 #include "templates/host/common_values.h"
@@ -16,6 +14,8 @@
 #include "templates/host/kernel_source.h"
 #include "templates/host/part.h"
 #include "templates/host/tile_source.h"
+#include "templates/oracle/bwd_naive/config.h"
+#include "templates/oracle/bwd_naive/oracle.h"
 
 namespace attnforge {
 

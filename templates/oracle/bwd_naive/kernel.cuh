@@ -5,14 +5,14 @@
 // GPU, so it stays simple.
 #pragma once
 
-#include "base.cuh"
-#include "oracle/bwd_naive/config.h"
 #include "backward/params.h"
+#include "base.cuh"
 #include "base_params.h"
-#include "ptx/special.cuh"
-#include "tile/elements.cuh"
+#include "oracle/bwd_naive/config.h"
 #include "oracle/exact_mask.cuh"
 #include "oracle/exact_score.cuh"
+#include "ptx/special.cuh"
+#include "tile/elements.cuh"
 
 namespace attnforge {
 

@@ -8,13 +8,13 @@
 #include "attnforge/error.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
-#include "templates/oracle/fwd_naive/config.h"
-#include "templates/oracle/fwd_naive/oracle.h"
 #include "templates/host/common_rejects.h"
 #include "templates/host/common_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/tile_source.h"
+#include "templates/oracle/fwd_naive/config.h"
+#include "templates/oracle/fwd_naive/oracle.h"
 
 namespace attnforge {
 

@@ -4,13 +4,13 @@
 #pragma once
 
 #include "base.cuh"
-#include "oracle/fwd_naive/config.h"
 #include "base_params.h"
+#include "oracle/exact_mask.cuh"
+#include "oracle/exact_score.cuh"
+#include "oracle/fwd_naive/config.h"
 #include "parts/pages/params.h"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
-#include "oracle/exact_mask.cuh"
-#include "oracle/exact_score.cuh"
 #include "tile/maximum.cuh"
 
 namespace attnforge {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base.cuh"
-#include "parts/block_mask/params.h"
 #include "base_params.h"
+#include "parts/block_mask/params.h"
 #include "ptx/special.cuh"
 
 namespace attnforge {

@@ -3,11 +3,11 @@
 #pragma once
 
 #include "base.cuh"
-#include "parts/block_mask/params.h"
 #include "base_params.h"
+#include "parts/block_mask/params.h"
+#include "parts/block_mask/row.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
-#include "parts/block_mask/row.cuh"
 
 namespace attnforge {
 

@@ -179,7 +179,8 @@ KernelNames with_list_pieces(KernelNames names, const Shape& shape, std::string 
   names.other_pieces.push_back(
       {"parts/key_lists/mask.cuh", "Mask", list_mask(shape, window, block_m, block_n)});
   if (shape.mask_bits || shape.text_bits) {
-    names.parts.push_back(shape.mask_bits ? "parts/block_mask/list_rule.cuh" : "parts/user_code/list_rule.cuh");
+    names.parts.push_back(shape.mask_bits ? "parts/block_mask/list_rule.cuh"
+                                          : "parts/user_code/list_rule.cuh");
     names.declarations += fmt::format(
         "namespace attnforge {{\nusing Argument = {};\n}}  // namespace attnforge\n", names.params);
   }

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base.cuh"
-#include "ptx/special.cuh"
 #include "parts/key_lists/groups.cuh"
+#include "ptx/special.cuh"
 
 namespace attnforge {
 

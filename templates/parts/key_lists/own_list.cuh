@@ -5,10 +5,10 @@
 
 #include "base.cuh"
 #include "base_params.h"
-#include "parts/key_lists/params.h"
-#include "parts/key_lists/walk.cuh"
-#include "parts/key_lists/place.cuh"
 #include "parts/key_lists/make_list.cuh"
+#include "parts/key_lists/params.h"
+#include "parts/key_lists/place.cuh"
+#include "parts/key_lists/walk.cuh"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {

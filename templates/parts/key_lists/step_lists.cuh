@@ -3,10 +3,10 @@
 #pragma once
 
 #include "base.cuh"
-#include "parts/key_lists/params.h"
-#include "ptx/grid_dependency.cuh"
-#include "parts/key_lists/place.cuh"
 #include "parts/key_lists/make_list.cuh"
+#include "parts/key_lists/params.h"
+#include "parts/key_lists/place.cuh"
+#include "ptx/grid_dependency.cuh"
 
 namespace attnforge {
 

@@ -24,7 +24,8 @@ struct NoOwnList {
 };
 
 /// A key tile is kGroups groups of neighbouring keys, gathered. The argument has a TileListParams
-/// `lists`. The last keys come first. Own: a list that the block has made (parts/key_lists/own_list.cuh).
+/// `lists`. The last keys come first. Own: a list that the block has made
+/// (parts/key_lists/own_list.cuh).
 template <int kGroups, class Own = NoOwnList>
 struct ListWalk {
   static constexpr bool kListed = true;

@@ -13,8 +13,9 @@ struct WorkItem {
   int m_block;
 };
 
-/// The query tiles of one head of all sequences, longest first, as parts/lengths/step_queue writes them for
-/// the step after it. In the workspace: 16 + 8 * (tokens_q * packed heads / block_m + batch) bytes.
+/// The query tiles of one head of all sequences, longest first, as parts/lengths/step_queue writes
+/// them for the step after it. In the workspace: 16 + 8 * (tokens_q * packed heads / block_m +
+/// batch) bytes.
 struct alignas(16) WorkList {
   int tiles;
   int unused[3];

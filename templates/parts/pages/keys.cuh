@@ -3,8 +3,8 @@
 
 #include "base.cuh"
 #include "base_params.h"
-#include "parts/pages/params.h"
 #include "parts/key_lists/params.h"
+#include "parts/pages/params.h"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
 

@@ -11,7 +11,8 @@
 
 namespace attnforge {
 
-/// The Queries piece (backward/query_walk.cuh); the second: where any tile may hide keys from a row.
+/// The Queries piece (backward/query_walk.cuh); the second: where any tile may hide keys from a
+/// row.
 inline constexpr const char*
     kQueryWalk = "QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>";
 inline constexpr const char*

@@ -2,9 +2,9 @@
 // windows let see a key tile, those that the mask does, by the bits that a step wrote.
 #pragma once
 
+#include "backward/query_walk.cuh"
 #include "base.cuh"
 #include "parts/query_bits/bits.cuh"
-#include "backward/query_walk.cuh"
 
 namespace attnforge {
 

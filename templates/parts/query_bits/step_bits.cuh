@@ -1,13 +1,13 @@
-// step_bits.cuh - a step before a backward kernel under a block mask: for each key tile, which query
-// tiles the mask lets see some of it, and of which it may hide some. The transposed list, by tiles
-// of the kernel in place of blocks.
+// step_bits.cuh - a step before a backward kernel under a block mask: for each key tile, which
+// query tiles the mask lets see some of it, and of which it may hide some. The transposed list, by
+// tiles of the kernel in place of blocks.
 #pragma once
 
 #include "base.cuh"
-#include "parts/query_bits/params.h"
-#include "ptx/grid_dependency.cuh"
 #include "parts/block_mask/row.cuh"
 #include "parts/query_bits/bits.cuh"
+#include "parts/query_bits/params.h"
+#include "ptx/grid_dependency.cuh"
 
 namespace attnforge {
 

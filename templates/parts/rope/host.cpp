@@ -115,7 +115,8 @@ const Part& rotation_part() {
           [](Argument& argument, const Problem& problem, const TileWork&) {
             argument.part(RopeParamsOfPart{rope_params(problem), {}}, own_argument<bind_rope>());
           },
-      .extend = [](KernelNames& names, const Problem&) { names.parts.push_back("parts/rope/params.h"); }};
+      .extend = [](KernelNames& names,
+                   const Problem&) { names.parts.push_back("parts/rope/params.h"); }};
   return kPart;
 }
 

@@ -6,10 +6,10 @@
 #include "base.cuh"
 #include "base_params.h"
 #include "parts/rope/params.h"
+#include "parts/rope/rotate_pair.cuh"
 #include "ptx/convert.cuh"
 #include "shape.h"
 #include "tile/elements.cuh"
-#include "parts/rope/rotate_pair.cuh"
 
 namespace attnforge {
 

@@ -1,12 +1,12 @@
-// step_gradient.cuh - the step after a backward kernel that sums up the gradients of sinks: of a head the
-// sum over all its rows of -exp(sink - lse) delta, in an order that sizes alone decide.
+// step_gradient.cuh - the step after a backward kernel that sums up the gradients of sinks: of a
+// head the sum over all its rows of -exp(sink - lse) delta, in an order that sizes alone decide.
 #pragma once
 
-#include "base.cuh"
+#include "backward/packed_tiles.cuh"
 #include "backward/params.h"
+#include "base.cuh"
 #include "parts/sinks/params.h"
 #include "ptx/grid_dependency.cuh"
-#include "backward/packed_tiles.cuh"
 
 namespace attnforge {
 

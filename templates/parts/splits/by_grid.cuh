@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base.cuh"
-#include "parts/splits/walk.cuh"
 #include "parts/splits/items.cuh"
+#include "parts/splits/walk.cuh"
 
 namespace attnforge {
 

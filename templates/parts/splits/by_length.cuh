@@ -5,11 +5,11 @@
 
 #include "base.cuh"
 #include "base_params.h"
+#include "parts/splits/items.cuh"
 #include "parts/splits/params.h"
 #include "parts/splits/walk.cuh"
 #include "ptx/grid_dependency.cuh"
 #include "ptx/special_registers.cuh"
-#include "parts/splits/items.cuh"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {

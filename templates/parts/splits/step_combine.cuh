@@ -1,16 +1,16 @@
-// step_combine.cuh - the step after a kernel that splits keys: merges the partial results of each row
-// into o and lse.
+// step_combine.cuh - the step after a kernel that splits keys: merges the partial results of each
+// row into o and lse.
 #pragma once
 
 #include "base.cuh"
 #include "base_params.h"
 #include "parts/lengths/params.h"
+#include "parts/splits/merge_row.cuh"
 #include "parts/splits/params.h"
 #include "parts/splits/walk.cuh"
 #include "ptx/grid_dependency.cuh"
 #include "shape.h"
 #include "tile/elements.cuh"
-#include "parts/splits/merge_row.cuh"
 #include "tile/valueless_score.cuh"
 
 namespace attnforge {

@@ -3,11 +3,11 @@
 #pragma once
 
 #include "base.cuh"
+#include "parts/splits/items.cuh"
 #include "parts/splits/params.h"
 #include "ptx/grid_dependency.cuh"
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
-#include "parts/splits/items.cuh"
 
 namespace attnforge {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base.cuh"
-#include "parts/user_code/params.h"
 #include "base_params.h"
+#include "parts/user_code/params.h"
 #include "ptx/special.cuh"
 
 namespace attnforge {

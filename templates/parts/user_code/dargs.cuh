@@ -2,13 +2,13 @@
 // scores in accumulators: what many pairs add to one element is added up in registers first.
 #pragma once
 
+#include "backward/score_slopes.cuh"
 #include "base.cuh"
 #include "base_params.h"
 #include "parts/user_code/array_reads.cuh"
 #include "pieces/plain_score.cuh"
 #include "ptx/mma_sync.cuh"
 #include "ptx/shuffle.cuh"
-#include "backward/score_slopes.cuh"
 
 namespace attnforge {
 

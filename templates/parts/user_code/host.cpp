@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "attnforge/plan.h"
-#include "generator/user_code/mask_windows.h"
 #include "generator/shape.h"
+#include "generator/user_code/mask_windows.h"
 #include "generator/user_code/pair_terms.h"
 #include "generator/user_code/user_code.h"
 #include "generator/user_code/wide_indexes.h"
-#include "templates/host/argument.h"
 #include "templates/backward/host.h"
-#include "templates/parts/query_bits/host.h"
+#include "templates/host/argument.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/part.h"
+#include "templates/parts/query_bits/host.h"
 #include "templates/parts/user_code/params.h"
 
 namespace attnforge {
@@ -154,7 +154,8 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, std::s
              wide_mask = has_wide_indexes(mask, CodeText::kMask, problem);
   const Places of_score = places_of(wide_score), of_mask = places_of(wide_mask);
   const bool has_tanh = names(problem.score, "tanhf") || names(problem.score, "tanh");
-  std::string lines = wide_score || wide_mask ? "#include \"parts/user_code/wide_indexes.cuh\"\n" : "";
+  std::string lines = wide_score || wide_mask ? "#include \"parts/user_code/wide_indexes.cuh\"\n"
+                                              : "";
   lines += fmt::format(
       "namespace attnforge {{\n"
       "template <class Argument>\n"

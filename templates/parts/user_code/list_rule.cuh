@@ -1,5 +1,5 @@
-// list_rule.cuh - the rule of groups of keys whose pairs parts/user_code/step_states has asked a text of: the
-// bits that it wrote, once for all heads that share the mask.
+// list_rule.cuh - the rule of groups of keys whose pairs parts/user_code/step_states has asked a
+// text of: the bits that it wrote, once for all heads that share the mask.
 #pragma once
 
 #include "base.cuh"

@@ -1,11 +1,11 @@
-// list_source.cuh - what a mask's text lets the rows of a query tile see: as parts/user_code/step_states has
-// found.
+// list_source.cuh - what a mask's text lets the rows of a query tile see: as
+// parts/user_code/step_states has found.
 #pragma once
 
 #include "base.cuh"
 #include "parts/key_lists/params.h"
-#include "ptx/grid_dependency.cuh"
 #include "parts/key_lists/place.cuh"
+#include "ptx/grid_dependency.cuh"
 
 namespace attnforge {
 

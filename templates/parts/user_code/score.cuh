@@ -3,8 +3,8 @@
 
 #include "base.cuh"
 #include "base_params.h"
-#include "pieces/plain_score.cuh"
 #include "parts/user_code/code.cuh"
+#include "pieces/plain_score.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
 

@@ -2,12 +2,12 @@
 // derivative.
 #pragma once
 
+#include "backward/plain_slope.cuh"
 #include "base.cuh"
 #include "base_params.h"
-#include "pieces/plain_score.cuh"
-#include "backward/plain_slope.cuh"
-#include "parts/user_code/score_with_slope.cuh"
 #include "parts/user_code/code.cuh"
+#include "parts/user_code/score_with_slope.cuh"
+#include "pieces/plain_score.cuh"
 
 namespace attnforge {
 

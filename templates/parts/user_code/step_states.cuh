@@ -1,20 +1,20 @@
-// step_states.cuh - the step that asks a mask's text for every pair of a query and a key: which groups
-// of keys 16 rows see, and which of them not all of.
+// step_states.cuh - the step that asks a mask's text for every pair of a query and a key: which
+// groups of keys 16 rows see, and which of them not all of.
 #pragma once
 
 #include "base.cuh"
 #include "base_params.h"
 #include "parts/key_lists/params.h"
-#include "ptx/grid_dependency.cuh"
-#include "ptx/shuffle.cuh"
 #include "parts/key_lists/place.cuh"
 #include "parts/user_code/term_ranges.cuh"
+#include "ptx/grid_dependency.cuh"
+#include "ptx/shuffle.cuh"
 
 namespace attnforge {
 
-/// A warp for each group of a list, eight a block. Terms (parts/user_code/terms.cuh) decide where they
-/// can; what is left is asked of Rule::of_row(), pair by pair. kBits: whose pairs are asked gets a
-/// bit for each, else it is done at the first mix of seen and unseen.
+/// A warp for each group of a list, eight a block. Terms (parts/user_code/terms.cuh) decide where
+/// they can; what is left is asked of Rule::of_row(), pair by pair. kBits: whose pairs are asked
+/// gets a bit for each, else it is done at the first mix of seen and unseen.
 template <class Lengths, class Rule, class Terms, int kBlockM, int kGroupKeys, class Window,
           bool kBits>
 struct MaskStates {

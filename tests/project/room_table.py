@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Which folder of templates/ may include which: the rule of rooms, read off every #include line.
+
+usage: room_table.py ROOT    exit 1 when a line breaks ROWS and is not in KNOWN, or when a row of KNOWN is gone
+"""
+import pathlib
+import re
+import sys
+
+BASE = "."  # base.cuh shape.h base_params.h embedded.h registry.h
+DEVICE = f"{BASE} ptx tile pieces"
+ROWS = {  # folder -> folders; its own is understood. `parts/*`: of any part
+    "ptx": BASE,
+    "tile": f"{BASE} ptx",
+    "pieces": DEVICE,
+    "host": BASE,
+    "hopper": DEVICE,
+    "backward": f"{DEVICE} host",
+    "parts": "host",  # list.cpp alone
+    "parts/softcap": DEVICE,
+    "parts/sinks": f"{DEVICE} host backward",
+    "parts/rope": f"{DEVICE} host",
+    "parts/lengths": f"{DEVICE} host",
+    "parts/splits": f"{DEVICE} host parts/lengths",
+    "parts/key_lists": f"{DEVICE} host",
+    "parts/pages": f"{DEVICE} host parts/key_lists",
+    "parts/block_mask": f"{DEVICE} host parts/key_lists",
+    "parts/query_bits": f"{DEVICE} host backward parts/block_mask",
+    "parts/user_code": f"{DEVICE} host backward parts/key_lists",
+    "ops": f"{DEVICE} host parts/*",
+    "oracle": f"{DEVICE} host backward parts/*",
+    "ladder": f"{DEVICE} host",
+    "fwd": f"{DEVICE} host hopper",
+    "bwd": f"{DEVICE} host hopper backward",
+}
+# Lines that know a part and are to go: file, header, and what takes them away.
+KNOWN = {
+    ("backward/host.cpp", "parts/query_bits/host.h"): "slots: query_bits fills Queries, Walk and Mask itself",
+    ("bwd_wgmma_sm90a/family.cpp", "parts/query_bits/host.h"): "slots",
+    ("parts/user_code/host.cpp", "parts/query_bits/host.h"): "slots",
+    ("fwd_mma_sm80/estimate.cpp", "parts/key_lists/host.h"): "estimates of parts in their rooms",
+    ("fwd_mma_sm80/estimate.cpp", "parts/splits/host.h"): "estimates of parts in their rooms",
+    ("fwd_wgmma_sm90a/estimate.cpp", "parts/key_lists/host.h"): "estimates of parts in their rooms",
+    ("fwd_mma_sm80/family.cpp", "parts/key_lists/host.h"): "slots",
+    ("fwd_mma_sm80/family.cpp", "parts/rope/host.h"): "the list of steps: rotated_family() is wrapped by the registry",
+    ("fwd_mma_sm80/family.cpp", "parts/splits/host.h"): "slots",
+    ("fwd_wgmma_sm90a/family.cpp", "parts/key_lists/host.h"): "slots",
+    ("fwd_wgmma_sm90a/family.cpp", "parts/rope/host.h"): "the same",
+    ("fwd_wgmma_sm90a/family.cpp", "parts/splits/host.h"): "slots",
+    ("fwd_regtile_f32/family.cpp", "parts/rope/host.h"): "the same",
+    ("ladder/fwd_wmma/family.cpp", "parts/rope/host.h"): "the same",
+    ("ladder/of_shape.cuh", "parts/softcap/score.cuh"): "stays: ladder kernels have no entry that names pieces",
+    ("host/tile_source.h", "parts/key_lists/host.h"): "Assembly: scratch of parts is no member of TileWork",
+    ("host/tile_source.h", "parts/lengths/params.h"): "split of tile_source",
+    ("host/tile_source.cpp", "parts/splits/params.h"): "split of tile_source",
+    ("fwd_mma_sm80/kernel.cuh", "parts/key_lists/groups.cuh"): "the walk hands out what a tile's groups hide",
+    ("fwd_wgmma_sm90a/consumer.cuh", "parts/key_lists/groups.cuh"): "gathered_consumer.cuh, by the entry",
+    ("fwd_wgmma_sm90a/config.h", "parts/key_lists/params.h"): "bytes of lists are told by the part",
+    ("fwd_wgmma_sm90a/config.h", "parts/rope/params.h"): "fused_rope is deleted",
+    ("tile/key_ring.cuh", "parts/key_lists/params.h"): "one protocol of Keys",
+    ("pieces/rope_jobs.cuh", "parts/rope/params.h"): "deleted",
+    ("pieces/rope_jobs.cuh", "parts/rope/rotate_pair.cuh"): "deleted",
+}
+# Host code that names a header of a room for the generated entry, as text: file, room. All go with slots.
+NAMED = {
+    ("host/tile_source.cpp", "parts/lengths"),
+    ("host/score_pieces.cpp", "parts/softcap"),
+    ("backward/host.cpp", "parts/sinks"),
+    ("fwd_mma_sm80/family.cpp", "parts/key_lists"),
+    ("fwd_wgmma_sm90a/family.cpp", "parts/key_lists"),
+    ("parts/key_lists/host.cpp", "parts/block_mask"),
+    ("parts/key_lists/host.cpp", "parts/user_code"),
+    ("parts/key_lists/host.cpp", "parts/lengths"),
+    ("parts/query_bits/host.cpp", "parts/user_code"),
+}
+QUOTED = re.compile(r'"(parts/[\w/]+\.(?:cuh|h))"')
+INCLUDE = re.compile(r'^\s*#\s*include\s+"(?:templates/)?([^"]+)"')
+
+
+def room(path):
+    parts = path.split("/")
+    if len(parts) == 1:
+        return BASE
+    if parts[0] == "parts" and len(parts) > 2:
+        return "/".join(parts[:2])
+    return {"fwd": "fwd", "bwd": "bwd"}.get(parts[0][:3], parts[0])
+
+
+def own(a, b):  # a family sees itself, and what its group shares
+    first, second = a.split("/"), b.split("/")
+    if first[0] != second[0]:
+        return False
+    if first[0] == "parts":
+        return first[:2] == second[:2]
+    return first[0] not in ("ops", "oracle", "ladder") or len(second) == 2 or first[1] == second[1]
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]) / "templates"
+    files = {str(f.relative_to(root)) for f in root.rglob("*") if f.suffix in (".h", ".cpp", ".cuh")}
+    broken, seen, named, lines = [], set(), set(), 0
+    for file in sorted(files - {"registry.cpp"}):
+        for line in (root / file).read_text().splitlines():
+            match = INCLUDE.match(line)
+            if not match:
+                for target in QUOTED.findall(line):
+                    allowed = ROWS.get(room(file), BASE).split()
+                    if own(file, target) or room(target) in allowed or "parts/*" in allowed:
+                        continue
+                    if (file, room(target)) in NAMED:
+                        named.add((file, room(target)))
+                    else:
+                        broken.append(f"{file} names {target}: not in the row of {room(file)}")
+                continue
+            if match.group(1) not in files:
+                continue
+            target, lines = match.group(1), lines + 1
+            allowed = ROWS.get(room(file), BASE).split()
+            if own(file, target) or room(target) in allowed or ("parts/*" in allowed and room(target).startswith("parts/")):
+                continue
+            if (file, target) in KNOWN:
+                seen.add((file, target))
+            else:
+                broken.append(f"{file} includes {target}: not in the row of {room(file)}")
+    broken += [f"KNOWN has {a} -> {b}, which is not there any more" for a, b in sorted(KNOWN.keys() - seen)]
+    broken += [f"NAMED has {a} -> {b}, which is not there any more" for a, b in sorted(NAMED - named)]
+    print("\n".join(broken))
+    print(f"{lines} lines between files of templates/, {len(seen)} known to be wrong, {len(named)} rooms named in text, {len(broken)} broken")
+    sys.exit(bool(broken))
+
+
+main()
