@@ -118,9 +118,17 @@ struct BwdMmaSm80Config : Shape {
   /// Four roles have a tile for P, an operand of two warps.
   ATTNFORGE_HOST_DEVICE constexpr int p_bytes() const { return roles == 4 ? ds_bytes() : 0; }
   /// What dP - delta is multiplied with goes from one role to another where dS will lie, lane by
-  /// lane; here are the bytes that 16 bits have no place for.
+  /// lane: as fp16 where that is exact beside a dS of bf16 and in its range, as P and a soft cap's
+  /// slopes are; else in 24 bits.
+  ATTNFORGE_HOST_DEVICE constexpr bool fp16_factors() const {
+    return roles != 1 && dtype == kBf16 && !user_score;
+  }
+  /// P is 2^that as large as elsewhere, so that 2^-26 is a normal number of fp16; 15 is one too, as
+  /// lse may be that of scores in lower precision.
+  ATTNFORGE_HOST_DEVICE constexpr int p_exponent() const { return fp16_factors() ? 12 : 0; }
+  /// The bytes of 24 bits that 16 have no place for.
   ATTNFORGE_HOST_DEVICE constexpr int below_bytes() const {
-    return roles == 1 ? 0 : ds_bytes() / 2;
+    return roles == 1 || fp16_factors() ? 0 : ds_bytes() / 2;
   }
   /// lse_log2 and delta of a tile's rows.
   ATTNFORGE_HOST_DEVICE constexpr int rows_bytes() const { return block_m * 8; }

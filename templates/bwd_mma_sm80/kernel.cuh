@@ -60,6 +60,9 @@ struct BwdMmaSm80 {
   using Dq = BwdMmaSm80DqProduct<C>;
   using Place = QueryPlace;
   static constexpr int kKeyFragments = Share::kKeyFragments, kStepFragments = Share::kStepFragments;
+  // P is 2^kPExponent as large as it is, dP - delta so much smaller; dV is told at its end.
+  static constexpr int kPExponent = C.p_exponent();
+  static constexpr float kSmaller = 1.0f / (1 << kPExponent);
 
   const Params& params;
   const FwdParams& p;
@@ -137,6 +140,8 @@ struct BwdMmaSm80 {
       float shift[2];
       load_shared_floats(shift, lse + (j * 8 + MmaFragment::column(Share::lane())) * 4);
 #pragma unroll
+      for (int c = 0; c < 2; ++c) shift[c] -= kPExponent;
+#pragma unroll
       for (int f = 0; f < kKeyFragments; ++f) {
         float x[4], factors[4];
 #pragma unroll
@@ -158,9 +163,11 @@ struct BwdMmaSm80 {
       float shift[2];
       load_shared_floats(shift, delta + (j * 8 + MmaFragment::column(Share::lane())) * 4);
 #pragma unroll
+      for (int c = 0; c < 2; ++c) shift[c] *= kSmaller;
+#pragma unroll
       for (int f = 0; f < kKeyFragments; ++f)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) dp[f][j][i] -= shift[i % 2];
+        for (int i = 0; i < 4; ++i) dp[f][j][i] = fmaf(dp[f][j][i], kSmaller, -shift[i % 2]);
     }
   }
 
@@ -203,8 +210,8 @@ struct BwdMmaSm80 {
     typename Factors::Below below;
     to_differences(
         dp, masked, [&](int j) { from.load(ds, below, j); },
-        [&](int f, int j, int i) { return joined_float(ds[f][j][i / 2], below[f][j], i); },
-        from.upper, ds);
+        [&](int f, int j, int i) { return Factors::factor_of(ds[f][j][i / 2], below[f][j], i); },
+        from.words, ds);
   }
 
   /// s to P of a step, and to what give() gets.
@@ -506,7 +513,7 @@ struct BwdMmaSm80 {
     const Tile stored = Work::this_tile(params);
     const TensorRef &dk = params.dk, &dv = params.dv;
     if (Share::has_dv())
-      store_sums<C.gradient_dtype(C.dtype_v), Share::kOwnV>(stored, dv, sums[0], 1.0f);
+      store_sums<C.gradient_dtype(C.dtype_v), Share::kOwnV>(stored, dv, sums[0], kSmaller);
     if (C.roles == 1 || !Share::has_dv())
       store_sums<C.gradient_dtype(C.dtype_k), Share::kOwnK>(stored, dk, sums[C.roles == 1 ? 1 : 0],
                                                             p.softmax_scale);

@@ -139,12 +139,13 @@ void expect_gradients(int queries, int keys) {
   run_kernel<C>(world, [&](const char* when, const auto& dq_sum) { world.expect(when, dq_sum); });
 }
 
-/// Of all keys that a row has, and of these as some of 70,000, whose probabilities are subnormal
-/// numbers of fp16.
+/// Of all keys that a row has, and of these as some of 70,000 and of 4 million, whose probabilities
+/// are subnormal numbers of fp16, and none.
 template <BwdMmaSm80Config C>
 void expect_as_exact_as_flash() {
   ATTNFORGE_NEEDS_TURNS;
-  for (const float lse_above : {0.0f, 6.93f}) {
+  for (const float lse_above : {0.0f, 6.93f, 11.0f}) {
+    if (C.dtype == kFp16 && lse_above > 10) continue;  // dS itself is none
     SCOPED_TRACE(lse_above);
     test::BackwardOnHost world(words<C>(100, 70), C.block_m, true, lse_above);
     run_kernel<C, std::conditional_t<C.softcap != 0, CapPieces, PlainPieces>>(
@@ -177,14 +178,30 @@ TEST(BwdMmaOnTheHost, GradientsOfWarpsAloneAreAsExactAsThoseOfFlash) {
 TEST(BwdMmaOnTheHost, GradientsOfWarpsInPairsAreAsExactAsThoseOfFlash) {
   constexpr BwdMmaSm80Config kConfig = config_of(64, 64, 64, 4, 2, 32, 1, 1, 1);
   expect_as_exact_as_flash<kConfig>();
+  expect_as_exact_as_flash<with_cap(kConfig)>();
   expect_as_exact_as_flash<of_fp16(kConfig)>();
   expect_as_exact_as_flash<of_fp16(with_cap(kConfig))>();
 }
 TEST(BwdMmaOnTheHost, GradientsOfWarpsInFoursAreAsExactAsThoseOfFlash) {
   constexpr BwdMmaSm80Config kConfig = config_of(64, 64, 64, 8, 4, 64, 2, 2, 0);
   expect_as_exact_as_flash<kConfig>();
+  expect_as_exact_as_flash<with_cap(kConfig)>();
   expect_as_exact_as_flash<of_fp16(kConfig)>();
   expect_as_exact_as_flash<of_fp16(with_cap(kConfig))>();
+}
+
+/// P of any row that there is, and 15 times 1, which a coarser lse makes.
+TEST(BwdMmaOnTheHost, WhatPassesBetweenWarpsIsExactBesideDs) {
+  constexpr BwdMmaSm80Config kConfig = config_of(64, 64, 64, 4, 2, 32, 1, 1, 1);
+  using Factors = BwdMmaSm80Factors<kConfig>;
+  static_assert(kConfig.fp16_factors());
+  for (float p = 0x1p-26f; p < 15; p *= 1.003f) {
+    const float x = std::ldexp(p, kConfig.p_exponent());
+    const u32 words[2] = {Factors::word_of(x, 1), Factors::word_of(0, x)};
+    for (int i = 0; i < 2; ++i)
+      EXPECT_NEAR(Factors::factor_of(words[i], 0, i), x, x * 0x1p-11f) << p;
+    EXPECT_EQ(Factors::factor_of(words[1], 0, 0), 0);
+  }
 }
 
 }  // namespace

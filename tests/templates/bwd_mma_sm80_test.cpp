@@ -69,14 +69,22 @@ TEST(BwdMmaSm80, NoBarrierIsArrivedAtAgainBeforeItWasLeft) {
     }
 }
 
-/// What passes from one role to another needs half as much memory beside dS as dS itself: with one
-/// role nothing does.
-TEST(BwdMmaSm80, WhatDsIsMadeOfHas24Bits) {
-  BwdMmaSm80Config alone = config_of(128, 64, 4), pairs = alone;
-  alone.roles = 1, pairs.roles = 2;
-  EXPECT_EQ(alone.below_bytes(), 0);
-  EXPECT_EQ(pairs.below_bytes(), 64 * pairs.block_n);
-  EXPECT_EQ(pairs.rows_begin(), pairs.below_begin() + pairs.below_bytes());
+/// What passes from one role to another takes the memory of dS. Where 16 bits are not exact beside
+/// dS it needs half as much beside it; with one role nothing does.
+TEST(BwdMmaSm80, WhatDsIsMadeOfHas24BitsWhere16AreFew) {
+  BwdMmaSm80Config pairs = config_of(128, 64, 4);
+  EXPECT_EQ(pairs.below_bytes(), 0);
+  pairs.softcap = 1;
+  EXPECT_EQ(pairs.below_bytes(), 0);
+  BwdMmaSm80Config of_text = pairs, of_fp16 = pairs;
+  of_text.user_score = 1, of_fp16.dtype = kFp16;
+  for (BwdMmaSm80Config c : {of_text, of_fp16}) {
+    EXPECT_EQ(c.below_bytes(), 64 * c.block_n);
+    EXPECT_EQ(c.rows_begin(), c.below_begin() + c.below_bytes());
+    EXPECT_EQ(c.p_exponent(), 0) << "slopes are of any size";
+    c.roles = 1;
+    EXPECT_EQ(c.below_bytes(), 0);
+  }
 }
 
 /// Four warps with the same keys: a tile of P beside dS, barriers for each half of both, and scores
