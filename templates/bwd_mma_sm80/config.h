@@ -119,21 +119,21 @@ struct BwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int p_bytes() const { return roles == 4 ? ds_bytes() : 0; }
   /// What dP - delta is multiplied with goes from one role to another where dS will lie, lane by
   /// lane: as fp16 where that is exact beside a dS of bf16 and in its range, as P and a soft cap's
-  /// slopes are; else in 24 bits.
+  /// slopes are; else in fp32.
   ATTNFORGE_HOST_DEVICE constexpr bool fp16_factors() const {
     return roles != 1 && dtype == kBf16 && !user_score;
   }
   /// P is 2^that as large as elsewhere, so that 2^-26 is a normal number of fp16; 15 is one too, as
   /// lse may be that of scores in lower precision.
   ATTNFORGE_HOST_DEVICE constexpr int p_exponent() const { return fp16_factors() ? 12 : 0; }
-  /// The bytes of 24 bits that 16 have no place for.
-  ATTNFORGE_HOST_DEVICE constexpr int below_bytes() const {
-    return roles == 1 || fp16_factors() ? 0 : ds_bytes() / 2;
+  /// Half of fp32 has no place there.
+  ATTNFORGE_HOST_DEVICE constexpr int beside_ds_bytes() const {
+    return roles == 1 || fp16_factors() ? 0 : ds_bytes();
   }
   /// lse_log2 and delta of a tile's rows.
   ATTNFORGE_HOST_DEVICE constexpr int rows_bytes() const { return block_m * 8; }
-  // K, V, the tiles of Q, of dO, of dS, P, bytes on their way, and what is known of rows; each a
-  // multiple of 128 bytes.
+  // K, V, the tiles of Q, of dO, of dS, P, what has no place in dS, and what is known of rows; each
+  // a multiple of 128 bytes.
   ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int q_begin() const { return v_begin() + v_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int dout_begin() const { return q_begin() + stages * q_bytes(); }
@@ -143,8 +143,10 @@ struct BwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int p_begin() const {
     return ds_begin() + ds_stages * ds_bytes();
   }
-  ATTNFORGE_HOST_DEVICE constexpr int below_begin() const { return p_begin() + p_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int rows_begin() const { return below_begin() + below_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int beside_ds_begin() const { return p_begin() + p_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int rows_begin() const {
+    return beside_ds_begin() + beside_ds_bytes();
+  }
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
     return rows_begin() + stages * rows_bytes();
   }

@@ -204,14 +204,15 @@ struct BwdMmaSm80 {
     else
       differences<false>(dp, load, of, to, ds);
   }
-  /// The same of what another warp gave. Its words take the registers of dS.
+  /// The same of what another warp gave. Its words take the registers of dS: of a fragment's first
+  /// two elements, which are made of both of its words, dS takes the first alone.
   ATTNFORGE_DEVICE static void to_differences(const Scores& dp, bool masked, const Factors& from,
                                               Rounded& ds) {
-    typename Factors::Below below;
+    typename Factors::Pairs others;
     to_differences(
-        dp, masked, [&](int j) { from.load(ds, below, j); },
-        [&](int f, int j, int i) { return Factors::factor_of(ds[f][j][i / 2], below[f][j], i); },
-        from.words, ds);
+        dp, masked, [&](int j) { from.load(ds, others, j); },
+        [&](int f, int j, int i) { return Factors::of(ds[f][j], others[f][j], i); }, from.words,
+        ds);
   }
 
   /// s to P of a step, and to what give() gets.
@@ -312,7 +313,7 @@ struct BwdMmaSm80 {
                                         int step) {
     const bool of_dv = Share::has_dv();
     const int hand_over = 1 + Share::key_warp() + C.hand_over(step) * C.key_warps();
-    const Factors factors(Words(ds, step), smem.below(), step);
+    const Factors factors(Words(ds, step), smem.beside_ds(), step);
     Scores x;
     first_product(x, of_dv, stage, step);
     Rounded p;  // or dS
@@ -342,7 +343,7 @@ struct BwdMmaSm80 {
     const int p_to_dk = first_barrier, p_to_dv = first_barrier + 2, of_ds = first_barrier + 4,
               at_end = first_barrier + 6;
     const Words to_p(smem.p(), step, Share::half());
-    const Factors factors(Words(ds, step, Share::half()), smem.below(), step);
+    const Factors factors(Words(ds, step, Share::half()), smem.beside_ds(), step);
     Scores x;
     first_product(x, of_dv, stage, step);
     Rounded operand;  // P, or dS

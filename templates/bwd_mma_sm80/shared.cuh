@@ -30,7 +30,7 @@ struct BwdMmaSm80Shared {
   }
   ATTNFORGE_DEVICE u32 ds(int stage) const { return base + C.ds_begin() + stage * C.ds_bytes(); }
   ATTNFORGE_DEVICE u32 p() const { return base + C.p_begin(); }
-  ATTNFORGE_DEVICE u32 below() const { return base + C.below_begin(); }
+  ATTNFORGE_DEVICE u32 beside_ds() const { return base + C.beside_ds_begin(); }
   /// lse_log2 of the rows of a tile; delta follows.
   ATTNFORGE_DEVICE u32 rows(int stage) const {
     return base + C.rows_begin() + stage * C.rows_bytes();

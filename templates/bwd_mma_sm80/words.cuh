@@ -62,8 +62,8 @@ struct BwdMmaSm80Words {
 
 /// What dP - delta is multiplied with, P or its product with the slope of the score, exact beside
 /// dS, which is to be rounded once. From a lane that has scores to the same lane of a warp that has
-/// dP, as words of the tile in which dS will lie: two numbers of fp16, or the upper halves of two
-/// of fp32, of which a fragment's bytes below them, to 2^-16, are a word of another.
+/// dP: as fp16 in words of the tile in which dS will lie, or in fp32, the upper key of a fragment
+/// there and the other beside it.
 template <BwdMmaSm80Config C>
 struct BwdMmaSm80Factors {
   using Words = BwdMmaSm80Words<C>;
@@ -71,40 +71,47 @@ struct BwdMmaSm80Factors {
   static constexpr int kKeyFragments = Share::kKeyFragments, kStepFragments = Share::kStepFragments;
 
   Words words;
-  u32 below;
+  u32 beside;
 
-  ATTNFORGE_DEVICE BwdMmaSm80Factors(const Words& of_ds, u32 below_tile, int step)
+  ATTNFORGE_DEVICE BwdMmaSm80Factors(const Words& of_ds, u32 beside_tile, int step)
       : words(of_ds),
-        below(below_tile + Share::lane() * 4 +
-              ((step * C.halves() + Share::half()) * C.key_warps() + Share::key_warp()) *
-                  kKeyFragments * kStepFragments * 128) {}
-  ATTNFORGE_DEVICE u32 below_of(int f, int j) const {
-    return below + (f * kStepFragments + j) * 128;
+        beside(beside_tile + Share::lane() * 8 +
+               ((step * C.halves() + Share::half()) * C.key_warps() + Share::key_warp()) *
+                   kKeyFragments * kStepFragments * 256) {}
+  ATTNFORGE_DEVICE u32 beside_of(int f, int j) const {
+    return beside + (f * kStepFragments + j) * 256;
   }
-  ATTNFORGE_DEVICE static u32 word_of(float low, float high) {
-    return C.fp16_factors() ? pack2<kFp16>(low, high) : upper_halves(low, high);
+  /// A fragment's words of both kinds; of() makes x[i] of them.
+  ATTNFORGE_DEVICE static void split(const float (&x)[4], u32 (&of_words)[2], u32 (&others)[2]) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      of_words[i] = C.fp16_factors() ? pack2<kFp16>(x[2 * i], x[2 * i + 1]) : __float_as_uint(x[i]);
+      others[i] = __float_as_uint(x[2 + i]);
+    }
+  }
+  ATTNFORGE_DEVICE static float of(const u32 (&of_words)[2], const u32 (&others)[2], int i) {
+    if constexpr (!C.fp16_factors()) return __uint_as_float(i < 2 ? of_words[i] : others[i - 2]);
+    float pair[2];
+    unpack2<kFp16>(of_words[i / 2], pair[0], pair[1]);
+    return pair[i % 2];
   }
   ATTNFORGE_DEVICE void store(const float (&x)[4], int f, int j) const {
+    u32 of_words[2], others[2];
+    split(x, of_words, others);
 #pragma unroll
-    for (int r = 0; r < 2; ++r) words.store(word_of(x[2 * r], x[2 * r + 1]), f, j, r);
-    if constexpr (!C.fp16_factors()) store_shared(below_of(f, j), int(bytes_below(x)));
+    for (int r = 0; r < 2; ++r) words.store(of_words[r], f, j, r);
+    if constexpr (!C.fp16_factors()) store_shared_8(beside_of(f, j), others[0], others[1]);
   }
-  // Words of the queries of fragments j and j + 1.
-  using Below = u32[kKeyFragments][kStepFragments];
-  ATTNFORGE_DEVICE void load(typename Words::Rounded& halves, Below& bytes, int j) const {
-    words.load(halves, j);
+  /// Of the queries of fragments j and j + 1.
+  using Pairs = u32[kKeyFragments][kStepFragments][2];
+  ATTNFORGE_DEVICE void load(typename Words::Rounded& of_words, Pairs& others, int j) const {
+    words.load(of_words, j);
     if constexpr (!C.fp16_factors())
 #pragma unroll
       for (int f = 0; f < kKeyFragments; ++f)
 #pragma unroll
-        for (int i = 0; i < 2; ++i) bytes[f][j + i] = u32(load_shared(below_of(f, j + i)));
-  }
-  /// x[i] of a fragment, `word` has it and another.
-  ATTNFORGE_DEVICE static float factor_of(u32 word, u32 bytes, int i) {
-    if constexpr (!C.fp16_factors()) return joined_float(word, bytes, i);
-    float pair[2];
-    unpack2<kFp16>(word, pair[0], pair[1]);
-    return pair[i % 2];
+        for (int i = 0; i < 2; ++i)
+          load_shared_8(others[f][j + i][0], others[f][j + i][1], beside_of(f, j + i));
   }
 };
 

@@ -191,17 +191,20 @@ TEST(BwdMmaOnTheHost, GradientsOfWarpsInFoursAreAsExactAsThoseOfFlash) {
 }
 
 /// P of any row that there is, and 15 times 1, which a coarser lse makes.
+template <BwdMmaSm80Config C>
+void expect_factors(float to) {
+  using Factors = BwdMmaSm80Factors<C>;
+  for (float p = 0x1p-26f; p < 15; p *= 1.003f) {
+    const float larger = std::ldexp(p, C.p_exponent()), x[4] = {larger, 0, 1, larger};
+    u32 words[2], others[2];
+    Factors::split(x, words, others);
+    for (int i = 0; i < 4; ++i) EXPECT_NEAR(Factors::of(words, others, i), x[i], x[i] * to) << p;
+  }
+}
 TEST(BwdMmaOnTheHost, WhatPassesBetweenWarpsIsExactBesideDs) {
   constexpr BwdMmaSm80Config kConfig = config_of(64, 64, 64, 4, 2, 32, 1, 1, 1);
-  using Factors = BwdMmaSm80Factors<kConfig>;
-  static_assert(kConfig.fp16_factors());
-  for (float p = 0x1p-26f; p < 15; p *= 1.003f) {
-    const float x = std::ldexp(p, kConfig.p_exponent());
-    const u32 words[2] = {Factors::word_of(x, 1), Factors::word_of(0, x)};
-    for (int i = 0; i < 2; ++i)
-      EXPECT_NEAR(Factors::factor_of(words[i], 0, i), x, x * 0x1p-11f) << p;
-    EXPECT_EQ(Factors::factor_of(words[1], 0, 0), 0);
-  }
+  expect_factors<kConfig>(0x1p-11f);
+  expect_factors<of_fp16(kConfig)>(0);
 }
 
 }  // namespace

@@ -70,20 +70,20 @@ TEST(BwdMmaSm80, NoBarrierIsArrivedAtAgainBeforeItWasLeft) {
 }
 
 /// What passes from one role to another takes the memory of dS. Where 16 bits are not exact beside
-/// dS it needs half as much beside it; with one role nothing does.
-TEST(BwdMmaSm80, WhatDsIsMadeOfHas24BitsWhere16AreFew) {
+/// dS it needs as much beside it; with one role nothing does.
+TEST(BwdMmaSm80, WhatDsIsMadeOfIsFp32Where16BitsAreFew) {
   BwdMmaSm80Config pairs = config_of(128, 64, 4);
-  EXPECT_EQ(pairs.below_bytes(), 0);
+  EXPECT_EQ(pairs.beside_ds_bytes(), 0);
   pairs.softcap = 1;
-  EXPECT_EQ(pairs.below_bytes(), 0);
+  EXPECT_EQ(pairs.beside_ds_bytes(), 0);
   BwdMmaSm80Config of_text = pairs, of_fp16 = pairs;
   of_text.user_score = 1, of_fp16.dtype = kFp16;
   for (BwdMmaSm80Config c : {of_text, of_fp16}) {
-    EXPECT_EQ(c.below_bytes(), 64 * c.block_n);
-    EXPECT_EQ(c.rows_begin(), c.below_begin() + c.below_bytes());
+    EXPECT_EQ(c.beside_ds_bytes(), 64 * c.block_n * 2);
+    EXPECT_EQ(c.rows_begin(), c.beside_ds_begin() + c.beside_ds_bytes());
     EXPECT_EQ(c.p_exponent(), 0) << "slopes are of any size";
     c.roles = 1;
-    EXPECT_EQ(c.below_bytes(), 0);
+    EXPECT_EQ(c.beside_ds_bytes(), 0);
   }
 }
 
@@ -98,7 +98,7 @@ TEST(BwdMmaSm80, FourWarpsShareKeysByHalves) {
   EXPECT_EQ(fours.warp_n(), 2 * pairs.warp_n());
   EXPECT_EQ(fours.warp_m() * fours.warp_n(), pairs.warp_m() * pairs.warp_n());
   EXPECT_EQ(fours.smem_bytes(), pairs.smem_bytes() + 64 * 64 * 2);
-  EXPECT_EQ(fours.below_begin(), fours.p_begin() + 64 * 64 * 2);
+  EXPECT_EQ(fours.beside_ds_begin(), fours.p_begin() + 64 * 64 * 2);
   EXPECT_EQ(fours.named_barriers(), 14);
   fours.num_warps = 16, fours.block_n = 64;
   EXPECT_FALSE(fours.valid()) << "28 barriers";
