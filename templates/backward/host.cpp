@@ -154,14 +154,11 @@ KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdS
   names.parts.push_back("backward/step_rows.cuh");
   names.other_kernels += fmt::format("static_assert(sizeof({}) == {});\n", of_step.params,
                                      of_step.params_bytes);
-  const std::string exponent = steps.p_exponent == 0 ? "" : fmt::format(", {}", steps.p_exponent);
   names.other_kernels += step_kernel(
-      kRowsKernel, fmt::format("BwdRows<kConfig, Pieces::Lengths, {}{}>", steps.block_m, exponent),
-      of_step);
+      kRowsKernel, fmt::format("BwdRows<kConfig, Pieces::Lengths, {}>", steps.block_m), of_step);
   if (problem.sinks) {
     names.parts.push_back("parts/sinks/step_gradient.cuh");
-    names.other_kernels += step_kernel(
-        kSinksKernel, fmt::format("BwdSinks<kConfig, Pieces::Lengths{}>", exponent), of_step);
+    names.other_kernels += step_kernel(kSinksKernel, "BwdSinks<kConfig, Pieces::Lengths>", of_step);
   }
   if (const std::string step = listed_queries(names, problem, steps.block_m, steps.block_n);
       !step.empty())
@@ -176,8 +173,7 @@ KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdS
   names.other_kernels += fmt::format("static_assert({0}::kRows == {1} && {0}::kColumns == {2});\n",
                                      tile, steps.block_m, steps.dq_columns);
   names.other_kernels += step_kernel(
-      kDqKernel,
-      fmt::format("BwdDq<kConfig, Pieces::Lengths, {}, {}{}>", tile, steps.turns, exponent),
+      kDqKernel, fmt::format("BwdDq<kConfig, Pieces::Lengths, {}, {}>", tile, steps.turns),
       of_step);
   return names;
 }

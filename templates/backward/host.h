@@ -40,9 +40,6 @@ struct BwdSteps {
   // say when they start (start_next_grid): bwd_dq writes a head's dq as soon as all have. 0: none
   // does, and it waits for the kernel.
   int parts_of_head = 0;
-  // The kernel's P and dS, and with it dq_sums, are 2^p_exponent as large as elsewhere: bwd_rows
-  // gives it lse_log2 - p_exponent, and bwd_dq scales.
-  int p_exponent = 0;
 };
 
 /// Where the parts of the scratch begin, in bytes from the start of the workspace.

@@ -16,9 +16,8 @@
 namespace attnforge {
 
 /// C is the config of the kernel before, Lengths its piece, DqTile says where it put the elements
-/// of a tile (backward/dq_tile.cuh). kTurns: counters of each; sums are 2^kPExponent as large as dq
-/// (templates/backward/host.h).
-template <auto C, class Lengths, class DqTile, int kTurns, int kPExponent = 0>
+/// of a tile (backward/dq_tile.cuh). kTurns: counters of each (templates/backward/host.h).
+template <auto C, class Lengths, class DqTile, int kTurns>
 struct BwdDq {
   static constexpr int kThreads = 256;  // of a block, which has a tile
   static constexpr int kDtype = C.gradient_dtype(C.dtype);
@@ -101,11 +100,10 @@ struct BwdDq {
                                      float (&x)[8]) {
     if (row >= rows || column >= C.head_dim) return;
     char* const at = to + (row * params.dq.stride_row + column) * element_bytes(kDtype);
-    float before[8] = {}, scale = params.fwd.softmax_scale;
-    if constexpr (kPExponent != 0) scale *= 1.0f / (1 << kPExponent);
+    float before[8] = {};
     if constexpr (C.accumulate) load_floats<kDtype, C.alignment>(at, before);
 #pragma unroll
-    for (int c = 0; c < 8; ++c) x[c] = x[c] * scale + before[c];
+    for (int c = 0; c < 8; ++c) x[c] = x[c] * params.fwd.softmax_scale + before[c];
     store_floats<kDtype, C.alignment>(at, x);
   }
 };

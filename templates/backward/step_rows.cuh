@@ -13,8 +13,8 @@
 namespace attnforge {
 
 /// C is the config of the kernel after it, whose query tiles have kBlockM rows, Lengths its piece.
-/// All rows of the scratch are written. kPExponent: that kernel's P is 2^that as large (BwdSteps).
-template <auto C, class Lengths, int kBlockM, int kPExponent = 0>
+/// All rows of the scratch are written.
+template <auto C, class Lengths, int kBlockM>
 struct BwdRows {
   static constexpr int kThreads = 256;
   // A row has so many neighbouring lanes of a warp, each with a vector of 8 columns.
@@ -124,9 +124,7 @@ struct BwdRows {
                              row.at];
     }
     const bool sees_nothing = lse == __int_as_float(0xff800000);
-    float lse_log2 = sees_nothing ? -lse : lse * kLog2e;
-    if constexpr (kPExponent != 0) lse_log2 -= kPExponent;
-    params.scratch.lse_log2[to] = lse_log2;
+    params.scratch.lse_log2[to] = sees_nothing ? -lse : lse * kLog2e;
     // Whatever o and dout hold there, p is 0.
     params.scratch.delta[to] = sees_nothing ? 0.0f : delta;
   }

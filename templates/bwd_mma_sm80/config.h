@@ -123,8 +123,8 @@ struct BwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr bool fp16_factors() const {
     return roles != 1 && dtype == kBf16 && !user_score;
   }
-  /// P and dS are 2^that as large as elsewhere, so that 2^-26 is a normal number of fp16; 15 is one
-  /// too, as lse may be that of scores in lower precision.
+  /// P is 2^that as large as elsewhere, so that 2^-26 is a normal number of fp16; 15 is one too, as
+  /// lse may be that of scores in lower precision.
   ATTNFORGE_HOST_DEVICE constexpr int p_exponent() const { return fp16_factors() ? 12 : 0; }
   /// Half of fp32 has no place there.
   ATTNFORGE_HOST_DEVICE constexpr int beside_ds_bytes() const {

@@ -118,7 +118,6 @@ struct BwdMmaSm80Dq {
         const int row = tile.first_row + lane_row() + f * 16 + r * 8;
         const bool present = row < tile.end_row();
         lse_log2[f][r] = present ? params.scratch.lse_log2[first + row] : -negative_infinity();
-        if constexpr (Config.p_exponent() != 0) lse_log2[f][r] += Config.p_exponent();
         delta[f][r] = present ? params.scratch.delta[first + row] : 0.0f;
       }
   }

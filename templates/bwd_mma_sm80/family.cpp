@@ -179,12 +179,11 @@ std::string dq_symbol(const Typed& c, const Problem& problem) {
 }
 
 BwdSteps steps_of(const Typed& c) {
-  BwdSteps steps{.block_m = c.block_m, .block_n = c.block_n, .p_exponent = c.p_exponent()};
-  if (c.makes_dq()) {
-    steps.dq_columns = c.qk_chunks() * 8;
-    steps.dq_tile = "BwdMmaSm80DqTile<kConfig>";
-  }
-  return steps;
+  if (!c.makes_dq()) return {.block_m = c.block_m, .block_n = c.block_n};
+  return {.block_m = c.block_m,
+          .block_n = c.block_n,
+          .dq_columns = c.qk_chunks() * 8,
+          .dq_tile = "BwdMmaSm80DqTile<kConfig>"};
 }
 
 Source render(const Typed& c, const Problem& problem) {

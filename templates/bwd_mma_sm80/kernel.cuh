@@ -60,8 +60,9 @@ struct BwdMmaSm80 {
   using Dq = BwdMmaSm80DqProduct<C>;
   using Place = QueryPlace;
   static constexpr int kKeyFragments = Share::kKeyFragments, kStepFragments = Share::kStepFragments;
-  // P and dS are 2^p_exponent() as large as elsewhere; gradients are made smaller at the end.
-  static constexpr float kSmaller = 1.0f / (1 << C.p_exponent());
+  // P is 2^kPExponent as large as it is, dP - delta so much smaller; dV is told at its end.
+  static constexpr int kPExponent = C.p_exponent();
+  static constexpr float kSmaller = 1.0f / (1 << kPExponent);
 
   const Params& params;
   const FwdParams& p;
@@ -139,6 +140,8 @@ struct BwdMmaSm80 {
       float shift[2];
       load_shared_floats(shift, lse + (j * 8 + MmaFragment::column(Share::lane())) * 4);
 #pragma unroll
+      for (int c = 0; c < 2; ++c) shift[c] -= kPExponent;
+#pragma unroll
       for (int f = 0; f < kKeyFragments; ++f) {
         float x[4], factors[4];
 #pragma unroll
@@ -160,9 +163,11 @@ struct BwdMmaSm80 {
       float shift[2];
       load_shared_floats(shift, delta + (j * 8 + MmaFragment::column(Share::lane())) * 4);
 #pragma unroll
+      for (int c = 0; c < 2; ++c) shift[c] *= kSmaller;
+#pragma unroll
       for (int f = 0; f < kKeyFragments; ++f)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) dp[f][j][i] -= shift[i % 2];
+        for (int i = 0; i < 4; ++i) dp[f][j][i] = fmaf(dp[f][j][i], kSmaller, -shift[i % 2]);
     }
   }
 
@@ -512,7 +517,7 @@ struct BwdMmaSm80 {
       store_sums<C.gradient_dtype(C.dtype_v), Share::kOwnV>(stored, dv, sums[0], kSmaller);
     if (C.roles == 1 || !Share::has_dv())
       store_sums<C.gradient_dtype(C.dtype_k), Share::kOwnK>(stored, dk, sums[C.roles == 1 ? 1 : 0],
-                                                            p.softmax_scale * kSmaller);
+                                                            p.softmax_scale);
   }
 
   ATTNFORGE_DEVICE static void run(const Params& params) {

@@ -162,21 +162,20 @@ TEST(BwdRows, WriteLseDeltaAndZeros) {
   EXPECT_TRUE(std::all_of(end, w.dq_sums.end(), [](float x) { return x == -777; }));
 }
 
-template <class DqTile, bool kAccumulate, int kPExponent = 0>
+template <class DqTile, bool kAccumulate>
 void expect_converted() {
   StepsWorld w;
   for (std::size_t i = 0; i < w.dq_sums.size(); ++i) w.dq_sums[i] = static_cast<float>(i % 1000);
   const std::vector<float> before = w.dq;
   constexpr BwdNaiveConfig kConfig{shape(false, kAccumulate), 64};
-  using Step = BwdDq<kConfig, FixedLengths, DqTile, 0, kPExponent>;
+  using Step = BwdDq<kConfig, FixedLengths, DqTile, 0>;
   test::run_on_host(kBatch * kHeads * kPadded / kTile, Step::kThreads, [&] { Step::run(w.step); });
   for (int head = 0; head < kBatch * kHeads; ++head) {
     for (int row = 0; row < kQueries; ++row) {
       for (int column = 0; column < kDim; ++column) {
         const int tile = head * (kPadded / kTile) + row / kTile;
-        const float sum = std::ldexp(
-            w.dq_sums[index(tile * kTile * kSumColumns + DqTile::offset(row % kTile, column))],
-            -kPExponent);
+        const float sum = w.dq_sums[index(tile * kTile * kSumColumns +
+                                          DqTile::offset(row % kTile, column))];
         const auto at = index((head * kQueries + row) * kDim + column);
         ASSERT_FLOAT_EQ(w.dq[at], sum * kScale + (kAccumulate ? before[at] : 0.0f));
       }
@@ -184,16 +183,15 @@ void expect_converted() {
   }
 }
 
-template <int kPExponent>
-void expect_sink_gradients() {
+TEST(BwdSinks, AddUpAHeadsRowsOfAllSequences) {
   StepsWorld w;
   WithSinks<BwdStepParams> params{w.step, {kSinks}};
   params.zeros = 0;
   std::vector<float> dsinks = {3, -4};
   params.dsinks = dsinks.data();
   constexpr BwdNaiveConfig kConfig{shape(false, true, true), 64};
-  using Rows = BwdRows<kConfig, FixedLengths, kTile, kPExponent>;
-  using Step = BwdSinks<kConfig, FixedLengths, kPExponent>;
+  using Rows = BwdRows<kConfig, FixedLengths, kTile>;
+  using Step = BwdSinks<kConfig, FixedLengths>;
   test::run_on_host(kBatch * kHeads, Rows::kThreads, [&] { Rows::run(params); });
   test::run_on_host(kHeads, Step::kThreads, [&] { Step::run(params); });
   const std::vector<double> expected = sink_gradients(w);
@@ -201,27 +199,9 @@ void expect_sink_gradients() {
   EXPECT_NEAR(dsinks[1], -4 + expected[1], 1e-4);
 }
 
-TEST(BwdSinks, AddUpAHeadsRowsOfAllSequences) {
-  expect_sink_gradients<0>();
-  expect_sink_gradients<12>();
-}
-
-TEST(BwdRows, GiveLseInTheScaleOfTheKernelsP) {
-  StepsWorld plain, scaled;
-  constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
-  using Plain = BwdRows<kConfig, FixedLengths, kTile>;
-  using Scaled = BwdRows<kConfig, FixedLengths, kTile, 12>;
-  test::run_on_host(kBatch * kHeads, Plain::kThreads, [&] { Plain::run(plain.step); });
-  test::run_on_host(kBatch * kHeads, Scaled::kThreads, [&] { Scaled::run(scaled.step); });
-  for (std::size_t i = 0; i < plain.lse_log2.size(); ++i)
-    EXPECT_EQ(scaled.lse_log2[i], plain.lse_log2[i] - 12) << i;
-  EXPECT_EQ(scaled.delta, plain.delta);
-}
-
 TEST(BwdDq, ScalesTheSumsOfATileInAnyOrder) {
   expect_converted<RowMajorDqTile<kTile, kSumColumns>, false>();
   expect_converted<ColumnMajorDqTile, true>();
-  expect_converted<ColumnMajorDqTile, true, 12>();
 }
 
 TEST(BwdDq, OfATileThatNobodyCameToIsZeroWhateverLiesThere) {

@@ -12,7 +12,7 @@ namespace attnforge {
 
 /// C is the config of the kernel before, Lengths its piece. A block has a head. Rows of the scratch
 /// that are no sequence's have an lse of +inf and a delta of 0, and add nothing.
-template <auto C, class Lengths, int kPExponent = 0>
+template <auto C, class Lengths>
 struct BwdSinks {
   static constexpr int kThreads = 256;
   static constexpr float kLog2e = 1.44269504088896340736f;
@@ -22,8 +22,7 @@ struct BwdSinks {
     const SinkParams& sinks = params.sinks;
     const int head = int(blockIdx.x);
     // Rounded as lse is, so that a sink that is all of it has a probability of 1.
-    float sink = __fmul_rn(sinks.logits[head], kLog2e);
-    if constexpr (kPExponent != 0) sink -= kPExponent;  // as bwd_rows did with lse
+    const float sink = __fmul_rn(sinks.logits[head], kLog2e);
     await_previous_grid();
     const float sum = sum_of_block(sum_of_thread(params, head, sink));
     if (threadIdx.x == 0) params.dsinks[head] = (C.accumulate ? params.dsinks[head] : 0.0f) - sum;
