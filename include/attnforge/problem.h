@@ -72,11 +72,11 @@ enum class Rope : std::uint8_t {
 /// in beside q, k, v, o and lse, and dq, dk and dv go out, which have the shapes of q, k and v.
 /// With s the scores as above, p = exp(s - lse) (0 where lse is -inf) and ds = p (dout v - sum over
 /// columns of dout o, + dlse), dv = p dout, dq = softmax_scale ds k, dk = softmax_scale ds q; the
-/// query heads of a key/value head add up. That holds whatever o and lse are, if no p is above 15.
-/// With `sinks`, which come in again and change nothing of these, their gradients go out too: that
-/// of a head is the sum over its rows of exp(sink - lse) (dlse - sum over columns of dout o). With
-/// `dargs` so do those of the arrays named there: to that of an element every read of it by `score`
-/// adds ds of the text's score times the derivative of the text with respect to what was read.
+/// query heads of a key/value head add up. That holds whatever o and lse are. With `sinks`, which
+/// come in again and change nothing of these, their gradients go out too: that of a head is the sum
+/// over its rows of exp(sink - lse) (dlse - sum over columns of dout o). With `dargs` so do those
+/// of the arrays named there: to that of an element every read of it by `score` adds ds of the
+/// text's score times the derivative of the text with respect to what was read.
 struct Problem {
   Op op = Op::kForward;
   // Of kBackward alone, as fp32_gradients below:

@@ -67,8 +67,8 @@ def attention_backward(
     attention() calls this itself where a tensor of torch requires grad; it is public for what puts attention together by hand, as
     ring attention does. With p = exp(s - lse), delta = sum over columns of dout o, - dlse, and ds = p (dout v - delta), they are
     dv = p dout, dq = softmax_scale ds k, dk = softmax_scale ds q. Beside sinks there is a fourth, dsinks, float32 [heads_q]: of a head
-    the sum over its rows of -exp(sink - lse) delta. This holds whatever o and lse are, if no p is above 15: those of
-    all keys, say, beside the k and v of one step of a ring, whose gradients of q then add up over the steps.
+    the sum over its rows of -exp(sink - lse) delta. This holds whatever o and lse are: those of all keys, say, beside
+    the k and v of one step of a ring, whose gradients of q then add up over the steps.
 
     q, k, v, and causal, window, softmax_scale, softcap, layout, tf32, cu_seqlens, max_seqlen, used_kv, block_mask, score, mask, args:
     as for attention(). Of a score the derivative with respect to s is taken, through operators and the functions of C. o and dout:

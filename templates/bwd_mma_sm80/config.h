@@ -118,17 +118,12 @@ struct BwdMmaSm80Config : Shape {
   /// Four roles have a tile for P, an operand of two warps.
   ATTNFORGE_HOST_DEVICE constexpr int p_bytes() const { return roles == 4 ? ds_bytes() : 0; }
   /// What dP - delta is multiplied with goes from one role to another where dS will lie, lane by
-  /// lane: as fp16 where that is exact beside a dS of bf16 and in its range, as P and a soft cap's
-  /// slopes are; else in fp32.
-  ATTNFORGE_HOST_DEVICE constexpr bool fp16_factors() const {
-    return roles != 1 && dtype == kBf16 && !user_score;
-  }
-  /// P is 2^that as large as elsewhere, so that 2^-26 is a normal number of fp16; 15 is one too, as
-  /// lse may be that of scores in lower precision.
-  ATTNFORGE_HOST_DEVICE constexpr int p_exponent() const { return fp16_factors() ? 12 : 0; }
+  /// lane: of bf16 as it is for dV, of fp16 in fp32, since probabilities of long rows are too small
+  /// for fp16.
+  ATTNFORGE_HOST_DEVICE constexpr bool fp32_factors() const { return roles != 1 && dtype == kFp16; }
   /// Half of fp32 has no place there.
   ATTNFORGE_HOST_DEVICE constexpr int beside_ds_bytes() const {
-    return roles == 1 || fp16_factors() ? 0 : ds_bytes();
+    return fp32_factors() ? ds_bytes() : 0;
   }
   /// lse_log2 and delta of a tile's rows.
   ATTNFORGE_HOST_DEVICE constexpr int rows_bytes() const { return block_m * 8; }

@@ -37,7 +37,8 @@ TileCost tile_cost(const BwdMmaSm80Config& c, const Arch& arch) {
   const double reads = c.key_warps() * c.halves() * (scores + dp + keys) + c.num_warps * queries;
   const double tile_bytes = c.q_bytes() + c.dout_bytes();
   // Bytes of dS, of what it is made of and of P, written and, but for dQ, read.
-  const double factors = c.roles == 1 ? 0 : 2 * (c.fp16_factors() ? 2 : 4);
+  const bool in_p = c.roles == 4 && !c.fp32_factors() && !c.changes_scores();
+  const double factors = c.roles == 1 ? 0 : in_p ? 2 : 2 * (c.fp32_factors() ? 4 : 2);
   const double words = c.has_ds() ? pairs * (2 + factors + (c.roles == 4 ? 6 : 0)) : 0;
   const double sums_bytes = c.makes_dq() ? double(c.block_m) * qk * 4 : 0;
   const double products = pairs * (2.0 * qk + 2.0 * v + (c.makes_dq() ? qk : 0)) / 2048;

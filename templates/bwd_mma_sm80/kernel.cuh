@@ -60,9 +60,8 @@ struct BwdMmaSm80 {
   using Dq = BwdMmaSm80DqProduct<C>;
   using Place = QueryPlace;
   static constexpr int kKeyFragments = Share::kKeyFragments, kStepFragments = Share::kStepFragments;
-  // P is 2^kPExponent as large as it is, dP - delta so much smaller; dV is told at its end.
-  static constexpr int kPExponent = C.p_exponent();
-  static constexpr float kSmaller = 1.0f / (1 << kPExponent);
+  /// Whether four warps find what dS is made of in the tile of P.
+  static constexpr bool kPIsFactor = Slope::kOne && !C.fp32_factors();
 
   const Params& params;
   const FwdParams& p;
@@ -140,8 +139,6 @@ struct BwdMmaSm80 {
       float shift[2];
       load_shared_floats(shift, lse + (j * 8 + MmaFragment::column(Share::lane())) * 4);
 #pragma unroll
-      for (int c = 0; c < 2; ++c) shift[c] -= kPExponent;
-#pragma unroll
       for (int f = 0; f < kKeyFragments; ++f) {
         float x[4], factors[4];
 #pragma unroll
@@ -163,11 +160,9 @@ struct BwdMmaSm80 {
       float shift[2];
       load_shared_floats(shift, delta + (j * 8 + MmaFragment::column(Share::lane())) * 4);
 #pragma unroll
-      for (int c = 0; c < 2; ++c) shift[c] *= kSmaller;
-#pragma unroll
       for (int f = 0; f < kKeyFragments; ++f)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) dp[f][j][i] = fmaf(dp[f][j][i], kSmaller, -shift[i % 2]);
+        for (int i = 0; i < 4; ++i) dp[f][j][i] -= shift[i % 2];
     }
   }
 
@@ -207,12 +202,11 @@ struct BwdMmaSm80 {
   /// The same of what another warp gave. Its words take the registers of dS: of a fragment's first
   /// two elements, which are made of both of its words, dS takes the first alone.
   ATTNFORGE_DEVICE static void to_differences(const Scores& dp, bool masked, const Factors& from,
-                                              Rounded& ds) {
+                                              const Words& to, Rounded& ds) {
     typename Factors::Pairs others;
     to_differences(
         dp, masked, [&](int j) { from.load(ds, others, j); },
-        [&](int f, int j, int i) { return Factors::of(ds[f][j], others[f][j], i); }, from.words,
-        ds);
+        [&](int f, int j, int i) { return Factors::of(ds[f][j], others[f][j], i); }, to, ds);
   }
 
   /// s to P of a step, and to what give() gets.
@@ -328,7 +322,7 @@ struct BwdMmaSm80 {
     } else {
       subtract(x, delta_of(stage, step));  // while the other makes its exponentials
       named_barrier_wait(hand_over, 64);
-      to_differences(x, masked, factors, p);
+      to_differences(x, masked, factors, factors.words, p);
     }
     second_product(p, of_dv, stage, Share::first_query(step));
   }
@@ -342,22 +336,23 @@ struct BwdMmaSm80 {
     const int first_barrier = 1 + Share::key_warp() * C.kBarriersOfFour, other = Share::half() ^ 1;
     const int p_to_dk = first_barrier, p_to_dv = first_barrier + 2, of_ds = first_barrier + 4,
               at_end = first_barrier + 6;
-    const Words to_p(smem.p(), step, Share::half());
-    const Factors factors(Words(ds, step, Share::half()), smem.beside_ds(), step);
+    const Words to_p(smem.p(), step, Share::half()), to_ds(ds, step, Share::half());
+    const Factors factors(kPIsFactor ? to_p : to_ds, smem.beside_ds(), step);
     Scores x;
     first_product(x, of_dv, stage, step);
     Rounded operand;  // P, or dS
     if (of_dv) {
-      to_probabilities(
-          x, place, stage, masked, step, operand,
-          [&](const float(&of_fragment)[4], int f, int j) { factors.store(of_fragment, f, j); });
+      to_probabilities(x, place, stage, masked, step, operand,
+                       [&](const float(&of_fragment)[4], int f, int j) {
+                         if constexpr (!kPIsFactor) factors.store(of_fragment, f, j);
+                       });
       to_p.store(operand);
       named_barrier_arrive(p_to_dk + Share::half(), 64);
       named_barrier_arrive(p_to_dv + Share::half(), 64);
     } else {
       subtract(x, delta_of(stage, step));  // while the others make their exponentials
       named_barrier_wait(p_to_dk + Share::half(), 64);
-      to_differences(x, masked, factors, operand);
+      to_differences(x, masked, factors, to_ds, operand);
       named_barrier_arrive(of_ds + Share::half(), 64);
     }
     second_product(operand, of_dv, stage, Share::first_query(step));
@@ -514,7 +509,7 @@ struct BwdMmaSm80 {
     const Tile stored = Work::this_tile(params);
     const TensorRef &dk = params.dk, &dv = params.dv;
     if (Share::has_dv())
-      store_sums<C.gradient_dtype(C.dtype_v), Share::kOwnV>(stored, dv, sums[0], kSmaller);
+      store_sums<C.gradient_dtype(C.dtype_v), Share::kOwnV>(stored, dv, sums[0], 1.0f);
     if (C.roles == 1 || !Share::has_dv())
       store_sums<C.gradient_dtype(C.dtype_k), Share::kOwnK>(stored, dk, sums[C.roles == 1 ? 1 : 0],
                                                             p.softmax_scale);

@@ -60,10 +60,9 @@ struct BwdMmaSm80Words {
   }
 };
 
-/// What dP - delta is multiplied with, P or its product with the slope of the score, exact beside
-/// dS, which is to be rounded once. From a lane that has scores to the same lane of a warp that has
-/// dP: as fp16 in words of the tile in which dS will lie, or in fp32, the upper key of a fragment
-/// there and the other beside it.
+/// What dP - delta is multiplied with, P or its product with the slope of the score, from a lane
+/// that has scores to the same lane of a warp that has dP: in 16 bits in words of a tile, or in
+/// fp32, the upper key of a fragment there and the other beside it.
 template <BwdMmaSm80Config C>
 struct BwdMmaSm80Factors {
   using Words = BwdMmaSm80Words<C>;
@@ -73,8 +72,8 @@ struct BwdMmaSm80Factors {
   Words words;
   u32 beside;
 
-  ATTNFORGE_DEVICE BwdMmaSm80Factors(const Words& of_ds, u32 beside_tile, int step)
-      : words(of_ds),
+  ATTNFORGE_DEVICE BwdMmaSm80Factors(const Words& of_tile, u32 beside_tile, int step)
+      : words(of_tile),
         beside(beside_tile + Share::lane() * 8 +
                ((step * C.halves() + Share::half()) * C.key_warps() + Share::key_warp()) *
                    kKeyFragments * kStepFragments * 256) {}
@@ -85,14 +84,15 @@ struct BwdMmaSm80Factors {
   ATTNFORGE_DEVICE static void split(const float (&x)[4], u32 (&of_words)[2], u32 (&others)[2]) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      of_words[i] = C.fp16_factors() ? pack2<kFp16>(x[2 * i], x[2 * i + 1]) : __float_as_uint(x[i]);
+      of_words[i] = C.fp32_factors() ? __float_as_uint(x[i])
+                                     : pack2<C.dtype>(x[2 * i], x[2 * i + 1]);
       others[i] = __float_as_uint(x[2 + i]);
     }
   }
   ATTNFORGE_DEVICE static float of(const u32 (&of_words)[2], const u32 (&others)[2], int i) {
-    if constexpr (!C.fp16_factors()) return __uint_as_float(i < 2 ? of_words[i] : others[i - 2]);
+    if constexpr (C.fp32_factors()) return __uint_as_float(i < 2 ? of_words[i] : others[i - 2]);
     float pair[2];
-    unpack2<kFp16>(of_words[i / 2], pair[0], pair[1]);
+    unpack2<C.dtype>(of_words[i / 2], pair[0], pair[1]);
     return pair[i % 2];
   }
   ATTNFORGE_DEVICE void store(const float (&x)[4], int f, int j) const {
@@ -100,13 +100,13 @@ struct BwdMmaSm80Factors {
     split(x, of_words, others);
 #pragma unroll
     for (int r = 0; r < 2; ++r) words.store(of_words[r], f, j, r);
-    if constexpr (!C.fp16_factors()) store_shared_8(beside_of(f, j), others[0], others[1]);
+    if constexpr (C.fp32_factors()) store_shared_8(beside_of(f, j), others[0], others[1]);
   }
   /// Of the queries of fragments j and j + 1.
   using Pairs = u32[kKeyFragments][kStepFragments][2];
   ATTNFORGE_DEVICE void load(typename Words::Rounded& of_words, Pairs& others, int j) const {
     words.load(of_words, j);
-    if constexpr (!C.fp16_factors())
+    if constexpr (C.fp32_factors())
 #pragma unroll
       for (int f = 0; f < kKeyFragments; ++f)
 #pragma unroll

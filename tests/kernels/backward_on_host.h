@@ -73,10 +73,10 @@ struct BackwardOnHost {
     EXPECT_EQ(host.trespass(), "") << when;
     host.poison_outputs();
   }
-  /// The same beside the errors of a kernel that rounds P and dS once, as FlashAttention-2 does.
+  /// At most `most` times the errors of a kernel that rounds P and dS once, as FlashAttention-2
+  /// does. 1.1: sums come in another order.
   template <class DqSum>
-  void expect_as_exact_as_flash(const char* when, const DqSum& dq_sum) {
-    constexpr double kMost = 1.1;  // sums come in another order
+  void expect_as_exact_as_flash(const char* when, const DqSum& dq_sum, double most = 1.1) {
     const GradientErrors errors = errors_of(dq_sum);
     flash_gradients(problem, tensors);
     const GradientErrors of_flash = errors_of([&](int head, int row, int c) {
@@ -87,7 +87,7 @@ struct BackwardOnHost {
              scale();
     });
     for (std::size_t i = 0; i < errors.size(); ++i)
-      EXPECT_LT(errors[i], kMost * of_flash[i]) << kNames[i] << ", " << when;
+      EXPECT_LT(errors[i], most * of_flash[i]) << kNames[i] << ", " << when;
     host.poison_outputs();
   }
 

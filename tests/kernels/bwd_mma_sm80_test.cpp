@@ -144,13 +144,15 @@ void expect_gradients(int queries, int keys) {
 template <BwdMmaSm80Config C>
 void expect_as_exact_as_flash() {
   ATTNFORGE_NEEDS_TURNS;
+  // dS of bf16 is rounded as often as dS of flash and once more, with P.
+  constexpr double kMost = C.roles != 1 && C.dtype == kBf16 ? 1.6 : 1.1;
   for (const float lse_above : {0.0f, 6.93f, 11.0f}) {
     if (C.dtype == kFp16 && lse_above > 10) continue;  // dS itself is none
     SCOPED_TRACE(lse_above);
     test::BackwardOnHost world(words<C>(100, 70), C.block_m, true, lse_above);
     run_kernel<C, std::conditional_t<C.softcap != 0, CapPieces, PlainPieces>>(
         world, [&](const char* when, const auto& dq_sum) {
-          world.expect_as_exact_as_flash(when, dq_sum);
+          world.expect_as_exact_as_flash(when, dq_sum, kMost);
         });
   }
 }
@@ -168,7 +170,7 @@ TEST(BwdMmaOnTheHost, WarpsInFours) {
   expect_gradients<config_of(64, 64, 32, 8, 4, 32, 1, 1, 1)>(100, 60);
 }
 
-/// dS is rounded once: what it is made of is not rounded to 16 bits on its way to it.
+/// dS of fp16 is rounded once: what it is made of is not rounded to 16 bits on its way to it.
 TEST(BwdMmaOnTheHost, GradientsOfWarpsAloneAreAsExactAsThoseOfFlash) {
   constexpr BwdMmaSm80Config kConfig = config_of(64, 64, 64, 4, 1, 32, 2, 2, 0);
   expect_as_exact_as_flash<kConfig>();
@@ -190,20 +192,21 @@ TEST(BwdMmaOnTheHost, GradientsOfWarpsInFoursAreAsExactAsThoseOfFlash) {
   expect_as_exact_as_flash<of_fp16(with_cap(kConfig))>();
 }
 
-/// P of any row that there is, and 15 times 1, which a coarser lse makes.
+/// P of any row that there is: of bf16 as far as it is for dV, of fp16 exact, whose 16 bits have no
+/// number for some.
 template <BwdMmaSm80Config C>
 void expect_factors(float to) {
   using Factors = BwdMmaSm80Factors<C>;
   for (float p = 0x1p-26f; p < 15; p *= 1.003f) {
-    const float larger = std::ldexp(p, C.p_exponent()), x[4] = {larger, 0, 1, larger};
+    const float x[4] = {p, 0, 1, p};
     u32 words[2], others[2];
     Factors::split(x, words, others);
     for (int i = 0; i < 4; ++i) EXPECT_NEAR(Factors::of(words, others, i), x[i], x[i] * to) << p;
   }
 }
-TEST(BwdMmaOnTheHost, WhatPassesBetweenWarpsIsExactBesideDs) {
+TEST(BwdMmaOnTheHost, WhatPassesBetweenWarpsHasTheRangeOfProbabilities) {
   constexpr BwdMmaSm80Config kConfig = config_of(64, 64, 64, 4, 2, 32, 1, 1, 1);
-  expect_factors<kConfig>(0x1p-11f);
+  expect_factors<kConfig>(0x1p-8f);
   expect_factors<of_fp16(kConfig)>(0);
 }
 
