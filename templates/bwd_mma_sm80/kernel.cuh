@@ -134,16 +134,19 @@ struct BwdMmaSm80 {
   template <class Give>
   ATTNFORGE_DEVICE void probabilities(const Scores& s, const Scores& slopes, u32 lse,
                                       Rounded& rounded, const Give& give) const {
+    // Before anything is given: loads wait for the stores before them, and these for exponentials.
+    float shift[kStepFragments][2];
+#pragma unroll
+    for (int j = 0; j < kStepFragments; ++j)
+      load_shared_floats(shift[j], lse + (j * 8 + MmaFragment::column(Share::lane())) * 4);
 #pragma unroll
     for (int j = 0; j < kStepFragments; ++j) {
-      float shift[2];
-      load_shared_floats(shift, lse + (j * 8 + MmaFragment::column(Share::lane())) * 4);
 #pragma unroll
       for (int f = 0; f < kKeyFragments; ++f) {
         float x[4], factors[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          x[i] = probability<Slope>(s[f][j][i], scale_log2, shift[i % 2]);
+          x[i] = probability<Slope>(s[f][j][i], scale_log2, shift[j][i % 2]);
           factors[i] = times_slope(x[i], slope, s[f][j][i], slopes[f][j][i]);
         }
 #pragma unroll
