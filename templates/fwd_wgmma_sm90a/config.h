@@ -5,7 +5,6 @@
 #include "base_params.h"
 #include "hopper/grid.cuh"
 #include "parts/key_lists/params.h"
-#include "parts/rope/params.h"
 #include "shape.h"
 
 namespace attnforge {
@@ -25,9 +24,6 @@ struct FwdWgmmaSm90aConfig : Shape {
   int pack_gqa;       // query heads of a K/V head in one query tile, next to each other; 1: none
   int head_group_mb;  // heads are walked in groups of this many MB of K and V; 0: one after another
   int own_lists;  // 1: blocks make the list of keys of their query tile themselves; 0: a step does
-  // Not searched.
-  int fused_rope;  // 1: K and Q are rotated in shared memory; 0: there is no rope, or a step before
-                   // has applied it
 
   ATTNFORGE_HOST_DEVICE constexpr int block_m() const { return 64 * warpgroups; }
   ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 128 * (warpgroups + 1); }
@@ -56,8 +52,9 @@ struct FwdWgmmaSm90aConfig : Shape {
     return 2 * (q_stages + k_stages + v_stages) + (k_job() ? k_stages : 0) +
            (v_job() ? v_stages : 0);
   }
-  /// Whether warps of the producer's warpgroup change tiles of K, or of V, before they are used.
-  ATTNFORGE_HOST_DEVICE constexpr bool k_job() const { return fused_rope != 0; }
+  /// Whether warps of the producer's warpgroup change tiles of K, or of V, before they are used
+  /// (workers.cuh). No problem that is served needs it.
+  ATTNFORGE_HOST_DEVICE constexpr bool k_job() const { return false; }
   ATTNFORGE_HOST_DEVICE constexpr bool v_job() const { return false; }
   ATTNFORGE_HOST_DEVICE constexpr int tiles_begin() const {
     return barriers_begin() + 8 * num_barriers();
@@ -106,8 +103,6 @@ struct FwdWgmmaSm90aConfig : Shape {
     return registers > 240 ? 240 : registers;
   }
   ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
-    // For the warps that rotate K; odd dims take more addresses.
-    if (fused_rope) return warpgroups < 3 ? 88 : rope_dim % 32 == 0 ? 56 : 72;
     if (has_work_list()) return warpgroups == 3 ? 32 : 40;
     return warpgroups == 3 ? 32 : 24;
   }
@@ -126,9 +121,8 @@ struct FwdWgmmaSm90aConfig : Shape {
            block_n % 16 == 0 && block_n >= 16 && block_n <= 256 && k_stages >= 1 && v_stages >= 1 &&
            q_stages >= 1 && q_stages <= 2 && (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
            64 % pack_gqa == 0 && (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 &&
-           rope_dim % 8 == 0 && rope_dim <= head_dim && (rope == kNoRope) == (rope_dim == 0) &&
-           (fused_rope != 0) == (rope != kNoRope) && consumer_registers() >= launch_registers() &&
-           (!has_tile_lists() || (pack_gqa == 1 && fused_rope == 0 && blocks_fit(block_n))) &&
+           rope == kNoRope && consumer_registers() >= launch_registers() &&
+           (!has_tile_lists() || (pack_gqa == 1 && blocks_fit(block_n))) &&
            (!own_lists || (may_list_alone() && grid == kGridPlain));
   }
 };
@@ -149,7 +143,6 @@ struct FwdWgmmaSm90aParams {
   TileCounters* counters;  // kGridDynamic; else unread
   TensorMap q;             // {column, packed head, query, head, batch}
   TensorMap k, v;          // {column, key, head, batch}
-  RopeParams rope;         // fused_rope; else unread
 };
 
 }  // namespace attnforge

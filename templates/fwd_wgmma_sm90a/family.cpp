@@ -52,12 +52,11 @@ constexpr Field<Typed> kFields[] = {
     {"pack_gqa", &Typed::pack_gqa, doubled(1, 64)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
     {"own_lists", &Typed::own_lists, kFlag},
-    {"fused_rope", &Typed::fused_rope, kFlag},
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
 
 constexpr FormerField kFormer[] = {{"cluster", 1}};  // blocks that share the loads of K and V
-constexpr FormerField kAdded[] = {{"own_lists", 0}, {"fused_rope", 0}, {"num_splits", 1}};
+constexpr FormerField kAdded[] = {{"own_lists", 0}, {"num_splits", 1}};
 
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
@@ -161,7 +160,6 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"pack_gqa", either(1, packs, group)},
       {"head_group_mb", groups, not_tried},
       {"own_lists", either(0, may_have_own_lists(shape, typical_problem(problem), device), 1)},
-      {"fused_rope", {0}, shape.rope == kNoRope ? std::vector<int>{} : std::vector<int>{1}},
       has_few_rows(problem) ? splits_axis(problem, device) : Axis{"num_splits", {1}},
   };
 }
@@ -245,7 +243,6 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   const Arch& arch = device.arch;
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
-  if (c.fused_rope && c.rope == kNoRope) return "the problem has no rope";
   if (Reason wrong = wrong_lists(c, problem, c.block_m(), c.block_n, c.pack_gqa, device))
     return wrong;
   if (Reason wrong = wrong_own_lists(c, problem)) return wrong;
@@ -324,7 +321,6 @@ std::string describe(const Typed& c) {
        c.blocks_per_sm == 1 ? "" : blocks_words(c.blocks_per_sm),
        c.swizzle == 128 ? "" : fmt::format("swizzle {}", c.swizzle), pack_words(c.pack_gqa),
        head_group_words(c.head_group_mb), if_so(c.own_lists, "lists by blocks"),
-       if_so(c.fused_rope, "rope fused"),
        if_so(c.num_splits > 1, fmt::format("keys over {} blocks", c.num_splits).c_str())});
 }
 
@@ -336,16 +332,10 @@ std::vector<Piece> pieces(const Typed& c) {
   std::vector<Piece> pieces = pieces_of(c);
   if (c.has_tile_lists())
     pieces.push_back({"parts/key_lists/tma_keys.cuh", "Keys", "GroupedTmaKeys<kConfig>"});
-  if (c.fused_rope) {
-    pieces.push_back({"pieces/rope_jobs.cuh", "QJob", "RopeQJob<kConfig>"});
-    pieces.push_back({"pieces/rope_jobs.cuh", "KJob", "RopeKJob<kConfig>"});
-  }
   return pieces;
 }
 
-/// The rope is a member of the argument and jobs of the kernel: the parts do not add it again.
-Source render(const Typed& c, const Problem& of_run) {
-  const Problem problem = without_rope(of_run);
+Source render(const Typed& c, const Problem& problem) {
   std::string products = wgmma_text(c.dtype, c.block_n);
   if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
   constexpr const char* kParams = "FwdWgmmaSm90aParams";
@@ -405,9 +395,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
   argument.tensor_map(q, q_sizes).tensor_map(k, kv_sizes).tensor_map(v, kv_sizes);
 }
 
-/// `problem`: of_run without its rope.
-Launch launch_of(const Typed& c, const Problem& problem, const Problem& of_run,
-                 const DeviceFacts& device) {
+Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const TileWork work = work_of(problem, c);
   ATTNFORGE_ASSERT(!c.own_lists || own_list_fits(work.lists),
                    "illegal() lets no longer list through");
@@ -425,23 +413,13 @@ Launch launch_of(const Typed& c, const Problem& problem, const Problem& of_run,
     else
       argument.value<TileCounters*>(nullptr);
     add_tensor_maps(argument, c, problem);
-    return add_rope(argument, of_run);
+    return argument;
   };
   if (c.num_splits > 1)
     return launch_of_splits<FwdWgmmaSm90aParams>(problem, work, device.arch, std::move(step),
                                                  c.num_splits, {resident, false}, fill);
   fill_argument<FwdWgmmaSm90aParams>(step, problem, work, fill);
   return launch_of_work(problem, work, device.arch, std::move(step));
-}
-
-Launch launch(const Typed& c, const Problem& of_run, const DeviceFacts& device) {
-  if (plain(of_run)) return launch_of(c, of_run, of_run, device);
-  return launch_of(c, without_rope(of_run), of_run, device);
-}
-
-bool rotates(const Config& config) { return config.get("fused_rope") != 0; }
-bool points_rotate(std::span<const Axis> axes) {
-  return std::ranges::find(axes, "fused_rope", &Axis::name)->values.front() != 0;
 }
 
 constexpr Family
@@ -460,6 +438,6 @@ constexpr Family
 }  // namespace
 
 extern const Family fwd_wgmma_sm90a;
-constinit const Family fwd_wgmma_sm90a = rotated_family<kFamily, rotates, points_rotate>();
+constinit const Family fwd_wgmma_sm90a = rotated_family<kFamily>();
 
 }  // namespace attnforge

@@ -56,10 +56,7 @@ KNOWN = {
     ("fwd_mma_sm80/kernel.cuh", "parts/key_lists/groups.cuh"): "the walk hands out what a tile's groups hide",
     ("fwd_wgmma_sm90a/consumer.cuh", "parts/key_lists/groups.cuh"): "gathered_consumer.cuh, by the entry",
     ("fwd_wgmma_sm90a/config.h", "parts/key_lists/params.h"): "bytes of lists are told by the part",
-    ("fwd_wgmma_sm90a/config.h", "parts/rope/params.h"): "fused_rope is deleted",
     ("tile/key_ring.cuh", "parts/key_lists/params.h"): "one protocol of Keys",
-    ("pieces/rope_jobs.cuh", "parts/rope/params.h"): "deleted",
-    ("pieces/rope_jobs.cuh", "parts/rope/rotate_pair.cuh"): "deleted",
 }
 # Host code that names a header of a room for the generated entry, as text: file, room. All go with slots.
 NAMED = {

@@ -56,7 +56,7 @@ std::string fault_of(const QInRegs& c) {
   const Config config = parse_config(fmt::format(
       "fwd_wgmma_sm90a warpgroups={} block_n=64 k_stages=2 v_stages=2 q_in_regs=1 q_stages=1 "
       "pingpong=0 grid={} blocks_per_sm=1 swizzle=128 pack_gqa={} head_group_mb=0 own_lists=0 "
-      "fused_rope=0 num_splits=1",
+      "num_splits=1",
       c.warpgroups, c.grid, c.pack_gqa));
   const std::string wrong = illegal(family, config, problem, device);
   if (!wrong.empty()) return wrong;

@@ -1,6 +1,5 @@
 // rotation_compile_test.cpp - NVRTC compiles the step that rotates q and k for every arch, dtype
-// and alignment, and the kernel that rotates by itself, without spills. Needs NVRTC, but neither a
-// GPU nor a driver.
+// and alignment without spills. Needs NVRTC, but neither a GPU nor a driver.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +21,6 @@ namespace {
 std::string fault_of(const Source& source, const Arch& arch) {
   const Cubin cubin = compile(source, arch);
   const int spills = cubin.spill_store_bytes + cubin.spill_load_bytes;
-  if (cubin.wgmma_serialized) return "products are serialized";
   return spills == 0 ? "" : fmt::format("{} bytes of spills", spills);
 }
 
@@ -52,35 +50,6 @@ TEST(RotationStepCompiles, ForEveryArchAndEveryKindOfRowsWithoutSpills) {
   });
   for (std::size_t i = 0; i < all.size(); ++i)
     EXPECT_EQ(faults[i], "") << "sm_" << all[i].first->name << " " << all[i].second;
-}
-
-struct Fused {
-  const char* problem;
-  const char* config;
-};
-
-TEST(FusedRopeCompiles, WithoutSpills) {
-  constexpr Fused kFused[] = {
-      {"fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal rope=half",
-       "fwd_wgmma_sm90a warpgroups=2 block_n=96 k_stages=2 v_stages=2 q_in_regs=0 q_stages=2 "
-       "pingpong=1 grid=2 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32 fused_rope=1"},
-      {"fwd fp16 batch=8 num_heads=32:8 seqlen=4:4096 head_dim=64 rope=interleaved",
-       "fwd_wgmma_sm90a warpgroups=1 block_n=96 k_stages=2 v_stages=2 q_in_regs=0 q_stages=1 "
-       "pingpong=0 grid=0 blocks_per_sm=1 swizzle=128 pack_gqa=4 head_group_mb=0 fused_rope=1"},
-      {"fwd fp16 batch=8 num_heads=8 seqlen=2048 head_dim=72 rope=half rope_dim=40",
-       "fwd_wgmma_sm90a warpgroups=3 block_n=96 k_stages=2 v_stages=2 q_in_regs=0 q_stages=2 "
-       "pingpong=1 grid=1 blocks_per_sm=1 swizzle=64 pack_gqa=1 head_group_mb=0 fused_rope=1"},
-  };
-  const Family& family = *find_family("fwd_wgmma_sm90a");
-  const DeviceFacts& device = typical_device("90a");
-  const std::vector<std::string> faults = test::compile_together(
-      std::size(kFused), [&](std::size_t i) -> std::string {
-        const Problem problem = parse_problem(kFused[i].problem);
-        const Config config = read_config(kFused[i].config);
-        const std::string reason = illegal(family, config, problem, device);
-        return reason.empty() ? fault_of(family.render(config, problem), device.arch) : reason;
-      });
-  for (std::size_t i = 0; i < std::size(kFused); ++i) EXPECT_EQ(faults[i], "") << kFused[i].problem;
 }
 
 /// The oracle, which rotates by itself: its member `rope` is where the launch puts it, after any

@@ -18,7 +18,6 @@ namespace attnforge {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 struct Served {
   const char* family;
@@ -124,7 +123,6 @@ TEST_P(Rotation, SourceOfTheKernelNamesNoRope) {
   const std::string entry = family.render(best.config, problem).entry;
   EXPECT_EQ(entry.substr(0, plain.size()), plain) << "then the step";
   EXPECT_THAT(plain, HasSubstr(".rope = 0, .rope_dim = 0"));
-  EXPECT_THAT(plain, Not(HasSubstr("rope_jobs")));
   EXPECT_THAT(entry.substr(plain.size()), HasSubstr("Rotate<RotationWork"));
 }
 
@@ -149,37 +147,6 @@ TEST_P(Rotation, LeavesTheCandidatesOfTheProblemWithoutARope) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Rotation, testing::ValuesIn(kServed),
                          [](const auto& info) { return std::string(info.param.family); });
-
-TEST(FusedRope, IsForcedAndNeedsNeitherStepNorWorkspace) {
-  const Family& family = *find_family("fwd_wgmma_sm90a");
-  const DeviceFacts& device = typical_device("90a");
-  const Problem problem = parse_problem(kServed[0].problem);
-  Config config = candidates(family, problem, device).front().config;
-  const auto fused = std::ranges::find(config.fields, std::pair<std::string, int>("fused_rope", 0));
-  ASSERT_NE(fused, config.fields.end());
-  fused->second = 1;
-  config.fields[1].second = 96;  // the rotating warps' registers leave none for more keys
-  ASSERT_EQ(config.fields[1].first, "block_n");
-  ASSERT_EQ(illegal(family, config, problem, device), "");
-  const Launch launch = family.launch(config, problem, device);
-  ASSERT_EQ(launch.steps.size(), 1u);
-  EXPECT_EQ(launch.workspace_bytes, 0u);
-  EXPECT_EQ(test::places_of(own_argument<bind_rope>(), launch.steps[0]).size(), 1u);
-  const std::string entry = family.render(config, problem).entry;
-  EXPECT_THAT(entry, HasSubstr("using KJob = RopeKJob<kConfig>;"));
-  EXPECT_THAT(entry, Not(HasSubstr("parts/rope/step_rotate")));
-  EXPECT_NE(illegal(family, config, without_rope(problem), device), "");
-}
-
-TEST(FusedRope, ConfigsWrittenBeforeItMeanTheStep) {
-  const Config config = read_config(
-      "fwd_wgmma_sm90a warpgroups=2 block_n=128 k_stages=2 v_stages=2 q_in_regs=0 q_stages=2 "
-      "pingpong=1 grid=2 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32");
-  EXPECT_EQ(config.get("fused_rope"), 0);
-  const Problem problem = parse_problem(
-      "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal rope=half");
-  EXPECT_EQ(illegal(*find_family("fwd_wgmma_sm90a"), config, problem, typical_device("90a")), "");
-}
 
 TEST(RotationStep, MoreTokensThanItCountsAreRefused) {
   Problem problem = parse_problem("fwd fp16 num_heads=1 head_dim=8 rope=half seqlen=1024");

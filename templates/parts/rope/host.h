@@ -44,15 +44,8 @@ Source with_rotation(Source source, const Problem& problem);
 /// of the kernel's own on.
 Launch with_rotation(Launch launch, const Problem& problem);
 
-/// For typed_family()'s results that rotate nothing themselves.
-inline bool never_rotates(const Config&) { return false; }
-inline bool no_point_rotates(std::span<const Axis>) { return false; }
-
-/// kInner, which has no rope among its features unless it has configs that rotate by themselves, as
-/// a family that has. These configs are what kRotates says true of, and points of axes what
-/// kPointsRotate does: kInner is asked about them with the problem as it is.
-template <const Family& kInner, auto kRotates = never_rotates,
-          auto kPointsRotate = no_point_rotates>
+/// kInner, which has no rope among its features, as a family that has.
+template <const Family& kInner>
 constexpr Family rotated_family() {
   Family family = kInner;
   family.features |= kFeatureRope;
@@ -62,21 +55,21 @@ constexpr Family rotated_family() {
     return reason.empty() ? too_much_to_rotate(p) : reason;
   };
   family.illegal = [](const Config& config, const Problem& p, const DeviceFacts& device) {
-    if (plain(p) || kRotates(config)) return kInner.illegal(config, p, device);
+    if (plain(p)) return kInner.illegal(config, p, device);
     return kInner.illegal(config, without_rope(p), device);
   };
   family.needless = [](const Config& config, const Problem& p, const DeviceFacts& device) {
-    if (plain(p) || kRotates(config)) return kInner.needless(config, p, device);
+    if (plain(p)) return kInner.needless(config, p, device);
     return kInner.needless(config, without_rope(p), device);
   };
   family.estimate_us = [](const Config& config, const Problem& p, const DeviceFacts& device) {
-    if (plain(p) || kRotates(config)) return kInner.estimate_us(config, p, device);
+    if (plain(p)) return kInner.estimate_us(config, p, device);
     return kInner.estimate_us(config, without_rope(p), device) + rotation_us(p, device);
   };
   family.for_each_point = [](std::span<const Axis> axes, const Problem& p,
                              const DeviceFacts& device,
                              const std::function<void(const Point&)>& visit) {
-    if (plain(p) || kPointsRotate(axes)) return kInner.for_each_point(axes, p, device, visit);
+    if (plain(p)) return kInner.for_each_point(axes, p, device, visit);
     const double step_us = rotation_us(p, device);
     kInner.for_each_point(axes, without_rope(p), device, [&](const Point& point) {
       if (!point.cut.empty()) return visit(point);
@@ -84,11 +77,11 @@ constexpr Family rotated_family() {
     });
   };
   family.render = [](const Config& config, const Problem& p) {
-    if (plain(p) || kRotates(config)) return kInner.render(config, p);
+    if (plain(p)) return kInner.render(config, p);
     return with_rotation(kInner.render(config, without_rope(p)), p);
   };
   family.launch = [](const Config& config, const Problem& p, const DeviceFacts& device) {
-    if (plain(p) || kRotates(config)) return kInner.launch(config, p, device);
+    if (plain(p)) return kInner.launch(config, p, device);
     return with_rotation(kInner.launch(config, without_rope(p), device), p);
   };
   return family;

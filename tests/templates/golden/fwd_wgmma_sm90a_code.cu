@@ -1,4 +1,4 @@
-// generated: fwd_wgmma_sm90a warpgroups=2 block_n=128 k_stages=2 v_stages=2 q_in_regs=0 q_stages=2 pingpong=1 grid=2 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32 own_lists=0 fused_rope=0 num_splits=1
+// generated: fwd_wgmma_sm90a warpgroups=2 block_n=128 k_stages=2 v_stages=2 q_in_regs=0 q_stages=2 pingpong=1 grid=2 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32 own_lists=0 num_splits=1
 #include "fwd_wgmma_sm90a/kernel.cuh"
 #include "parts/user_code/code.cuh"
 #include "parts/softcap/score.cuh"
@@ -131,8 +131,8 @@ namespace attnforge {
 using Argument = WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>;
 }  // namespace attnforge
 using namespace attnforge;
-static_assert(sizeof(WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>) == 832);
-inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2, .text_bits = 1}, 2, 128, 2, 2, 0, 2, 1, 2, 1, 128, 1, 32, 0, 0};
+static_assert(sizeof(WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>) == 768);
+inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2, .text_bits = 1}, 2, 128, 2, 2, 0, 2, 1, 2, 1, 128, 1, 32, 0};
 struct Pieces : DenseTmaPieces<kConfig> {
   using Keys = GroupedTmaKeys<kConfig>;
   using Score = UserScore<UserCode, SoftcapScore>;

@@ -1,6 +1,8 @@
-// generated: fwd_wgmma_sm90a warpgroups=1 block_n=192 k_stages=2 v_stages=2 q_in_regs=0 q_stages=1 pingpong=0 grid=0 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=0 own_lists=0 fused_rope=0 num_splits=1
+// generated: fwd_wgmma_sm90a warpgroups=1 block_n=192 k_stages=2 v_stages=2 q_in_regs=0 q_stages=1 pingpong=0 grid=0 blocks_per_sm=1 swizzle=128 pack_gqa=4 head_group_mb=0 own_lists=0 num_splits=16
 #include "fwd_wgmma_sm90a/kernel.cuh"
+#include "parts/splits/step_combine.cuh"
 #include "hopper/dense_pieces.cuh"
+#include "parts/splits/walk.cuh"
 namespace attnforge {
 template <>
 struct Wgmma<kBf16, 192> {
@@ -190,10 +192,20 @@ struct Wgmma<kBf16, 128> {
 };
 }  // namespace attnforge
 using namespace attnforge;
-static_assert(sizeof(FwdWgmmaSm90aParams) == 704);
-inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 1, .alignment = 16, .rope = 0, .rope_dim = 0}, 1, 192, 2, 2, 0, 1, 0, 0, 1, 128, 1, 0, 0, 0};
-struct Pieces : DenseTmaPieces<kConfig> {};
+static_assert(sizeof(WithPartials<FwdWgmmaSm90aParams>) == 704);
+inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 1, .alignment = 16, .rope = 0, .rope_dim = 0}, 1, 192, 2, 2, 0, 1, 0, 0, 1, 128, 4, 0, 0};
+struct Pieces : DenseTmaPieces<kConfig> {
+  using Splits = EvenSplits;
+  using Order = SplitOrder<DenseTmaPieces<kConfig>::Order>;
+  using Walk = SplitWalk<DenseTmaPieces<kConfig>::Walk, Splits>;
+  template <int kDtype, int kAlignment, bool kLse> using Output = PartialOutput<WithPartials<FwdWgmmaSm90aParams>, kConfig.head_dim_v, Splits>;
+};
+static_assert(sizeof(WithPartials<StepParams>) == 256);
+extern "C" __global__ void __launch_bounds__(256, 4)
+combine_splits(const __grid_constant__ WithPartials<StepParams> p) {
+  Combine<kConfig, Pieces::Lengths, Pieces::Splits>::run(p);
+}
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
-fwd_wgmma_sm90a_bf16_d128_64x192(const __grid_constant__ FwdWgmmaSm90aParams p) {
-  FwdWgmmaSm90a<kConfig, Pieces>::run(p);
+fwd_wgmma_sm90a_bf16_d128_64x192(const __grid_constant__ WithPartials<FwdWgmmaSm90aParams> p) {
+  FwdWgmmaSm90a<kConfig, Pieces, WithPartials<FwdWgmmaSm90aParams>>::run(p);
 }

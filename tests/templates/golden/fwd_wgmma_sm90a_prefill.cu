@@ -1,7 +1,64 @@
-// generated: fwd_wgmma_sm90a warpgroups=2 block_n=128 k_stages=2 v_stages=2 q_in_regs=0 q_stages=2 pingpong=1 grid=2 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32 own_lists=0 fused_rope=0 num_splits=1
+// generated: fwd_wgmma_sm90a warpgroups=3 block_n=80 k_stages=2 v_stages=2 q_in_regs=0 q_stages=2 pingpong=1 grid=2 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32 own_lists=0 num_splits=1
 #include "fwd_wgmma_sm90a/kernel.cuh"
 #include "hopper/dense_pieces.cuh"
 namespace attnforge {
+template <>
+struct Wgmma<kBf16, 80> {
+  ATTNFORGE_DEVICE static void smem_smem(float (&d)[10][4], u64 a, u64 b, int accumulate) {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %42, 0; wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39}"
+        ", %40, %41, p, 1, 1, 0, 0; }"
+        : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]),
+          "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),
+          "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+          "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]),
+          "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]),
+          "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+          "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]),
+          "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]),
+          "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3]),
+          "+f"(d[9][0]), "+f"(d[9][1]), "+f"(d[9][2]), "+f"(d[9][3])
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  ATTNFORGE_DEVICE static void regs_smem(float (&d)[10][4], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, int accumulate) {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %45, 0; wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39}"
+        ", {%40, %41, %42, %43}, %44, p, 1, 1, 0; }"
+        : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]),
+          "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),
+          "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+          "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]),
+          "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]),
+          "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+          "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]),
+          "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]),
+          "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3]),
+          "+f"(d[9][0]), "+f"(d[9][1]), "+f"(d[9][2]), "+f"(d[9][3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));
+  }
+  ATTNFORGE_DEVICE static void regs_smem_mn(float (&d)[10][4], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39}"
+        ", {%40, %41, %42, %43}, %44, 1, 1, 1, 1;"
+        : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]),
+          "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),
+          "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+          "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]),
+          "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]),
+          "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+          "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]),
+          "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]),
+          "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3]),
+          "+f"(d[9][0]), "+f"(d[9][1]), "+f"(d[9][2]), "+f"(d[9][3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+  }
+};
 template <>
 struct Wgmma<kBf16, 128> {
   ATTNFORGE_DEVICE static void smem_smem(float (&d)[16][4], u64 a, u64 b, int accumulate) {
@@ -82,10 +139,10 @@ struct Wgmma<kBf16, 128> {
 };
 }  // namespace attnforge
 using namespace attnforge;
-static_assert(sizeof(FwdWgmmaSm90aParams) == 704);
-inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0}, 2, 128, 2, 2, 0, 2, 1, 2, 1, 128, 1, 32, 0, 0};
+static_assert(sizeof(FwdWgmmaSm90aParams) == 640);
+inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0}, 3, 80, 2, 2, 0, 2, 1, 2, 1, 128, 1, 32, 0};
 struct Pieces : DenseTmaPieces<kConfig> {};
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
-fwd_wgmma_sm90a_bf16_d128_128x128(const __grid_constant__ FwdWgmmaSm90aParams p) {
+fwd_wgmma_sm90a_bf16_d128_192x80(const __grid_constant__ FwdWgmmaSm90aParams p) {
   FwdWgmmaSm90a<kConfig, Pieces>::run(p);
 }
