@@ -27,8 +27,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def problem_text(row):
-    words = {"lse": " lse=1" in row["config"], "deterministic": row.get("list") == "deterministic"}
-    return figures.problem_text(figures.point_of(row), row["config"][:3], *(word for word, has in words.items() if has))
+    words = ["deterministic"] if row.get("list") == "deterministic" else []
+    return figures.problem_text(figures.point_of(row), row["config"][:3], *words)
 
 
 def points(path, only, most):

@@ -12,7 +12,6 @@
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
 #include "generator/candidates.h"
-#include "generator/shape.h"
 #include "runtime/compile/compiler.h"
 #include "templates/registry.h"
 
@@ -74,8 +73,7 @@ void add_winners(const std::string& path, std::map<std::string, Winner>& kernels
     const std::string text = line.ends_with(',') ? "" : cells.back();
     if (row["impl"] != "attnforge" || text.empty()) continue;
     const Problem problem = problem_of(row);
-    Config config = read_config(text);
-    drop_shape_words(config, shape_of(problem));
+    const Config config = parse_config(text);
     const Family& family = *find_family(config.family);
     if (!illegal(family, config, problem, typical_device("90a")).empty()) continue;
     const Source source = family.render(config, problem);

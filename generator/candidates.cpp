@@ -75,31 +75,6 @@ std::string illegal(const Family& family, const Config& config, const Problem& p
   return wrong.empty() ? family.illegal(config, problem, device) : wrong;
 }
 
-std::string update_words(const Family& family, Config& config) {
-  std::string wrong;
-  for (const FormerField& former : family.former) {
-    std::erase_if(config.fields, [&](const std::pair<std::string, int>& word) {
-      if (word.first != former.name) return false;
-      if (word.second != former.value)
-        wrong = fmt::format(
-            "{0}={1} is not made any more: it never won. What is left is {0}={2}, which a config "
-            "need not say",
-            word.first, word.second, former.value);
-      return true;
-    });
-  }
-  for (const FormerField& added : family.added) {
-    const auto is_it = [&](const auto& field) { return field.first == added.name; };
-    if (std::any_of(config.fields.begin(), config.fields.end(), is_it)) continue;
-    const auto rule = std::find_if(family.fields.begin(), family.fields.end(),
-                                   [&](const FieldRule& r) { return r.name == added.name; });
-    const auto place = std::min<std::ptrdiff_t>(rule - family.fields.begin(),
-                                                std::ssize(config.fields));
-    config.fields.emplace(config.fields.begin() + place, added.name, added.value);
-  }
-  return wrong;
-}
-
 std::vector<Candidate> candidates(const Family& family, const Problem& problem,
                                   const DeviceFacts& device, Cuts* cuts,
                                   const Overrides& overrides) {

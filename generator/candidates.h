@@ -65,11 +65,6 @@ std::string rejection(const Family& family, const Problem& problem, const Arch& 
 std::string illegal(const Family& family, const Config& config, const Problem& problem,
                     const DeviceFacts& device);
 
-/// An older text's config as it is today: without the fields that configs of `family` had once
-/// (Family::former), with those that they have since (Family::added), in their places. "" if each
-/// of the former has the value that is left, else what is wrong.
-std::string update_words(const Family& family, Config& config);
-
 /// All configs of `family` that are legal and not needless, best estimate first; ties in the order
 /// of the axes, so the result is deterministic. Empty when rejection() is not "". `cuts`, if given,
 /// receives the others with their reasons. Throws Error(kInvalidProblem) if the problem is not

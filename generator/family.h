@@ -28,13 +28,6 @@ struct Axis {
   std::vector<int> only_forced{};  // never searched; tests run them as they do the others
 };
 
-/// A field that configs of a family had once, and its one value that is still made; or one that
-/// they have since, and the value of those without it.
-struct FormerField {
-  std::string_view name;
-  int value;
-};
-
 /// A point of a search space, as its family sees it.
 struct Point {
   std::span<const int> values;  // of the axes, in their order; borrowed for the call
@@ -67,10 +60,6 @@ struct Family {
   /// What is searched, in the order of a config's fields, and which values each may have. No
   /// function below is asked about a config with others. Borrowed; lives as long as the program.
   std::span<const FieldRule> fields{};
-  /// What tables, scripts and databases may still say. Borrowed, as `fields`.
-  std::span<const FormerField> former{};
-  /// What older texts do not say. Borrowed, as `fields`.
-  std::span<const FormerField> added{};
 
   /// What was searched, in words for tables and logs: "2x64 x 128 keys, stages 2+2, ping-pong".
   /// Different configs have different words. Null: the config's text does.

@@ -142,20 +142,6 @@ std::string initializer(const Shape& shape) {
   return text + "}";
 }
 
-std::string drop_shape_words(Config& config, const Shape& shape) {
-  std::string wrong;
-  const auto is_dropped = [&](const std::pair<std::string, int>& word) {
-    const ShapeField* field = field_named(word.first);
-    if (field == nullptr) return false;
-    if (wrong.empty() && word.second != shape.*field->member)
-      wrong = fmt::format("{}={} is not the problem's {}", word.first, word.second,
-                          shape.*field->member);
-    return true;
-  };
-  std::erase_if(config.fields, is_dropped);
-  return wrong;
-}
-
 std::string without_shape_words(std::string_view config_text) {
   std::string kept;
   std::string_view rest = config_text;

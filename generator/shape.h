@@ -35,12 +35,8 @@ bool operator==(const Shape& a, const Shape& b);
 /// "{.dtype = 2, .dtype_k = 2, ...}": as a C++ initialiser for the generated source.
 std::string initializer(const Shape& shape);
 
-/// Takes the words that repeat the problem ("head_dim=128", "dtype=2") out of a config: those of
-/// scripts, tables and databases of the time when configs had them. "" if all agree with `shape`,
-/// else the first that does not: "head_dim=64 is not the problem's 128".
-std::string drop_shape_words(Config& config, const Shape& shape);
-
-/// A config's text without such words, whatever their values and whatever the rest of the text is.
+/// A config's text without the words that repeat the problem ("head_dim=128", "dtype=2"), whatever
+/// their values and whatever the rest of the text is.
 std::string without_shape_words(std::string_view config_text);
 
 }  // namespace attnforge

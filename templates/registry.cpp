@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "attnforge/error.h"
-#include "generator/candidates.h"
 
 namespace attnforge {
 
@@ -36,15 +35,6 @@ const Family* find_family(std::string_view name) {
     if (family->name == name) return family;
   }
   return nullptr;
-}
-
-Config read_config(std::string_view text) {
-  Config config = parse_config(text);
-  if (const Family* family = find_family(config.family)) {
-    const std::string wrong = update_words(*family, config);
-    if (!wrong.empty()) throw Error(ErrorCode::kInvalidArgument, wrong);
-  }
-  return config;
 }
 
 std::string describe(const Config& config) {

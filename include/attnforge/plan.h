@@ -148,8 +148,7 @@ struct PlanOptions {
   double time_limit_s = 8.0;  // of kFirstRun: for the whole make_plan, waiting for others included
   bool allow_compile = true;  // false: Error(kNotReady) where a compile would be needed
   std::string family{};       // "": any; else only this one
-  std::string config{};  // "": choose; else exactly this config's text. It may repeat the problem
-                         // ("head_dim=128"), not contradict it
+  std::string config{};       // "": choose; else exactly this config's text
   ProgressFunction on_progress{};
   std::function<bool()> cancelled{};  // asked often while kFirstRun tunes; true ends that as the
                                       // time limit does: what was measured is kept and decides

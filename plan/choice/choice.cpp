@@ -8,7 +8,6 @@
 #include "attnforge/error.h"
 #include "cache/near_problems.h"
 #include "generator/arch.h"
-#include "generator/shape.h"
 #include "templates/registry.h"
 
 namespace attnforge {
@@ -29,7 +28,7 @@ std::optional<Config> usable(const std::string& text, const Problem& problem,
                              const DeviceFacts& device, const Logger& log) {
   std::string reason;
   try {
-    Config config = read_config(text);
+    Config config = parse_config(text);
     reason = illegal(config, problem, device);
     if (reason.empty()) return config;
   } catch (const Error& error) {
@@ -43,7 +42,7 @@ std::optional<Config> usable(const std::string& text, const Problem& problem,
 /// Nothing for a text that no config has.
 std::optional<Config> parsed(const std::string& text) {
   try {
-    return read_config(text);
+    return parse_config(text);
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -218,10 +217,7 @@ Choice forced_choice(const std::string& config_text, const Problem& problem,
                 fmt::format("{} does not serve \"{}\" on {}: {}", family->name, to_string(problem),
                             device.name, unserved));
   }
-  std::string reason = drop_shape_words(config, shape_of(problem));
-  if (!reason.empty()) reason += "; a config need not repeat the problem: leave the word out";
-  if (reason.empty()) reason = update_words(*family, config);
-  if (reason.empty()) reason = contradiction(config, overrides);
+  std::string reason = contradiction(config, overrides);
   if (reason.empty()) reason = illegal(config, problem, device);
   if (!reason.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -263,7 +259,7 @@ std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& dev
       stored_as(key.problem, overrides), current, digest_today, at_least,
       [&](const Try& each) { return unchosen.may_answer(each); });
   if (!winner) return std::nullopt;
-  Config config = read_config(winner->best.config);
+  Config config = parse_config(winner->best.config);
   const Rendered& today = rows.of(config);
   const bool near = winner->provenance == Provenance::kNearDevice;
   const std::string what = winner->rigor

@@ -51,7 +51,7 @@ void add_stored_winner(std::vector<Candidate>& all, const std::vector<const Fami
     if (chosen.problem != text) continue;
     std::optional<Config> config;
     try {
-      config = read_config(chosen.config);
+      config = parse_config(chosen.config);
     } catch (const Error&) {
       continue;  // plans say what is wrong with a row
     }

@@ -8,7 +8,7 @@ namespace attnforge {
 
 std::string digest_today(std::string_view problem, std::string_view config) {
   try {
-    const Config read = read_config(config);
+    const Config read = parse_config(config);
     if (find_family(read.family) == nullptr) return "";
     return rendered(read, parse_problem(problem), {}).digest;
   } catch (const Error&) {

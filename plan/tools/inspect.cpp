@@ -166,7 +166,7 @@ Reach reach_of(const Inspection& inspection, const Choice& choice, const Problem
 
 std::string describe_config(const std::string& config) {
   try {
-    return describe(read_config(config));
+    return describe(parse_config(config));
   } catch (const Error&) {  // of another version, or made up: shown as it is
     return config;
   }

@@ -49,7 +49,6 @@ constexpr Field<Typed> kFields[] = {
     {"pad_head_dim", &Typed::pad_head_dim, from_to(0, 2)},
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
-constexpr FormerField kAdded[] = {{"num_splits", 1}};
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
@@ -317,7 +316,6 @@ constexpr Family kFamily = typed_family<kFields, illegal, needless, estimate_us,
     .tier = Tier::kProduct,
     .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces | kFeaturesOfLists,
-    .added = kAdded,
     .supports = supports,
     .axes = axes,
 });

@@ -55,9 +55,6 @@ constexpr Field<Typed> kFields[] = {
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
 
-constexpr FormerField kFormer[] = {{"cluster", 1}};  // blocks that share the loads of K and V
-constexpr FormerField kAdded[] = {{"own_lists", 0}, {"num_splits", 1}};
-
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
 constexpr int kRegisterSlack = 28, kSoftcapSlack = 8, kScoreCodeSlack = 8, kMaskCodeSlack = 8,
@@ -429,8 +426,6 @@ constexpr Family
         .tier = Tier::kProduct,
         .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
                     kFeatureUnequalHeadDims | kFeaturesOfPieces | kFeaturesOfLists,
-        .former = kFormer,
-        .added = kAdded,
         .supports = supports,
         .axes = axes,
     });

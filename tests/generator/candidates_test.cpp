@@ -282,34 +282,6 @@ TEST(Candidates, AFamilyIsAskedAboutProblemsOfItsOpAlone) {
   EXPECT_EQ(untuned(families, {}, device).family, &kNaive);
 }
 
-TEST(FormerWords, AreDroppedWithTheValueThatIsLeftAndRefusedWithOthers) {
-  constexpr FormerField kFormer[] = {{"clusters", 1}};
-  Family family = kNaive;
-  family.former = kFormer;
-  Config config{"fwd_slow", {{"num_threads", 32}, {"clusters", 1}}};
-  EXPECT_EQ(update_words(family, config), "");
-  EXPECT_EQ(to_string(config), "fwd_slow num_threads=32");
-  EXPECT_EQ(update_words(family, config), "");
-  config.fields.emplace_back("clusters", 2);
-  EXPECT_EQ(update_words(family, config),
-            "clusters=2 is not made any more: it never won. What is left is clusters=1, which a "
-            "config need not say");
-}
-
-TEST(AddedWords, AreInTheirPlacesInTextsThatWereWrittenBeforeThem) {
-  constexpr FieldRule kRules[] = {{"block_n", {}}, {"fused", {}}, {"num_threads", {}}};
-  constexpr FormerField kAdded[] = {{"fused", 0}};
-  Family family = kNaive;
-  family.fields = kRules;
-  family.added = kAdded;
-  Config old{"fwd_slow", {{"block_n", 64}, {"num_threads", 32}}};
-  EXPECT_EQ(update_words(family, old), "");
-  EXPECT_EQ(to_string(old), "fwd_slow block_n=64 fused=0 num_threads=32");
-  Config forced{"fwd_slow", {{"block_n", 64}, {"fused", 1}, {"num_threads", 32}}};
-  EXPECT_EQ(update_words(family, forced), "");
-  EXPECT_EQ(to_string(forced), "fwd_slow block_n=64 fused=1 num_threads=32");
-}
-
 TEST(Rejection, MissingFeaturesAreNamedBeforeTheFamilyIsAsked) {
   const Problem p{.lse = true, .head_dim = 192, .head_dim_v = 128, .softcap = 30.0f};
   EXPECT_EQ(rejection(kTile, p, arch_named("86")), "does not have softcap, unequal_head_dims");

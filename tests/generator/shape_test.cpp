@@ -63,28 +63,6 @@ TEST(Shape, IsThatOfTheBucket) {
   }
 }
 
-TEST(Shape, WordsThatRepeatTheProblemAreDropped) {
-  const Shape shape = shape_of(parse_problem("fwd bf16 seqlen=64 head_dim=128:64 causal"));
-  Config config = parse_config(
-      "fwd_mine dtype=2 head_dim=128 head_dim_v=64 right_bound=1 left_bound=0 softcap=0 lse=0 "
-      "alignment=16 rope=0 rope_dim=0 block_m=64 stages=2");
-  EXPECT_EQ(drop_shape_words(config, shape), "");
-  EXPECT_EQ(to_string(config), "fwd_mine block_m=64 stages=2");
-  EXPECT_EQ(drop_shape_words(config, shape), "");
-  EXPECT_EQ(to_string(config), "fwd_mine block_m=64 stages=2");
-  config = parse_config("fwd_naive dtype_q=2 dtype_k=2 dtype_v=2 dtype_o=2 num_threads=128");
-  EXPECT_EQ(drop_shape_words(config, shape), "");
-  EXPECT_EQ(to_string(config), "fwd_naive num_threads=128");
-}
-
-TEST(Shape, WordsThatContradictTheProblemAreNamed) {
-  const Shape shape = shape_of(parse_problem("fwd bf16 seqlen=64 head_dim=128"));
-  Config config = parse_config("fwd_mine dtype=2 head_dim=64 block_m=64 lse=1");
-  EXPECT_EQ(drop_shape_words(config, shape), "head_dim=64 is not the problem's 128");
-  config = parse_config("fwd_naive dtype_q=1");
-  EXPECT_EQ(drop_shape_words(config, shape), "dtype_q=1 is not the problem's 2");
-}
-
 TEST(Shape, TextsLoseTheirWordsWhateverTheyAre) {
   EXPECT_EQ(without_shape_words("fwd_mine dtype=2 head_dim=128 block_m=64"), "fwd_mine block_m=64");
   EXPECT_EQ(without_shape_words("fwd_mine block_m=64 lse=1"), "fwd_mine block_m=64");

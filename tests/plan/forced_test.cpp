@@ -35,56 +35,6 @@ TEST_F(PlanTest, ForcedConfigIsUsedOrRefusedWithItsReason) {
   EXPECT_THAT(error.what(), HasSubstr("it has 0 fields, fwd_naive has 2"));
 }
 
-TEST_F(PlanTest, ForcedConfigMayRepeatTheProblemButNotContradictIt) {
-  // As scripts and tables have them that are older than configs of what is searched alone.
-  Device device = open();
-  const std::string chosen = make_plan(kProblem, device, with_family("fwd_mma_sm80")).config();
-  const std::string searched = chosen.substr(chosen.find(' '));
-  const auto with_words = [&](const std::string& words) {
-    return with_config("fwd_mma_sm80 " + words + searched);
-  };
-  const std::string dtype = fmt::format("dtype={}", int(kProblem.dtype_q));
-  const std::string head_dim = fmt::format(" head_dim={}", kProblem.head_dim);
-  EXPECT_EQ(make_plan(kProblem, device, with_words(dtype + head_dim)).config(), chosen);
-  EXPECT_EQ(make_plan(kProblem, device, with_config(chosen + head_dim)).config(), chosen);
-  const Error error = error_of(
-      [&] { make_plan(kProblem, device, with_words(dtype + " head_dim=8")); });
-  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-  EXPECT_THAT(error.what(), HasSubstr(fmt::format("head_dim=8 is not the problem's {}; a config "
-                                                  "need not repeat the problem",
-                                                  kProblem.head_dim)));
-}
-
-TEST_F(PlanTest, WordsThatConfigsHadOnceAreDroppedUnlessTheirValueIsGone) {
-  Device device = open();
-  struct Dropped {
-    const char *family, *left, *gone;
-  };
-  for (const Dropped& word : {Dropped{"fwd_wgmma_sm90a", " cluster=1", " cluster=2"},
-                              Dropped{"fwd_wmma", " p_route=2", " p_route=0"}}) {
-    const std::string chosen = make_plan(kProblem, device, with_family(word.family)).config();
-    EXPECT_EQ(make_plan(kProblem, device, with_config(chosen + word.left)).config(), chosen);
-    const Error error = error_of(
-        [&] { make_plan(kProblem, device, with_config(chosen + word.gone)); });
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    EXPECT_THAT(error.what(), HasSubstr(fmt::format("{} is not made any more", word.gone + 1)));
-
-    // A winner of that time is stale: the digest of its source is another one today.
-    Try each;
-    each.problem = to_string(bucket(kProblem));
-    each.device_class = device_class(device.facts());
-    each.config = chosen + word.left;
-    each.family = word.family;
-    each.digest = "of that time";
-    each.measurement.time_us = 1;
-    Cache(database()).put({each});
-    Device next = open();
-    const Plan plan = make_plan(kProblem, next, with_family(word.family));
-    EXPECT_EQ(plan.config(), chosen);
-    EXPECT_EQ(plan.provenance(), Provenance::kStale);
-  }
-}
-
 TEST_F(PlanTest, ValuesThatNoSearchTriesCanBeForced) {
   Device device = open();
   std::string text = make_plan(kProblem, device, with_family("fwd_mma_sm80")).config();

@@ -18,17 +18,19 @@ using testing::HasSubstr;
 using testing::Not;
 
 TEST(Describe, SaysWhatWasSearched) {
-  const auto words = [](const char* text) { return describe(read_config(text)); };
+  const auto words = [](const char* text) { return describe(parse_config(text)); };
   EXPECT_EQ(words("fwd_wgmma_sm90a warpgroups=2 block_n=128 k_stages=2 v_stages=2 q_in_regs=0 "
                   "q_stages=1 pingpong=1 grid=2 blocks_per_sm=1 swizzle=128 pack_gqa=1 "
-                  "head_group_mb=0"),
+                  "head_group_mb=0 own_lists=0 num_splits=1"),
             "fwd_wgmma_sm90a 2x64 x 128 keys, stages 2+2, ping-pong, dynamic");
   EXPECT_EQ(words("fwd_mma_sm80 block_m=128 num_warps=4 block_n=64 step_n=32 stages=2 q_in_regs=1 "
-                  "blocks_per_sm=2 pack_gqa=4 head_group_mb=32 head_dim_warps=1 pad_head_dim=0"),
+                  "blocks_per_sm=2 pack_gqa=4 head_group_mb=32 head_dim_warps=1 pad_head_dim=0 "
+                  "num_splits=1"),
             "fwd_mma_sm80 128 x 64 keys by 32, 4 warps, stages 2, Q in registers, 2 blocks per SM, "
             "4 heads packed, heads by 32 MB");
   EXPECT_EQ(words("fwd_mma_sm80 block_m=128 num_warps=4 block_n=64 step_n=64 stages=2 q_in_regs=0 "
-                  "blocks_per_sm=1 pack_gqa=1 head_group_mb=0 head_dim_warps=1 pad_head_dim=2"),
+                  "blocks_per_sm=1 pack_gqa=1 head_group_mb=0 head_dim_warps=1 pad_head_dim=2 "
+                  "num_splits=1"),
             "fwd_mma_sm80 128 x 64 keys, 4 warps, stages 2, 1 block per SM, head "
             "dims padded to 16");
 }

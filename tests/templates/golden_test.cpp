@@ -70,7 +70,7 @@ std::string read(const std::filesystem::path& path) {
 std::optional<Config> config_of(const std::string& golden) {
   const std::string kStart = "// generated: ";
   if (golden.rfind(kStart, 0) != 0) return std::nullopt;
-  return read_config(golden.substr(kStart.size(), golden.find('\n') - kStart.size()));
+  return parse_config(golden.substr(kStart.size(), golden.find('\n') - kStart.size()));
 }
 
 /// The first arch that the family serves the problem on.

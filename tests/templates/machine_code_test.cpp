@@ -95,7 +95,7 @@ int code_bytes(const std::vector<std::byte>& cubin) {
 std::vector<Kernel> measured(const std::vector<Kernel>& list) {
   std::vector<Kernel> now = list;
   const std::vector<std::string> said = test::compile_together(list.size(), [&](std::size_t i) {
-    const Config config = read_config(list[i].config);
+    const Config config = parse_config(list[i].config);
     const Family* family = find_family(config.family);
     const Problem problem = parse_problem(list[i].problem);
     const Arch& arch = arch_named(list[i].arch);

@@ -102,15 +102,15 @@ TEST(LaunchOfMasks, WritesStatesThenListsThenTheOrder) {
 
 const char* const kOwnListsConfig =
     "fwd_wgmma_sm90a warpgroups=1 block_n=64 k_stages=2 v_stages=2 q_in_regs=1 q_stages=1 "
-    "pingpong=0 grid=0 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32 own_lists=1";
+    "pingpong=0 grid=0 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32 own_lists=1 "
+    "num_splits=1";
 
 TEST(OwnLists, LeaveNothingBeforeTheKernelAndNoWorkspace) {
   const Family& family = *find_family("fwd_wgmma_sm90a");
   const DeviceFacts& device = typical_device("90a");
   const Problem problem = parse_problem(
       "fwd bf16 num_heads=8 seqlen=1024 head_dim=128 blocks=16 density=0.5 causal");
-  Config config = parse_config(kOwnListsConfig);
-  ASSERT_EQ(update_words(family, config), "");
+  const Config config = parse_config(kOwnListsConfig);
   ASSERT_EQ(illegal(family, config, problem, device), "");
   const Launch launch = family.launch(config, problem, device);
   ASSERT_EQ(launch.steps.size(), 1u);
@@ -134,8 +134,7 @@ TEST(OwnLists, AreOfBlockMasksWhoseTilesAllHaveAnSm) {
                          const std::string& to) {
     std::string text = kOwnListsConfig;
     if (!from.empty()) text.replace(text.find(from), from.size(), to);
-    Config config = parse_config(text);
-    EXPECT_EQ(update_words(family, config), "");
+    const Config config = parse_config(text);
     const Problem problem = parse_problem("fwd bf16 num_heads=8 head_dim=128 " + words);
     const std::string wrong = illegal(family, config, problem, device);
     return legality ? wrong : wrong + family.needless(config, problem, device);

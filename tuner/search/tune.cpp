@@ -18,15 +18,6 @@ constexpr double kWaitStepSeconds = 0.05;
 constexpr std::size_t kNearWinners = 4;  // of other problems, among the first to be tried
 constexpr double kStoreSeconds = 0.05;   // for the end of a search, on a slow disk
 
-/// "" for a text that no config has.
-std::string text_of_today(const std::string& stored) {
-  try {
-    return to_string(read_config(stored));
-  } catch (const Error&) {
-    return "";
-  }
-}
-
 }  // namespace
 
 // ---- what earlier runs left ----
@@ -124,7 +115,7 @@ std::vector<std::size_t> Tuning::starting_points() {
   if (incumbent_) add(*incumbent_);
   std::size_t near = 0;
   for (const Chosen& other : near_winners(problem_, cache_.chosen(class_))) {
-    const std::size_t index = state_.find(text_of_today(other.config));
+    const std::size_t index = state_.find(other.config);
     if (index == state_.size()) continue;
     add(index);
     if (++near == kNearWinners) break;

@@ -32,8 +32,6 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
 
-constexpr FormerField kFormer[] = {{"p_route", 2}};  // P in registers
-
 /// Registers beside the planned ones that ptxas needs for addresses and operands.
 constexpr int kRegisterSlack = 40;
 constexpr int kSmallestBlockM = 32;
@@ -134,7 +132,6 @@ constexpr Family kFamily = typed_family<kFields, illegal, needless, estimate_us,
     .tier = Tier::kLadder,
     .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned,
-    .former = kFormer,
     .supports = supports,
     .axes = axes,
 });
