@@ -30,11 +30,9 @@ struct ColumnRange {
 };
 
 struct BwdWgmmaSm90aConfig : Shape {
-  int warpgroups;     // that compute
-  int split_columns;  // 0: each has 64 keys; 1: two have the same 64 and half of the columns each
+  int split_columns;  // 0: a warpgroup has 64 keys; 1: two have the same 64 and half of the columns
   int block_m;        // query rows in a tile
-  int q_stages;       // tiles of Q in shared memory
-  int do_stages;      // tiles of dO
+  int do_stages;      // tiles of dO in shared memory
   int ds_stages;      // tiles of dS: with 2, one barrier a tile
   int late_dq;        // 0, or dQ of a tile is computed during the next: kDqFirst, kDvFirst
   int dq_rounds;      // 1 or 2, in which dQ of a tile is computed
@@ -43,6 +41,8 @@ struct BwdWgmmaSm90aConfig : Shape {
   int zeros_ahead;    // 1: blocks set sums of dQ of later heads to zeros; 0: bwd_rows sets all
   int grid;           // kGridPlain or kGridDynamic, of key tiles
 
+  static constexpr int warpgroups = 2;  // that compute
+  static constexpr int q_stages = 2;    // tiles of Q in shared memory
   static constexpr int blocks_per_sm = 1;
   static constexpr int kSwizzle = 128;      // bytes: a row lies in column chunks this wide
   static constexpr int kChunkColumns = 64;  // of 16 bits
@@ -174,7 +174,7 @@ struct BwdWgmmaSm90aConfig : Shape {
     return persistent() && own_columns() < 256;
   }
   ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
-    return spares_registers() ? 40 : warpgroups == 3 ? 32 : 24;
+    return spares_registers() ? 40 : 24;
   }
   ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const {
     const int registers = (launch_registers() * (warpgroups + 1) - producer_registers()) /
@@ -196,9 +196,8 @@ struct BwdWgmmaSm90aConfig : Shape {
     return block_m + dq_rows() / 2 * dq_held() + own_columns() / 2;
   }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
-    return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 2 && warpgroups <= 3 &&
-           block_m % 16 == 0 && block_m >= 16 && block_m <= 256 && q_stages >= 1 &&
-           do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
+    return (dtype == kFp16 || dtype == kBf16) && block_m % 16 == 0 && block_m >= 16 &&
+           block_m <= 256 && do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
            block_m % (8 * dq_sharers()) == 0 && head_dim % 8 == 0 && head_dim_v % 8 == 0 &&
            (late_dq == 0 || ds_stages == 2) && late_dq <= kDvFirst && dq_rounds >= 1 &&
            dq_rounds <= 2 && dq_stages >= 1 && dq_stages <= 2 &&
@@ -206,8 +205,7 @@ struct BwdWgmmaSm90aConfig : Shape {
            dq_parts_of(dq_rounds - 1) > 0 && (split_columns || dq_rounds == 1) &&
            (grid == kGridPlain || persistent()) &&
            (!persistent() || (!split_columns && adders() + zeros_ahead <= 3)) &&
-           (split_columns == 0 ||
-            (warpgroups == 2 && late_dq == 0 && ds_stages == 1 && q_stages >= 2));
+           (split_columns == 0 || (late_dq == 0 && ds_stages == 1));
   }
 };
 

@@ -77,7 +77,7 @@ double tile_clocks(const BwdWgmmaSm90aConfig& c) {
       std::pow(products, 4) + std::pow(smem, 4) + std::pow(exponentials, 4) + std::pow(issue, 4),
       0.25);
   // One buffer where two would hide a load or a barrier.
-  const int single = (c.q_stages == 1) + (c.do_stages == 1) + (c.ds_stages == 1);
+  const int single = (c.do_stages == 1) + (c.ds_stages == 1);
   return busy + (c.late_dq ? kBareLate : kBare) * (exponentials + issue) + 250 * single;
 }
 

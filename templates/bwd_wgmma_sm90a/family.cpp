@@ -44,10 +44,8 @@ struct Typed : BwdWgmmaSm90aConfig {
 constexpr std::string_view kName = "bwd_wgmma_sm90a";
 
 constexpr Field<Typed> kFields[] = {
-    {"warpgroups", &Typed::warpgroups, from_to(2, 3)},
     {"split_columns", &Typed::split_columns, kFlag},
     {"block_m", &Typed::block_m, from_to(16, 256, 16)},
-    {"q_stages", &Typed::q_stages, from_to(1, 3)},
     {"do_stages", &Typed::do_stages, from_to(1, 3)},
     {"ds_stages", &Typed::ds_stages, from_to(1, 2)},
     {"late_dq", &Typed::late_dq, from_to(0, kDvFirst)},
@@ -121,10 +119,8 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
     grid = {"grid", {kGridDynamic, kGridPlain}};
   }
   return {
-      {"warpgroups", {2, 3}},
       {"split_columns", {0, 1}},
       {"block_m", {64, 128, 80, 96, 112, 48, 32}},
-      {"q_stages", {2, 1}},
       {"do_stages", {2, 1}},
       {"ds_stages", {2, 1}},
       {"late_dq", {0, kDqFirst, kDvFirst}},
@@ -247,8 +243,6 @@ Reason needless_thrift(const Typed& c, const Arch& arch) {
   Typed more = c;
   if (c.ds_stages == 1 && !c.split_columns)
     more.ds_stages = 2;
-  else if (c.q_stages == 1)
-    more.q_stages = 2;
   else if (c.do_stages == 1)
     more.do_stages = 2;
   else if (c.dq_rounds > 1 && c.adds_by_tma())
@@ -272,7 +266,6 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   if (Reason waste = needless_turns(c, problem)) return waste;
   constexpr int kSmallestTile = 32;
   if (Reason waste = half_empty_queries(c.block_m, kSmallestTile, problem.seqlen_q)) return waste;
-  if (c.warpgroups == 3 && problem.seqlen_kv <= 128) return "a warpgroup would have no keys";
   return needless_thrift(c, device.arch);
 }
 

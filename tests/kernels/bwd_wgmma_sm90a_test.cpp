@@ -55,10 +55,9 @@ constexpr BwdWgmmaSm90aConfig config_of(int head_dim, bool causal, int dq, int z
   c.right_bound = causal;
   c.alignment = 16;
   c.fp32_gradients = 1;
-  c.warpgroups = 2;
   c.split_columns = head_dim > 128;
   c.block_m = 64;
-  c.q_stages = 2, c.do_stages = c.split_columns ? 1 : 2;
+  c.do_stages = c.split_columns ? 1 : 2;
   c.ds_stages = c.late_dq = c.split_columns ? 1 : 2;
   c.late_dq = c.split_columns ? 0 : 1;
   c.dq_rounds = c.split_columns ? 2 : 1, c.dq_stages = 1;

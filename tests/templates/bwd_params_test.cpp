@@ -88,9 +88,8 @@ TEST(BwdSteps, KnowHowManyPartsOfTheKernelAddToAHeadsSums) {
           fmt::format("bwd bf16 batch=8 num_heads=32:16 head_dim={} {}", head_dim, words));
       for (const Candidate& candidate : candidates(family, p, device)) {
         const Config& c = candidate.config;
-        const int warpgroups = c.get("warpgroups");
-        const int keys = c.get("split_columns") ? 64 : 64 * warpgroups;
-        const int parts = c.get("dq") == kDqFromRegs ? 4 * warpgroups : warpgroups;
+        const int keys = c.get("split_columns") ? 64 : 128;
+        const int parts = c.get("dq") == kDqFromRegs ? 8 : 2;
         const Launch launch = family.launch(c, p, device);
         const LaunchStep& bwd_dq = launch.steps.back();
         EXPECT_EQ(test::planned_at<BwdStepParams>(bwd_dq, 0).parts_of_head,
@@ -219,7 +218,7 @@ TEST(BwdSteps, OfNoKeysDqIsWrittenAllTheSame) {
 
 std::string zeros_ahead(const char* head_group_mb) {
   return std::string(
-             "bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=64 q_stages=2 do_stages=2 "
+             "bwd_wgmma_sm90a split_columns=0 block_m=64 do_stages=2 "
              "ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=2 zeros_ahead=1 grid=0 alternate=0 "
              "head_group_mb=") +
          head_group_mb;
@@ -253,7 +252,7 @@ TEST(OrderOfKeyTiles, HasTheLastKeysFirstWhereTurnsBeginAtTheDiagonal) {
       "deterministic");
   for (const int dq : {kDqInOrder, kDqFromDiagonal}) {
     const Config config = parse_config(
-        "bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=128 q_stages=2 do_stages=2 "
+        "bwd_wgmma_sm90a split_columns=0 block_m=128 do_stages=2 "
         "ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=" +
         std::to_string(dq) + " zeros_ahead=0 grid=0 alternate=0 head_group_mb=0");
     const Family& family = *find_family("bwd_wgmma_sm90a");
@@ -271,7 +270,7 @@ TEST(PersistentBlocks, AreAsManyAsSmsAndAskByACountThatIsSetToZero) {
   const DeviceFacts& device = typical_device("90a");
   const auto launch_of_problem = [&](const char* dq, const std::string& text) {
     const Config config = parse_config(
-        std::string("bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=128 q_stages=2 "
+        std::string("bwd_wgmma_sm90a split_columns=0 block_m=128 "
                     "do_stages=2 ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 ") +
         dq + " grid=2 alternate=0 head_group_mb=0");
     const Problem p = parse_problem(text);
@@ -324,7 +323,7 @@ TEST(GroupsFromBothEnds, AreAsManyHeadsAsFillTheGpuWhereTheirBlocksDiffer) {
   const DeviceFacts& device = typical_device("90a");
   const auto config_of = [](bool alternate) {
     return parse_config(
-        "bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=64 q_stages=2 do_stages=2 "
+        "bwd_wgmma_sm90a split_columns=0 block_m=64 do_stages=2 "
         "ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=2 zeros_ahead=0 grid=0 alternate=" +
         std::to_string(alternate) + " head_group_mb=0");
   };

@@ -34,8 +34,8 @@ constexpr BwdWgmmaSm90aConfig config_of(int dq, int block_m) {
   c.head_dim = c.head_dim_v = 64;
   c.alignment = 16;
   c.left_bound = kLeft, c.right_bound = kRight;
-  c.warpgroups = 2, c.block_m = block_m;
-  c.q_stages = c.do_stages = c.ds_stages = 2;
+  c.block_m = block_m;
+  c.do_stages = c.ds_stages = 2;
   c.late_dq = c.dq_rounds = c.dq_stages = 1;
   c.dq = dq;
   return c;

@@ -79,10 +79,8 @@ void expect_tiles_cover_queries(const Config& c, const Problem& problem, const L
 /// Every key of every K/V head is in one tile.
 void expect_tiles_cover_keys(const Config& c, const Problem& problem, const Launch& launch) {
   if (c.family == "bwd_naive") return;  // has rows of both sides
-  const bool own_keys = c.family == "bwd_wgmma_sm90a" && c.get("split_columns") == 0;
-  const std::int64_t block_n = own_keys                        ? 64 * c.get("warpgroups")
-                               : c.family == "bwd_wgmma_sm90a" ? 64
-                                                               : c.get("block_n");
+  const std::int64_t block_n = c.family == "bwd_wgmma_sm90a" ? c.get("split_columns") ? 64 : 128
+                                                             : c.get("block_n");
   const std::int64_t tiles = (problem.seqlen_kv + block_n - 1) / block_n;
   const std::int64_t blocks = launch.steps[own_step(launch)].grid.x,
                      all = tiles * problem.batch * problem.num_heads_kv;

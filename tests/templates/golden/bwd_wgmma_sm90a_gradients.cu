@@ -1,4 +1,4 @@
-// generated: bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=64 q_stages=2 do_stages=2 ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=2 zeros_ahead=0 grid=0 alternate=1 head_group_mb=0
+// generated: bwd_wgmma_sm90a split_columns=0 block_m=64 do_stages=2 ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=2 zeros_ahead=0 grid=0 alternate=1 head_group_mb=0
 #include "bwd_wgmma_sm90a/kernel.cuh"
 #include "backward/step_rows.cuh"
 #include "backward/step_dq.cuh"
@@ -160,7 +160,7 @@ struct WgmmaRegsMn<kBf16, 128, 4> {
 }  // namespace attnforge
 using namespace attnforge;
 static_assert(sizeof(BwdWgmmaSm90aParams) == 960);
-inline constexpr BwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0}, 2, 0, 64, 2, 2, 2, 1, 1, 1, 2, 0, 0};
+inline constexpr BwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0}, 0, 64, 2, 2, 1, 1, 1, 2, 0, 0};
 struct Pieces : DensePieces<kConfig> {
   using Slope = PlainSlope;
   using Queries = QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>;
