@@ -10,17 +10,20 @@
 #include "generator/shape.h"
 #include "generator/tensors/stored_rows.h"
 #include "templates/host/fwd_params.h"
-#include "templates/host/part.h"
-#include "templates/host/score_pieces.h"
-#include "templates/host/tile_source.h"
-#include "templates/parts/query_bits/host.h"
+#include "templates/host/launch_work.h"
 
 namespace attnforge {
+
+const Part& gradients_part();
+
 namespace {
 
-constexpr const char *kRowsKernel = "bwd_rows", *kDqKernel = "bwd_dq", *kSinksKernel = "bwd_sinks",
-                     *kTilesKernel = "bwd_tiles";
-constexpr int kStepThreads = 256;  // kThreads of BwdRows, BwdDq, BwdSinks and BwdTiles
+constexpr const char *kRowsKernel = "bwd_rows", *kDqKernel = "bwd_dq";
+constexpr BasePieces::Dense kDenseOfBackward[] = {
+    {Slot::kSlope, "PlainSlope", "backward/plain_slope.cuh"},
+    {Slot::kQueries, "QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>",
+     "backward/query_walk.cuh"},
+};
 
 /// Query heads whose rows lie in one piece each: of every sequence, or of all packed ones.
 std::int64_t all_heads(const Problem& problem) {
@@ -34,7 +37,7 @@ std::int64_t kv_heads(const Problem& problem) {
 /// BwdRows::kRows.
 int rows_of_step_block(const Problem& problem) {
   constexpr int kSteps = 4;
-  return kSteps * kStepThreads / std::min(32, next_power_of_two((problem.head_dim_v + 7) / 8));
+  return kSteps * kBwdStepThreads / std::min(32, next_power_of_two((problem.head_dim_v + 7) / 8));
 }
 
 std::int64_t padded_rows(const Problem& problem, int block_m) {
@@ -52,33 +55,91 @@ std::size_t zero_sums_bytes(const Problem& problem, const BwdSteps& steps) {
   return sums_bytes(problem, steps, steps.zero_heads != 0 ? steps.zero_heads : all_heads(problem));
 }
 
-LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork& work,
-                       std::int64_t blocks) {
+void add_step_argument(Argument& argument, const LaunchWork& of_launch) {
+  const BwdWork work = bwd_work(of_launch);
+  add_bwd(argument, of_launch.problem()).end_of_base<BwdParams>();
+  add_scratch(argument, work);
+  argument.scratch(work.turns);
+  argument.value<u64>(
+      (work.dq_sums + zero_sums_bytes(of_launch.problem(), work.steps) - work.turns) / 16);
+  argument.scratch(work.added);
+  argument.value(work.steps.parts_of_head);
+}
+
+Step::Text rows_text(Entry& entry, const Assembly& a) {
+  entry.pieces.include("backward/step_rows.cuh");
+  return {
+      .threads = kBwdStepThreads,
+      .type = fmt::format("BwdRows<kConfig, Pieces::Lengths, {}>", a.kernel.gradients->block_m)};
+}
+
+LaunchStep rows_step(const LaunchWork& of_launch) {
+  const Problem& problem = of_launch.problem();
+  if (!has_rows(problem)) return bwd_step(kRowsKernel, 0);
+  const std::int64_t rows = rows_of_step_block(problem),
+                     all = padded_rows(problem, of_launch.assembly.kernel.gradients->block_m);
+  return bwd_step(kRowsKernel, all_heads(problem) * ((all + rows - 1) / rows));
+}
+
+Step::Text dq_text(Entry& entry, const Assembly& a) {
+  const BwdSteps& steps = *a.kernel.gradients;
+  entry.pieces.include("backward/step_dq.cuh");
+  std::string tile = steps.dq_tile;
+  if (tile.empty()) {
+    entry.pieces.include("backward/dq_tile.cuh");
+    tile = fmt::format("RowMajorDqTile<{}, {}>", steps.block_m, steps.dq_columns);
+  }
+  return {.threads = kBwdStepThreads,
+          .type = fmt::format("BwdDq<kConfig, Pieces::Lengths, {}, {}>", tile, steps.turns),
+          .declarations = fmt::format("static_assert({0}::kRows == {1} && {0}::kColumns == {2});\n",
+                                      tile, steps.block_m, steps.dq_columns)};
+}
+
+LaunchStep dq_step(const LaunchWork& of_launch) {
+  const Problem& problem = of_launch.problem();
+  if (!has_rows(problem)) return bwd_step(kDqKernel, 0);
+  const int block_m = of_launch.assembly.kernel.gradients->block_m;
+  return bwd_step(kDqKernel, all_heads(problem) * (padded_rows(problem, block_m) / block_m));
+}
+
+/// The kernel waits for the rows, and these for nobody.
+constexpr Step kSteps[] = {
+    {.kernel = kRowsKernel, .overlaps = false, .text = rows_text, .launch = rows_step},
+    {.kernel = kDqKernel,
+     .after = true,
+     .in = [](const Assembly& a) { return a.kernel.gradients->dq_columns != 0; },
+     .text = dq_text,
+     .launch = dq_step},
+};
+
+}  // namespace
+
+const StepArgument kBwdStepArgument{OwnParams::of<BwdStepParams>("BwdStepParams"),
+                                    add_step_argument};
+const BasePieces kBackwardPieces{
+    .type = "DensePieces", .header = "pieces/dense.cuh", .more = kDenseOfBackward};
+
+/// What becomes of rows before a backward kernel, and of dq after it.
+const Part& gradients_part() {
+  static constexpr Part kPart{
+      .name = "gradients",
+      .in = [](const Assembly& a) { return a.kernel.gradients != nullptr; },
+      .steps = kSteps,
+      .scratch =
+          [](const LaunchWork& work) {
+            return bwd_work(work.problem(), *work.assembly.kernel.gradients).bytes;
+          }};
+  return kPart;
+}
+
+LaunchStep bwd_step(const char* kernel, std::int64_t blocks) {
   ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
-  LaunchStep step = step_of(kernel, kStepThreads, 0);
+  LaunchStep step = step_of(kernel, kBwdStepThreads, 0);
   step.grid.x = static_cast<unsigned>(blocks);
-  fill_argument<BwdStepParams>(step, problem, {}, [&](Argument& argument) {
-    add_bwd(argument, problem).end_of_base<BwdParams>();
-    add_scratch(argument, work);
-    argument.scratch(work.turns);
-    argument.value<u64>((work.dq_sums + zero_sums_bytes(problem, work.steps) - work.turns) / 16);
-    argument.scratch(work.added);
-    argument.value(work.steps.parts_of_head);
-  });
   return step;
 }
 
-/// A step that a kernel's source has beside its own.
-std::string step_kernel(const char* name, const std::string& body, const KernelNames& step) {
-  return fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__({})\n"
-      "{}(const __grid_constant__ {} p) {{\n"
-      "  {}::run(p);\n"
-      "}}\n",
-      kStepThreads, name, step.params, body);
-}
-
-}  // namespace
+bool has_rows(const Problem& problem) { return problem.seqlen_q != 0 && problem.batch != 0; }
 
 std::int64_t tiles_of_stored(const Problem& problem, std::int64_t rows, int rows_of_tile) {
   if (!stored_rows(problem).of_run || rows == 0) return (rows + rows_of_tile - 1) / rows_of_tile;
@@ -87,15 +148,17 @@ std::int64_t tiles_of_stored(const Problem& problem, std::int64_t rows, int rows
 
 std::int64_t sink_blocks(const Problem& problem) { return problem.sinks ? problem.num_heads_q : 0; }
 
-BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
+BwdWork bwd_work(const LaunchWork& work) {
+  return bwd_work(work.problem(), *work.assembly.kernel.gradients, work.begin_of(gradients_part()));
+}
+
+BwdWork bwd_work(const Problem& problem, const BwdSteps& steps, std::size_t begin) {
   const std::int64_t rows = padded_rows(problem, steps.block_m);
   const std::size_t of_rows = scratch_aligned(static_cast<std::size_t>(all_heads(problem) * rows) *
                                               sizeof(float));
   BwdWork work{.steps = steps};
   work.rows_padded = static_cast<int>(rows);
-  // Before the rest: a kernel finds it by that (parts/query_bits/bits.cuh).
-  work.lse_log2 = scratch_aligned(
-      static_cast<std::size_t>(query_tile_bits(problem, steps.block_m, steps.block_n).bytes()));
+  work.lse_log2 = begin;
   work.delta = work.lse_log2 + of_rows;
   work.turns = work.delta + of_rows;
   // What is zeros before the kernel: turns, counters, and of the sums the first or all.
@@ -148,67 +211,6 @@ void add_scratch(Argument& argument, const BwdWork& work) {
   argument.value(Rest{work.rows_padded, work.steps.dq_columns});
 }
 
-KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdSteps& steps) {
-  const KernelNames of_step = with_parts<BwdStepParams>(
-      {.params = "BwdStepParams", .gathers = names.gathers}, problem);
-  names.parts.push_back("backward/step_rows.cuh");
-  names.other_kernels += fmt::format("static_assert(sizeof({}) == {});\n", of_step.params,
-                                     of_step.params_bytes);
-  names.other_kernels += step_kernel(
-      kRowsKernel, fmt::format("BwdRows<kConfig, Pieces::Lengths, {}>", steps.block_m), of_step);
-  if (problem.sinks) {
-    names.parts.push_back("parts/sinks/step_gradient.cuh");
-    names.other_kernels += step_kernel(kSinksKernel, "BwdSinks<kConfig, Pieces::Lengths>", of_step);
-  }
-  if (const std::string step = listed_queries(names, problem, steps.block_m, steps.block_n);
-      !step.empty())
-    names.other_kernels += step_kernel(kTilesKernel, step, of_step);
-  if (steps.dq_columns == 0) return names;
-  names.parts.push_back("backward/step_dq.cuh");
-  std::string tile = steps.dq_tile;
-  if (tile.empty()) {
-    names.parts.push_back("backward/dq_tile.cuh");
-    tile = fmt::format("RowMajorDqTile<{}, {}>", steps.block_m, steps.dq_columns);
-  }
-  names.other_kernels += fmt::format("static_assert({0}::kRows == {1} && {0}::kColumns == {2});\n",
-                                     tile, steps.block_m, steps.dq_columns);
-  names.other_kernels += step_kernel(
-      kDqKernel, fmt::format("BwdDq<kConfig, Pieces::Lengths, {}, {}>", tile, steps.turns),
-      of_step);
-  return names;
-}
-
-Launch with_bwd_steps(Launch launch, const Problem& problem, const BwdWork& work,
-                      const Arch& arch) {
-  const bool overlaps = arch.sm >= 90;
-  launch.workspace_bytes = std::max(launch.workspace_bytes, work.bytes);
-  const bool has_rows = problem.seqlen_q != 0 && problem.batch != 0;
-  const auto add_after = [&](const char* kernel, std::int64_t blocks) {
-    LaunchStep step = step_around(kernel, problem, work, blocks);
-    step.overlaps_previous = overlaps && !launch.steps.empty();
-    launch.steps.push_back(std::move(step));
-    if (launch.steps.size() > 1) ++launch.steps_after;
-  };
-  if (has_rows) {
-    const std::int64_t rows = rows_of_step_block(problem);
-    if (!launch.steps.empty()) launch.steps.front().overlaps_previous = overlaps;
-    launch.steps.insert(launch.steps.begin(),
-                        step_around(kRowsKernel, problem, work,
-                                    all_heads(problem) * ((work.rows_padded + rows - 1) / rows)));
-    const QueryTileBits bits = query_tile_bits(problem, work.steps.block_m, work.steps.block_n);
-    if (const std::int64_t words = bits.lists() * bits.words; words > 0) {
-      constexpr int kWordsOfBlock = kStepThreads / 32;
-      launch.steps.insert(
-          launch.steps.begin(),
-          step_around(kTilesKernel, problem, work, (words + kWordsOfBlock - 1) / kWordsOfBlock));
-    }
-    if (work.steps.dq_columns != 0)
-      add_after(kDqKernel, all_heads(problem) * (work.rows_padded / work.steps.block_m));
-  }
-  if (const std::int64_t blocks = sink_blocks(problem); blocks > 0) add_after(kSinksKernel, blocks);
-  return launch;
-}
-
 TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb) {
   const StoredRows stored = stored_rows(problem);
   const double heads = double(kv_heads(problem));
@@ -219,13 +221,6 @@ TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb)
           .heads = static_cast<int>(heads),
           .heads_per_group = static_cast<int>(std::clamp(wanted, 1.0, std::max(heads, 1.0))),
           .heavy_last = 0};
-}
-
-std::vector<Piece> bwd_pieces(const Shape& shape) {
-  std::vector<Piece> pieces = pieces_of(shape);
-  pieces.push_back(slope_of(shape));
-  pieces.push_back({"backward/query_walk.cuh", "Queries", kQueryWalk});
-  return pieces;
 }
 
 double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceFacts& device) {

@@ -5,14 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "attnforge/problem.h"
 #include "generator/arch.h"
 #include "generator/launch.h"
 #include "templates/backward/params.h"
 #include "templates/host/argument.h"
-#include "templates/host/kernel_source.h"
+#include "templates/host/assembly.h"
 
 namespace attnforge {
 
@@ -56,7 +55,10 @@ std::int64_t tiles_of_stored(const Problem& problem, std::int64_t rows, int rows
 /// Blocks, one a head, that add up the gradient of its sink; 0 where heads have none.
 std::int64_t sink_blocks(const Problem& problem);
 
-BwdWork bwd_work(const Problem& problem, const BwdSteps& steps);
+/// `begin`: after the scratch of parts that comes before.
+BwdWork bwd_work(const Problem& problem, const BwdSteps& steps, std::size_t begin = 0);
+/// Of a launch.
+BwdWork bwd_work(const LaunchWork& work);
 
 /// BwdParams: sizes and scale now, pointers and strides by each run.
 Argument& add_bwd(Argument& argument, const Problem& problem);
@@ -67,27 +69,29 @@ void bind_gradients(GradientsParams& gradients, const Tensors& tensors, const Ru
 /// BwdScratch as a member of an argument, pointers by each run.
 void add_scratch(Argument& argument, const BwdWork& work);
 
-/// `names` of a kernel that is made of pieces, with all else that it has already, and with the
-/// steps as kernels beside it.
-KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdSteps& steps);
+// ---- Steps around a backward kernel, of this file and of parts ----
 
-/// `launch` of the family's own kernels, which may have none where the problem has no keys: after
-/// the step that writes the rows' scratch, and before those that write dq and dsinks. From sm_90 on
-/// the first of its steps, and the steps after the last, overlap with the one before them. Without
-/// queries there are no steps but that of dsinks. The workspace has work.bytes at least.
-Launch with_bwd_steps(Launch launch, const Problem& problem, const BwdWork& work, const Arch& arch);
+inline constexpr int kBwdStepThreads = 256;  // kThreads of each of them
+/// So many blocks of a step.
+LaunchStep bwd_step(const char* kernel, std::int64_t blocks);
+/// Whether there are queries at all.
+bool has_rows(const Problem& problem);
+/// BwdStepParams.
+extern const StepArgument kBwdStepArgument;
 
 /// In which order blocks take key tiles of block_n keys, as KeyTile reads it: K/V heads in groups
 /// that share about head_group_mb MB of Q, dO and sums of dQ; 0: one head after another. The first
 /// keys, which causal queries see most, come first.
 TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb);
 
-/// The pieces that a shape takes, the Queries of a family with such tiles, and the Slope of its
-/// Score. Under a block mask Mask and Walk are its, too (with_bwd_steps).
-std::vector<Piece> bwd_pieces(const Shape& shape);
+/// What a product family's kernel of key tiles starts from. The second: its Queries where any tile
+/// may hide keys from a row.
+extern const BasePieces kBackwardPieces;
+inline constexpr const char*
+    kMaskedQueryWalk = "QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0, true>";
 
-/// Registers that a kernel needs for derivatives of `scores` beside those of slope_of(). Defined
-/// with the part that has some.
+/// Registers that a kernel needs for derivatives of `scores` beside those of a dense Slope or a
+/// soft cap's. Defined with the part that has some.
 int slope_registers(const Problem& problem, int scores);
 
 /// What the steps take.

@@ -18,10 +18,9 @@
 #include "templates/host/config_words.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/part.h"
+#include "templates/host/launch_work.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
-#include "templates/host/tile_source.h"
 
 namespace attnforge {
 
@@ -168,16 +167,6 @@ std::string describe(const Typed& c) {
                   head_group_words(c.head_group_mb)});
 }
 
-std::string tiles_name(const Typed& c) {
-  return shape_name("bwd_mma_sm80", c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
-}
-std::string symbol(const Typed& c, const Problem& problem) {
-  return symbol_of_kernel(tiles_name(c), problem);
-}
-std::string dq_symbol(const Typed& c, const Problem& problem) {
-  return symbol_of_kernel(tiles_name(c) + "_dq", problem);
-}
-
 BwdSteps steps_of(const Typed& c) {
   if (!c.makes_dq()) return {.block_m = c.block_m, .block_n = c.block_n};
   return {.block_m = c.block_m,
@@ -186,52 +175,53 @@ BwdSteps steps_of(const Typed& c) {
           .dq_tile = "BwdMmaSm80DqTile<kConfig>"};
 }
 
-Source render(const Typed& c, const Problem& problem) {
-  KernelNames names = with_parts<BwdMmaSm80Params>({.symbol = symbol(c, problem),
-                                                    .folder = kName,
-                                                    .type = "BwdMmaSm80",
-                                                    .params = "BwdMmaSm80Params",
-                                                    .pieces = "DensePieces",
-                                                    .pieces_header = "pieces/dense.cuh",
-                                                    .other_pieces = bwd_pieces(c),
-                                                    .launch_fields = 1,
-                                                    .coarse = true,
-                                                    .slopes = true},
-                                                   problem);
-  if (!c.makes_dq()) {
-    names.parts.push_back("bwd_mma_sm80/dq_kernel.cuh");
-    names.other_kernels += fmt::format(
-        "extern \"C\" __global__ void __launch_bounds__(kConfig.own_dq().num_threads(), "
-        "kConfig.own_dq().blocks_per_sm)\n"
-        "{}(const __grid_constant__ {} p) {{\n"
-        "  BwdMmaSm80Dq<kConfig, Pieces, {}>::run(p);\n"
-        "}}\n",
-        dq_symbol(c, problem), names.params, names.params);
-  }
-  return kernel_source(untyped(kName, c, kFields), c,
-                       with_bwd_steps(std::move(names), problem, steps_of(c)));
+constexpr std::string_view kDqEnd = "_dq";  // of the symbol of dQ's own kernel
+
+KernelTraits kernel_of(const Typed& c, const BwdSteps& steps) {
+  KernelTraits kernel{
+      .symbol = shape_name("bwd_mma_sm80", c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n),
+      .folder = kName,
+      .type = "BwdMmaSm80",
+      .params = OwnParams::of<BwdMmaSm80Params>("BwdMmaSm80Params"),
+      .launch_fields = 1,
+      .pieces = &kBackwardPieces,
+      .coarse = true,
+      .slopes = true,
+      .gradients = &steps,
+      .step_argument = &kBwdStepArgument};
+  if (!c.makes_dq())
+    kernel.beside = {{.end_of_symbol = kDqEnd,
+                      .header = "bwd_mma_sm80/dq_kernel.cuh",
+                      .bounds = "kConfig.own_dq().num_threads(), kConfig.own_dq().blocks_per_sm",
+                      .type = "BwdMmaSm80Dq<kConfig, Pieces, {}>"}};
+  return kernel;
 }
 
-/// A step with a block for each tile of an order.
-LaunchStep step_of_tiles(LaunchStep step, const Problem& problem, const BwdWork& work,
-                         const TileOrder& order) {
-  step.grid.x = static_cast<unsigned>(order.m_blocks) * static_cast<unsigned>(order.heads);
-  fill_argument<BwdMmaSm80Params>(step, problem, {}, [&](Argument& argument) {
-    add_bwd(argument, problem).end_of_base<BwdParams>();
-    add_scratch(argument, work);
-    argument.value(order);
-  });
-  return step;
+Source render(const Typed& c, const Problem& problem) {
+  const BwdSteps steps = steps_of(c);
+  const KernelTraits kernel = kernel_of(c, steps);
+  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const BwdWork work = bwd_work(problem, steps_of(c));
+  const BwdSteps steps = steps_of(c);
+  const KernelTraits kernel = kernel_of(c, steps);
+  const Assembly assembly = assemble(problem, c, kernel);
+  const LaunchWork of_launch = launch_work(assembly, device);
+  const BwdWork work = bwd_work(of_launch);
   Launch launch;
+  // A block for each tile of an order.
   const auto add = [&](LaunchStep step, const TileOrder& order) {
-    if (order.m_blocks != 0 && order.heads != 0)
-      launch.steps.push_back(step_of_tiles(std::move(step), problem, work, order));
+    if (order.m_blocks == 0 || order.heads == 0) return;
+    step.grid.x = static_cast<unsigned>(order.m_blocks) * static_cast<unsigned>(order.heads);
+    fill_argument(step, of_launch, [&](Argument& argument) {
+      add_bwd(argument, problem).end_of_base<BwdParams>();
+      add_scratch(argument, work);
+      argument.value(order);
+    });
+    launch.steps.push_back(std::move(step));
   };
-  add(step_of(symbol(c, problem), c.num_threads(), c.smem_bytes()),
+  add(step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes()),
       key_tile_order(problem, c.block_n, c.head_group_mb));
   if (!c.makes_dq()) {
     const BwdMmaSm80DqConfig own = c.own_dq();
@@ -239,13 +229,10 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     const StoredRows stored = stored_rows(problem);
     order.m_blocks = static_cast<int>(tiles_of_stored(problem, stored.q, own.block_m()));
     order.heads = static_cast<int>(stored.batch * problem.num_heads_q);
-    add(step_of(dq_symbol(c, problem), own.num_threads(), own.smem_bytes()), order);
-    if (launch.steps.size() > 1) {
-      launch.steps.back().overlaps_previous = device.arch.sm >= 90;
-      launch.steps_after = 1;
-    }
+    add(step_of(symbol_of(assembly, kDqEnd), own.num_threads(), own.smem_bytes()), order);
+    launch.steps_after = launch.steps.size() > 1 ? 1 : 0;
   }
-  return with_bwd_steps(std::move(launch), problem, work, device.arch);
+  return launch_of(of_launch, std::move(launch));
 }
 
 }  // namespace

@@ -23,10 +23,8 @@
 #include "templates/host/config_words.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/part.h"
+#include "templates/host/launch_work.h"
 #include "templates/host/tile_order.h"
-#include "templates/host/tile_source.h"
-#include "templates/parts/query_bits/host.h"
 
 namespace attnforge {
 
@@ -66,7 +64,7 @@ constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
 
 int register_slack(const Typed& c, const Problem& problem) {
   int slack = kRegisterSlack + (c.softcap ? kSoftcapSlack : 0);
-  if (c.user_score || c.user_mask || lists_query_tiles(problem))
+  if (c.user_score || c.user_mask || has_block_mask(problem))
     slack += c.late_dq ? kLateCodeSlack : kCodeSlack;
   if (c.spares_registers()) slack -= kSpared;  // no kernel spilled for them
   return slack + slope_registers(problem, c.block_m / 2);
@@ -102,7 +100,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (problem.alignment_bytes < 16)
     return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
                        problem.alignment_bytes);
-  if (problem.deterministic && lists_query_tiles(problem))
+  if (problem.deterministic && has_block_mask(problem))
     return "adds dQ in the order of key tiles, of which a block mask leaves some out";
   constexpr double kSmallestBlock = 64;
   const double tiles = double(problem.seqlen_q + problem.seqlen_kv) / kSmallestBlock + 2;
@@ -207,7 +205,7 @@ int widest_product(const Typed& c) {
 Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (problem.deterministic && !c.adds_in_order())
     return "sums of dQ that are added up in any order differ from run to run";
-  if (c.adds_in_order() && lists_query_tiles(problem))
+  if (c.adds_in_order() && has_block_mask(problem))
     return "a key tile would wait for one that the block mask leaves out";
   if (c.dq == kDqFromDiagonal && !later_see_more(c))
     return "rows that see all keys have no diagonal";
@@ -307,10 +305,19 @@ std::string describe(const Typed& c) {
        head_group_words(c.head_group_mb)});
 }
 
-std::string symbol(const Typed& c, const Problem& problem) {
-  return symbol_of_kernel(
-      shape_name("bwd_wgmma_sm90a", c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n()),
-      problem);
+/// Without the text of its products, which a launch has no use for.
+KernelTraits kernel_of(const Typed& c, const BwdSteps& steps) {
+  return {.symbol = shape_name("bwd_wgmma_sm90a", c.dtype, c.head_dim, c.head_dim_v, c.block_m,
+                               c.block_n()),
+          .folder = kName,
+          .type = "BwdWgmmaSm90a",
+          .params = OwnParams::of<BwdWgmmaSm90aParams>("BwdWgmmaSm90aParams"),
+          .launch_fields = 2,
+          .pieces = &kBackwardPieces,
+          .coarse = true,
+          .slopes = true,
+          .gradients = &steps,
+          .step_argument = &kBwdStepArgument};
 }
 
 Source render(const Typed& c, const Problem& problem) {
@@ -329,22 +336,11 @@ Source render(const Typed& c, const Problem& problem) {
       add(WgmmaProduct::kRegsMn, columns, c.block_m);
     }
   }
-  KernelNames names = with_parts<BwdWgmmaSm90aParams>(
-      {.symbol = symbol(c, problem),
-       .folder = kName,
-       .type = "BwdWgmmaSm90a",
-       .params = "BwdWgmmaSm90aParams",
-       .declarations = fmt::format("namespace attnforge {{\n{}}}  // namespace attnforge\n",
-                                   fmt::join(products, "")),
-       .pieces = "DensePieces",
-       .pieces_header = "pieces/dense.cuh",
-       .other_pieces = bwd_pieces(c),
-       .launch_fields = 2,
-       .coarse = true,
-       .slopes = true},
-      problem);
-  return kernel_source(untyped(kName, c, kFields), c,
-                       with_bwd_steps(std::move(names), problem, steps_of(c)));
+  const BwdSteps steps = steps_of(c);
+  KernelTraits kernel = kernel_of(c, steps);
+  kernel.declarations = fmt::format("namespace attnforge {{\n{}}}  // namespace attnforge\n",
+                                    fmt::join(products, ""));
+  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
 }
 
 constexpr TensorMapSpec::Operand kDout{"dout", false,
@@ -375,16 +371,20 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const TileOrder order = order_of(c, problem, device);
-  const BwdWork work = bwd_work(problem, steps_of(c, problem, order, device));
+  const BwdSteps steps = steps_of(c, problem, order, device);
+  const KernelTraits kernel = kernel_of(c, steps);
+  const Assembly assembly = assemble(problem, c, kernel);
+  const LaunchWork of_launch = launch_work(assembly, device);
+  const BwdWork work = bwd_work(of_launch);
   Launch launch;
   if (order.m_blocks != 0 && order.heads != 0) {
-    LaunchStep step = step_of(symbol(c, problem), c.num_threads(), c.smem_bytes());
+    LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
     const auto blocks = static_cast<unsigned>(order.m_blocks) * static_cast<unsigned>(order.heads);
     // bwd_rows, of which there is none without rows, sets what blocks count in to 0.
     const bool counts = problem.seqlen_q != 0, asks = c.persistent() && counts;
     step.grid.x = asks ? std::min(blocks, static_cast<unsigned>(std::max(1, device.num_sms)))
                        : blocks;
-    fill_argument<BwdWgmmaSm90aParams>(step, problem, {}, [&](Argument& argument) {
+    fill_argument(step, of_launch, [&](Argument& argument) {
       add_bwd(argument, problem).end_of_base<BwdParams>();
       add_scratch(argument, work);
       argument.value(order);
@@ -407,7 +407,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     });
     launch.steps.push_back(std::move(step));
   }
-  return with_bwd_steps(std::move(launch), problem, work, device.arch);
+  return launch_of(of_launch, std::move(launch));
 }
 
 }  // namespace

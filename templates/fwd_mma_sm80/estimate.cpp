@@ -8,10 +8,10 @@
 #include "generator/shape.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/memory_time.h"
+#include "templates/host/split_counts.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/visited_keys.h"
 #include "templates/parts/key_lists/host.h"
-#include "templates/parts/splits/host.h"
 
 namespace attnforge {
 namespace {

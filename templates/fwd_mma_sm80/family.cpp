@@ -17,14 +17,14 @@
 #include "templates/host/config_words.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
+#include "templates/host/launch_work.h"
 #include "templates/host/memory_time.h"
-#include "templates/host/score_pieces.h"
 #include "templates/host/sm_room.h"
+#include "templates/host/split_counts.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/tile_source.h"
 #include "templates/parts/key_lists/host.h"
 #include "templates/parts/rope/host.h"
-#include "templates/parts/splits/host.h"
 
 namespace attnforge {
 namespace {
@@ -235,18 +235,12 @@ std::string symbol(const Typed& c) {
   return shape_name("fwd_mma_sm80", c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
 
-std::vector<Piece> pieces(const Typed& c) {
-  std::vector<Piece> pieces = pieces_of(c);
-  if (c.has_tile_lists())
-    pieces.push_back({"parts/key_lists/keys.cuh", "Keys",
-                      "GatheredKeys<kElementBytes, kConfig.key_groups(), kConfig.block_n / "
-                      "kConfig.key_groups()>",
-                      "template <int kElementBytes> "});
-  return pieces;
-}
-
 QueryTiling tiling_of(const Typed& c) {
-  return {c.block_m, c.pack_gqa, c.blocks_per_sm, c.num_splits > 1};
+  return {.block_m = c.block_m,
+          .block_n = c.block_n,
+          .pack_gqa = c.pack_gqa,
+          .blocks_per_sm = c.blocks_per_sm,
+          .num_splits = c.num_splits};
 }
 
 /// Whether heads, splits and sequences are the dimensions of its grid: where sequences of one
@@ -266,47 +260,39 @@ std::string grid_order(const Typed& c, const Problem& problem) {
   return fmt::format("GridOrder<{}>", bucket_seqlen(problem.seqlen_q) * c.pack_gqa);
 }
 
+KernelTraits kernel_of(const Typed& c, const Problem& problem) {
+  return {.symbol = symbol(c),
+          .folder = kName,
+          .type = "FwdMmaSm80",
+          .params = OwnParams::of<FwdMmaSm80Params>("FwdMmaSm80Params"),
+          .launch_fields = 1,
+          .pieces = &kDensePieces,
+          .tiling = tiling_of(c),
+          .gathers = true,
+          .coarse = true,
+          .grid_order = grid_order(c, problem)};
+}
+
 Source render(const Typed& c, const Problem& problem) {
-  constexpr const char* kParams = "FwdMmaSm80Params";
-  const bool splits = c.num_splits > 1;
-  const TileSource source = tile_source(problem, c.has_tile_lists(), tiling_of(c));
-  const Config config = untyped(kName, c, kFields);
-  const KernelNames names{.symbol = symbol_of_kernel(symbol(c), problem),
-                          .folder = "fwd_mma_sm80",
-                          .type = "FwdMmaSm80",
-                          .params = splits ? fmt::format("WithPartials<{}>", kParams) : kParams,
-                          .pieces = "DensePieces",
-                          .pieces_header = "pieces/dense.cuh",
-                          .other_pieces = pieces(c),
-                          .launch_fields = 1,
-                          .gathers = true,
-                          .coarse = true};
-  if (!splits)
-    return kernel_source(
-        config, c,
-        with_tile_source<FwdMmaSm80Params>(names, problem, c, source, "block_m", "block_n"));
-  return kernel_source(config, c,
-                       with_splits(with_tile_source<WithPartials<FwdMmaSm80Params>>(
-                                       names, problem, c, source, "block_m", "block_n"),
-                                   problem, source, kParams, "block_n", grid_order(c, problem)));
+  const KernelTraits kernel = kernel_of(c, problem);
+  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const TileWork work = tile_work(problem, c, tiling_of(c), c.block_n, c.head_group_mb,
-                                  later_see_more(c));
-  LaunchStep step = step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes());
-  if (c.num_splits > 1) {
-    step.grid.x = static_cast<unsigned>(work.all_tiles());
-    if (has_grid_order(c, problem)) {
-      step.grid.z = static_cast<unsigned>(problem.batch);
-      step.grid.x /= std::max(step.grid.z, 1u);
-    }
-    const std::int64_t places = std::int64_t{device.num_sms} * c.blocks_per_sm;
-    return launch_of_splits<FwdMmaSm80Params>(
-        problem, work, device.arch, std::move(step), c.num_splits, {places, true},
-        [&](Argument& argument) { argument.fwd(problem).value(work.order); });
+  const KernelTraits kernel = kernel_of(c, problem);
+  const Assembly assembly = assemble(problem, c, kernel);
+  const LaunchWork work = launch_work(
+      assembly, device,
+      tile_work(problem, assembly.tiles, kernel.tiling, c.head_group_mb, later_see_more(c)));
+  LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
+  step.grid = {static_cast<unsigned>(work.tiles.all_tiles()), static_cast<unsigned>(c.num_splits)};
+  if (!kernel.grid_order.empty()) {
+    step.grid.z = static_cast<unsigned>(problem.batch);
+    step.grid.x /= std::max(step.grid.z, 1u);
   }
-  return launch_of_tiles<FwdMmaSm80Params>(problem, work, device.arch, std::move(step));
+  fill_argument(step, work,
+                [&](Argument& argument) { argument.fwd(problem).value(work.tiles.order); });
+  return launch_of_tiles(work, std::move(step));
 }
 
 constexpr Family kFamily = typed_family<kFields, illegal, needless, estimate_us, render, launch,

@@ -14,7 +14,7 @@
 #include "templates/host/config_words.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/score_pieces.h"
+#include "templates/host/launch_work.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/tile_source.h"
@@ -165,26 +165,34 @@ std::string symbol(const Typed& c) {
   return shape_name("fwd_regtile_f32", kFp32, c.head_dim, c.head_dim_v, c.block_m(), c.block_n());
 }
 
-QueryTiling tiling_of(const Typed& c) { return {c.block_m(), c.pack_gqa, c.blocks_per_sm}; }
+KernelTraits kernel_of(const Typed& c) {
+  return {
+      .symbol = symbol(c),
+      .folder = kName,
+      .type = "FwdRegtileF32",
+      .params = OwnParams::of<FwdRegtileF32Params>("FwdRegtileF32Params"),
+      .pieces = &kDensePieces,
+      .tiling = {.block_m = c.block_m(), .pack_gqa = c.pack_gqa, .blocks_per_sm = c.blocks_per_sm},
+      .block_m = "block_m()",
+      .block_n = "block_n()"};
+}
 
 Source render(const Typed& c, const Problem& problem) {
-  const KernelNames names{.symbol = symbol_of_kernel(symbol(c), problem),
-                          .folder = "fwd_regtile_f32",
-                          .type = "FwdRegtileF32",
-                          .params = "FwdRegtileF32Params",
-                          .pieces = "DensePieces",
-                          .pieces_header = "pieces/dense.cuh",
-                          .other_pieces = pieces_of(c)};
-  return kernel_source(
-      untyped(kName, c, kFields), c,
-      with_tile_source<FwdRegtileF32Params>(
-          names, problem, c, tile_source(problem, false, tiling_of(c)), "block_m()", "block_n()"));
+  const KernelTraits kernel = kernel_of(c);
+  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  return launch_of_tiles<FwdRegtileF32Params>(
-      problem, tile_work(problem, c, tiling_of(c), 0, c.head_group_mb, later_see_more(c)),
-      device.arch, step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes()));
+  const KernelTraits kernel = kernel_of(c);
+  const Assembly assembly = assemble(problem, c, kernel);
+  const LaunchWork work = launch_work(
+      assembly, device,
+      tile_work(problem, assembly.tiles, kernel.tiling, c.head_group_mb, later_see_more(c)));
+  LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
+  step.grid.x = static_cast<unsigned>(work.tiles.all_tiles());
+  fill_argument(step, work,
+                [&](Argument& argument) { argument.fwd(problem).value(work.tiles.order); });
+  return launch_of_tiles(work, std::move(step));
 }
 
 constexpr Family

@@ -20,14 +20,14 @@
 #include "templates/host/config_words.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
+#include "templates/host/launch_work.h"
 #include "templates/host/memory_time.h"
-#include "templates/host/score_pieces.h"
 #include "templates/host/sm_room.h"
+#include "templates/host/split_counts.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/tile_source.h"
 #include "templates/parts/key_lists/host.h"
 #include "templates/parts/rope/host.h"
-#include "templates/parts/splits/host.h"
 
 namespace attnforge {
 namespace {
@@ -71,14 +71,17 @@ static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
 
 QueryTiling tiling_of(const Typed& c) {
   return {.block_m = c.block_m(),
+          .block_n = c.block_n,
           .pack_gqa = c.pack_gqa,
           .blocks_per_sm = c.blocks_per_sm,
-          .splits = c.num_splits > 1,
+          .num_splits = c.num_splits,
           .own_lists = c.own_lists != 0};
 }
 
 TileWork work_of(const Problem& problem, const Typed& c) {
-  return tile_work(problem, c, tiling_of(c), c.block_n, c.head_group_mb, later_see_more(c));
+  const QueryTiling tiling = tiling_of(c);
+  return tile_work(problem, tile_source(problem, c.has_tile_lists(), tiling), tiling,
+                   c.head_group_mb, later_see_more(c));
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -325,42 +328,27 @@ std::string symbol(const Typed& c) {
   return shape_name("fwd_wgmma_sm90a", c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
 }
 
-std::vector<Piece> pieces(const Typed& c) {
-  std::vector<Piece> pieces = pieces_of(c);
-  if (c.has_tile_lists())
-    pieces.push_back({"parts/key_lists/tma_keys.cuh", "Keys", "GroupedTmaKeys<kConfig>"});
-  return pieces;
+/// Without the text of its products, which a launch has no use for.
+KernelTraits kernel_of(const Typed& c) {
+  return {.symbol = symbol(c),
+          .folder = kName,
+          .type = "FwdWgmmaSm90a",
+          .params = OwnParams::of<FwdWgmmaSm90aParams>("FwdWgmmaSm90aParams"),
+          .launch_fields = 1,
+          .pieces = &kDenseTmaPieces,
+          .tiling = tiling_of(c),
+          .block_m = "block_m()",
+          .gathers = true,
+          .coarse = true,
+          .shares_sms = false};
 }
 
 Source render(const Typed& c, const Problem& problem) {
+  KernelTraits kernel = kernel_of(c);
   std::string products = wgmma_text(c.dtype, c.block_n);
   if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
-  constexpr const char* kParams = "FwdWgmmaSm90aParams";
-  const bool splits = c.num_splits > 1;
-  const KernelNames names{
-      .symbol = symbol_of_kernel(symbol(c), problem),
-      .folder = "fwd_wgmma_sm90a",
-      .type = "FwdWgmmaSm90a",
-      .params = splits ? fmt::format("WithPartials<{}>", kParams) : kParams,
-      .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n",
-      .pieces = "DenseTmaPieces",
-      .pieces_header = "hopper/dense_pieces.cuh",
-      .other_pieces = pieces(c),
-      .launch_fields = 1,
-      .gathers = true,
-      .coarse = true};
-  const TileSource source = tile_source(problem, c.has_tile_lists(), tiling_of(c));
-  const Config config = untyped(kName, c, kFields);
-  if (!splits) {
-    KernelNames whole = with_tile_source<FwdWgmmaSm90aParams>(names, problem, c, source,
-                                                              "block_m()", "block_n");
-    if (c.own_lists) whole = with_own_lists(std::move(whole), c);
-    return kernel_source(config, c, whole);
-  }
-  return kernel_source(config, c,
-                       with_splits(with_tile_source<WithPartials<FwdWgmmaSm90aParams>>(
-                                       names, problem, c, source, "block_m()", "block_n"),
-                                   problem, source, kParams, "block_n"));
+  kernel.declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n";
+  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
 }
 
 /// The maps of q, k and v.
@@ -393,30 +381,26 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const TileWork work = work_of(problem, c);
-  ATTNFORGE_ASSERT(!c.own_lists || own_list_fits(work.lists),
-                   "illegal() lets no longer list through");
-  const std::int64_t tiles = work.all_tiles();
-  if (tiles == 0) return {};
+  const KernelTraits kernel = kernel_of(c);
+  const Assembly assembly = assemble(problem, c, kernel);
+  const LaunchWork work = launch_work(
+      assembly, device,
+      tile_work(problem, assembly.tiles, kernel.tiling, c.head_group_mb, later_see_more(c)));
+  const std::int64_t tiles = work.tiles.all_tiles();
   ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");
-
-  LaunchStep step = step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes());
+  LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
   const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm);
-  step.grid.x = static_cast<unsigned>(c.grid == kGridPlain ? tiles : std::min(tiles, resident));
-  const auto fill = [&](Argument& argument) -> Argument& {
-    argument.fwd(problem).value(work.order).value(static_cast<int>(tiles));
+  step.grid = {static_cast<unsigned>(c.grid == kGridPlain ? tiles : std::min(tiles, resident)),
+               static_cast<unsigned>(c.num_splits)};
+  fill_argument(step, work, [&](Argument& argument) {
+    argument.fwd(problem).value(work.tiles.order).value(static_cast<int>(tiles));
     if (c.grid == kGridDynamic)
       argument.counters();
     else
       argument.value<TileCounters*>(nullptr);
     add_tensor_maps(argument, c, problem);
-    return argument;
-  };
-  if (c.num_splits > 1)
-    return launch_of_splits<FwdWgmmaSm90aParams>(problem, work, device.arch, std::move(step),
-                                                 c.num_splits, {resident, false}, fill);
-  fill_argument<FwdWgmmaSm90aParams>(step, problem, work, fill);
-  return launch_of_work(problem, work, device.arch, std::move(step));
+  });
+  return launch_of_tiles(work, std::move(step));
 }
 
 constexpr Family

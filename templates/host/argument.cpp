@@ -29,7 +29,7 @@ void Argument::done() const {
                    "the parts of an argument are all members of its struct");
 }
 
-void Argument::end_base(std::size_t size, std::size_t alignment) {
+void Argument::end_of_base(std::size_t size, std::size_t alignment) {
   ATTNFORGE_ASSERT(aligned(end_, alignment_) == size,
                    "the parts of an argument are all members of its base");
   end_ = size;

@@ -91,11 +91,12 @@ class Argument {
     step_.args.push_back({next(bytes, alignment), std::move(part)});
     return *this;
   }
-  /// What follows lies after a base class Params, which ends here, and in whose alignment it
-  /// ends. Throws as done() does.
+  /// What follows lies after a base class of `size` bytes, which ends here, and in whose alignment
+  /// it ends. Throws as done() does.
+  void end_of_base(std::size_t size, std::size_t alignment);
   template <class Params>
   Argument& end_of_base() {
-    end_base(sizeof(Params), alignof(Params));
+    end_of_base(sizeof(Params), alignof(Params));
     return *this;
   }
   /// Throws Error(kInternal) if the members are not as large as Params; so does each one too many.
@@ -103,7 +104,6 @@ class Argument {
 
  private:
   Argument(LaunchStep& step, std::size_t size);
-  void end_base(std::size_t size, std::size_t alignment);
   /// Where the next member lies, which is zeros so far. In line, as put() is: of a plan for a new
   /// length an argument of twenty members is a good part, and here their sizes are known.
   std::size_t next(std::size_t size, std::size_t alignment) {

@@ -1,4 +1,3 @@
-// kernel_source.cpp - puts names into the generated lines.
 #include "templates/host/kernel_source.h"
 
 #include <fmt/format.h>
@@ -15,30 +14,74 @@ std::string include_line(std::string_view header) {
   return fmt::format("#include \"{}\"\n", header);
 }
 
-std::string include_lines(const KernelNames& names) {
-  std::string lines = include_line(fmt::format("{}/kernel.cuh", names.folder));
-  for (const std::string_view part : names.parts) lines += include_line(part);
-  if (!names.pieces.empty()) lines += include_line(names.pieces_header);
-  for (const Piece& piece : names.other_pieces) {
-    const std::string line = include_line(piece.header);
+std::string include_lines(const KernelTraits& kernel, const PieceSet& pieces) {
+  std::string lines = include_line(fmt::format("{}/kernel.cuh", kernel.folder));
+  const auto add = [&](std::string_view header) {
+    const std::string line = include_line(header);
     if (lines.find(line) == lines.npos) lines += line;
+  };
+  for (const std::string_view header : pieces.headers()) add(header);
+  if (kernel.pieces != nullptr) add(kernel.pieces->header);
+  for (const PieceSet::Filled& filled : pieces.filled()) {
+    if (!filled.piece.header.empty()) add(filled.piece.header);
   }
   return lines;
 }
 
-std::string struct_of_pieces(const KernelNames& names) {
-  if (names.pieces.empty()) return "";
-  std::string lines = fmt::format("struct Pieces : {}<kConfig> {{", names.pieces);
-  for (const Piece& piece : names.other_pieces)
-    lines += fmt::format("\n  {}using {} = {};", piece.parameters, piece.name, piece.type);
-  return lines + (names.other_pieces.empty() ? "};\n" : "\n};\n");
+std::string struct_of_pieces(const KernelTraits& kernel, const PieceSet& pieces) {
+  if (kernel.pieces == nullptr) return "";
+  std::string members;
+  for (const PieceSet::Filled& filled : pieces.filled()) {
+    if (const std::string_view name = member_of(filled.slot); !name.empty())
+      members += fmt::format("\n  {}using {} = {};", filled.piece.parameters, name,
+                             filled.piece.type);
+  }
+  return fmt::format("struct Pieces : {}<kConfig> {{{}{}}};\n", kernel.pieces->type, members,
+                     members.empty() ? "" : "\n");
 }
 
 /// After the config.
-std::string template_arguments(const KernelNames& names) {
-  if (names.pieces.empty()) return "";
+std::string template_arguments(const KernelTraits& kernel, const Entry& entry) {
+  if (kernel.pieces == nullptr) return "";
   // A family's own argument is the default.
-  return names.params.find('<') == names.params.npos ? ", Pieces" : ", Pieces, " + names.params;
+  return entry.argument == kernel.params.type ? ", Pieces" : ", Pieces, " + entry.argument;
+}
+
+std::string kernel_text(std::string_view symbol, std::string_view bounds, std::string_view params,
+                        std::string_view type) {
+  return fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__({})\n"
+      "{}(const __grid_constant__ {} p) {{\n"
+      "  {}::run(p);\n"
+      "}}\n",
+      bounds, symbol, params, type);
+}
+
+std::string size_line(std::string_view params, std::size_t bytes) {
+  return fmt::format("static_assert(sizeof({}) == {});\n", params, bytes);
+}
+
+/// The family's other kernels, and the steps of parts.
+std::string other_kernels(const Assembly& assembly, Entry& entry) {
+  std::string text;
+  for (const KernelBeside& beside : assembly.kernel.beside) {
+    entry.pieces.include(beside.header);
+    text += kernel_text(symbol_of(assembly, beside.end_of_symbol), beside.bounds, entry.argument,
+                        fmt::format(fmt::runtime(beside.type), entry.argument));
+  }
+  for (const Part* part : assembly.parts) {
+    for (const Step& step : part->steps) {
+      if (step.in != nullptr && !step.in(assembly)) continue;
+      const Step::Text of = step.text(entry, assembly);
+      const std::string params = step_argument_type(assembly, *part);
+      const std::string size = size_line(params, step_argument_bytes(assembly, *part));
+      if (text.find(size) == text.npos) text += size;
+      const std::string blocks = of.blocks_per_sm == 0 ? "" : fmt::format(", {}", of.blocks_per_sm);
+      text += of.declarations +
+              kernel_text(step.kernel, fmt::format("{}{}", of.threads, blocks), params, of.type);
+    }
+  }
+  return text;
 }
 
 }  // namespace
@@ -52,33 +95,32 @@ std::string initializer(const Config& config, const Shape& shape, int launch_fie
   return text + "}";
 }
 
-Source kernel_source(const Config& config, const Shape& shape, const KernelNames& names) {
-  using fmt::arg;
+Source kernel_source(const Config& config, const Shape& shape, const Assembly& assembly) {
+  const KernelTraits& kernel = assembly.kernel;
+  Entry entry = entry_of(assembly);
+  const std::string others = other_kernels(assembly, entry);  // before the headers are listed
   Source source;
-  source.name = names.symbol;
-  source.options = names.options;
-  source.entry = fmt::format(
-      "// generated: {config}\n"
-      "{includes}"
-      "{declarations}"
-      "using namespace attnforge;\n"
-      "static_assert(sizeof({params}) == {params_bytes});\n"
-      "inline constexpr {type}Config kConfig{initializer};\n"
-      "{struct_of_pieces}"
-      "{other_kernels}"
-      "extern \"C\" __global__ void __launch_bounds__(kConfig.{threads}, kConfig.{blocks_per_sm})\n"
-      "{symbol}(const __grid_constant__ {params} p) {{\n"
-      "  {type}<kConfig{pieces}>::run(p);\n"
-      "}}\n",
-      arg("config", to_string(config)), arg("includes", include_lines(names)),
-      arg("declarations", names.declarations), arg("type", names.type),
-      arg("initializer", initializer(config, shape, names.launch_fields)),
-      arg("threads", names.threads), arg("blocks_per_sm", names.blocks_per_sm),
-      arg("symbol", names.symbol), arg("params", names.params),
-      arg("params_bytes", names.params_bytes), arg("struct_of_pieces", struct_of_pieces(names)),
-      arg("other_kernels", names.other_kernels), arg("pieces", template_arguments(names)));
+  source.name = symbol_of(assembly);
+  source.options = entry.options;
+  source.entry = fmt::format("// generated: {}\n", to_string(config)) +
+                 include_lines(kernel, entry.pieces) + entry.declarations +
+                 "using namespace attnforge;\n" +
+                 size_line(entry.argument, argument_bytes(assembly)) +
+                 fmt::format("inline constexpr {}Config kConfig{};\n", kernel.type,
+                             initializer(config, shape, kernel.launch_fields)) +
+                 struct_of_pieces(kernel, entry.pieces) + others +
+                 kernel_text(
+                     source.name,
+                     fmt::format("kConfig.{}, kConfig.{}", kernel.threads, kernel.blocks_per_sm),
+                     entry.argument,
+                     fmt::format("{}<kConfig{}>", kernel.type, template_arguments(kernel, entry)));
   flatten(source, embedded_headers());
   return source;
+}
+
+Source kernel_source(const Config& config, const Shape& shape, const KernelTraits& kernel) {
+  const Problem none{};
+  return kernel_source(config, shape, assemble(none, shape, kernel));
 }
 
 }  // namespace attnforge

@@ -1,82 +1,75 @@
-// part.h - what the optional parts of a problem add to a kernel: members of its argument after the
-// family's own, and pieces. Families name no part.
+// part.h - what an optional part of a problem, or of a config, adds to a kernel: pieces, a member
+// of its argument after the family's own, steps around it, scratch. Families name no part.
 #pragma once
 
-#include <array>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <vector>
 
 #include "attnforge/problem.h"
+#include "generator/launch.h"
 #include "templates/host/argument.h"
-#include "templates/host/kernel_source.h"
+#include "templates/host/piece_set.h"
 
 namespace attnforge {
 
-struct TileWork;  // templates/host/tile_source.h
+struct Assembly;    // templates/host/assembly.h
+struct LaunchWork;  // templates/host/launch_work.h
 
-/// A row for each part, in the order of their members in the argument.
+/// What parts add to the generated lines.
+struct Entry {
+  PieceSet pieces;
+  std::string argument;                // type of the kernel's, with the members of all parts
+  std::string declarations{};          // after the headers
+  std::vector<std::string> options{};  // of the compiler
+};
+
+/// A kernel that a part launches before or after the family's.
+struct Step {
+  struct Text {
+    int threads = 0;        // of a block
+    int blocks_per_sm = 0;  // that registers are to leave room for; 0: not said
+    std::string type;       // whose run() it is
+    std::string declarations{};
+  };
+  std::string_view kernel;                // its symbol
+  bool after = false;                     // the family's; else before it
+  bool overlaps = true;                   // from sm_90 on, with the step before it
+  bool (*in)(const Assembly&) = nullptr;  // null: wherever its part is
+  /// Of the source. Headers that it needs are included in entry.pieces.
+  Text (*text)(Entry& entry, const Assembly&) = nullptr;
+  /// Of a launch, without its argument. No blocks: there is nothing to do.
+  LaunchStep (*launch)(const LaunchWork&) = nullptr;
+};
+
 struct Part {
-  /// gathers: KernelNames::gathers.
-  bool (*in)(const Problem&, bool gathers);
+  std::string_view name;  // "pages"
+  bool (*in)(const Assembly&) = nullptr;
+
+  // Its member of the argument; null: it has none.
   /// The type of an argument with the member, made of that without it: "WithSizes<Params, 2>".
-  std::string (*type)(const Problem&, std::string_view params);
-  /// Of the member: aligned to kPartAlignment, its size a multiple of that.
-  std::size_t (*bytes)(const Problem&);
-  void (*add)(Argument&, const Problem&, const TileWork&);
-  /// Pieces and declarations. names.params is the whole argument's type already.
-  void (*extend)(KernelNames&, const Problem&);
+  std::string (*type)(const Assembly&, std::string_view params) = nullptr;
+  /// Aligned to kPartAlignment, its size a multiple of that.
+  std::size_t (*bytes)(const Assembly&) = nullptr;
+  void (*add)(Argument&, const LaunchWork&) = nullptr;
+  bool steps_have_it = true;  // false: of its own steps and of the kernel alone
+
+  void (*fill)(Entry&, const Assembly&) = nullptr;  // its pieces; null: none
+  std::span<const Step> steps{};
+  std::size_t (*scratch)(const LaunchWork&) = nullptr;  // bytes in the workspace; null: none
   /// The end of a kernel's symbol, of any problem; null: none.
   std::string (*suffix)(const Problem&) = nullptr;
 };
 inline constexpr std::size_t kPartAlignment = 16;
+inline constexpr std::size_t kMaxParts = 12;
 
-/// The type of an argument whose family's own is a `params`.
-std::string argument_type(const Problem& problem, bool gathers, std::string_view params);
-
-/// A kernel's symbol: that of the family's config, and what tells kernels of other problems apart.
-std::string symbol_of_kernel(std::string symbol, const Problem& problem);
-
-inline constexpr std::size_t kNumberOfParts = 7;
-
-/// Those that a problem has, in their order.
-struct PartsOfProblem {
-  std::array<const Part*, kNumberOfParts> list{};
-  std::size_t count = 0;
-
-  auto begin() const { return list.begin(); }
-  auto end() const { return list.begin() + count; }
-};
-PartsOfProblem parts_of(const Problem& problem, const TileWork& work);
-
-/// Of an argument whose family's own is of `size` and `alignment`.
-std::size_t argument_bytes(const PartsOfProblem& parts, const Problem& problem, std::size_t size,
-                           std::size_t alignment);
-
-/// `names` of a kernel, whose argument's own type is names.params, with what the problem's parts
-/// add to it. `size` and `alignment` are that type's.
-KernelNames with_parts(KernelNames names, const Problem& problem, std::size_t size,
-                       std::size_t alignment);
-
-/// Fills the argument of `step`, whose kernel takes a Params: fill(Argument&) adds what that has,
-/// and what the problem's parts need comes after it.
-template <class Params, class Fill>
-void fill_argument(LaunchStep& step, const Problem& problem, const TileWork& work,
-                   const Fill& fill) {
-  const PartsOfProblem parts = parts_of(problem, work);
-  Argument argument = Argument::of_size(
-      step, argument_bytes(parts, problem, sizeof(Params), alignof(Params)));
-  fill(argument);
-  argument.template end_of_base<Params>();
-  for (const Part* part : parts) part->add(argument, problem, work);
-  argument.done();
-}
-
-/// `names` of a kernel whose argument is a Params, with the problem's parts.
-template <class Params>
-KernelNames with_parts(KernelNames names, const Problem& problem) {
-  return with_parts(std::move(names), problem, sizeof(Params), alignof(Params));
-}
+/// All parts, in the order in which they fill slots. A part may wrap what those before it filled,
+/// and reads what they offer. Steps before the kernel are launched in this order, steps after it
+/// in the opposite one: the last part is closest to the kernel.
+std::span<const Part* const> all_parts();
+/// Those with a member of the argument, in the order of the members.
+std::span<const Part* const> argument_parts();
 
 }  // namespace attnforge

@@ -1,77 +1,48 @@
-// list.cpp - the list of parts, and sums over it.
-#include "templates/host/part.h"
-
-#include <algorithm>
+// list.cpp - all parts, in the order in which they take their slots.
 #include <array>
-#include <utility>
 
-#include "attnforge/error.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/part.h"
 
 namespace attnforge {
 
-const Part& lengths_part();     // templates/host/tile_source
+const Part& softcap_part();     // templates/parts/softcap/host
+const Part& lengths_part();     // templates/parts/lengths/host
+const Part& queue_part();       // the same
 const Part& block_mask_part();  // templates/parts/block_mask/host
 const Part& code_part();        // templates/parts/user_code/host
-const Part& tile_lists_part();  // templates/parts/key_lists/host
+const Part& key_lists_part();   // templates/parts/key_lists/host
+const Part& query_bits_part();  // templates/parts/query_bits/host
 const Part& sinks_part();       // templates/parts/sinks/host
 const Part& pages_part();       // templates/parts/pages/host
 const Part& rotation_part();    // templates/parts/rope/host
+const Part& splits_part();      // templates/parts/splits/host
+const Part& gradients_part();   // templates/backward/host
 
-namespace {
-
-const std::array<const Part*, kNumberOfParts>& parts() {
-  static const std::array<const Part*, kNumberOfParts> kParts = {
-      &lengths_part(), &block_mask_part(), &code_part(),    &tile_lists_part(),
-      &sinks_part(),   &pages_part(),      &rotation_part()};
+std::span<const Part* const> all_parts() {
+  static const std::array kParts = {
+      &softcap_part(),     // fills the score, and its slope
+      &lengths_part(),     // fills the lengths
+      &block_mask_part(),  // offers which blocks rows see
+      &code_part(),       // wraps the score; fills the mask and the walk, or offers what hides keys
+      &key_lists_part(),  // fills walk, mask and keys, by what is offered
+      &query_bits_part(),  // the same of backward kernels: wraps the queries
+      &sinks_part(),       // fills the output
+      &pages_part(),       // fills the keys, or replaces those of lists
+      &rotation_part(),    // of oracles; other kernels have a step around all of it
+      &queue_part(),       // fills the order
+      &splits_part(),      // wraps order and walk, fills the output
+      &gradients_part(),   // steps alone
+  };
+  static_assert(kParts.size() <= kMaxParts);
   return kParts;
 }
 
-PartsOfProblem parts_of(const Problem& problem, bool gathers) {
-  PartsOfProblem found;
-  for (const Part* part : parts()) {
-    if (part->in(problem, gathers)) found.list[found.count++] = part;
-  }
-  return found;
-}
-
-}  // namespace
-
-std::string argument_type(const Problem& problem, bool gathers, std::string_view params) {
-  std::string type(params);
-  for (const Part* part : parts_of(problem, gathers)) type = part->type(problem, type);
-  return type;
-}
-
-std::string symbol_of_kernel(std::string symbol, const Problem& problem) {
-  for (const Part* part : parts()) {
-    if (part->suffix != nullptr) symbol += part->suffix(problem);
-  }
-  return symbol;
-}
-
-PartsOfProblem parts_of(const Problem& problem, const TileWork& work) {
-  return parts_of(problem, work.lists.groups > 0);
-}
-
-std::size_t argument_bytes(const PartsOfProblem& parts, const Problem& problem, std::size_t size,
-                           std::size_t alignment) {
-  for (const Part* part : parts) {
-    const std::size_t bytes = part->bytes(problem);
-    ATTNFORGE_ASSERT(bytes % kPartAlignment == 0, "a part's end is where the next one may begin");
-    size = aligned(size, kPartAlignment) + bytes;
-    alignment = std::max(alignment, kPartAlignment);
-  }
-  return aligned(size, alignment);
-}
-
-KernelNames with_parts(KernelNames names, const Problem& problem, std::size_t size,
-                       std::size_t alignment) {
-  const PartsOfProblem parts = parts_of(problem, names.gathers);
-  names.params_bytes = argument_bytes(parts, problem, size, alignment);
-  names.params = argument_type(problem, names.gathers, names.params);
-  for (const Part* part : parts) part->extend(names, problem);
-  return names;
+std::span<const Part* const> argument_parts() {
+  // That of splits lies next to the family's own: their pieces know no other members.
+  static const std::array kParts = {&splits_part(), &lengths_part(),   &block_mask_part(),
+                                    &code_part(),   &key_lists_part(), &sinks_part(),
+                                    &pages_part(),  &rotation_part()};
+  return kParts;
 }
 
 }  // namespace attnforge

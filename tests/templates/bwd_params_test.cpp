@@ -11,9 +11,11 @@
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
+#include "generator/shape.h"
 #include "generator/tensors/stored_rows.h"
 #include "templates/bwd_wgmma_sm90a/config.h"
 #include "templates/host/fwd_params.h"
+#include "templates/host/launch_work.h"
 #include "templates/parts/block_mask/host.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
@@ -26,14 +28,38 @@ struct MyParams : BwdParams {
   int mine;
 };
 
-Launch launch_of(const Problem& problem, const BwdWork& work, std::string_view arch) {
-  LaunchStep step = step_of("mine", 128, 0);
-  Argument argument = Argument::of<MyParams>(step);
-  add_bwd(argument, problem).end_of_base<BwdParams>();
-  add_scratch(argument, work);
-  argument.value(7).done();
-  Launch own{.steps = {std::move(step)}};
-  return with_bwd_steps(std::move(own), problem, work, arch_named(arch));
+/// A backward kernel with such steps around it. It borrows both.
+struct Backward {
+  const Problem& problem;
+  const BwdSteps& steps;
+  Shape shape = shape_of(problem);
+  KernelTraits kernel{.params = OwnParams::of<MyParams>("MyParams"),
+                      .pieces = &kBackwardPieces,
+                      .gradients = &steps,
+                      .step_argument = &kBwdStepArgument};
+  Assembly assembly = assemble(problem, shape, kernel);
+
+  BwdWork work() const { return bwd_work(launch_work(assembly)); }
+  /// With the kernel itself, or without one.
+  Launch launch(std::string_view arch, bool own = true) const {
+    const LaunchWork of_launch = launch_work(assembly, typical_device(arch));
+    Launch launch;
+    if (!own) return attnforge::launch_of(of_launch, std::move(launch));
+    LaunchStep step = step_of("mine", 128, 0);
+    fill_argument(step, of_launch, [&](Argument& argument) {
+      add_bwd(argument, problem).end_of_base<BwdParams>();
+      add_scratch(argument, bwd_work(of_launch));
+      argument.value(7);
+    });
+    launch.steps.push_back(std::move(step));
+    return attnforge::launch_of(of_launch, std::move(launch));
+  }
+};
+BwdWork work_of(const Problem& problem, const BwdSteps& steps) {
+  return Backward{problem, steps}.work();
+}
+Launch launch_of(const Problem& problem, const BwdSteps& steps, std::string_view arch) {
+  return Backward{problem, steps}.launch(arch);
 }
 
 u64 zeros_of(const Launch& launch) {
@@ -43,14 +69,15 @@ u64 zeros_of(const Launch& launch) {
 
 TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
   const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
-  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80, .turns = 3});
+  const BwdSteps steps{.block_m = 64, .dq_columns = 80, .turns = 3};
+  const BwdWork work = work_of(p, steps);
   EXPECT_EQ(work.rows_padded, 128);
   EXPECT_EQ(work.delta, 2 * 4 * 128 * 4u);
   EXPECT_EQ(work.turns, 2 * work.delta);
   EXPECT_EQ(work.dq_sums, work.turns + 256) << "2 x 4 x 2 tiles of 3, aligned";
   EXPECT_EQ(work.bytes, work.dq_sums + 2 * 4 * 128 * 80 * 4);
   for (const bool hopper : {true, false}) {
-    const Launch launch = launch_of(p, work, hopper ? "90a" : "86");
+    const Launch launch = launch_of(p, steps, hopper ? "90a" : "86");
     ASSERT_EQ(launch.steps.size(), 3u);
     EXPECT_EQ(own_step(launch), 1u);
     EXPECT_EQ(launch.steps[0].kernel, "bwd_rows");
@@ -109,26 +136,28 @@ TEST(BwdSteps, KnowHowManyPartsOfTheKernelAddToAHeadsSums) {
 
 TEST(BwdSteps, SetTheSumsToZerosWhereTheKernelOnlyAdds) {
   const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
-  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80});
+  const BwdSteps steps{.block_m = 64, .dq_columns = 80};
+  const BwdWork work = work_of(p, steps);
   EXPECT_EQ(work.turns, work.dq_sums) << "there are none";
-  EXPECT_EQ(zeros_of(launch_of(p, work, "90a")), 2 * 4 * 128 * 80 * 4 / 16u);
+  EXPECT_EQ(zeros_of(launch_of(p, steps, "90a")), 2 * 4 * 128 * 80 * 4 / 16u);
 }
 
 /// What the kernel's own blocks do not set: the sums of the first heads, and what they count in.
 TEST(BwdSteps, SetTheFirstHeadsToZerosWhereTheKernelSetsTheRest) {
   const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
-  const BwdWork work = bwd_work(p,
-                                {.block_m = 64, .dq_columns = 80, .zero_heads = 2, .counters = 4});
+  const BwdSteps steps{.block_m = 64, .dq_columns = 80, .zero_heads = 2, .counters = 4};
+  const BwdWork work = work_of(p, steps);
   EXPECT_EQ(work.counters, 2 * work.delta);
   EXPECT_EQ(work.dq_sums, work.counters + 256) << "4 counters, aligned";
   EXPECT_EQ(work.bytes, work.dq_sums + 2 * 4 * 128 * 80 * 4);
-  EXPECT_EQ(zeros_of(launch_of(p, work, "90a")), (256 + 2 * 128 * 80 * 4) / 16u);
+  EXPECT_EQ(zeros_of(launch_of(p, steps, "90a")), (256 + 2 * 128 * 80 * 4) / 16u);
 }
 
 TEST(BwdSteps, SumUpGradientsOfSinksLast) {
   const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=64 sinks");
-  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 64});
-  Launch launch = with_bwd_steps({.steps = {step_of("mine", 128, 0)}}, p, work, arch_named("90a"));
+  const BwdSteps steps{.block_m = 64, .dq_columns = 64};
+  const BwdWork work = work_of(p, steps);
+  Launch launch = launch_of(p, steps, "90a");
   ASSERT_EQ(launch.steps.size(), 4u);
   EXPECT_EQ(own_step(launch), 1u);
   const LaunchStep& last = launch.steps.back();
@@ -140,7 +169,7 @@ TEST(BwdSteps, SumUpGradientsOfSinksLast) {
   for (const char* text : {"bwd bf16 num_heads=4 seqlen=0 head_dim=64 sinks",
                            "bwd bf16 batch=0 num_heads=4 seqlen=9 head_dim=64 sinks"}) {
     const Problem none = parse_problem(text);
-    launch = with_bwd_steps({}, none, bwd_work(none, {.block_m = 64}), arch_named("90a"));
+    launch = Backward{none, steps}.launch("90a", false);
     ASSERT_EQ(launch.steps.size(), 1u) << text;
     EXPECT_EQ(own_step(launch), 0u);
     EXPECT_FALSE(launch.steps[0].overlaps_previous);
@@ -152,10 +181,11 @@ TEST(BwdSteps, OfPackedSequencesTakeMemoryByTokens) {
   const std::string
       text = "bwd bf16 batch=64 num_heads=4:2 seqlen=16384 tokens=32768 head_dim=64 lengths=packed";
   const Problem p = parse_problem(text);
-  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 64});
+  const BwdSteps steps{.block_m = 64, .dq_columns = 64};
+  const BwdWork work = work_of(p, steps);
   EXPECT_EQ(work.rows_padded, 32768 + 64 * 64);
   EXPECT_EQ(work.bytes, 4u * (32768 + 64 * 64) * (8 + 64 * 4));
-  const Launch launch = launch_of(p, work, "90a");
+  const Launch launch = launch_of(p, steps, "90a");
   ASSERT_EQ(launch.steps.size(), 3u);
   // 64 columns are 8 lanes a row, 128 rows a block.
   EXPECT_EQ(launch.steps[0].grid.x, 4u * (32768 + 64 * 64) / 128);
@@ -173,7 +203,7 @@ TEST(BwdSteps, OfPackedSequencesTakeMemoryByTokens) {
 
 TEST(BwdSteps, ThereIsNoneAfterAKernelThatWritesDqItself) {
   const Problem p = parse_problem("bwd bf16 num_heads=4 seqlen=100 head_dim=64");
-  const Launch launch = launch_of(p, bwd_work(p, {.block_m = 64}), "90a");
+  const Launch launch = launch_of(p, {.block_m = 64}, "90a");
   ASSERT_EQ(launch.steps.size(), 2u);
   EXPECT_EQ(own_step(launch), 1u);
   EXPECT_EQ(launch.workspace_bytes, 2 * 4 * 128 * 4u);
@@ -184,11 +214,12 @@ TEST(BwdSteps, UnderABlockMaskTheTilesComeFirst) {
   const Problem p = parse_problem(
       "bwd bf16 batch=2 num_heads=4:2 seqlen=5000:700 head_dim=64 blocks=32 mask_heads=2 "
       "mask_batch=2");
-  const BwdWork work = bwd_work(p, {.block_m = 64, .block_n = 128, .dq_columns = 64});
+  const BwdSteps steps{.block_m = 64, .block_n = 128, .dq_columns = 64};
+  const BwdWork work = work_of(p, steps);
   // 6 key tiles, 79 query tiles in 3 words twice.
   EXPECT_EQ(work.lse_log2, scratch_aligned(2 * 2 * 6 * 3 * 2 * 4));
   EXPECT_EQ(work.delta, work.lse_log2 + 2 * 4 * 79 * 64 * 4);
-  const Launch launch = launch_of(p, work, "90a");
+  const Launch launch = launch_of(p, steps, "90a");
   ASSERT_EQ(launch.steps.size(), 4u);
   EXPECT_EQ(own_step(launch), 2u);
   EXPECT_EQ(launch.steps[0].kernel, "bwd_tiles");
@@ -200,7 +231,7 @@ TEST(BwdSteps, UnderABlockMaskTheTilesComeFirst) {
 
 TEST(BwdSteps, OfNoQueriesTheFamilysOwnIsAll) {
   const Problem p = parse_problem("bwd bf16 num_heads=4 seqlen=0:100 head_dim=64");
-  const Launch launch = launch_of(p, bwd_work(p, {.block_m = 64, .dq_columns = 64}), "90a");
+  const Launch launch = launch_of(p, {.block_m = 64, .dq_columns = 64}, "90a");
   ASSERT_EQ(launch.steps.size(), 1u);
   EXPECT_EQ(launch.steps[0].kernel, "mine");
   EXPECT_FALSE(launch.steps[0].overlaps_previous);
@@ -208,8 +239,7 @@ TEST(BwdSteps, OfNoQueriesTheFamilysOwnIsAll) {
 
 TEST(BwdSteps, OfNoKeysDqIsWrittenAllTheSame) {
   const Problem p = parse_problem("bwd bf16 num_heads=4 seqlen=100:0 head_dim=64");
-  const Launch launch = with_bwd_steps({}, p, bwd_work(p, {.block_m = 64, .dq_columns = 64}),
-                                       arch_named("90a"));
+  const Launch launch = Backward{p, {.block_m = 64, .dq_columns = 64}}.launch("90a", false);
   ASSERT_EQ(launch.steps.size(), 2u);
   EXPECT_EQ(launch.steps[1].kernel, "bwd_dq");
 }

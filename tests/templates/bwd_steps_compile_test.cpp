@@ -10,7 +10,7 @@
 #include "generator/shape.h"
 #include "runtime/compile/compiler.h"
 #include "templates/backward/host.h"
-#include "templates/host/part.h"
+#include "templates/host/kernel_source.h"
 #include "templates/oracle/bwd_naive/config.h"
 #include "tests/templates/compile_together.h"
 
@@ -32,18 +32,18 @@ constexpr StepsCase kStepsCases[] = {
 
 /// The steps without the kernel, which comes last: bwd_naive's, which has no use for them.
 Source source_of(const Problem& problem, const BwdSteps& steps) {
-  Shape shape = shape_of(problem);
-  const KernelNames names{.symbol = "beside",
-                          .folder = "oracle/bwd_naive",
-                          .type = "BwdNaive",
-                          .params = "BwdNaiveParams",
-                          .threads = "num_threads",
-                          .blocks_per_sm = "blocks_per_sm()",
-                          .pieces = "DensePieces",
-                          .pieces_header = "pieces/dense.cuh"};
-  Source source = kernel_source(
-      parse_config("bwd_naive num_threads=128"), shape,
-      with_bwd_steps(with_parts<BwdNaiveParams>(names, problem), problem, steps));
+  const Shape shape = shape_of(problem);
+  const KernelTraits kernel{.symbol = "beside",
+                            .folder = "oracle/bwd_naive",
+                            .type = "BwdNaive",
+                            .params = OwnParams::of<BwdNaiveParams>("BwdNaiveParams"),
+                            .threads = "num_threads",
+                            .blocks_per_sm = "blocks_per_sm()",
+                            .pieces = &kBackwardPieces,
+                            .gradients = &steps,
+                            .step_argument = &kBwdStepArgument};
+  Source source = kernel_source(parse_config("bwd_naive num_threads=128"), shape,
+                                assemble(problem, shape, kernel));
   source.text.erase(source.text.rfind("extern \"C\" __global__"));
   return source;
 }

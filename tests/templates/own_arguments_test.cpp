@@ -7,12 +7,13 @@
 #include <cstring>
 
 #include "attnforge/plan.h"
+#include "generator/shape.h"
 #include "templates/backward/host.h"
 #include "templates/host/argument.h"
-#include "templates/host/part.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/launch_work.h"
 #include "templates/parts/block_mask/host.h"
 #include "templates/parts/key_lists/host.h"
+#include "templates/parts/lengths/host.h"
 #include "templates/parts/pages/params.h"
 #include "templates/parts/rope/host.h"
 #include "templates/parts/user_code/host.h"
@@ -52,9 +53,13 @@ TEST(OwnArguments, RopesTablesComeWithTheRowsOfTheFirstQueryAndKey) {
 }
 
 TEST(OwnArguments, APageTableIsThatOfTheRun) {
+  const Problem problem = parse_problem("fwd bf16 lengths=used page_size=16");
+  const Shape shape = shape_of(problem);
+  const KernelTraits kernel{.params = {"Params", 16, 16}, .pieces = &kDensePieces};
+  const Assembly assembly = assemble(problem, shape, kernel);
   LaunchStep step;
   Argument argument = Argument::of<PagesParams>(step);
-  pages_part().add(argument, parse_problem("fwd bf16 lengths=used page_size=16"), {});
+  pages_part().add(argument, launch_work(assembly));
   const int table[6] = {};
   Tensors tensors;
   tensors.pages = {.table = table, .stride_batch = 3, .num_pages = 9};

@@ -11,14 +11,13 @@
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
+#include "generator/shape.h"
 #include "runtime/compile/compiler.h"
-#include "templates/host/part.h"
+#include "templates/host/assembly.h"
 #include "templates/registry.h"
 #include "tests/templates/compile_together.h"
 
 namespace attnforge {
-
-const Part& sinks_part();  // templates/parts/sinks/host
 
 namespace {
 
@@ -116,17 +115,15 @@ TEST(Sinks, LieWhereTheLaunchPutsThem) {
 /// A split of a row's keys must not count the row's sink: whatever adds the splits up does.
 TEST(Sinks, AreNotCountedWhereAKernelStoresPartsOfRows) {
   const Problem problem = parse_problem("fwd bf16 seqlen=64 sinks");
-  const auto outputs = [&](KernelNames names) {
-    names.params = "WithSinks<Params>";
-    sinks_part().extend(names, problem);
-    std::vector<std::string> types;
-    for (const Piece& piece : names.other_pieces) types.push_back(piece.type);
-    return types;
+  const auto output = [&](int splits) {
+    const KernelTraits kernel{.params = {"Params", 16, 16},
+                              .pieces = &kDensePieces,
+                              .tiling = {.block_m = 64, .num_splits = splits}};
+    const Shape shape = shape_of(problem);
+    return entry_of(assemble(problem, shape, kernel)).pieces.type(Slot::kOutput);
   };
-  EXPECT_THAT(outputs({}),
-              testing::ElementsAre("SinkOutput<kDtype, kAlignment, kLse, WithSinks<Params>>"));
-  const Piece partial{"pieces/mine.cuh", "Output", "MyOutput"};
-  EXPECT_THAT(outputs({.other_pieces = {partial}}), testing::ElementsAre("MyOutput"));
+  EXPECT_EQ(output(1), "SinkOutput<kDtype, kAlignment, kLse, WithSinks<Params>>");
+  EXPECT_THAT(output(2), testing::HasSubstr("PartialOutput<"));
 }
 
 }  // namespace

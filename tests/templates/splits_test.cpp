@@ -1,6 +1,8 @@
 // splits_test.cpp - keys split among several blocks of a query tile, without a GPU: what is
 // launched, what is compiled, and how many splits the model asks for.
-#include "templates/parts/splits/host.h"
+#include "templates/host/split_counts.h"
+#include "templates/parts/lengths/params.h"
+#include "templates/parts/splits/params.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -83,7 +83,8 @@ TEST(UserCode, IsSeenAfterTheSoftCapThatTheProblemHas) {
   EXPECT_THAT(rendered(problem).entry,
               HasSubstr("using Score = UserScore<UserCode, SoftcapScore>;"));
   problem.softcap = 0;
-  EXPECT_THAT(rendered(problem).entry, HasSubstr("using Score = UserScore<UserCode>;"));
+  EXPECT_THAT(rendered(problem).entry,
+              HasSubstr("using Score = UserScore<UserCode, DensePieces<kConfig>::Score>;"));
 }
 
 TEST(UserCode, ClampsPositionsWhereItReadsArraysByKey) {

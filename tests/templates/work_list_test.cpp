@@ -13,6 +13,8 @@
 #include "generator/problem/bucket.h"
 #include "generator/shape.h"
 #include "reference/sequences.h"
+#include "templates/host/argument.h"
+#include "templates/parts/lengths/host.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
 
@@ -50,14 +52,15 @@ TEST(WorkList, HasRoomForTheTilesOfAnyLengths) {
 TEST(WorkList, TakesSequencesInGroupsWhereOneHeadOutgrowsTheL2) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=64 num_heads=8 seqlen=65536 tokens=1000000 head_dim=128 lengths=packed");
-  EXPECT_EQ(tile_work(problem, shape_of(problem), {128}, 64, 32, false).keys_per_group,
+  EXPECT_EQ(tile_work(problem, TileSource::kList, {.block_m = 128}, 32, false).keys_per_group,
             (32 << 20) / 512);
-  EXPECT_EQ(tile_work(problem, shape_of(problem), {128}, 64, 0, false).keys_per_group, 0)
+  EXPECT_EQ(tile_work(problem, TileSource::kList, {.block_m = 128}, 0, false).keys_per_group, 0)
       << "head after head";
   const Problem small = parse_problem(
       "fwd bf16 batch=16 num_heads=8 seqlen=8192 tokens=16384 head_dim=128 lengths=packed");
-  EXPECT_EQ(tile_work(small, shape_of(small), {128}, 64, 32, false).keys_per_group, 0);
-  EXPECT_EQ(tile_work(small, shape_of(small), {128}, 64, 32, false).order.heads_per_group, 4)
+  EXPECT_EQ(tile_work(small, TileSource::kList, {.block_m = 128}, 32, false).keys_per_group, 0);
+  EXPECT_EQ(tile_work(small, TileSource::kList, {.block_m = 128}, 32, false).order.heads_per_group,
+            4)
       << "8 MiB each";
 }
 
@@ -66,7 +69,10 @@ TEST(TileSource, IsWhatAllProblemsOfABucketShare) {
     return tile_source(parse_problem("fwd bf16 num_heads=32:8 head_dim=128 " + words), false,
                        tiling);
   };
-  const QueryTiling decode{16, 4, 4}, split{16, 4, 4, true}, prefill{128, 1, 1};
+  const QueryTiling decode{.block_m = 16, .pack_gqa = 4, .blocks_per_sm = 4},
+      split{.block_m = 16, .pack_gqa = 4, .blocks_per_sm = 4, .num_splits = 2},
+      prefill{.block_m = 128},
+      split_64{.block_m = 64, .pack_gqa = 4, .blocks_per_sm = 2, .num_splits = 2};
   EXPECT_EQ(source("batch=9 seqlen=1:8192", decode), TileSource::kSizes);
   EXPECT_EQ(source("batch=9 seqlen=1:8192 lengths=used", decode), TileSource::kBound);
   EXPECT_EQ(source("batch=64 seqlen=1:8192 lengths=used", decode), TileSource::kBound);
@@ -91,7 +97,7 @@ TEST(TileSource, IsWhatAllProblemsOfABucketShare) {
         const Problem problem = parse_problem(
             fmt::format("fwd bf16 batch={} num_heads=8:2 seqlen={}:{} head_dim=64 lengths={}",
                         batch, seqlen, seqlen + 1, lengths));
-        for (const QueryTiling& tiling : {decode, split, prefill, QueryTiling{64, 4, 2, true}})
+        for (const QueryTiling& tiling : {decode, split, prefill, split_64})
           EXPECT_EQ(tile_source(problem, false, tiling),
                     tile_source(bucket(problem), false, tiling))
               << to_string(problem);

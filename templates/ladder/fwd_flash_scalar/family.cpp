@@ -86,12 +86,11 @@ std::string symbol(const Typed& c) {
 
 Source render(const Typed& c, const Problem&) {
   return kernel_source(untyped(kName, c, kFields), c,
-                       {.symbol = symbol(c),
-                        .folder = "ladder/fwd_flash_scalar",
-                        .type = "FwdFlashScalar",
-                        .params = "FwdTiledParams",
-                        .params_bytes = sizeof(FwdTiledParams),
-                        .blocks_per_sm = "blocks_per_sm()"});
+                       KernelTraits{.symbol = symbol(c),
+                                    .folder = "ladder/fwd_flash_scalar",
+                                    .type = "FwdFlashScalar",
+                                    .params = OwnParams::of<FwdTiledParams>("FwdTiledParams"),
+                                    .blocks_per_sm = "blocks_per_sm()"});
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {

@@ -113,11 +113,10 @@ std::string symbol(const Typed& c) {
 
 Source render(const Typed& c, const Problem&) {
   return kernel_source(untyped(kName, c, kFields), c,
-                       {.symbol = symbol(c),
-                        .folder = "ladder/fwd_wmma",
-                        .type = "FwdWmma",
-                        .params = "FwdWmmaParams",
-                        .params_bytes = sizeof(FwdWmmaParams)});
+                       KernelTraits{.symbol = symbol(c),
+                                    .folder = "ladder/fwd_wmma",
+                                    .type = "FwdWmma",
+                                    .params = OwnParams::of<FwdWmmaParams>("FwdWmmaParams")});
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {

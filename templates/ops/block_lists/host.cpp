@@ -54,11 +54,11 @@ Source source_of(std::string name, std::string entry) {
 }
 
 // The text's arguments are all that these kernels have beside their own.
-std::string text_params(const Problem& text) { return code_part().type(text, "BlockTextParams"); }
+std::string text_params(const Problem& text) { return with_code_params(text, "BlockTextParams"); }
 std::size_t text_params_bytes(const Problem& text) {
   static_assert(alignof(BlockTextParams) <= kPartAlignment);
   return (sizeof(BlockTextParams) + kPartAlignment - 1) / kPartAlignment * kPartAlignment +
-         code_part().bytes(text);
+         code_params_bytes(text);
 }
 
 LaunchStep with_text_argument(LaunchStep step, const Problem& text, const BlockMaskShape& shape,
@@ -74,7 +74,7 @@ LaunchStep with_text_argument(LaunchStep step, const Problem& text, const BlockM
       .value(static_cast<int>(shape.q_blocks()))
       .value(static_cast<int>(shape.kv_blocks()))
       .value(static_cast<int>(shape.rows()));
-  code_part().add(argument.end_of_base<BlockTextParams>(), text, {});
+  add_code_params(argument.end_of_base<BlockTextParams>(), text);
   argument.done();
   return step;
 }

@@ -12,8 +12,7 @@
 #include "templates/host/common_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/part.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/launch_work.h"
 #include "templates/oracle/bwd_naive/config.h"
 #include "templates/oracle/bwd_naive/oracle.h"
 
@@ -89,22 +88,23 @@ std::string symbol(const Typed& c) {
   return fmt::format("{}_{}_d{}_t{}", kName, dtypes, head_dims, c.num_threads);
 }
 
+KernelTraits kernel_of(const Typed& c) {
+  return {.symbol = symbol(c),
+          .folder = "oracle/bwd_naive",
+          .type = "BwdNaive",
+          .params = OwnParams::of<BwdNaiveParams>("BwdNaiveParams"),
+          .threads = "num_threads",
+          .blocks_per_sm = "blocks_per_sm()",
+          .pieces = &kOraclePieces,
+          .slopes = true};
+}
+
 Source render(const Typed& config, const Problem& problem) {
   Typed c = config;
   static_cast<Shape&>(c) = without_bounds(c);  // read at run time: one kernel for every window
-  const KernelNames names{.symbol = symbol_of_kernel(symbol(c), problem),
-                          .folder = "oracle/bwd_naive",
-                          .type = "BwdNaive",
-                          .params = "BwdNaiveParams",
-                          .threads = "num_threads",
-                          .blocks_per_sm = "blocks_per_sm()",
-                          .pieces = "DensePieces",
-                          .pieces_header = "pieces/dense.cuh",
-                          .slopes = true};
-  return kernel_source(untyped(kName, c, kFields), c, with_parts<BwdNaiveParams>(names, problem));
+  const KernelTraits kernel = kernel_of(c);
+  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
 }
-
-/// A block for each head.
 
 /// Of blocks for each of `sequences`; with lists of one, whatever sequences their rows are of.
 Launch launch_blocks(const Typed& c, const Problem& problem, const GradientRows& rows,
@@ -117,9 +117,11 @@ Launch launch_blocks(const Typed& c, const Problem& problem, const GradientRows&
   struct Rest {
     int num_queries, num_keys, query_blocks, row_blocks;
   };
-  LaunchStep step = step_of(symbol_of_kernel(symbol(c), problem), c.num_threads, 0);
+  const KernelTraits kernel = kernel_of(c);
+  const Assembly assembly = assemble(problem, c, kernel);
+  LaunchStep step = step_of(symbol_of(assembly), c.num_threads, 0);
   step.grid.x = static_cast<unsigned>(all);
-  fill_argument<BwdNaiveParams>(step, problem, {}, [&](Argument& argument) {
+  fill_argument(step, launch_work(assembly), [&](Argument& argument) {
     add_bwd(argument, problem).end_of_base<BwdParams>();
     argument.value(rows.queries).value(rows.keys);
     argument.value(rows.dq_norms).value(rows.dk_norms).value(rows.dv_norms);

@@ -12,7 +12,7 @@
 #include "templates/host/common_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/launch_work.h"
 #include "templates/oracle/fwd_naive/config.h"
 #include "templates/oracle/fwd_naive/oracle.h"
 
@@ -93,28 +93,33 @@ std::string symbol(const Typed& c) {
   return fmt::format("{}_{}_d{}_t{}", kName, dtype_name(c), head_dims, c.num_threads);
 }
 
+KernelTraits kernel_of(const Typed& c) {
+  return {.symbol = symbol(c),
+          .folder = "oracle/fwd_naive",
+          .type = "FwdNaive",
+          .params = OwnParams::of<FwdNaiveParams>("FwdNaiveParams"),
+          .threads = "num_threads",
+          .blocks_per_sm = "blocks_per_sm()",
+          .pieces = &kOraclePieces};
+}
+
 Source render(const Typed& config, const Problem& problem) {
   Typed c = config;
   static_cast<Shape&>(c) = without_bounds(c);  // read at run time: one kernel for every window
-  const KernelNames names{.symbol = symbol_of_kernel(symbol(c), problem),
-                          .folder = "oracle/fwd_naive",
-                          .type = "FwdNaive",
-                          .params = "FwdNaiveParams",
-                          .threads = "num_threads",
-                          .blocks_per_sm = "blocks_per_sm()",
-                          .pieces = "DensePieces",
-                          .pieces_header = "pieces/dense.cuh"};
-  return kernel_source(untyped(kName, c, kFields), c, with_parts<FwdNaiveParams>(names, problem));
+  const KernelTraits kernel = kernel_of(c);
+  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
 }
 
 /// `rows` null: all that the problem has, and `num_rows` of each sequence and head.
 Launch launch_blocks(const Typed& c, const Problem& problem, std::int64_t num_blocks,
                      const ListedRow* rows, std::int64_t num_rows) {
+  const KernelTraits kernel = kernel_of(c);
+  const Assembly assembly = assemble(problem, c, kernel);
   LaunchStep step;
-  step.kernel = symbol_of_kernel(symbol(c), problem);
+  step.kernel = symbol_of(assembly);
   step.grid.x = static_cast<unsigned>(num_blocks);
   step.block.x = static_cast<unsigned>(c.num_threads);
-  fill_argument<FwdNaiveParams>(step, problem, {}, [&](Argument& argument) {
+  fill_argument(step, launch_work(assembly), [&](Argument& argument) {
     argument.fwd(problem).value(rows).value(static_cast<int>(num_rows));
   });
   return {.steps = {std::move(step)}};

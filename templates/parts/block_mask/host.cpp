@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include "attnforge/plan.h"
-#include "templates/host/part.h"
+#include "templates/host/assembly.h"
+#include "templates/host/launch_work.h"
 
 namespace attnforge {
 
@@ -25,13 +26,28 @@ void bind_block_mask(BlockMaskParams& mask, const Tensors& tensors, const RunMem
 
 const Part& block_mask_part() {
   static constexpr Part kPart{
-      .in = [](const Problem& p, bool) { return has_block_mask(p); },
-      .type = [](const Problem&,
+      .name = "block_mask",
+      .in = [](const Assembly& a) { return has_block_mask(a.problem); },
+      .type = [](const Assembly&,
                  std::string_view params) { return fmt::format("WithBlockMask<{}>", params); },
-      .bytes = [](const Problem&) { return sizeof(BlockMaskParams); },
-      .add = [](Argument& argument, const Problem& p,
-                const TileWork&) { argument.own<bind_block_mask>(block_mask_params(p)); },
-      .extend = [](KernelNames&, const Problem&) {}};
+      .bytes = [](const Assembly&) { return sizeof(BlockMaskParams); },
+      .add =
+          [](Argument& argument, const LaunchWork& work) {
+            argument.own<bind_block_mask>(block_mask_params(work.problem()));
+          },
+      .fill =
+          [](Entry& entry, const Assembly& a) {
+            if (!a.gathers()) return;
+            entry.pieces.fill(Slot::kListSource, {fmt::format("BlockSource<kConfig.mask_block_q, "
+                                                              "kConfig.mask_block_kv{}>",
+                                                              a.lists_by_steps() ? "" : ", true"),
+                                                  "parts/block_mask/list_source.cuh"});
+            if (a.shape.mask_bits)
+              entry.pieces.fill(Slot::kListRule, {fmt::format("BlockBits<{}, kConfig.mask_block_q, "
+                                                              "kConfig.mask_block_kv>",
+                                                              entry.argument),
+                                                  "parts/block_mask/list_rule.cuh"});
+          }};
   return kPart;
 }
 

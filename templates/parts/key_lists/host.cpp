@@ -6,35 +6,23 @@
 #include <cmath>
 #include <utility>
 
+#include "attnforge/error.h"
 #include "generator/shape.h"
 #include "generator/user_code/user_code.h"
+#include "templates/host/assembly.h"
 #include "templates/host/fwd_params.h"
-#include "templates/host/part.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/launch_work.h"
 
 namespace attnforge {
+
+const Part& key_lists_part();
+
 namespace {
 
-constexpr int kThreads = 256;  // of both steps
-constexpr int kGroupsPerBlock = kThreads / 32;
+constexpr int kGroupsPerBlock = kListStepThreads / 32;
 constexpr const char* kListsKernel = "tile_lists";
-constexpr const char* kStatesKernel = "mask_states";
 
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-/// The Mask piece: what decides in groups that rows see some of.
-std::string list_mask(const Shape& shape, std::string_view window, std::string_view block_m,
-                      std::string_view block_n) {
-  const std::string bits = "BlockBits<Argument, kConfig.mask_block_q, kConfig.mask_block_kv>",
-                    text = shape.text_bits
-                               ? fmt::format("TextBits<Argument, kConfig.{}, kConfig.{}>", block_m,
-                                             block_n)
-                               : "UserRule<UserCode>";
-  std::string rule = "NoRule";
-  if (shape.mask_bits) rule = bits;
-  if (shape.user_mask) rule = shape.mask_bits ? fmt::format("BothRules<{}, {}>", bits, text) : text;
-  return fmt::format("ListMask<{}, {}>", window, rule);
-}
 
 }  // namespace
 
@@ -134,16 +122,19 @@ std::vector<int> fitting(const Shape& shape, std::vector<int> sizes) {
   return sizes;
 }
 
-std::vector<LaunchStep> tile_list_steps(const TileLists& lists) {
-  std::vector<LaunchStep> steps;
-  if (lists.of_text && lists.groups_of_sequence > 0) {  // else no sequence has keys to ask about
-    steps.push_back(step_of(kStatesKernel, kThreads, 0));
-    steps.back().grid.x = static_cast<unsigned>(
-        lists.lists() * quotient_up(lists.groups_of_sequence, kGroupsPerBlock));
-  }
-  steps.push_back(step_of(kListsKernel, kThreads, 0));
-  steps.back().grid.x = static_cast<unsigned>(lists.lists());
-  return steps;
+TileLists tile_lists(const LaunchWork& work) {
+  const QueryTiling& tiling = work.assembly.kernel.tiling;
+  return tile_lists(work.problem(), work.assembly.shape, tiling.block_m, tiling.block_n);
+}
+
+LaunchStep list_step(const char* kernel, std::int64_t blocks) {
+  LaunchStep step = step_of(kernel, kListStepThreads, 0);
+  step.grid.x = static_cast<unsigned>(blocks);
+  return step;
+}
+
+std::int64_t state_blocks(const TileLists& lists) {
+  return lists.lists() * quotient_up(lists.groups_of_sequence, kGroupsPerBlock);
 }
 
 bool rows_see_alike(const Problem& problem, int block_m) {
@@ -163,83 +154,6 @@ double list_steps_us(const Shape& shape, const Problem& problem, const DeviceFac
 
 bool own_list_fits(const TileLists& lists) { return lists.capacity() <= kOwnListGroups; }
 
-namespace {
-
-constexpr const char* kBlockSource = "parts/block_mask/list_source.cuh";
-
-std::string window_of(const KernelNames& names) {
-  return fmt::format("{}<kConfig>::Mask", names.pieces);
-}
-
-/// The pieces of a kernel that walks over a list as `walk` does.
-KernelNames with_list_pieces(KernelNames names, const Shape& shape, std::string walk,
-                             std::string_view block_m, std::string_view block_n) {
-  const std::string window = window_of(names);
-  names.other_pieces.push_back({"parts/key_lists/walk.cuh", "Walk", std::move(walk)});
-  names.other_pieces.push_back(
-      {"parts/key_lists/mask.cuh", "Mask", list_mask(shape, window, block_m, block_n)});
-  if (shape.mask_bits || shape.text_bits) {
-    names.parts.push_back(shape.mask_bits ? "parts/block_mask/list_rule.cuh"
-                                          : "parts/user_code/list_rule.cuh");
-    names.declarations += fmt::format(
-        "namespace attnforge {{\nusing Argument = {};\n}}  // namespace attnforge\n", names.params);
-  }
-  if (shape.user_mask) names.parts.push_back("parts/user_code/mask.cuh");
-  return names;
-}
-
-}  // namespace
-
-KernelNames with_own_lists(KernelNames names, const Shape& shape) {
-  names = with_list_pieces(std::move(names), shape,
-                           "ListWalk<kConfig.key_groups(), OwnList<kConfig>>", "block_m()",
-                           "block_n");
-  names.parts.push_back(kBlockSource);
-  names.parts.push_back("parts/lengths/params.h");  // a part of the argument, which nothing reads
-  names.other_pieces.push_back(
-      {"parts/key_lists/own_list.cuh", "Lists",
-       fmt::format("OwnLists<kConfig, BlockSource<kConfig.mask_block_q, kConfig.mask_block_kv, "
-                   "true>, {}>",
-                   window_of(names))});
-  return names;
-}
-
-KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_view params,
-                            std::string_view block_m, std::string_view block_n) {
-  const std::string window = window_of(names);
-  const std::string tiles = fmt::format(
-      "kConfig.{}, kConfig.key_groups(), kConfig.{} / kConfig.key_groups(), {}", block_m, block_n,
-      window);
-  names = with_list_pieces(std::move(names), shape, "ListWalk<kConfig.key_groups()>", block_m,
-                           block_n);
-  names.parts.push_back("parts/key_lists/step_lists.cuh");
-  std::string source = "TextSource";
-  if (shape.has_block_mask()) {
-    names.parts.push_back(kBlockSource);
-    source = "BlockSource<kConfig.mask_block_q, kConfig.mask_block_kv>";
-  } else {
-    names.parts.push_back("parts/user_code/list_source.cuh");
-    names.parts.push_back("parts/user_code/step_states.cuh");
-    names.parts.push_back("parts/user_code/terms.cuh");
-    names.other_kernels += fmt::format(
-        "extern \"C\" __global__ void __launch_bounds__({}, 4)\n"
-        "{}(const __grid_constant__ {} p) {{\n"
-        "  using Code = UserCodeOf<{}>;\n"
-        "  MaskStates<Pieces::Lengths, UserRule<Code>, UserTerms<Code>, kConfig.{}, kConfig.{}, "
-        "{}, "
-        "kConfig.text_bits>::run(p);\n"
-        "}}\n",
-        kThreads, kStatesKernel, params, params, block_m, block_n, window);
-  }
-  names.other_kernels += fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__({}, 4)\n"
-      "{}(const __grid_constant__ {} p) {{\n"
-      "  ListTiles<Pieces::Lengths, {}, {}>::run(p);\n"
-      "}}\n",
-      kThreads, kListsKernel, params, source, tiles);
-  return names;
-}
-
 void bind_tile_lists(TileListParams& lists, const Tensors&, const RunMemory& memory) {
   const auto place = [&](auto*& pointer) {
     pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(
@@ -251,26 +165,79 @@ void bind_tile_lists(TileListParams& lists, const Tensors&, const RunMemory& mem
   place(lists.bits);
 }
 
-const Part& tile_lists_part() {
+namespace {
+
+/// Keys come in groups; what hides them inside one is what other parts offer.
+void fill_lists(Entry& entry, const Assembly& a) {
+  PieceSet& pieces = entry.pieces;
+  const std::string window = pieces.dense(Slot::kMask);
+  const bool own = !a.lists_by_steps();
+  pieces.fill(Slot::kWalk,
+              {fmt::format("ListWalk<kConfig.key_groups(){}>", own ? ", OwnList<kConfig>" : ""),
+               "parts/key_lists/walk.cuh"});
+  pieces.fill(Slot::kMask, {fmt::format("ListMask<{}, {}>", window, pieces.type(Slot::kListRule)),
+                            "parts/key_lists/mask.cuh"});
+  if (a.kernel.pieces->tma)
+    pieces.fill(Slot::kKeys, {"GroupedTmaKeys<kConfig>", "parts/key_lists/tma_keys.cuh"});
+  else
+    pieces.fill(Slot::kKeys, {fmt::format("GatheredKeys<kElementBytes, kConfig.key_groups(), "
+                                          "kConfig.{} / kConfig.key_groups()>",
+                                          a.kernel.block_n),
+                              "parts/key_lists/keys.cuh", "template <int kElementBytes> "});
+  if (own)
+    pieces.fill(Slot::kLists,
+                {fmt::format("OwnLists<kConfig, {}, {}>", pieces.type(Slot::kListSource), window),
+                 "parts/key_lists/own_list.cuh"});
+}
+
+constexpr Step kListsStep{
+    .kernel = kListsKernel,
+    .in = [](const Assembly& a) { return a.lists_by_steps(); },
+    .text =
+        [](Entry& entry, const Assembly& a) {
+          entry.pieces.include("parts/key_lists/step_lists.cuh");
+          return Step::Text{
+              .threads = kListStepThreads,
+              .blocks_per_sm = kListStepBlocks,
+              .type = fmt::format("ListTiles<Pieces::Lengths, {0}, kConfig.{1}, "
+                                  "kConfig.key_groups(), kConfig.{2} / kConfig.key_groups(), {3}>",
+                                  entry.pieces.type(Slot::kListSource), a.kernel.block_m,
+                                  a.kernel.block_n, entry.pieces.dense(Slot::kMask))};
+        },
+    .launch =
+        [](const LaunchWork& work) { return list_step(kListsKernel, tile_lists(work).lists()); }};
+
+void add_lists(Argument& argument, const LaunchWork& work) {
+  const TileLists lists = tile_lists(work);
+  TileListParams params = tile_list_params(lists, work.begin_of(key_lists_part()));
+  if (work.assembly.lists_by_steps()) {
+    argument.own<bind_tile_lists>(params);
+    return;
+  }
+  // Blocks that make their own lists read the sizes alone.
+  ATTNFORGE_ASSERT(own_list_fits(lists), "illegal() lets no longer list through");
+  params.groups = nullptr;
+  params.counts = nullptr;
+  params.states = params.bits = nullptr;
+  argument.value(params);
+}
+
+}  // namespace
+
+const Part& key_lists_part() {
   static constexpr Part kPart{
-      .in = [](const Problem& p, bool gathers) { return gathers && shape_of(p).has_tile_lists(); },
-      .type = [](const Problem&,
+      .name = "key_lists",
+      .in = [](const Assembly& a) { return a.gathers(); },
+      .type = [](const Assembly&,
                  std::string_view params) { return fmt::format("WithTileLists<{}>", params); },
-      .bytes = [](const Problem&) { return sizeof(TileListParams); },
-      .add =
-          [](Argument& argument, const Problem&, const TileWork& work) {
-            TileListParams params = tile_list_params(work.lists, work.lists_begin());
-            if (work.listed()) {
-              argument.own<bind_tile_lists>(params);
-              return;
-            }
-            // Blocks that make their own lists read the sizes alone.
-            params.groups = nullptr;
-            params.counts = nullptr;
-            params.states = params.bits = nullptr;
-            argument.value(params);
-          },
-      .extend = [](KernelNames&, const Problem&) {}};
+      .bytes = [](const Assembly&) { return sizeof(TileListParams); },
+      .add = add_lists,
+      .fill = fill_lists,
+      .steps = {&kListsStep, 1},
+      .scratch = [](const LaunchWork& work) -> std::size_t {
+        if (!work.assembly.lists_by_steps()) return 0;
+        return static_cast<std::size_t>(tile_lists(work).bytes());
+      }};
   return kPart;
 }
 

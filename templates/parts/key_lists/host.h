@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "attnforge/problem.h"
@@ -11,11 +10,12 @@
 #include "generator/launch.h"
 #include "generator/reason.h"
 #include "generator/shape.h"
-#include "templates/host/kernel_source.h"
 #include "templates/host/visited_keys.h"
 #include "templates/parts/key_lists/params.h"
 
 namespace attnforge {
+
+struct LaunchWork;  // templates/host/launch_work.h
 
 /// Lists of one kernel. All numbers are 0 where its tiles are not listed.
 struct TileLists {
@@ -34,6 +34,8 @@ struct TileLists {
 /// `shape` is the problem's: whoever asks for many configs has it, and it takes the reading of a
 /// mask's text.
 TileLists tile_lists(const Problem& problem, const Shape& shape, int block_m, int block_n);
+/// Of a launch.
+TileLists tile_lists(const LaunchWork& work);
 
 /// As an argument: the lists begin `begin` bytes after the start of the workspace.
 TileListParams tile_list_params(const TileLists& lists, std::size_t begin);
@@ -55,15 +57,6 @@ Reason large_lists(const Shape& shape, const Problem& problem, int block_m, int 
 /// Those of `sizes` of key tiles that blocks of the problem's mask divide, or that divide them.
 std::vector<int> fitting(const Shape& shape, std::vector<int> sizes);
 
-/// Names of the steps' kernels; their argument is a `params`. `block_m` and `block_n` are how the
-/// config names them.
-KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_view params,
-                            std::string_view block_m, std::string_view block_n);
-
-/// The same of a kernel whose blocks make their lists themselves, with no step before it: of a
-/// block mask, with the config of fwd_wgmma_sm90a.
-KernelNames with_own_lists(KernelNames names, const Shape& shape);
-
 /// Whether a list of `lists` has room in what such a block has for it.
 bool own_list_fits(const TileLists& lists);
 
@@ -77,8 +70,11 @@ bool may_have_own_lists(const Shape& shape, const Problem& problem, const Device
 /// stead: about. 0 where every kernel has the steps.
 double list_steps_us(const Shape& shape, const Problem& problem, const DeviceFacts& device);
 
-/// Blocks and threads of the steps, which write the lists before the kernel runs; without their
-/// arguments.
-std::vector<LaunchStep> tile_list_steps(const TileLists& lists);
+/// Threads of a block of the steps, and blocks on an SM that registers are to leave room for.
+inline constexpr int kListStepThreads = 256, kListStepBlocks = 4;
+LaunchStep list_step(const char* kernel, std::int64_t blocks);
+/// Blocks of the step before, of a mask's text: a warp for each group. 0: no sequence has keys to
+/// ask about.
+std::int64_t state_blocks(const TileLists& lists);
 
 }  // namespace attnforge

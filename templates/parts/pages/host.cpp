@@ -1,10 +1,10 @@
 // host.cpp - what a cache in pages adds to a kernel: the table of a run, and other Keys.
 #include <fmt/format.h>
 
-#include <vector>
+#include <utility>
 
 #include "attnforge/plan.h"
-#include "templates/host/part.h"
+#include "templates/host/assembly.h"
 #include "templates/parts/pages/params.h"
 
 namespace attnforge {
@@ -17,33 +17,32 @@ void bind_pages(PagesParams& pages, const Tensors& tensors, const RunMemory&) {
            .unused = {}};
 }
 
-/// Kernels whose keys come by TMA start from pieces that say so. Keys in pages are asked for by
-/// lists of tiles, too.
-void extend_by_pages(KernelNames& names, const Problem&) {
-  names.parts.push_back("parts/pages/params.h");
-  std::erase_if(names.other_pieces, [](const Piece& piece) { return piece.name == "Keys"; });
-  if (names.pieces_header == "hopper/dense_pieces.cuh") {
-    names.other_pieces.push_back({"parts/pages/tma_keys.cuh", "Keys",
-                                  fmt::format("PagedTmaKeys<kConfig, {}>", names.params)});
-  } else {
-    names.other_pieces.push_back(
-        {"parts/pages/keys.cuh", "Keys",
-         fmt::format("PagedKeys<kElementBytes, kConfig.page_size, {}>", names.params),
-         "template <int kElementBytes> "});
-  }
+/// Keys in pages are asked for by lists of tiles, too.
+void fill_keys(Entry& entry, const Assembly& a) {
+  entry.pieces.include("parts/pages/params.h");
+  Piece keys;
+  if (a.kernel.pieces->tma)
+    keys = {fmt::format("PagedTmaKeys<kConfig, {}>", entry.argument), "parts/pages/tma_keys.cuh"};
+  else
+    keys = {fmt::format("PagedKeys<kElementBytes, kConfig.page_size, {}>", entry.argument),
+            "parts/pages/keys.cuh", "template <int kElementBytes> "};
+  if (entry.pieces.is_dense(Slot::kKeys))
+    entry.pieces.fill(Slot::kKeys, std::move(keys));
+  else
+    entry.pieces.replace(Slot::kKeys, std::move(keys));
 }
 
 }  // namespace
 
 const Part& pages_part() {
   static constexpr Part kPart{
-      .in = [](const Problem& p, bool) { return has_pages(p); },
-      .type = [](const Problem&,
+      .name = "pages",
+      .in = [](const Assembly& a) { return has_pages(a.problem); },
+      .type = [](const Assembly&,
                  std::string_view params) { return fmt::format("WithPages<{}>", params); },
-      .bytes = [](const Problem&) { return sizeof(PagesParams); },
-      .add = [](Argument& argument, const Problem&,
-                const TileWork&) { argument.own<bind_pages>(PagesParams{}); },
-      .extend = extend_by_pages};
+      .bytes = [](const Assembly&) { return sizeof(PagesParams); },
+      .add = [](Argument& argument, const LaunchWork&) { argument.own<bind_pages>(PagesParams{}); },
+      .fill = fill_keys};
   return kPart;
 }
 

@@ -2,15 +2,57 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
-#include <utility>
-
 #include "attnforge/error.h"
 #include "generator/shape.h"
+#include "templates/backward/host.h"
+#include "templates/host/assembly.h"
+#include "templates/host/launch_work.h"
 
 namespace attnforge {
+namespace {
 
-bool lists_query_tiles(const Problem& problem) { return has_block_mask(problem); }
+QueryTileBits bits_of(const LaunchWork& work) {
+  const BwdSteps& steps = *work.assembly.kernel.gradients;
+  return query_tile_bits(work.problem(), steps.block_m, steps.block_n);
+}
+
+std::string tiles_of(const Assembly& a) {
+  return fmt::format("{}, {}", a.kernel.gradients->block_m, a.kernel.gradients->block_n);
+}
+
+void fill_bits(Entry& entry, const Assembly& a) {
+  PieceSet& pieces = entry.pieces;
+  pieces.wrap(Slot::kQueries, {fmt::format("ListedQueries<{{}}, {}>", tiles_of(a)),
+                               "parts/query_bits/queries.cuh"});
+  pieces.fill(Slot::kWalk,
+              {fmt::format("MaskedWalk<{}>", pieces.dense(Slot::kWalk)), "pieces/masked_walk.cuh"});
+  pieces.fill(Slot::kMask, {fmt::format("BlockMask<{}, kConfig.mask_block_q, "
+                                        "kConfig.mask_block_kv, kConfig.mask_bits != 0, {}, {}>",
+                                        entry.argument, pieces.dense(Slot::kMask),
+                                        pieces.type(Slot::kBlockRule)),
+                            "parts/block_mask/mask.cuh"});
+}
+
+constexpr const char* kBitsKernel = "bwd_tiles";
+constexpr Step kBitsStep{
+    .kernel = kBitsKernel,
+    .text =
+        [](Entry& entry, const Assembly& a) {
+          entry.pieces.include("parts/query_bits/step_bits.cuh");
+          return Step::Text{.threads = kBwdStepThreads,
+                            .type = fmt::format("BwdTiles<{}, kConfig.mask_block_q, "
+                                                "kConfig.mask_block_kv>",
+                                                tiles_of(a))};
+        },
+    .launch =
+        [](const LaunchWork& work) {
+          constexpr int kWordsOfBlock = kBwdStepThreads / 32;
+          const QueryTileBits bits = bits_of(work);
+          const std::int64_t words = has_rows(work.problem()) ? bits.lists() * bits.words : 0;
+          return bwd_step(kBitsKernel, (words + kWordsOfBlock - 1) / kWordsOfBlock);
+        }};
+
+}  // namespace
 
 QueryTileBits query_tile_bits(const Problem& problem, int block_m, int block_n) {
   if (!has_block_mask(problem)) return {};
@@ -20,28 +62,18 @@ QueryTileBits query_tile_bits(const Problem& problem, int block_m, int block_n) 
       static_cast<int>(problem.seqlen_kv), block_n, static_cast<int>(problem.seqlen_q), block_m);
 }
 
-std::string listed_queries(KernelNames& names, const Problem& problem, int block_m, int block_n) {
-  if (!has_block_mask(problem)) return "";
-  const auto replace = [&](std::string_view name, std::string_view header, std::string type) {
-    std::erase_if(names.other_pieces, [&](const Piece& piece) { return piece.name == name; });
-    names.other_pieces.push_back({header, name, std::move(type)});
-  };
-  const std::string tiles = fmt::format("{}, {}", block_m, block_n);
-  const std::string of_dense = fmt::format("{}<kConfig>", names.pieces);
-  std::string text = "NoBlockText";
-  if (shape_of(problem).user_mask != 0) {
-    names.parts.push_back("parts/user_code/block_rule.cuh");
-    text = "BlockText<UserCode>";
-  }
-  replace("Queries", "parts/query_bits/queries.cuh",
-          fmt::format("ListedQueries<{}, {}>", kQueryWalk, tiles));
-  replace("Walk", "pieces/masked_walk.cuh", fmt::format("MaskedWalk<{}::Walk>", of_dense));
-  replace("Mask", "parts/block_mask/mask.cuh",
-          fmt::format("BlockMask<{}, kConfig.mask_block_q, kConfig.mask_block_kv, "
-                      "kConfig.mask_bits != 0, {}::Mask, {}>",
-                      names.params, of_dense, text));
-  names.parts.push_back("parts/query_bits/step_bits.cuh");
-  return fmt::format("BwdTiles<{}, kConfig.mask_block_q, kConfig.mask_block_kv>", tiles);
+const Part& query_bits_part() {
+  static constexpr Part kPart{
+      .name = "query_bits",
+      .in =
+          [](const Assembly& a) {
+            return a.kernel.gradients != nullptr && has_block_mask(a.problem);
+          },
+      .fill = fill_bits,
+      .steps = {&kBitsStep, 1},
+      .scratch =
+          [](const LaunchWork& work) { return static_cast<std::size_t>(bits_of(work).bytes()); }};
+  return kPart;
 }
 
 }  // namespace attnforge

@@ -11,8 +11,9 @@
 #include "attnforge/plan.h"
 #include "generator/shape.h"
 #include "templates/embedded.h"
+#include "templates/host/assembly.h"
 #include "templates/host/fwd_params.h"
-#include "templates/host/part.h"
+#include "templates/host/launch_work.h"
 
 namespace attnforge {
 namespace {
@@ -107,16 +108,17 @@ Argument& add_rope(Argument& argument, const Problem& problem) {
 
 const Part& rotation_part() {
   static constexpr Part kPart{
-      .in = [](const Problem& p, bool) { return !plain(p); },
-      .type = [](const Problem&,
+      .name = "rope",
+      .in = [](const Assembly& a) { return !plain(a.problem); },
+      .type = [](const Assembly&,
                  std::string_view params) { return fmt::format("WithRope<{}>", params); },
-      .bytes = [](const Problem&) { return sizeof(RopeParamsOfPart); },
+      .bytes = [](const Assembly&) { return sizeof(RopeParamsOfPart); },
       .add =
-          [](Argument& argument, const Problem& problem, const TileWork&) {
-            argument.part(RopeParamsOfPart{rope_params(problem), {}}, own_argument<bind_rope>());
+          [](Argument& argument, const LaunchWork& work) {
+            argument.part(RopeParamsOfPart{rope_params(work.problem()), {}},
+                          own_argument<bind_rope>());
           },
-      .extend = [](KernelNames& names,
-                   const Problem&) { names.parts.push_back("parts/rope/params.h"); }};
+      .fill = [](Entry& entry, const Assembly&) { entry.pieces.include("parts/rope/params.h"); }};
   return kPart;
 }
 

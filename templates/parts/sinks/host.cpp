@@ -1,38 +1,55 @@
 // host.cpp - what the logits of sinks add to a kernel.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "attnforge/plan.h"
-#include "templates/host/part.h"
+#include "templates/backward/host.h"
+#include "templates/host/assembly.h"
+#include "templates/host/launch_work.h"
 #include "templates/parts/sinks/params.h"
 
 namespace attnforge {
 namespace {
 
-void extend_by_sinks(KernelNames& names, const Problem&) {
-  // A kernel with an Output of its own stores parts of rows, and is not where sinks are counted.
-  const bool stores_parts = std::ranges::find(names.other_pieces, "Output", &Piece::name) !=
-                            names.other_pieces.end();
-  names.parts.push_back("parts/sinks/params.h");
-  if (stores_parts) return;
-  names.other_pieces.push_back(
-      {"parts/sinks/output.cuh", "Output",
-       fmt::format("SinkOutput<kDtype, kAlignment, kLse, {}>", names.params),
-       "template <int kDtype, int kAlignment, bool kLse> "});
+/// A kernel that splits keys stores parts of rows: the step that adds these up counts the sinks.
+void fill_output(Entry& entry, const Assembly& a) {
+  entry.pieces.include("parts/sinks/params.h");
+  if (a.splits()) return;
+  entry.pieces.fill(
+      Slot::kOutput,
+      {fmt::format("SinkOutput<kDtype, kAlignment, kLse, {}>", entry.argument),
+       "parts/sinks/output.cuh", "template <int kDtype, int kAlignment, bool kLse> "});
 }
+
+constexpr const char* kGradientKernel = "bwd_sinks";
+constexpr Step kGradient{.kernel = kGradientKernel,
+                         .after = true,
+                         .in = [](const Assembly& a) { return a.kernel.gradients != nullptr; },
+                         .text =
+                             [](Entry& entry, const Assembly&) {
+                               entry.pieces.include("parts/sinks/step_gradient.cuh");
+                               return Step::Text{.threads = kBwdStepThreads,
+                                                 .type = "BwdSinks<kConfig, Pieces::Lengths>"};
+                             },
+                         .launch =
+                             [](const LaunchWork& work) {
+                               return bwd_step(kGradientKernel, sink_blocks(work.problem()));
+                             }};
 
 }  // namespace
 
 const Part& sinks_part() {
   static constexpr Part kPart{
-      .in = [](const Problem& p, bool) { return p.sinks; },
-      .type = [](const Problem&,
+      .name = "sinks",
+      .in = [](const Assembly& a) { return a.problem.sinks; },
+      .type = [](const Assembly&,
                  std::string_view params) { return fmt::format("WithSinks<{}>", params); },
-      .bytes = [](const Problem&) { return sizeof(SinkParams); },
-      .add = [](Argument& argument, const Problem&,
-                const TileWork&) { argument.part(SinkParams{}, AddressArgument{&Tensors::sinks}); },
-      .extend = extend_by_sinks};
+      .bytes = [](const Assembly&) { return sizeof(SinkParams); },
+      .add =
+          [](Argument& argument, const LaunchWork&) {
+            argument.part(SinkParams{}, AddressArgument{&Tensors::sinks});
+          },
+      .fill = fill_output,
+      .steps = {&kGradient, 1}};
   return kPart;
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attnforge/plan.h"
@@ -18,12 +19,15 @@
 #include "generator/user_code/wide_indexes.h"
 #include "templates/backward/host.h"
 #include "templates/host/argument.h"
-#include "templates/host/kernel_source.h"
-#include "templates/host/part.h"
-#include "templates/parts/query_bits/host.h"
+#include "templates/host/assembly.h"
+#include "templates/host/launch_work.h"
+#include "templates/parts/key_lists/host.h"
 #include "templates/parts/user_code/params.h"
 
 namespace attnforge {
+
+const Part& code_part();
+
 namespace {
 
 std::string word(std::size_t index) { return fmt::format("attnforge_code.words[{}]", index); }
@@ -236,67 +240,104 @@ OwnArgument code_argument(const Problem& problem) {
   return {static_cast<std::uint32_t>(bytes), bind_code_words};
 }
 
-namespace {
-
-std::string code_params_type(const Problem& problem, std::string_view params) {
+std::string with_code_params(const Problem& problem, std::string_view params) {
   return fmt::format("WithCode<{}, {}>", params, code_words(problem));
 }
 
-void add_code_params(Argument& argument, const Problem& problem, const TileWork& /*work*/) {
-  argument.zeros(code_words(problem) * sizeof(std::uint64_t), alignof(CodeParams<2>),
-                 code_argument(problem));
+std::size_t code_params_bytes(const Problem& problem) {
+  return code_words(problem) * sizeof(std::uint64_t);
 }
 
-/// The derivative of the score's text, which sees what Score `before` leaves.
-void add_slope(KernelNames& names, std::string_view before) {
-  Piece slope{"parts/user_code/slope.cuh", "Slope", fmt::format("UserSlope<UserCode, {}>", before)};
-  const auto of_before = std::ranges::find(names.other_pieces, "Slope", &Piece::name);
-  if (of_before != names.other_pieces.end()) {
-    names.parts.push_back(of_before->header);
-    slope.type = fmt::format("UserSlope<UserCode, {}, {}>", before, of_before->type);
-    names.other_pieces.erase(of_before);
+void add_code_params(Argument& argument, const Problem& problem) {
+  argument.zeros(code_params_bytes(problem), alignof(CodeParams<2>), code_argument(problem));
+}
+
+namespace {
+
+/// What the text makes of scores, and its derivatives: it sees what the Score before it leaves.
+void wrap_score(PieceSet& pieces, const Assembly& a) {
+  const std::string before = pieces.type(Slot::kScore);
+  pieces.wrap(Slot::kScore, {"UserScore<UserCode, {}>", "parts/user_code/score.cuh"});
+  if (a.kernel.slopes && a.kernel.pieces->exact)
+    pieces.fill(Slot::kSlope,
+                {fmt::format("UserSlope<UserCode, {}>", before), "parts/user_code/slope.cuh"});
+  else if (a.kernel.slopes)
+    pieces.wrap(Slot::kSlope, {fmt::format("UserSlope<UserCode, {}, {{}}>", before),
+                               "parts/user_code/slope.cuh"});
+  if (a.problem.dargs.empty()) return;
+  pieces.include("parts/user_code/array_reads.cuh");
+  pieces.fill(Slot::kDargs, {fmt::format("DargsOfRows<UserCode, UserRow<UserCode>, {}>", before),
+                             "parts/user_code/dargs.cuh"});
+}
+
+/// What the mask's text hides. Who asks it: lists of keys, of which it is the source where blocks
+/// are not, and a rule; bits of query tiles, in blocks that are partial; else the mask itself.
+void fill_mask(PieceSet& pieces, const Entry& entry, const Assembly& a) {
+  if (a.gathers()) {
+    if (!has_block_mask(a.problem))
+      pieces.fill(Slot::kListSource, {"TextSource", "parts/user_code/list_source.cuh"});
+    std::string rule = "UserRule<UserCode>";
+    if (a.shape.text_bits)
+      rule = fmt::format("TextBits<{}, kConfig.{}, kConfig.{}>", entry.argument, a.kernel.block_m,
+                         a.kernel.block_n);
+    const char* const header = a.shape.text_bits ? "parts/user_code/list_rule.cuh"
+                                                 : "parts/user_code/mask.cuh";
+    if (a.shape.mask_bits)
+      pieces.wrap(Slot::kListRule, {fmt::format("BothRules<{{}}, {}>", rule), header});
+    else
+      pieces.fill(Slot::kListRule, {std::move(rule), header});
+  } else if (a.kernel.gradients != nullptr && has_block_mask(a.problem)) {
+    pieces.fill(Slot::kBlockRule, {"BlockText<UserCode>", "parts/user_code/block_rule.cuh"});
+  } else {
+    if (a.kernel.gradients != nullptr)
+      pieces.fill(Slot::kQueries, {kMaskedQueryWalk, "backward/query_walk.cuh"});
+    pieces.fill(Slot::kMask, {fmt::format("UserMask<UserCode, {}>", pieces.dense(Slot::kMask)),
+                              "parts/user_code/mask.cuh"});
+    pieces.fill(Slot::kWalk, {fmt::format("MaskedWalk<{}>", pieces.dense(Slot::kWalk)),
+                              "pieces/masked_walk.cuh"});
   }
-  names.other_pieces.push_back(slope);
 }
 
 /// The struct UserCode of the entry, whose functions are the texts, and the pieces that call them.
-void extend_by_code(KernelNames& names, const Problem& problem) {
-  names.parts.push_back("parts/user_code/code.cuh");
-  if (names.coarse) names.options = {"--prec-div=false", "--prec-sqrt=false"};
-  const bool lists_text = names.gathers && !has_block_mask(problem);
-  const PairTerms terms = lists_text ? pair_terms(problem) : PairTerms();
-  names.declarations += struct_of_code(problem, mask_code(problem), names.params,
-                                       lists_text ? &terms : nullptr, names.slopes);
-  if (has_score_code(problem)) {
-    Piece score{"parts/user_code/score.cuh", "Score", "UserScore<UserCode>"};
-    std::string before_score = "PlainScore";
-    const auto before = std::ranges::find(names.other_pieces, "Score", &Piece::name);
-    if (before != names.other_pieces.end()) {  // the text sees what that leaves
-      names.parts.push_back(before->header);
-      before_score = before->type;
-      score.type = fmt::format("UserScore<UserCode, {}>", before_score);
-      names.other_pieces.erase(before);
-    }
-    names.other_pieces.push_back(score);
-    if (names.slopes) add_slope(names, before_score);
-    if (!problem.dargs.empty()) {
-      names.parts.push_back("parts/user_code/array_reads.cuh");
-      names.other_pieces.push_back(
-          {"parts/user_code/dargs.cuh", "Dargs",
-           fmt::format("DargsOfRows<UserCode, UserRow<UserCode>, {}>", before_score)});
-    }
-  }
-  if (shape_of(problem).user_mask == 0) return;
-  const auto queries = std::ranges::find(names.other_pieces, "Queries", &Piece::name);
-  if (queries != names.other_pieces.end()) queries->type = kMaskedQueryWalk;
-  if (!names.gathers) {
-    names.other_pieces.push_back(
-        {"parts/user_code/mask.cuh", "Mask",
-         fmt::format("UserMask<UserCode, {}<kConfig>::Mask>", names.pieces)});
-    names.other_pieces.push_back({"pieces/masked_walk.cuh", "Walk",
-                                  fmt::format("MaskedWalk<{}<kConfig>::Walk>", names.pieces)});
-  }
+void fill_by_code(Entry& entry, const Assembly& a) {
+  const Problem& problem = a.problem;
+  entry.pieces.include("parts/user_code/code.cuh");
+  if (a.kernel.coarse) entry.options = {"--prec-div=false", "--prec-sqrt=false"};
+  const bool of_text = a.gathers() && !has_block_mask(problem);
+  const PairTerms terms = of_text ? pair_terms(problem) : PairTerms();
+  entry.declarations += struct_of_code(problem, mask_code(problem), entry.argument,
+                                       of_text ? &terms : nullptr, a.kernel.slopes);
+  if (has_score_code(problem)) wrap_score(entry.pieces, a);
+  if (a.shape.user_mask != 0) fill_mask(entry.pieces, entry, a);
 }
+
+/// What rows see of each group of keys by the text, before lists are made of it.
+constexpr const char* kStatesKernel = "mask_states";
+constexpr Step kStates{
+    .kernel = kStatesKernel,
+    .in =
+        [](const Assembly& a) {
+          return a.lists_by_steps() && a.shape.user_mask != 0 && !has_block_mask(a.problem);
+        },
+    .text =
+        [](Entry& entry, const Assembly& a) {
+          entry.pieces.include("parts/user_code/mask.cuh");
+          entry.pieces.include("parts/user_code/step_states.cuh");
+          entry.pieces.include("parts/user_code/terms.cuh");
+          const std::string code = fmt::format("UserCodeOf<{}>",
+                                               step_argument_type(a, code_part()));
+          return Step::Text{
+              .threads = kListStepThreads,
+              .blocks_per_sm = kListStepBlocks,
+              .type = fmt::format("MaskStates<Pieces::Lengths, UserRule<{0}>, UserTerms<{0}>, "
+                                  "kConfig.{1}, kConfig.{2}, {3}, kConfig.text_bits>",
+                                  code, a.kernel.block_m, a.kernel.block_n,
+                                  entry.pieces.dense(Slot::kMask))};
+        },
+    .launch =
+        [](const LaunchWork& work) {
+          return list_step(kStatesKernel, state_blocks(tile_lists(work)));
+        }};
 
 }  // namespace
 
@@ -306,14 +347,15 @@ int slope_registers(const Problem& problem, int scores) {
 
 const Part& code_part() {
   static constexpr Part kPart{
-      .in =
-          [](const Problem& p, bool) {
-            return has_score_code(p) || (!p.mask.empty() && shape_of(p).user_mask != 0);
-          },
-      .type = code_params_type,
-      .bytes = [](const Problem& p) { return code_words(p) * sizeof(std::uint64_t); },
-      .add = add_code_params,
-      .extend = extend_by_code,
+      .name = "user_code",
+      .in = [](const Assembly& a) { return has_score_code(a.problem) || a.shape.user_mask != 0; },
+      .type = [](const Assembly& a,
+                 std::string_view params) { return with_code_params(a.problem, params); },
+      .bytes = [](const Assembly& a) { return code_params_bytes(a.problem); },
+      .add = [](Argument& argument,
+                const LaunchWork& work) { add_code_params(argument, work.problem()); },
+      .fill = fill_by_code,
+      .steps = {&kStates, 1},
       .suffix = code_suffix};
   return kPart;
 }

@@ -51,9 +51,9 @@ static_assert(sizeof(WithCode<BwdMmaSm80Params, 6>) == 448);
 inline constexpr BwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .dargs = 1}, 64, 128, 8, 2, 64, 1, 1, 0, 2, 1, 1};
 struct Pieces : DensePieces<kConfig> {
   using Queries = QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>;
-  using Score = UserScore<UserCode>;
-  using Slope = UserSlope<UserCode, PlainScore, PlainSlope>;
-  using Dargs = DargsOfRows<UserCode, UserRow<UserCode>, PlainScore>;
+  using Score = UserScore<UserCode, DensePieces<kConfig>::Score>;
+  using Slope = UserSlope<UserCode, DensePieces<kConfig>::Score, PlainSlope>;
+  using Dargs = DargsOfRows<UserCode, UserRow<UserCode>, DensePieces<kConfig>::Score>;
 };
 extern "C" __global__ void __launch_bounds__(kConfig.own_dq().num_threads(), kConfig.own_dq().blocks_per_sm)
 bwd_mma_sm80_bf16_d128_64x128_dq_9de02f22(const __grid_constant__ WithCode<BwdMmaSm80Params, 6> p) {

@@ -3,16 +3,16 @@
 #include "backward/step_rows.cuh"
 #include "backward/step_dq.cuh"
 #include "pieces/dense.cuh"
+#include "backward/query_walk.cuh"
 #include "parts/softcap/score.cuh"
 #include "parts/softcap/slope.cuh"
-#include "backward/query_walk.cuh"
 using namespace attnforge;
 static_assert(sizeof(BwdMmaSm80Params) == 400);
 inline constexpr BwdMmaSm80Config kConfig{{.dtype = 1, .dtype_k = 1, .dtype_v = 1, .dtype_o = 1, .head_dim = 40, .head_dim_v = 72, .right_bound = 0, .left_bound = 1, .softcap = 1, .lse = 0, .alignment = 8, .rope = 0, .rope_dim = 0, .accumulate = 1, .fp32_gradients = 1}, 128, 32, 4, 2, 64, 2, 2, 1, 0, 1, 1};
 struct Pieces : DensePieces<kConfig> {
+  using Queries = QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>;
   using Score = SoftcapScore;
   using Slope = SoftcapSlope;
-  using Queries = QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>;
 };
 static_assert(sizeof(BwdStepParams) == 416);
 extern "C" __global__ void __launch_bounds__(256)

@@ -46,9 +46,9 @@ using namespace attnforge;
 static_assert(sizeof(WithCode<BwdNaiveParams, 6>) == 464);
 inline constexpr BwdNaiveConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .dargs = 1}, 64};
 struct Pieces : DensePieces<kConfig> {
-  using Score = UserScore<UserCode>;
-  using Slope = UserSlope<UserCode, PlainScore>;
-  using Dargs = DargsOfRows<UserCode, UserRow<UserCode>, PlainScore>;
+  using Score = UserScore<UserCode, DensePieces<kConfig>::Score>;
+  using Slope = UserSlope<UserCode, DensePieces<kConfig>::Score>;
+  using Dargs = DargsOfRows<UserCode, UserRow<UserCode>, DensePieces<kConfig>::Score>;
 };
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads, kConfig.blocks_per_sm())
 bwd_naive_bf16_d128_t64_9de02f22(const __grid_constant__ WithCode<BwdNaiveParams, 6> p) {

@@ -39,7 +39,7 @@ using namespace attnforge;
 static_assert(sizeof(WithCode<FwdNaiveParams, 2>) == 224);
 inline constexpr FwdNaiveConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2, .text_bits = 1}, 8, 64};
 struct Pieces : DensePieces<kConfig> {
-  using Score = UserScore<UserCode>;
+  using Score = UserScore<UserCode, DensePieces<kConfig>::Score>;
   using Mask = UserMask<UserCode, DensePieces<kConfig>::Mask>;
   using Walk = MaskedWalk<DensePieces<kConfig>::Walk>;
 };

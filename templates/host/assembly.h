@@ -1,0 +1,120 @@
+// assembly.h - a kernel put together: which parts a problem and a config take, decided once. Its
+// source (kernel_source.h) and its launch (launch_work.h) are both made of it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attnforge/problem.h"
+#include "generator/shape.h"
+#include "templates/host/part.h"
+#include "templates/host/piece_set.h"
+#include "templates/host/tile_source.h"
+
+namespace attnforge {
+
+struct BwdSteps;  // templates/backward/host.h
+
+/// The type of an argument without the members of parts.
+struct OwnParams {
+  std::string_view type;  // "FwdWmmaParams"
+  std::size_t bytes = 0, alignment = 0;
+
+  template <class Params>
+  static constexpr OwnParams of(std::string_view type) {
+    return {type, sizeof(Params), alignof(Params)};
+  }
+};
+
+/// The own argument of the steps around a kernel.
+struct StepArgument {
+  OwnParams own;
+  void (*fill)(Argument&, const LaunchWork&);
+};
+/// Of forward kernels: FwdParams alone.
+extern const StepArgument kForwardSteps;
+
+/// Another kernel of the family's, with the kernel's argument.
+struct KernelBeside {
+  std::string_view end_of_symbol;  // after the family's: "_dq"
+  std::string_view header;
+  std::string_view bounds;  // "kConfig.other().num_threads(), 2"
+  std::string_view type;  // whose run() it is: "Other<kConfig, Pieces, {}>" of the argument's type
+};
+
+/// A kernel as its family describes it. `folder`/kernel.cuh defines the template `type` with a
+/// static run(); its config type is `type` + "Config".
+struct KernelTraits {
+  std::string symbol;       // of the entry point, "fwd_wmma_bf16_d128_64x64"; parts add to it
+  std::string_view folder;  // below templates/: "ladder/fwd_wmma"
+  std::string_view type;    // "FwdWmma"
+  OwnParams params;
+  // Of the config: threads of a block, and blocks on an SM that registers are to leave room for.
+  std::string_view threads = "num_threads()";
+  std::string_view blocks_per_sm = "blocks_per_sm";
+  // The config's last fields that only the launch reads: no member of `type`Config.
+  int launch_fields = 0;
+  std::string declarations{};  // lines after the headers
+
+  const BasePieces* pieces = nullptr;    // null: the kernel takes none, and no part
+  std::vector<SlotPiece> own_pieces{};   // that the family has in the place of dense ones
+  QueryTiling tiling{};                  // of a forward kernel whose tiles parts may order or split
+  std::string_view block_m = "block_m";  // as the config names them
+  std::string_view block_n = "block_n";
+  bool gathers = false;  // where a mask decides which keys are walked over, lists say so
+  // Probabilities are rounded to 16 bits: divisions and roots of the user's code to 2 ulp do.
+  bool coarse = false;
+  // How a score changes with its product is asked for too, of a Slope.
+  bool slopes = false;
+  std::string grid_order{};  // an Order of kernels whose splits are a dimension of the grid
+  bool shares_sms = true;    // blocks of a step after it find registers beside its own
+  const BwdSteps* gradients = nullptr;  // of a backward kernel that has steps around it
+  const StepArgument* step_argument = &kForwardSteps;
+  std::vector<KernelBeside> beside{};
+};
+
+/// Parts in their order.
+struct PartList {
+  std::array<const Part*, kMaxParts> list{};
+  std::size_t count = 0;
+
+  void push_back(const Part* part) { list[count++] = part; }
+  auto begin() const { return list.begin(); }
+  auto end() const { return list.begin() + static_cast<std::ptrdiff_t>(count); }
+};
+
+/// Borrows what it was made of.
+struct Assembly {
+  const Problem& problem;
+  const Shape& shape;  // the problem's
+  const KernelTraits& kernel;
+  TileSource tiles = TileSource::kSizes;
+  PartList parts{};        // in the order of their slots
+  PartList in_argument{};  // those with a member of the argument, in the order of the members
+
+  /// Whether lists say which keys a query tile walks over.
+  bool gathers() const { return kernel.gathers && shape.has_tile_lists(); }
+  /// Whether steps before the kernel write these.
+  bool lists_by_steps() const { return gathers() && !kernel.tiling.own_lists; }
+  bool splits() const { return kernel.tiling.num_splits > 1; }
+};
+/// Cost: no text is made, and no memory is asked for.
+Assembly assemble(const Problem& problem, const Shape& shape, const KernelTraits& kernel);
+
+/// A kernel's symbol: that of the family's config, and what tells kernels of other problems apart.
+/// `end`: of a kernel beside it.
+std::string symbol_of(const Assembly& assembly, std::string_view end = {});
+
+/// Of the kernel, and of the steps of one of its parts.
+std::string argument_type(const Assembly& assembly);
+std::size_t argument_bytes(const Assembly& assembly);
+std::string step_argument_type(const Assembly& assembly, const Part& part);
+std::size_t step_argument_bytes(const Assembly& assembly, const Part& part);
+
+/// The slots filled, without the steps.
+Entry entry_of(const Assembly& assembly);
+
+}  // namespace attnforge

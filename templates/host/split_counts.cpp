@@ -1,0 +1,127 @@
+#include "templates/host/split_counts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "generator/tensors/stored_rows.h"
+#include "templates/host/memory_time.h"
+
+namespace attnforge {
+namespace {
+
+constexpr int kSplitsOfFullGrid = 4;  // of a sequence of mean length, where others are unequal
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial results, in a search
+
+std::int64_t all_rows(const Problem& problem) {
+  const StoredRows stored = stored_rows(problem);
+  return stored.batch * problem.num_heads_q * stored.q;
+}
+
+std::int64_t kv_bytes(const Problem& problem) {
+  const std::int64_t of_key = problem.head_dim * size_bytes(problem.dtype_k) +
+                              problem.head_dim_v * size_bytes(problem.dtype_v);
+  return problem.batch * problem.num_heads_kv * problem.seqlen_kv * of_key;
+}
+
+/// What a batch_invariant config gives each sequence: splits for half of the SMs where it is
+/// alone, or fewer where merging so many took more than a sixteenth of the time to read its keys,
+/// which is what counts in a large batch.
+double least_of_every_batch(const Problem& typical, double busy_alone) {
+  constexpr double kMostMerged = 1.0 / 16;
+  const double bytes_of_split = 2.0 * double(partial_bytes(typical, 1));  // written and read
+  return std::min(busy_alone, kMostMerged * double(kv_bytes(typical)) / bytes_of_split);
+}
+
+}  // namespace
+
+int split_smem_bytes(const Shape& shape) {
+  constexpr int kWhichSplit = 16;
+  return kWhichSplit + (shape.lengths == kUsedLengths ? 4 * kMostSequencesOfSplits : 0);
+}
+
+bool has_unequal_sequences(const Problem& problem) {
+  return problem.lengths == Lengths::kUsed && problem.batch > 1 && !problem.batch_invariant &&
+         has_few_rows(problem);
+}
+bool has_unequal_sequences(const Shape& shape, const Problem& typical) {
+  return shape.lengths == kUsedLengths && !shape.has_tile_lists() && typical.batch > 1 &&
+         !typical.batch_invariant && has_few_rows(typical);
+}
+
+std::int64_t partial_bytes(const Problem& problem, int splits) {
+  return all_rows(problem) * splits * (problem.head_dim_v + 1) *
+         static_cast<std::int64_t>(sizeof(float));
+}
+
+Reason wrong_splits(const Problem& problem, int splits, const DeviceFacts& device) {
+  if (splits == 1) return "";
+  const std::int64_t bytes = partial_bytes(problem, splits);
+  if (bytes <= device.memory_bytes) return "";
+  return Reason("the partial results of {} splits take {} GB, more than the GPU's memory", splits,
+                bytes >> 30);
+}
+
+Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
+                       double places, bool unequal) {
+  constexpr double kMostRounds = 2;
+  if (splits == 1) return "";
+  if (partial_bytes(problem, splits) > kMostBytes)
+    return "the partial results of so many splits do not fit 1 GB";
+  if (problem.batch_invariant) return "";  // another batch may need them
+  if (splits > (problem.seqlen_kv + block_n - 1) / block_n) return "more splits than key tiles";
+  if (unequal && splits <= kSplitsOfFullGrid) return "";
+  if (query_tiles >= places) return "query tiles fill the GPU without splits";
+  if (query_tiles * splits > kMostRounds * places) return "fewer splits fill the GPU twice";
+  return "";
+}
+
+Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
+  constexpr int kMostBlocksPerSm = 4, kLeastKeys = 256, kLeastKeysOfSplit = 128,
+                kLeastKeysOfManyRows = 2048,
+                kMostRounds = 16;      // of blocks, after which the longest sequence hardly shows
+  constexpr double kLeastBusy = 0.45;  // of the SMs: 64 of 132, too
+  Axis axis{"num_splits", {1}, {2, 4, 8}};
+  const Problem typical = typical_problem(problem);
+  const bool few = has_few_rows(typical);
+  // Of many rows in a batch of any size, partial results would fill the memory.
+  if (!few && problem.batch_invariant) return axis;
+  const int most = few ? kMostBlocksPerSm : 1;
+  const double tiles = double(typical.batch) * (few ? double(typical.num_heads_kv)
+                                                    : std::ceil(double(typical.seqlen_q) / 128) *
+                                                          double(typical.num_heads_q));
+  if (tiles <= 0 || typical.seqlen_kv < (few ? kLeastKeys : kLeastKeysOfManyRows)) return axis;
+  if (2 * tiles > most * device.num_sms) {
+    if (has_unequal_sequences(problem) && tiles <= kMostRounds * device.num_sms)
+      axis = {"num_splits", {1, 2, kSplitsOfFullGrid}, {8}};
+    return axis;
+  }
+  axis.only_forced.clear();
+  const double fill = device.num_sms / tiles,
+               useful = double(typical.seqlen_kv) / kLeastKeysOfSplit;
+  const auto busy = [&](double all) { return kLeastBusy * std::min(all, useful); };
+  const double least = problem.batch_invariant
+                           ? least_of_every_batch(typical, busy(fill * double(typical.batch)))
+                           : busy(fill);
+  const auto add = [&](double splits) {
+    const int whole = static_cast<int>(std::min<double>(splits, kMostSplits));
+    if (whole > 1 && whole > least && std::ranges::find(axis.values, whole) == axis.values.end())
+      axis.values.push_back(whole);
+  };
+  for (int blocks = 1; blocks <= most; blocks *= 2) add(std::floor(blocks * fill));
+  for (int splits = 2; splits <= 128 && splits <= 2 * most * fill; splits *= 2) add(splits);
+  return axis;
+}
+
+double unequal_factor(const Shape& shape, const Problem& typical, int splits) {
+  constexpr double kIdle = 0.15;  // of a longest sequence that is under way alone
+  return has_unequal_sequences(shape, typical) ? 1 + kIdle / splits : 1.0;
+}
+
+double combine_us(const Problem& problem, int splits, const DeviceFacts& device) {
+  constexpr double kStepUs = 2.5;  // its launch overlaps; it waits for the last block, then reads
+  if (splits == 1) return 0;
+  const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
+  return kStepUs + 2.0 * double(partial_bytes(problem, splits)) / std::max(bytes_per_us, 1.0);
+}
+
+}  // namespace attnforge

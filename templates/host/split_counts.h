@@ -1,0 +1,52 @@
+// split_counts.h - how many blocks may share the keys of a query tile, and what that costs.
+#pragma once
+
+#include <cstdint>
+
+#include "attnforge/problem.h"
+#include "generator/arch.h"
+#include "generator/family.h"
+#include "generator/reason.h"
+#include "generator/shape.h"
+
+namespace attnforge {
+
+inline constexpr int kMostSplits = 256;
+/// Sequences whose splits the blocks of a grid share out by themselves.
+inline constexpr int kMostSequencesOfSplits = 256;
+
+/// Of shared memory, at most, that blocks take for splits beside a config's own: which one a block
+/// has, and of sequences whose lengths only the device knows the key tiles of each.
+int split_smem_bytes(const Shape& shape);
+
+/// Whether sequences of few rows may differ in length, so that splits that follow the lengths pay
+/// where equal ones need none.
+bool has_unequal_sequences(const Problem& problem);
+/// The same of what a config's Shape and typical_problem() know.
+bool has_unequal_sequences(const Shape& shape, const Problem& typical);
+
+/// Of all rows, in the workspace.
+std::int64_t partial_bytes(const Problem& problem, int splits);
+
+/// Illegal: partial results that the GPU's memory does not hold.
+Reason wrong_splits(const Problem& problem, int splits, const DeviceFacts& device);
+/// Needless: `splits` of the keys that are more than there are key tiles of block_n or than fill
+/// `places` twice, that a grid fills the GPU without, or that take a large workspace. `query_tiles`
+/// are those of all heads. unequal: has_unequal_sequences().
+Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
+                       double places, bool unequal);
+
+/// Powers of two, and what fills the GPU with one, two or four blocks per SM, from what makes half
+/// of the SMs busy on, or leaves a split 256 keys; only where query tiles leave SMs idle and keys
+/// are many, or sequences are unequal. Of batch_invariant problems no fewer than a sequence that is
+/// alone wants, within what merging may cost in a large batch.
+Axis splits_axis(const Problem& problem, const DeviceFacts& device);
+
+/// How many times as long unequal sequences take as equal ones, for what they leave idle at the
+/// end.
+double unequal_factor(const Shape& shape, const Problem& typical, int splits);
+
+/// What the step takes.
+double combine_us(const Problem& problem, int splits, const DeviceFacts& device);
+
+}  // namespace attnforge

@@ -1,0 +1,14 @@
+// host.h - lengths that only the device knows, in a kernel's argument.
+#pragma once
+
+#include "generator/launch.h"
+#include "templates/host/tile_source.h"
+#include "templates/parts/lengths/params.h"
+
+namespace attnforge {
+
+/// Arrays of lengths by each run, a list at the beginning of the workspace.
+LengthsParams lengths_params(const TileWork& tiles);
+void bind_lengths(LengthsParams& lengths, const Tensors& tensors, const RunMemory& memory);
+
+}  // namespace attnforge
