@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "attnforge/assembly_info.h"
 #include "generator/config.h"
 
 namespace attnforge {
@@ -43,6 +44,7 @@ struct Source {
   std::vector<std::string> options;  // compiler options beside arch and standard
   std::vector<std::pair<std::string, std::string>>
       renamed{};  // kernels that LaunchStep::kernel calls otherwise than the text: its name, theirs
+  AssemblyInfo assembly{};
 };
 
 /// Sets source.text and source.code from source.entry: replaces `#include "path"` lines by the

@@ -141,6 +141,26 @@ std::string source_size(const Inspection& i) {
                      std::count(i.source.begin(), i.source.end(), '\n'));
 }
 
+/// "walk  SplitWalk<...>  splits wraps; parts/splits/walk.cuh": who made a kernel of what.
+std::string assembly_text(const AssemblyInfo& assembly) {
+  if (assembly.base.empty()) return row("pieces", "none: the kernel is all of one piece");
+  Table table{{{"piece"}, {"type"}, {"by"}, {"header"}}, {}};
+  for (const PieceInfo& piece : assembly.pieces) {
+    std::string by;
+    for (const std::string& change : piece.changes) by += (by.empty() ? "" : ", ") + change;
+    table.rows.push_back({piece.slot, piece.type, by.empty() ? "family" : by, piece.header});
+  }
+  std::string text = row("pieces", assembly.base + (table.rows.empty() ? "" : ", but for"));
+  if (!table.rows.empty()) text += aligned(table, "    ");
+  std::string steps, argument;
+  for (const StepInfo& step : assembly.steps)
+    steps += fmt::format("{}{} ({}, {})", steps.empty() ? "" : ", ", step.kernel, step.part,
+                         step.after ? "after" : "before");
+  for (const ArgumentInfo& each : assembly.argument)
+    argument += fmt::format("{}{} {} bytes", argument.empty() ? "" : ", ", each.part, each.bytes);
+  return text + row("steps", steps.empty() ? "none" : steps) + row("argument", argument);
+}
+
 // ---- Sections in full ----
 
 std::string problem_section(const Inspection& i, const InspectView&) {
@@ -191,7 +211,8 @@ std::string config_section(const Inspection& i, const InspectView& view) {
 
 std::string source_section(const Inspection& i, const InspectView&) {
   return heading("5. Source") + row("digest", i.digest) +
-         row("size", source_size(i) + " (all of it: --source)") + indented(i.source_entry);
+         row("size", source_size(i) + " (all of it: --source)") + assembly_text(i.assembly) +
+         indented(i.source_entry);
 }
 
 std::string code_section(const Inspection& i, const InspectView&) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attnforge/assembly_info.h"
 #include "attnforge/plan.h"
 #include "attnforge/tune.h"
 #include "attnforge/work.h"
@@ -116,6 +117,7 @@ struct Inspection {
   std::string source_entry{};  // the generated lines
   std::string source{};        // the whole self-contained .cu, the command for nvcc first
   std::string digest{};
+  AssemblyInfo assembly{};
   CompileInfo compiled{};
   std::string ptx{};
   std::string sass{};  // or why there is none

@@ -226,6 +226,7 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
   inspection.source_entry = source.entry;
   inspection.source = as_file(source, device.arch);
   inspection.digest = digest(source);
+  inspection.assembly = source.assembly;
   const Launch launch = choice.family->launch(choice.config, problem, device);
   list_launches(inspection, launch, source, *choice.family);
   inspection.tiles = tiles_of(choice, problem);

@@ -94,6 +94,20 @@ Json json(const std::vector<Noun>& all) {
   return list;
 }
 
+Json json(const AssemblyInfo& assembly) {
+  Json pieces = Json::array(), steps = Json::array(), argument = Json::array();
+  for (const PieceInfo& each : assembly.pieces)
+    pieces.push_back({{"slot", each.slot},
+                      {"type", each.type},
+                      {"header", each.header},
+                      {"changes", each.changes}});
+  for (const StepInfo& each : assembly.steps)
+    steps.push_back({{"kernel", each.kernel}, {"part", each.part}, {"after", each.after}});
+  for (const ArgumentInfo& each : assembly.argument)
+    argument.push_back({{"part", each.part}, {"bytes", each.bytes}});
+  return {{"base", assembly.base}, {"pieces", pieces}, {"steps", steps}, {"argument", argument}};
+}
+
 }  // namespace
 
 std::string to_json(const DeviceFacts& device) { return text(json(device)); }
@@ -129,6 +143,7 @@ std::string to_json(const Inspection& i) {
            {"why", i.why},
            {"slow_path", i.slow_path},
            {"digest", i.digest},
+           {"assembly", json(i.assembly)},
            {"entry", i.source_entry},
            {"source", i.source},
            {"compiled", i.not_compiled.empty() ? json(i.compiled) : Json(nullptr)},

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "templates/embedded.h"
 
@@ -61,6 +63,31 @@ std::string size_line(std::string_view params, std::size_t bytes) {
   return fmt::format("static_assert(sizeof({}) == {});\n", params, bytes);
 }
 
+AssemblyInfo info_of(const Assembly& assembly, const PieceSet& pieces) {
+  if (assembly.kernel.pieces == nullptr) return {};
+  AssemblyInfo info{.base = std::string(assembly.kernel.pieces->type)};
+  for (const PieceSet::Filled& filled : pieces.filled()) {
+    std::vector<std::string> changes;
+    for (const PieceSet::Change& change : filled.changes)
+      changes.push_back(fmt::format("{} {}", change.part, change.how));
+    info.pieces.push_back({std::string(name_of(filled.slot)), filled.piece.type,
+                           std::string(filled.piece.header), std::move(changes)});
+  }
+  for (const KernelBeside& beside : assembly.kernel.beside)
+    info.steps.push_back(
+        {symbol_of(assembly, beside.end_of_symbol), std::string(assembly.kernel.type), true});
+  for (const Part* part : assembly.parts) {
+    for (const Step& step : part->steps) {
+      if (step.in == nullptr || step.in(assembly))
+        info.steps.push_back({std::string(step.kernel), std::string(part->name), step.after});
+    }
+  }
+  info.argument.push_back({std::string(assembly.kernel.params.type), assembly.kernel.params.bytes});
+  for (const Part* part : assembly.in_argument)
+    info.argument.push_back({std::string(part->name), part->bytes(assembly)});
+  return info;
+}
+
 /// The family's other kernels, and the steps of parts.
 std::string other_kernels(const Assembly& assembly, Entry& entry) {
   std::string text;
@@ -102,6 +129,7 @@ Source kernel_source(const Config& config, const Shape& shape, const Assembly& a
   Source source;
   source.name = symbol_of(assembly);
   source.options = entry.options;
+  source.assembly = info_of(assembly, entry.pieces);
   source.entry = fmt::format("// generated: {}\n", to_string(config)) +
                  include_lines(kernel, entry.pieces) + entry.declarations +
                  "using namespace attnforge;\n" +

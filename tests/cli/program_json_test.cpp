@@ -82,6 +82,7 @@ TEST_F(JsonKeys, AreThoseOfTheDocs) {
       {"inspect", "--arch", "sm_86", "--json", "--cuts", "fwd fp16 seqlen=64 head_dim=64"});
   expect_keys(inspected, "inspect");
   expect_keys(inspected.at("device"), "device");
+  expect_keys(inspected.at("assembly"), "assembly");
   expect_each(inspected.at("candidates"), "candidate");
   expect_each(inspected.at("cut"), "cut");
   expect_each(inspected.at("launches"), "launch");

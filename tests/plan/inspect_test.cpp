@@ -58,6 +58,29 @@ class Folder : public ::testing::Test {
 };
 using InspectTest = Folder;
 using RankTest = Folder;
+
+TEST_F(InspectTest, SaysWhichPartsPutTheKernelTogether) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=64 num_heads=8:2 seqlen=700 head_dim=64 lengths=packed softcap=20 "
+      "score=\"s + k\"");
+  InspectOptions options{.cache_path = path("none.db"), .compile = false};
+  const Inspection inspection = inspect(problem, typical_device("90a"), options);
+  const AssemblyInfo& assembly = inspection.assembly;
+  std::vector<std::string> pieces, steps, members;
+  for (const PieceInfo& piece : assembly.pieces)
+    pieces.push_back(fmt::format("{}: {}", piece.slot, fmt::join(piece.changes, ", ")));
+  for (const StepInfo& step : assembly.steps) steps.push_back(step.part + " " + step.kernel);
+  std::size_t bytes = 0;
+  for (const ArgumentInfo& member : assembly.argument) {
+    members.push_back(member.part);
+    bytes += member.bytes;
+  }
+  EXPECT_THAT(pieces, UnorderedElementsAre("lengths: lengths fills", "order: queue fills",
+                                           "score: softcap fills, user_code wraps"));
+  EXPECT_THAT(steps, ElementsAre("queue work_list"));
+  EXPECT_THAT(members, ElementsAre("FwdWgmmaSm90aParams", "lengths", "user_code"));
+  EXPECT_THAT(inspection.source_entry, HasSubstr(fmt::format(") == {});", (bytes + 63) / 64 * 64)));
+}
 using DoctorTest = Folder;
 
 // ---- Support and strides ----

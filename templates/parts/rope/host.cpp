@@ -151,6 +151,7 @@ Source with_rotation(Source source, const Problem& problem) {
       "}}\n",
       sizeof(RotationParams), RotationWork::kThreads, kKernel, work.dtype, work.head_dim,
       work.rope_dim, shape.rope, shape.alignment);
+  source.assembly.steps.insert(source.assembly.steps.begin(), {kKernel, "rope", false});
   flatten(source, embedded_headers());
   return source;
 }
