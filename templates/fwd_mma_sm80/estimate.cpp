@@ -11,7 +11,6 @@
 #include "templates/host/split_counts.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/visited_keys.h"
-#include "templates/parts/key_lists/host.h"
 
 namespace attnforge {
 namespace {

@@ -19,11 +19,11 @@
 #include "templates/host/kernel_source.h"
 #include "templates/host/launch_work.h"
 #include "templates/host/memory_time.h"
+#include "templates/host/part_rules.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/split_counts.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/tile_source.h"
-#include "templates/parts/key_lists/host.h"
 #include "templates/parts/rope/host.h"
 
 namespace attnforge {
@@ -49,6 +49,14 @@ constexpr Field<Typed> kFields[] = {
     {"pad_head_dim", &Typed::pad_head_dim, from_to(0, 2)},
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
+
+QueryTiling tiling_of(const Typed& c) {
+  return {.block_m = c.block_m,
+          .block_n = c.block_n,
+          .pack_gqa = c.pack_gqa,
+          .blocks_per_sm = c.blocks_per_sm,
+          .num_splits = c.num_splits};
+}
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
@@ -173,7 +181,7 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
   if (Reason wrong = no_room(c, arch)) return wrong;
   if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
-  return wrong_lists(c, problem, c.block_m, c.block_n, c.pack_gqa, device);
+  return illegal_by_parts(c, problem, tiling_of(c), device);
 }
 
 Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -201,7 +209,7 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
       fits(unshared, arch)) {
     return "shared memory is not scarce: Q need not give its own away";
   }
-  return c.has_tile_lists() ? large_lists(c, problem, c.block_m, c.block_n) : "";
+  return needless_by_parts(c, problem, tiling_of(c), device);
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -215,7 +223,7 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
   return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm, c.num_splits) *
              (tight ? kSpillRisk : 1.0) * unequal_factor(c, problem, c.num_splits) +
-         list_steps_us(c, problem, device);
+         part_steps_us(c, problem, tiling_of(c), device);
 }
 
 std::string describe(const Typed& c) {
@@ -233,14 +241,6 @@ std::string describe(const Typed& c) {
 
 std::string symbol(const Typed& c) {
   return shape_name("fwd_mma_sm80", c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
-}
-
-QueryTiling tiling_of(const Typed& c) {
-  return {.block_m = c.block_m,
-          .block_n = c.block_n,
-          .pack_gqa = c.pack_gqa,
-          .blocks_per_sm = c.blocks_per_sm,
-          .num_splits = c.num_splits};
 }
 
 /// Whether heads, splits and sequences are the dimensions of its grid: where sequences of one

@@ -8,7 +8,6 @@
 #include "generator/shape.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/visited_keys.h"
-#include "templates/parts/key_lists/host.h"
 
 namespace attnforge {
 namespace {

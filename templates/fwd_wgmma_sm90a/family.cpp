@@ -22,11 +22,12 @@
 #include "templates/host/kernel_source.h"
 #include "templates/host/launch_work.h"
 #include "templates/host/memory_time.h"
+#include "templates/host/part_rules.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/split_counts.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/tile_source.h"
-#include "templates/parts/key_lists/host.h"
+#include "templates/host/visited_keys.h"
 #include "templates/parts/rope/host.h"
 
 namespace attnforge {
@@ -222,14 +223,11 @@ bool stays_narrow(const Typed& c, const Problem& problem, const DeviceFacts& dev
 }
 
 /// Reasons against lists of keys that blocks make themselves.
-Reason wrong_own_lists(const Typed& c, const Problem& problem) {
+Reason wrong_own_lists(const Typed& c) {
   if (!c.own_lists) return "";
   if (!c.may_list_alone()) return "blocks make lists of masks of blocks alone, for fixed lengths";
   if (c.grid != kGridPlain) return "blocks that take several query tiles make no lists";
-  const TileLists lists = tile_lists(problem, c, c.block_m(), c.block_n);
-  if (own_list_fits(lists)) return "";
-  return Reason("{} groups of keys do not fit the {} of a block's own list", lists.capacity(),
-                kOwnListGroups);
+  return "";
 }
 Reason needless_own_lists(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (!c.own_lists) return "";
@@ -243,9 +241,8 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   const Arch& arch = device.arch;
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
-  if (Reason wrong = wrong_lists(c, problem, c.block_m(), c.block_n, c.pack_gqa, device))
-    return wrong;
-  if (Reason wrong = wrong_own_lists(c, problem)) return wrong;
+  if (Reason wrong = wrong_own_lists(c)) return wrong;
+  if (Reason wrong = illegal_by_parts(c, problem, tiling_of(c), device)) return wrong;
   if (c.pack_gqa > 1 && (c.pack_gqa > 64 || 64 % c.pack_gqa != 0))
     return "the packed heads do not divide the 64 rows of a warpgroup";
   if (c.pingpong && c.warpgroups == 1) return "one warpgroup takes no turns";
@@ -292,7 +289,7 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
       !stays_narrow(c, problem, device))
     return "one warpgroup leaves the SM idle";
   if (c.blocks_per_sm > 1 && c.pingpong) return "blocks take turns by themselves";
-  return c.has_tile_lists() ? large_lists(c, problem, c.block_m(), c.block_n) : "";
+  return needless_by_parts(c, problem, tiling_of(c), device);
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -300,7 +297,7 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   const double unequal = unequal_factor(c, problem, c.num_splits);
   if (c.num_splits == 1) {
     const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device) +
-                      (c.own_lists ? 0 : list_steps_us(c, problem, device));
+                      part_steps_us(c, problem, tiling_of(c), device);
     return has_few_rows(problem) ? with_memory_time(us, problem, device) * unequal : us;
   }
   // As sequences of their own.

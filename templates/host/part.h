@@ -9,9 +9,13 @@
 #include <vector>
 
 #include "attnforge/problem.h"
+#include "generator/arch.h"
 #include "generator/launch.h"
+#include "generator/reason.h"
+#include "generator/shape.h"
 #include "templates/host/argument.h"
 #include "templates/host/piece_set.h"
+#include "templates/host/tile_source.h"
 
 namespace attnforge {
 
@@ -59,6 +63,14 @@ struct Part {
   void (*fill)(Entry&, const Assembly&) = nullptr;  // its pieces; null: none
   std::span<const Step> steps{};
   std::size_t (*scratch)(const LaunchWork&) = nullptr;  // bytes in the workspace; null: none
+
+  // Of a config, before there is an Assembly (templates/host/part_rules.h); null: nothing to say.
+  Reason (*illegal)(const Shape&, const Problem&, const QueryTiling&, const DeviceFacts&) = nullptr;
+  Reason (*needless)(const Shape&, const Problem&, const QueryTiling&,
+                     const DeviceFacts&) = nullptr;
+  double (*steps_us)(const Shape&, const Problem&, const QueryTiling&,
+                     const DeviceFacts&) = nullptr;
+
   /// The end of a kernel's symbol, of any problem; null: none.
   std::string (*suffix)(const Problem&) = nullptr;
 };

@@ -100,4 +100,28 @@ KeyTiles key_tiles(const Problem& problem, int block_m, int pack, int block_n) {
   return sum;
 }
 
+double listed_share(const Problem& problem, int block_m) {
+  if (!has_block_mask(problem)) return 1.0;
+  const double density = problem.density > 0 ? problem.density : 0.5;
+  // Groups are gathered, so only blocks above one another count.
+  const double rows = std::max(1.0, double(block_m) / problem.mask_block_q);
+  return 1.0 - std::pow(1.0 - density, rows);
+}
+
+void keep_listed(KeyTiles& tiles, const Problem& problem, int block_m) {
+  tiles.all *= listed_share(problem, block_m);
+  // Rows of smaller blocks see different ones: the tile asks of each row.
+  if (has_block_mask(problem) && problem.mask_block_q < block_m) tiles.masked = tiles.all;
+}
+
+bool rows_see_alike(const Problem& problem, int block_m) {
+  return has_block_mask(problem) && problem.mask_block_q <= block_m;
+}
+
+bool may_have_own_lists(const Shape& shape, const Problem& problem, const DeviceFacts& device) {
+  constexpr int kMostRows = 192, kMostBlocksPerSm = 3;  // of a tile, of what is searched
+  return device.arch.wgmma && shape.may_list_alone() &&
+         query_tiles(problem, kMostRows) <= std::int64_t{device.num_sms} * kMostBlocksPerSm;
+}
+
 }  // namespace attnforge

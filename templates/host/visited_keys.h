@@ -1,8 +1,10 @@
-// visited_keys.h - how many tiles of keys the query tiles of a head visit: the work that models
-// count.
+// visited_keys.h - how many tiles of keys the query tiles of a head visit, by windows and by the
+// density of a block mask: the work that models count.
 #pragma once
 
 #include "attnforge/problem.h"
+#include "generator/arch.h"
+#include "generator/shape.h"
 
 namespace attnforge {
 
@@ -15,4 +17,17 @@ struct KeyTiles {
 /// keys. All at least 1. Cost: about a microsecond, whatever the lengths.
 KeyTiles key_tiles(const Problem& problem, int block_m, int pack, int block_n);
 
+/// The share of all keys that a query tile walks over: more than the mask's density where it has
+/// rows of several blocks. 1 without a block mask.
+double listed_share(const Problem& problem, int block_m);
+
+/// Leaves of a query tile's key tiles those that lists have for it, on the average.
+void keep_listed(KeyTiles& tiles, const Problem& problem, int block_m);
+
+/// Whether a block mask has blocks no higher than a query tile of so many rows.
+bool rows_see_alike(const Problem& problem, int block_m);
+
+/// Whether kernels whose blocks make the lists of a block mask themselves may be worth a try: the
+/// GPU has room for all query tiles at once, if not for small ones.
+bool may_have_own_lists(const Shape& shape, const Problem& problem, const DeviceFacts& device);
 }  // namespace attnforge

@@ -36,11 +36,7 @@ ROWS = {  # folder -> folders; its own is understood. `parts/*`: of any part
 }
 # Lines that know a part and are to go: file, header, and what takes them away.
 KNOWN = {
-    ("fwd_mma_sm80/estimate.cpp", "parts/key_lists/host.h"): "estimates of parts in their rooms",
-    ("fwd_wgmma_sm90a/estimate.cpp", "parts/key_lists/host.h"): "estimates of parts in their rooms",
-    ("fwd_mma_sm80/family.cpp", "parts/key_lists/host.h"): "slots",
     ("fwd_mma_sm80/family.cpp", "parts/rope/host.h"): "the list of steps: rotated_family() is wrapped by the registry",
-    ("fwd_wgmma_sm90a/family.cpp", "parts/key_lists/host.h"): "slots",
     ("fwd_wgmma_sm90a/family.cpp", "parts/rope/host.h"): "the same",
     ("fwd_regtile_f32/family.cpp", "parts/rope/host.h"): "the same",
     ("ladder/fwd_wmma/family.cpp", "parts/rope/host.h"): "the same",

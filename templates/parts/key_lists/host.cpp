@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "attnforge/error.h"
@@ -12,6 +11,7 @@
 #include "templates/host/assembly.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/launch_work.h"
+#include "templates/host/visited_keys.h"
 
 namespace attnforge {
 
@@ -77,51 +77,6 @@ TileListParams tile_list_params(const TileLists& lists, std::size_t begin) {
   return params;
 }
 
-double listed_share(const Problem& problem, int block_m) {
-  if (!has_block_mask(problem)) return 1.0;
-  const double density = problem.density > 0 ? problem.density : 0.5;
-  // Groups are gathered, so only blocks above one another count.
-  const double rows = std::max(1.0, double(block_m) / problem.mask_block_q);
-  return 1.0 - std::pow(1.0 - density, rows);
-}
-
-void keep_listed(KeyTiles& tiles, const Problem& problem, int block_m) {
-  tiles.all *= listed_share(problem, block_m);
-  // Rows of smaller blocks see different ones: the tile asks of each row.
-  if (has_block_mask(problem) && problem.mask_block_q < block_m) tiles.masked = tiles.all;
-}
-
-Reason wrong_lists(const Shape& shape, const Problem& problem, int block_m, int block_n,
-                   int pack_gqa, const DeviceFacts& device) {
-  constexpr std::int64_t kMostGroups = 1 << 30;
-  if (!shape.has_tile_lists()) return "";
-  if (pack_gqa > 1) return "heads that share a tile cannot have masks of their own";
-  if (block_m > 16 * KeyGroup::kMostFragments) return "lists know tiles of up to 256 rows";
-  if (!shape.blocks_fit(block_n))
-    return Reason("tiles of {} keys and blocks of {} do not divide one another", block_n,
-                  shape.mask_block_kv);
-  const TileLists lists = tile_lists(problem, shape, block_m, block_n);
-  // As doubles they do not overflow.
-  const double blocks = double(lists.lists()) *
-                        double(quotient_up(lists.groups_of_sequence, kGroupsPerBlock));
-  if (blocks > double(kMaxGridX) || lists.groups_of_sequence > kMostGroups)
-    return "the lists of keys have more entries than a grid can write";
-  if (lists.bytes() <= device.memory_bytes) return "";
-  return Reason("the lists of keys take {} GB, more than the GPU's memory", lists.bytes() >> 30);
-}
-
-Reason large_lists(const Shape& shape, const Problem& problem, int block_m, int block_n) {
-  constexpr std::int64_t kMostBytes = std::int64_t{1} << 34;
-  return tile_lists(problem, shape, block_m, block_n).bytes() > kMostBytes
-             ? "the lists of keys do not fit 16 GB"
-             : "";
-}
-
-std::vector<int> fitting(const Shape& shape, std::vector<int> sizes) {
-  std::erase_if(sizes, [&](int block_n) { return !shape.blocks_fit(block_n); });
-  return sizes;
-}
-
 TileLists tile_lists(const LaunchWork& work) {
   const QueryTiling& tiling = work.assembly.kernel.tiling;
   return tile_lists(work.problem(), work.assembly.shape, tiling.block_m, tiling.block_n);
@@ -137,23 +92,6 @@ std::int64_t state_blocks(const TileLists& lists) {
   return lists.lists() * quotient_up(lists.groups_of_sequence, kGroupsPerBlock);
 }
 
-bool rows_see_alike(const Problem& problem, int block_m) {
-  return has_block_mask(problem) && problem.mask_block_q <= block_m;
-}
-
-bool may_have_own_lists(const Shape& shape, const Problem& problem, const DeviceFacts& device) {
-  constexpr int kMostRows = 192, kMostBlocksPerSm = 3;  // of a tile, of what is searched
-  return device.arch.wgmma && shape.may_list_alone() &&
-         query_tiles(problem, kMostRows) <= std::int64_t{device.num_sms} * kMostBlocksPerSm;
-}
-
-double list_steps_us(const Shape& shape, const Problem& problem, const DeviceFacts& device) {
-  constexpr double kSavedUs = 6;  // on an H200, 8 heads of 1024 and 2048 queries: 5 to 9
-  return may_have_own_lists(shape, problem, device) ? kSavedUs : 0;
-}
-
-bool own_list_fits(const TileLists& lists) { return lists.capacity() <= kOwnListGroups; }
-
 void bind_tile_lists(TileListParams& lists, const Tensors&, const RunMemory& memory) {
   const auto place = [&](auto*& pointer) {
     pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(
@@ -166,6 +104,50 @@ void bind_tile_lists(TileListParams& lists, const Tensors&, const RunMemory& mem
 }
 
 namespace {
+
+/// Whether a list has room in what a block has for its own.
+bool own_list_fits(const TileLists& lists) { return lists.capacity() <= kOwnListGroups; }
+
+/// The kernel is not written for it, or a launch cannot write the lists.
+Reason illegal_lists(const Shape& shape, const Problem& problem, const QueryTiling& tiling,
+                     const DeviceFacts& device) {
+  constexpr std::int64_t kMostGroups = 1 << 30;
+  if (!shape.has_tile_lists()) return "";
+  if (tiling.pack_gqa > 1) return "heads that share a tile cannot have masks of their own";
+  if (tiling.block_m > 16 * KeyGroup::kMostFragments) return "lists know tiles of up to 256 rows";
+  if (!shape.blocks_fit(tiling.block_n))
+    return Reason("tiles of {} keys and blocks of {} do not divide one another", tiling.block_n,
+                  shape.mask_block_kv);
+  const TileLists lists = tile_lists(problem, shape, tiling.block_m, tiling.block_n);
+  // As doubles they do not overflow.
+  const double blocks = double(lists.lists()) *
+                        double(quotient_up(lists.groups_of_sequence, kGroupsPerBlock));
+  if (blocks > double(kMaxGridX) || lists.groups_of_sequence > kMostGroups)
+    return "the lists of keys have more entries than a grid can write";
+  if (tiling.own_lists && !own_list_fits(lists))
+    return Reason("{} groups of keys do not fit the {} of a block's own list", lists.capacity(),
+                  kOwnListGroups);
+  if (lists.bytes() <= device.memory_bytes) return "";
+  return Reason("the lists of keys take {} GB, more than the GPU's memory", lists.bytes() >> 30);
+}
+
+/// Lists that take a large workspace.
+Reason needless_lists(const Shape& shape, const Problem& problem, const QueryTiling& tiling,
+                      const DeviceFacts&) {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 34;
+  if (!shape.has_tile_lists()) return "";
+  return tile_lists(problem, shape, tiling.block_m, tiling.block_n).bytes() > kMostBytes
+             ? "the lists of keys do not fit 16 GB"
+             : "";
+}
+
+/// What the steps take, less what blocks with their own lists do in their stead. 0 where every
+/// kernel has the steps.
+double steps_us(const Shape& shape, const Problem& problem, const QueryTiling& tiling,
+                const DeviceFacts& device) {
+  constexpr double kSavedUs = 6;  // on an H200, 8 heads of 1024 and 2048 queries: 5 to 9
+  return !tiling.own_lists && may_have_own_lists(shape, problem, device) ? kSavedUs : 0;
+}
 
 /// Keys come in groups; what hides them inside one is what other parts offer.
 void fill_lists(Entry& entry, const Assembly& a) {
@@ -237,7 +219,10 @@ const Part& key_lists_part() {
       .scratch = [](const LaunchWork& work) -> std::size_t {
         if (!work.assembly.lists_by_steps()) return 0;
         return static_cast<std::size_t>(tile_lists(work).bytes());
-      }};
+      },
+      .illegal = illegal_lists,
+      .needless = needless_lists,
+      .steps_us = steps_us};
   return kPart;
 }
 

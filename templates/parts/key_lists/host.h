@@ -3,14 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "attnforge/problem.h"
-#include "generator/arch.h"
 #include "generator/launch.h"
-#include "generator/reason.h"
 #include "generator/shape.h"
-#include "templates/host/visited_keys.h"
 #include "templates/parts/key_lists/params.h"
 
 namespace attnforge {
@@ -41,34 +37,6 @@ TileLists tile_lists(const LaunchWork& work);
 TileListParams tile_list_params(const TileLists& lists, std::size_t begin);
 /// Adds the workspace's address to where the lists begin.
 void bind_tile_lists(TileListParams& lists, const Tensors& tensors, const RunMemory& memory);
-
-/// The share of all keys that a query tile walks over: more than the mask's density where it has
-/// rows of several blocks. 1 without a block mask.
-double listed_share(const Problem& problem, int block_m);
-
-/// Leaves of a query tile's key tiles those that lists have for it, on the average.
-void keep_listed(KeyTiles& tiles, const Problem& problem, int block_m);
-
-/// Of a config whose query tiles have lists of keys: illegal, where the kernel is not written for
-/// it or a launch cannot write the lists; needless, where they take a large workspace.
-Reason wrong_lists(const Shape& shape, const Problem& problem, int block_m, int block_n,
-                   int pack_gqa, const DeviceFacts& device);
-Reason large_lists(const Shape& shape, const Problem& problem, int block_m, int block_n);
-/// Those of `sizes` of key tiles that blocks of the problem's mask divide, or that divide them.
-std::vector<int> fitting(const Shape& shape, std::vector<int> sizes);
-
-/// Whether a list of `lists` has room in what such a block has for it.
-bool own_list_fits(const TileLists& lists);
-
-/// Whether a block mask has blocks no higher than a query tile of so many rows.
-bool rows_see_alike(const Problem& problem, int block_m);
-
-/// Whether such kernels may be worth a try: the GPU has room for all query tiles at once, if not
-/// for small ones.
-bool may_have_own_lists(const Shape& shape, const Problem& problem, const DeviceFacts& device);
-/// What the steps of other kernels then take, less what blocks with their own lists do in their
-/// stead: about. 0 where every kernel has the steps.
-double list_steps_us(const Shape& shape, const Problem& problem, const DeviceFacts& device);
 
 /// Threads of a block of the steps, and blocks on an SM that registers are to leave room for.
 inline constexpr int kListStepThreads = 256, kListStepBlocks = 4;
