@@ -5,7 +5,6 @@
 
 #include "base.cuh"
 #include "fwd_mma_sm80/config.h"
-#include "parts/key_lists/groups.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/ldmatrix.cuh"
@@ -291,7 +290,7 @@ struct FwdMmaSm80 {
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
       Scores s;
       if constexpr (Walk::kListed) {
-        const StepGroupedScores<Scores, C.step_n, C.block_n / C.key_groups()> view(
+        const typename Walk::template StepScores<Scores, C.step_n, C.block_n> view(
             s, tile.first_row + lane_row(), warp_row() / 16, ring.tiles.groups_at(place), step);
         if (!view.sees_some()) {
           ring.await_v(place);

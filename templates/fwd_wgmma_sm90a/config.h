@@ -4,7 +4,6 @@
 #include "base.cuh"
 #include "base_params.h"
 #include "hopper/grid.cuh"
-#include "parts/key_lists/params.h"
 #include "shape.h"
 
 namespace attnforge {
@@ -83,13 +82,15 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int groups_begin() const {
     return round_up(tiles_begin() + tile_bytes() * q_stages, has_tile_lists() ? 8 : 1);
   }
-  /// The block's own list, and what it is made of (OwnList, parts/key_lists/own_list.cuh).
+  /// The block's own list, of at most so many groups, and what it is made of (OwnList,
+  /// parts/key_lists/own_list.cuh).
+  ATTNFORGE_HOST_DEVICE static constexpr int own_list_groups() { return 256; }
   ATTNFORGE_HOST_DEVICE constexpr int own_list_begin() const {
     return round_up(groups_begin() + (has_tile_lists() ? 8 * key_groups() * k_stages : 0),
                     own_lists ? 16 : 1);
   }
   ATTNFORGE_HOST_DEVICE constexpr int own_list_bytes() const {
-    return 8 * kOwnListGroups + 16 * (block_m() / 16) + 4 * (num_threads() / 32) + 16;
+    return 8 * own_list_groups() + 16 * (block_m() / 16) + 4 * (num_threads() / 32) + 16;
   }
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
     return own_list_begin() + (own_lists ? own_list_bytes() : 0);

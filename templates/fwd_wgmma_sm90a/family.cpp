@@ -76,7 +76,7 @@ QueryTiling tiling_of(const Typed& c) {
           .pack_gqa = c.pack_gqa,
           .blocks_per_sm = c.blocks_per_sm,
           .num_splits = c.num_splits,
-          .own_lists = c.own_lists != 0};
+          .own_list_groups = c.own_lists ? c.own_list_groups() : 0};
 }
 
 TileWork work_of(const Problem& problem, const Typed& c) {
@@ -336,6 +336,7 @@ KernelTraits kernel_of(const Typed& c) {
           .tiling = tiling_of(c),
           .block_m = "block_m()",
           .gathers = true,
+          .gathered_header = "fwd_wgmma_sm90a/gathered_tiles.cuh",
           .coarse = true,
           .shares_sms = false};
 }

@@ -100,8 +100,8 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
     } else if constexpr (Work::kTellsAll) {
       while (await_tile(-1) != Work::kNoTile) {
         const Work work = told_work();
-        if constexpr (Work::kListed && C.warpgroups > 1 && !C.pingpong)
-          Consumer::attend_seen_tiles(work);
+        if constexpr (Consumer::KeyTiles::kSkips)
+          Consumer::tiles.attend_seen_tiles(wg, work);
         else
           Consumer::attend_query_tile(work);
         wg.q_ring.advance();

@@ -34,6 +34,7 @@ struct FwdWgmmaSm90aWarpgroup {
   static constexpr int kScoreFragments = C.block_n / 8;  // of 8 keys
   static constexpr int kOutFragments = C.head_dim_v / 8;
   static constexpr int kDepthSteps = ceil_div(C.head_dim, 16);
+  using ScoreArray = float[kScoreFragments][4];
   /// Of two warpgroups one waits for the other's softmax: what counts is how soon it ends. More of
   /// them, or more blocks, always have one that computes: what counts is how many instructions.
   static constexpr bool kByRows = C.warpgroups == 2;
@@ -48,7 +49,7 @@ struct FwdWgmmaSm90aWarpgroup {
   Ring<C.v_stages> v_ring;
   Ring<C.q_stages> q_ring;
   float o[kOutFragments][4];
-  float s[kScoreFragments][4];
+  ScoreArray s;
   u32 probs[kScoreFragments / 2][4];
   u32 q[C.q_in_regs ? kDepthSteps : 1][4];
   using Softmax = SoftmaxRows<!kByRows>;
@@ -170,6 +171,11 @@ struct FwdWgmmaSm90aWarpgroup {
       Outputs::regs_smem_mn(o, probs[j][0], probs[j][1], probs[j][2], probs[j][3],
                             b + j * 16 * C.swizzle / 16);
     wgmma_commit();
+  }
+  ATTNFORGE_DEVICE void await_last_outputs() {
+    wgmma_wait<0>();
+    pin(o);
+    release_v();
   }
   /// Zeros in V's rows from `present` on, those after the last key: their probabilities are 0,
   /// which is not enough where they are another sequence's NaN. Every warpgroup writes them.

@@ -65,6 +65,7 @@ struct KernelTraits {
   std::string_view block_m = "block_m";  // as the config names them
   std::string_view block_n = "block_n";
   bool gathers = false;  // where a mask decides which keys are walked over, lists say so
+  std::string_view gathered_header{};  // of what the kernel alone knows of gathered tiles
   // Probabilities are rounded to 16 bits: divisions and roots of the user's code to 2 ulp do.
   bool coarse = false;
   // How a score changes with its product is asked for too, of a Slope.
@@ -98,7 +99,7 @@ struct Assembly {
   /// Whether lists say which keys a query tile walks over.
   bool gathers() const { return kernel.gathers && shape.has_tile_lists(); }
   /// Whether steps before the kernel write these.
-  bool lists_by_steps() const { return gathers() && !kernel.tiling.own_lists; }
+  bool lists_by_steps() const { return gathers() && kernel.tiling.own_list_groups == 0; }
   bool splits() const { return kernel.tiling.num_splits > 1; }
 };
 /// Cost: no text is made, and no memory is asked for.

@@ -20,7 +20,7 @@ std::int64_t query_tiles_of_head(const Problem& problem, int block_m, int pack_g
 TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling& tiling) {
   constexpr std::int64_t kMostKeys = 1 << 30;  // of all: key tiles are counted in 32 bits
   constexpr std::int64_t kSms = 128;           // of a large GPU
-  if (key_lists && !tiling.own_lists) return TileSource::kList;
+  if (key_lists && tiling.own_list_groups == 0) return TileSource::kList;
   if (problem.lengths == Lengths::kFixed) return TileSource::kSizes;
   const std::int64_t rows = bucket_seqlen(problem.seqlen_q) * tiling.pack_gqa,
                      tiles_of_sequence = (rows + tiling.block_m - 1) / tiling.block_m;

@@ -16,7 +16,9 @@ struct QueryTiling {
   int pack_gqa = 1;
   int blocks_per_sm = 1;
   int num_splits = 1;      // more: several blocks a tile, each with a part of the keys
-  bool own_lists = false;  // of keys: each block makes its tile's, and no step orders the tiles
+  // Of keys, the most in a list: each block makes its tile's, and no step orders the tiles. 0: a
+  // step makes all.
+  int own_list_groups = 0;
 };
 
 /// How blocks come by their query tiles. It is compiled in, and a cubin serves all problems of a

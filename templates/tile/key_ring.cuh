@@ -4,7 +4,6 @@
 
 #include "base.cuh"
 #include "base_params.h"
-#include "parts/key_lists/params.h"
 #include "ptx/cp_async.cuh"
 #include "ptx/special_registers.cuh"
 
@@ -99,14 +98,6 @@ struct KeyRing {
   }
 
  private:
-  /// Of the tile at a place.
-  ATTNFORGE_DEVICE int number(int place) const {
-    if constexpr (Walk::kListed)
-      return int(tiles.groups_at(place)->number & ~KeyGroup::kEdge);
-    else
-      return tiles.tile_at(place);
-  }
-
   /// Of this thread in the tile that comes first, among all of the sequence.
   template <class Loader>
   ATTNFORGE_DEVICE i64 first_row(const Loader& loader) const {
@@ -135,7 +126,7 @@ struct KeyRing {
     if (tiles.has(place)) {
       if constexpr (Keys::kPaged) {
         constexpr int kTileKeys = Loader::kTileRows;
-        const int n = number(place);
+        const int n = tiles.tile_at(place);
         if constexpr (kFinds && Walk::kListed)
           keys.template visit<kTileKeys>(n);
         else if constexpr (kFinds && kRagged)

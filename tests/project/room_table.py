@@ -41,10 +41,6 @@ KNOWN = {
     ("fwd_regtile_f32/family.cpp", "parts/rope/host.h"): "the same",
     ("ladder/fwd_wmma/family.cpp", "parts/rope/host.h"): "the same",
     ("ladder/of_shape.cuh", "parts/softcap/score.cuh"): "stays: ladder kernels have no entry that names pieces",
-    ("fwd_mma_sm80/kernel.cuh", "parts/key_lists/groups.cuh"): "the walk hands out what a tile's groups hide",
-    ("fwd_wgmma_sm90a/consumer.cuh", "parts/key_lists/groups.cuh"): "gathered_consumer.cuh, by the entry",
-    ("fwd_wgmma_sm90a/config.h", "parts/key_lists/params.h"): "bytes of lists are told by the part",
-    ("tile/key_ring.cuh", "parts/key_lists/params.h"): "one protocol of Keys",
 }
 QUOTED = re.compile(r'"(parts/[\w/]+\.(?:cuh|h))"')
 INCLUDE = re.compile(r'^\s*#\s*include\s+"(?:templates/)?([^"]+)"')

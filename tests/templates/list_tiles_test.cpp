@@ -24,6 +24,8 @@ struct Params {
   BlockMaskParams mask;
 };
 
+constexpr int kOwnListGroups = 256;  // that a block has memory for
+
 /// Of two heads, as rows of entries, and as what each block is: 0, none of it is seen; 1, all; 2,
 /// some.
 struct Blocks {

@@ -106,7 +106,9 @@ void bind_tile_lists(TileListParams& lists, const Tensors&, const RunMemory& mem
 namespace {
 
 /// Whether a list has room in what a block has for its own.
-bool own_list_fits(const TileLists& lists) { return lists.capacity() <= kOwnListGroups; }
+bool own_list_fits(const TileLists& lists, const QueryTiling& tiling) {
+  return lists.capacity() <= tiling.own_list_groups;
+}
 
 /// The kernel is not written for it, or a launch cannot write the lists.
 Reason illegal_lists(const Shape& shape, const Problem& problem, const QueryTiling& tiling,
@@ -124,9 +126,9 @@ Reason illegal_lists(const Shape& shape, const Problem& problem, const QueryTili
                         double(quotient_up(lists.groups_of_sequence, kGroupsPerBlock));
   if (blocks > double(kMaxGridX) || lists.groups_of_sequence > kMostGroups)
     return "the lists of keys have more entries than a grid can write";
-  if (tiling.own_lists && !own_list_fits(lists))
+  if (tiling.own_list_groups != 0 && !own_list_fits(lists, tiling))
     return Reason("{} groups of keys do not fit the {} of a block's own list", lists.capacity(),
-                  kOwnListGroups);
+                  tiling.own_list_groups);
   if (lists.bytes() <= device.memory_bytes) return "";
   return Reason("the lists of keys take {} GB, more than the GPU's memory", lists.bytes() >> 30);
 }
@@ -146,7 +148,7 @@ Reason needless_lists(const Shape& shape, const Problem& problem, const QueryTil
 double steps_us(const Shape& shape, const Problem& problem, const QueryTiling& tiling,
                 const DeviceFacts& device) {
   constexpr double kSavedUs = 6;  // on an H200, 8 heads of 1024 and 2048 queries: 5 to 9
-  return !tiling.own_lists && may_have_own_lists(shape, problem, device) ? kSavedUs : 0;
+  return tiling.own_list_groups == 0 && may_have_own_lists(shape, problem, device) ? kSavedUs : 0;
 }
 
 /// Keys come in groups; what hides them inside one is what other parts offer.
@@ -170,6 +172,7 @@ void fill_lists(Entry& entry, const Assembly& a) {
     pieces.fill(Slot::kLists,
                 {fmt::format("OwnLists<kConfig, {}, {}>", pieces.type(Slot::kListSource), window),
                  "parts/key_lists/own_list.cuh"});
+  if (!a.kernel.gathered_header.empty()) pieces.include(a.kernel.gathered_header);
 }
 
 constexpr Step kListsStep{
@@ -197,7 +200,8 @@ void add_lists(Argument& argument, const LaunchWork& work) {
     return;
   }
   // Blocks that make their own lists read the sizes alone.
-  ATTNFORGE_ASSERT(own_list_fits(lists), "illegal() lets no longer list through");
+  ATTNFORGE_ASSERT(own_list_fits(lists, work.assembly.kernel.tiling),
+                   "illegal() lets no longer list through");
   params.groups = nullptr;
   params.counts = nullptr;
   params.states = params.bits = nullptr;

@@ -19,7 +19,7 @@ struct OwnList {
   static constexpr bool kNone = false;
 
   struct Memory {
-    KeyGroup groups[kOwnListGroups];  // before they are found, their states
+    KeyGroup groups[C.own_list_groups()];  // before they are found, their states
     FragmentKeys fragments[C.block_m() / 16];
     int of_warps[C.num_threads() / 32];
     int tiles;
@@ -39,9 +39,9 @@ struct OwnLists {
   /// `lists`, whose sizes are read.
   template <class Pieces, class Params>
   ATTNFORGE_DEVICE static void make(const Params& params) {
-    constexpr int kGroups = C.key_groups();
+    constexpr int kGroups = C.key_groups(), kMostGroups = C.own_list_groups();
     using Maker = TileList<typename Pieces::Lengths, Source, C.block_m(), kGroups,
-                           C.block_n / kGroups, Window, C.num_threads(), kOwnListGroups>;
+                           C.block_n / kGroups, Window, C.num_threads(), kMostGroups>;
     auto& list = OwnList<C>::memory();
     const FwdParams& p = params.fwd;
     const TilePlace tile = Pieces::Order::place(params, int(blockIdx.x));
@@ -49,7 +49,7 @@ struct OwnLists {
     const ListPlace place(params.lists, list_index(p, params.lists, sequence, head, tile.m_block));
     // A group has half a list's entry for its state, and all states are read before the first
     // group is written: no list is longer.
-    auto& states = reinterpret_cast<u32(&)[kOwnListGroups]>(list.groups);
+    auto& states = reinterpret_cast<u32(&)[kMostGroups]>(list.groups);
     const int tiles = Maker::write(params, place, states, list.fragments, list.of_warps,
                                    list.groups);
     if (threadIdx.x == 0) list.tiles = tiles;

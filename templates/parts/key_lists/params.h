@@ -16,9 +16,6 @@ struct KeyGroup {
   static constexpr int kMostFragments = 16;
 };
 
-/// The most groups in a list that a block makes for itself, in shared memory.
-inline constexpr int kOwnListGroups = 256;
-
 /// 32-bit words of a row of TileListParams::bits, and of the 16 rows of a fragment.
 template <int kGroupKeys>
 inline constexpr int kTextBitsRowWords = (kGroupKeys + 31) / 32;

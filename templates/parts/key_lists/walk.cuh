@@ -4,6 +4,7 @@
 
 #include "base.cuh"
 #include "base_params.h"
+#include "parts/key_lists/groups.cuh"
 #include "parts/key_lists/params.h"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
@@ -29,6 +30,15 @@ struct NoOwnList {
 template <int kGroups, class Own = NoOwnList>
 struct ListWalk {
   static constexpr bool kListed = true;
+
+  // Of key tiles of kTileKeys, for who computes: what a warp knows of one, its scores, and those of
+  // a step of kStepKeys.
+  template <int kTileKeys>
+  using Groups = KeyGroups<kGroups, kTileKeys / kGroups>;
+  template <class Array, int kTileKeys>
+  using Scores = GroupedScores<Array, kGroups, kTileKeys / kGroups>;
+  template <class Array, int kStepKeys, int kTileKeys>
+  using StepScores = StepGroupedScores<Array, kStepKeys, kTileKeys / kGroups>;
 
   const KeyGroup* groups;
   int tiles;
@@ -80,6 +90,10 @@ struct ListWalk {
   /// The groups of the tile there.
   ATTNFORGE_DEVICE const KeyGroup* groups_at(int place) const {
     return groups + (tiles - 1 - place) * kGroups;
+  }
+  /// The number of its first group; with one group, of the tile.
+  ATTNFORGE_DEVICE int tile_at(int place) const {
+    return int(groups_at(place)->number & ~KeyGroup::kEdge);
   }
   /// Calls attend(place, true) for all tiles: who attends looks at the groups.
   template <class Attend>
