@@ -11,11 +11,11 @@ namespace attnforge {
 
 /// The queries of a head that share keys, for pieces that take a QueryTile and ask where no row
 /// lies: a row is a query.
-template <class LengthsPiece>
+template <class Params, class LengthsPiece>
 struct QueriesOfHead {
   using Lengths = LengthsPiece;
 
-  const FwdParams& p;
+  const Params& params;
   const Lengths& lengths;
   int batch;
   int head;
@@ -24,12 +24,12 @@ struct QueriesOfHead {
   ATTNFORGE_DEVICE int query_head_of(int) const { return head; }
 };
 
-/// Keys from first_key on of a sequence. Lengths is a piece of the kernel.
-template <class LengthsPiece>
+/// Keys from first_key on of a sequence. Params is the kernel's argument, Lengths a piece of it.
+template <class Params, class LengthsPiece>
 struct KeyTile {
   using Lengths = LengthsPiece;
 
-  const FwdParams& p;
+  const Params& params;
   int sequence;
   int kv_head;
   int first_key;
@@ -38,16 +38,17 @@ struct KeyTile {
   /// A place's m_block counts tiles of block_n keys, its head K/V heads of all sequences; where
   /// these are packed, tiles of all of them (backward/packed_tiles.cuh), and K/V heads of one. The
   /// tile may begin after the last key.
-  template <class Params>
-  ATTNFORGE_DEVICE KeyTile(const Params& params, const TilePlace& place, int block_n)
-      : KeyTile(params, tile_at(params, place, block_n), place.head, block_n) {}
+  ATTNFORGE_DEVICE KeyTile(const Params& of_kernel, const TilePlace& place, int block_n)
+      : KeyTile(of_kernel, tile_at(of_kernel, place, block_n), place.head, block_n) {}
 
   ATTNFORGE_DEVICE static int query_of(int row) { return row; }
-  ATTNFORGE_DEVICE QueriesOfHead<Lengths> queries_of(int head) const {
-    return {p, lengths, sequence, head};
+  ATTNFORGE_DEVICE QueriesOfHead<Params, Lengths> queries_of(int head) const {
+    return {params, lengths, sequence, head};
   }
   /// Query heads that share the keys: `group()` of them from first_query_head() on.
-  ATTNFORGE_DEVICE int group() const { return quotient(p.num_heads_q, p.num_heads_kv); }
+  ATTNFORGE_DEVICE int group() const {
+    return quotient(params.fwd.num_heads_q, params.fwd.num_heads_kv);
+  }
   ATTNFORGE_DEVICE int first_query_head() const { return kv_head * group(); }
 
   /// Where a key begins in a tensor of keys, in elements, and a query of a head in one of queries.
@@ -61,7 +62,6 @@ struct KeyTile {
   }
 
  private:
-  template <class Params>
   ATTNFORGE_DEVICE static SequenceTile tile_at(const Params& params, const TilePlace& place,
                                                int block_n) {
     if constexpr (is_packed<Lengths>())
@@ -69,9 +69,8 @@ struct KeyTile {
     else
       return {quotient(place.head, params.fwd.num_heads_kv), place.m_block};
   }
-  template <class Params>
-  ATTNFORGE_DEVICE KeyTile(const Params& params, const SequenceTile& tile, int head, int block_n)
-      : p(params.fwd),
+  ATTNFORGE_DEVICE KeyTile(const Params& of_kernel, const SequenceTile& tile, int head, int block_n)
+      : params(of_kernel),
         sequence(tile.sequence),
         kv_head(is_packed<Lengths>() ? head : head - sequence * params.fwd.num_heads_kv),
         first_key(tile.tile * block_n),

@@ -41,7 +41,7 @@ struct QueryWalk {
   template <class Params, class Tile>
   ATTNFORGE_DEVICE static QueryWalk of_tile(const Params&, const Tile& keys, int block_m,
                                             int block_n) {
-    return of_keys(keys.p, keys.lengths, block_m, keys.first_key, block_n);
+    return of_keys(keys.params.fwd, keys.lengths, block_m, keys.first_key, block_n);
   }
   /// Of the keys first_key to first_key + block_n - 1 of a sequence.
   template <class Lengths>

@@ -53,7 +53,7 @@ struct BwdMmaSm80Dq {
   using KLoader = Loader<C.block_n(), C.head_dim, C.qk_chunks()>;
   using VLoader = Loader<C.block_n(), C.head_dim_v, C.v_chunks()>;
 
-  using Tile = QueryTile<1, typename Pieces::Lengths>;
+  using Tile = QueryTile<Params, 1, typename Pieces::Lengths>;
   using Slope = typename Pieces::Slope;
   using Scores = float[kRowFragments][kKeyFragments][4];
 

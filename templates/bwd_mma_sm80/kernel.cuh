@@ -76,7 +76,7 @@ struct BwdMmaSm80 {
       : params(kernel_params),
         p(kernel_params.fwd),
         smem{smem_base},
-        slope(keys.p),
+        slope(keys.params.fwd),
         work(kernel_params, keys) {
     scale_log2 = (Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f;
   }

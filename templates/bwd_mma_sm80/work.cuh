@@ -14,7 +14,7 @@ namespace attnforge {
 
 template <BwdMmaSm80Config C, class Pieces, class Params>
 struct BwdMmaSm80Work {
-  using Tile = KeyTile<typename Pieces::Lengths>;
+  using Tile = KeyTile<Params, typename Pieces::Lengths>;
   using Walk = typename Pieces::Queries;
   using Place = QueryPlace;
 
@@ -69,7 +69,7 @@ struct BwdMmaSm80Work {
   }
   /// Where rows of a query tile lie in the scratch arrays.
   ATTNFORGE_DEVICE i64 scratch_row(const BwdScratch& scratch, const Place& place) const {
-    return scratch_row_of_head(keys.p, scratch, keys.lengths, place.head) +
+    return scratch_row_of_head(keys.params.fwd, scratch, keys.lengths, place.head) +
            scratch_row_in_head<C.block_m>(keys.lengths, keys.sequence) + place.m * C.block_m;
   }
 };

@@ -16,7 +16,7 @@ namespace attnforge {
 
 template <BwdWgmmaSm90aConfig C, class Pieces, class Params>
 struct BwdWgmmaSm90aWork {
-  using Tile = KeyTile<typename Pieces::Lengths>;
+  using Tile = KeyTile<Params, typename Pieces::Lengths>;
   using Walk = typename Pieces::Queries;
 
   int tile;  // its number
@@ -91,7 +91,7 @@ struct BwdWgmmaSm90aWork {
   }
   /// Where rows of a query tile lie in the scratch arrays.
   ATTNFORGE_DEVICE i64 scratch_row(const BwdScratch& scratch, const QueryPlace& place) const {
-    return scratch_row_of_head(keys.p, scratch, keys.lengths, place.head) + first_row +
+    return scratch_row_of_head(keys.params.fwd, scratch, keys.lengths, place.head) + first_row +
            place.m * C.block_m;
   }
   ATTNFORGE_DEVICE float* dq_sums(const BwdScratch& scratch, const QueryPlace& place) const {
@@ -114,11 +114,11 @@ struct BwdWgmmaSm90aWork {
     const int own = keys.first_key / C.block_n();
     const int position = place.m * C.block_m + keys.lengths.kv() - keys.lengths.q();
     if constexpr (C.dq == kDqFromDiagonal) {
-      const int last_key = position + C.block_m - 1 + keys.p.window_right;
+      const int last_key = position + C.block_m - 1 + keys.params.fwd.window_right;
       return min(last_key, keys.lengths.kv() - 1) / C.block_n() - own;
     }
     if constexpr (!C.left_bound) return own;
-    return own - max(position - keys.p.window_left, 0) / C.block_n();
+    return own - max(position - keys.params.fwd.window_left, 0) / C.block_n();
   }
 };
 

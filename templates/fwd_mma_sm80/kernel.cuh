@@ -68,7 +68,7 @@ struct FwdMmaSm80 {
   using VLoader = OfThread<
       TileLoader<C.block_n, C.head_dim_v / 8, C.v_pitch(), C.num_threads(), C.alignment>>;
 
-  using Tile = QueryTile<C.pack_gqa, typename Pieces::Lengths>;
+  using Tile = QueryTile<Params, C.pack_gqa, typename Pieces::Lengths>;
   using Walk = typename Pieces::Walk;
   using Output = typename Pieces::template Output<C.dtype, C.alignment, C.lse != 0>;
 

@@ -41,7 +41,7 @@ struct FwdRegtileF32 {
   using KLoader = Loader<C.block_n(), C.head_dim>;
   using VLoader = Loader<C.block_n(), C.head_dim_v>;
 
-  using Tile = QueryTile<C.pack_gqa, typename Pieces::Lengths>;
+  using Tile = QueryTile<Params, C.pack_gqa, typename Pieces::Lengths>;
   using Walk = typename Pieces::Walk;
   using Output = typename Pieces::template Output<kFp32, C.alignment, C.lse != 0>;
 

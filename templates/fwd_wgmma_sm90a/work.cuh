@@ -11,7 +11,7 @@ namespace attnforge {
 /// A query tile and its walk over key tiles.
 template <FwdWgmmaSm90aConfig C, class Pieces, class Params>
 struct FwdWgmmaSm90aWork {
-  using Tile = QueryTile<C.pack_gqa, typename Pieces::Lengths>;
+  using Tile = QueryTile<Params, C.pack_gqa, typename Pieces::Lengths>;
   using Walk = typename Pieces::Walk;
   using Order = typename Pieces::Order;
 

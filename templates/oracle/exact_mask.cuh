@@ -75,13 +75,13 @@ template <auto C, int kRows>
 using ExactBlocks = typename BlocksOf<C.has_block_mask(), SeenBlocks<C, kRows>>::type;
 
 /// Whether a query sees a key of which blocks say `sight`.
-template <auto C, class Pieces, class Lengths>
-ATTNFORGE_DEVICE bool exact_mask(BlockSight sight, const FwdParams& p, const Lengths& lengths,
+template <auto C, class Pieces, class Params, class Lengths>
+ATTNFORGE_DEVICE bool exact_mask(BlockSight sight, const Params& params, const Lengths& lengths,
                                  int sequence, int head, int query, int key) {
   if (sight == BlockSight::kHidden) return false;
   if constexpr (C.user_mask) {
     if (sight == BlockSight::kPartial)
-      return Pieces::Mask::Rule::of_pair(p, lengths, sequence, head, query, key);
+      return Pieces::Mask::Rule::of_pair(params, lengths, sequence, head, query, key);
   }
   return true;
 }
@@ -97,7 +97,7 @@ ATTNFORGE_DEVICE bool exact_mask(const Params& params, const Lengths& lengths, i
     if (sight != BlockSight::kPartial) return sight == BlockSight::kFull;
   }
   if constexpr (C.user_mask)
-    return Pieces::Mask::Rule::of_pair(params.fwd, lengths, sequence, head, query, key);
+    return Pieces::Mask::Rule::of_pair(params, lengths, sequence, head, query, key);
   return true;
 }
 
@@ -106,7 +106,7 @@ template <auto C, class Pieces, class Params, class Lengths>
 ATTNFORGE_DEVICE float exact_text(const Params& params, const Lengths& lengths, int sequence,
                                   int head, int query, int key, float score) {
   if constexpr (C.user_score)
-    return Pieces::Score::of_pair(params.fwd, lengths, sequence, head, query, key, score);
+    return Pieces::Score::of_pair(params, lengths, sequence, head, query, key, score);
   return score;
 }
 
@@ -115,7 +115,7 @@ template <auto C, class Pieces, class Params, class Lengths>
 ATTNFORGE_DEVICE float exact_text_slope(const Params& params, const Lengths& lengths, int sequence,
                                         int head, int query, int key, float score) {
   if constexpr (C.user_score)
-    return Pieces::Slope::of_pair(params.fwd, lengths, sequence, head, query, key, score);
+    return Pieces::Slope::of_pair(params, lengths, sequence, head, query, key, score);
   return 1.0f;
 }
 

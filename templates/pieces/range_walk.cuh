@@ -43,7 +43,8 @@ struct RangeWalk {
   template <class QueryTile>
   ATTNFORGE_DEVICE static RangeWalk of_rows(const QueryTile& tile, int block_n, int row, int rows) {
     const int last_row = max(min(row + rows, tile.end_row()) - 1, row);
-    return of_queries(tile.p, tile.lengths, block_n, tile.query_of(row), tile.query_of(last_row));
+    return of_queries(tile.params.fwd, tile.lengths, block_n, tile.query_of(row),
+                      tile.query_of(last_row));
   }
 
   template <class Params, class QueryTile>

@@ -21,7 +21,7 @@ struct RowsOutput {
   template <int kHalf, int kStored, class QueryTile, int kComputed>
   ATTNFORGE_DEVICE static void store(const QueryTile& tile, int row, int first_column,
                                      const float (&o)[kComputed][4], float inverse, float lse) {
-    const FwdParams& p = tile.p;
+    const FwdParams& p = tile.params.fwd;
     const int quad_lane = thread_index() % 4;
     const bool present = tile.query_of(row) < tile.lengths.q();
     u16* to = static_cast<u16*>(p.o.data) + tile.offset_of(p.o, row) + first_column;

@@ -17,7 +17,7 @@ struct WindowMask {
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
     scores.for_each([&](int row, int lane_key) {
-      VisibleKeys visible = VisibleKeys::of_row(tile.p, tile.lengths, tile.query_of(row));
+      VisibleKeys visible = VisibleKeys::of_row(tile.params.fwd, tile.lengths, tile.query_of(row));
       visible.first -= lane_key;
       visible.last -= lane_key;
       return [visible](float s, int offset) { return masked<kLeftBound>(s, offset, visible); };
@@ -28,7 +28,7 @@ struct WindowMask {
   ATTNFORGE_DEVICE static void apply(const FragmentScores<float[kFragments][4]>& scores,
                                      const QueryTile& tile) {
     hide_outside<kLeftBound>(scores, [&](int row) {
-      return VisibleKeys::of_row(tile.p, tile.lengths, tile.query_of(row));
+      return VisibleKeys::of_row(tile.params.fwd, tile.lengths, tile.query_of(row));
     });
   }
 
@@ -36,8 +36,10 @@ struct WindowMask {
   template <class QueryTile>
   ATTNFORGE_DEVICE static bool sees(const QueryTile& tile, int first_row, int last_row,
                                     int first_key, int keys) {
-    const VisibleKeys top = VisibleKeys::of_row(tile.p, tile.lengths, tile.query_of(first_row)),
-                      bottom = VisibleKeys::of_row(tile.p, tile.lengths, tile.query_of(last_row));
+    const VisibleKeys top = VisibleKeys::of_row(tile.params.fwd, tile.lengths,
+                                                tile.query_of(first_row)),
+                      bottom = VisibleKeys::of_row(tile.params.fwd, tile.lengths,
+                                                   tile.query_of(last_row));
     return first_key <= bottom.last && (!kLeftBound || first_key + keys > top.first);
   }
 };

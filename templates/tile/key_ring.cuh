@@ -36,8 +36,8 @@ struct KeyRing {
         tiles(Walk::of_rows(params, queries, KLoader::kTileRows, queries.first_row, block_m)),
         k_loader(thread_index()),
         v_loader(thread_index()),
-        k_keys(queries.p.k, queries, kv_head, first_row(k_loader), k_loader.chunk * 16),
-        v_keys(queries.p.v, queries, kv_head, first_row(v_loader), v_loader.chunk * 16) {
+        k_keys(queries.params.fwd.k, queries, kv_head, first_row(k_loader), k_loader.chunk * 16),
+        v_keys(queries.params.fwd.v, queries, kv_head, first_row(v_loader), v_loader.chunk * 16) {
     if constexpr (Keys::kPaged) {
       k_keys.template start<KLoader::kTileRows, KLoader::kRowsPerPass>(k_loader.row);
       v_keys.template start<VLoader::kTileRows, VLoader::kRowsPerPass>(v_loader.row);

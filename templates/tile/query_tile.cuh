@@ -11,26 +11,25 @@
 namespace attnforge {
 
 /// Rows from first_row on of a head's. With kPackGqa > 1 the query heads of a K/V head are in one
-/// tile: row r is query r / kPackGqa of query head head * kPackGqa + r % kPackGqa. Lengths is a
-/// piece of the kernel.
-template <int kPackGqa, class LengthsPiece>
+/// tile: row r is query r / kPackGqa of query head head * kPackGqa + r % kPackGqa. Params is the
+/// kernel's argument, where pieces find their own parts; Lengths is a piece of the kernel.
+template <class Params, int kPackGqa, class LengthsPiece>
 struct QueryTile {
   using Lengths = LengthsPiece;
 
-  const FwdParams& p;
+  const Params& params;
   int batch;
   int head;       // a query head, or a K/V head when heads are packed
   int first_row;  // among a head's rows; heads packed into the tile lie next to each other
   Lengths lengths;
 
-  ATTNFORGE_DEVICE QueryTile(const FwdParams& params, int sequence, int its_head, int row,
+  ATTNFORGE_DEVICE QueryTile(const Params& of_kernel, int sequence, int its_head, int row,
                              const Lengths& its_lengths)
-      : p(params), batch(sequence), head(its_head), first_row(row), lengths(its_lengths) {}
+      : params(of_kernel), batch(sequence), head(its_head), first_row(row), lengths(its_lengths) {}
 
   /// Tiles have block_m rows.
-  template <class Params>
-  ATTNFORGE_DEVICE QueryTile(const Params& params, const TilePlace& place, int block_m)
-      : p(params.fwd),
+  ATTNFORGE_DEVICE QueryTile(const Params& of_kernel, const TilePlace& place, int block_m)
+      : params(of_kernel),
         batch(place.head / heads(params.fwd)),
         head(place.head - batch * heads(params.fwd)),
         first_row(place.m_block * block_m),
@@ -54,9 +53,8 @@ struct QueryTile {
     store_shared(to + 8, first_row);
     lengths.store(to + 12);
   }
-  template <class Params>
   ATTNFORGE_DEVICE static QueryTile load(const Params& params, u32 from) {
-    return {params.fwd, from_lane_0(load_shared(from)), from_lane_0(load_shared(from + 4)),
+    return {params, from_lane_0(load_shared(from)), from_lane_0(load_shared(from + 4)),
             from_lane_0(load_shared(from + 8)),
             Lengths::load(params, from_lane_0(load_shared(from)), from + 12)};
   }
@@ -65,7 +63,8 @@ struct QueryTile {
     return kPackGqa > 1 ? p.num_heads_kv : p.num_heads_q;
   }
   ATTNFORGE_DEVICE int kv_head() const {
-    return kPackGqa > 1 ? head : quotient(head, quotient(p.num_heads_q, p.num_heads_kv));
+    return kPackGqa > 1 ? head
+                        : quotient(head, quotient(params.fwd.num_heads_q, params.fwd.num_heads_kv));
   }
   ATTNFORGE_DEVICE static int query_of(int row) { return row / kPackGqa; }
   ATTNFORGE_DEVICE int query_head_of(int row) const {
@@ -82,8 +81,8 @@ struct QueryTile {
   }
   /// And in lse.
   ATTNFORGE_DEVICE i64 lse_offset_of(int row) const {
-    return lengths.batch() * p.lse_stride_batch + query_head_of(row) * p.lse_stride_head +
-           (lengths.q_begin() + query_of(row));
+    return lengths.batch() * params.fwd.lse_stride_batch +
+           query_head_of(row) * params.fwd.lse_stride_head + (lengths.q_begin() + query_of(row));
   }
 };
 

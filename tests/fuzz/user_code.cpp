@@ -227,7 +227,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
     const Family& family = *find_family(name);
     if (!rejection(family, problem, typical_device(kArch).arch).empty()) continue;
     const Source source = source_of(family, problem);
-    if (source.entry.find("UserCodeOf") != source.entry.npos) {
+    if (source.entry.find("struct UserCode ") != source.entry.npos) {
       if (has_score_code(problem)) require_in_place(source.entry, "score", problem.score);
       require_in_place(source.entry, "mask", mask_code(problem));  // windows are built in
     }

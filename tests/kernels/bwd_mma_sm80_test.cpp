@@ -56,7 +56,7 @@ struct CapPieces : PlainPieces {
     static constexpr bool kScaled = false;
     template <class Scores, class QueryTile>
     static void apply(const Scores& scores, const QueryTile& tile) {
-      scores.for_each([to_x = tile.p.softcap_to_x](int, int) {
+      scores.for_each([to_x = tile.params.fwd.softcap_to_x](int, int) {
         return [to_x](float s, int) { return std::tanh(s * to_x) / to_x; };
       });
     }

@@ -65,7 +65,7 @@ struct Pieces {
   using Order = OneTile;
   using Lengths = UsedLengths;
   using Walk = RangeWalk<false>;
-  using Keys = PagedTmaKeys<kConfig, Params>;
+  using Keys = PagedTmaKeys<kConfig>;
 };
 using Producer = FwdWgmmaSm90aProducer<kConfig, Pieces, Params>;
 using Shared = FwdWgmmaSm90aShared<kConfig>;

@@ -34,14 +34,14 @@ constexpr int kFragments = 20;  // of 8 keys: more than a word of bits
 
 template <bool kLeft, class Array>
 void expect_hidden(int seqlen_q, int seqlen_kv, int left, int right) {
-  struct {
+  struct Params {
     FwdParams fwd{};
   } params;
   FwdParams& p = params.fwd;
   p.batch = p.num_heads_q = p.num_heads_kv = 1;
   p.seqlen_q = seqlen_q, p.seqlen_kv = seqlen_kv;
   p.window_left = left, p.window_right = right;
-  const QueryTile<1, FixedLengths> tile(p, 0, 0, 0, FixedLengths(params, 0));
+  const QueryTile<Params, 1, FixedLengths> tile(params, 0, 0, 0, FixedLengths(params, 0));
   constexpr int kRowFragments = sizeof(Array) / sizeof(float[kFragments][4]);
   for (const int first_key : {0, 8, 104})
     for (unsigned lane = 0; lane < 32; ++lane) {

@@ -30,13 +30,12 @@ struct DenseRule {
     const std::int64_t row = (sequence * shape.heads + head) * shape.seqlen_q + query;
     return pairs[static_cast<std::size_t>(row * shape.seqlen_kv + key)] != 0;
   }
-  template <class Lengths>
-  static auto of_row(const FwdParams&, const Lengths&, int sequence, int head, int query, int key) {
+  template <class Params, class Lengths>
+  static auto of_row(const Params&, const Lengths&, int sequence, int head, int query, int key) {
     return [=](int i) { return seen(sequence, head, query, key + i); };
   }
-  template <class Lengths>
-  static bool of_pair(const FwdParams&, const Lengths&, int sequence, int head, int query,
-                      int key) {
+  template <class Params, class Lengths>
+  static bool of_pair(const Params&, const Lengths&, int sequence, int head, int query, int key) {
     return seen(sequence, head, query, key);
   }
 };

@@ -263,7 +263,8 @@ TEST(PackedTiles, GiveEveryKeyOfEveryHeadToOneBlock) {
     const TileOrder order{begins.back() / kBlockN + kSequences, kHeadsOfKeys, heads_per_group, 0};
     std::vector<int> last_key(kSequences * kHeadsOfKeys, -1);
     for (int block = 0; block < order.m_blocks * order.heads; ++block) {
-      const KeyTile<PackedLengths> tile(params, place_tile(order, block), kBlockN);
+      const KeyTile<decltype(params), PackedLengths> tile(params, place_tile(order, block),
+                                                          kBlockN);
       ASSERT_TRUE(tile.kv_head >= 0 && tile.kv_head < kHeadsOfKeys);
       int& before = last_key[index(tile.sequence * kHeadsOfKeys + tile.kv_head)];
       ASSERT_GT(tile.first_key, before) << "turns of a head are taken in the order of blocks";

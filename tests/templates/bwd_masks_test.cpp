@@ -89,9 +89,6 @@ using NaiveParams = WithCode<WithBlockMask<BwdNaiveParams>, 2>;
 /// Texts as an entry has them.
 struct HostCode {
   using Words = CodeParams<2>;
-  static const Words& words(const FwdParams& fwd) {
-    return reinterpret_cast<const NaiveParams&>(fwd).code;
-  }
   static constexpr bool kScoreReadsByKey = false, kMaskReadsByKey = false;
   [[maybe_unused]] static constexpr bool kTanh = true;
 
@@ -199,7 +196,7 @@ struct TilesParams {
 };
 
 struct HostKeys {
-  const FwdParams& p;
+  const TilesParams& params;
   int sequence, first_key, kv_head;
   FixedLengths lengths;
   int group() const { return kGroup; }
@@ -227,7 +224,7 @@ void expect_the_tiles_of_the_mask(int mask_heads, int window_left) {
   const FixedLengths lengths(params, 0);
   for (int kv_head = 0; kv_head < kHeadsKvHere; ++kv_head) {
     for (int first_key = 0; first_key < kKeysOfHead; first_key += kBlockN) {
-      const HostKeys keys{params.fwd, 0, first_key, kv_head, lengths};
+      const HostKeys keys{params, 0, first_key, kv_head, lengths};
       const Walk walk = Walk::of_tile(params, keys, kBlockM, kBlockN);
       const int last_key = std::min(first_key + kBlockN, kKeysOfHead) - 1;
       std::vector<QueryPlace> wanted;
@@ -275,7 +272,7 @@ TEST(ListedQueries, AreThoseThatTheMaskLetsSeeTheKeys) {
 // ---- the mask of their pairs ----
 
 struct HostRows {
-  const FwdParams& p;
+  const NaiveParams& params;
   int batch, head;
   FixedLengths lengths;
   static int query_of(int row) { return row; }
@@ -305,9 +302,8 @@ TEST(BlockMask, HidesWhatBlocksBitsAndTheTextHide) {
   p.seqlen_q = kRowsOfHead, p.seqlen_kv = kKeysOfHead, p.num_heads_q = 4, p.num_heads_kv = 2;
   p.window_left = 300, p.window_right = 1 << 20;
   params.mask = blocks.params();
-  using Mask = BlockMask<NaiveParams, kBlockQ, kBlockKv, true, WindowMask<true>,
-                         BlockText<HostCode>>;
-  const HostRows tile{p, 0, 3, FixedLengths(params, 0)};
+  using Mask = BlockMask<kBlockQ, kBlockKv, true, WindowMask<true>, BlockText<HostCode>>;
+  const HostRows tile{params, 0, 3, FixedLengths(params, 0)};
   for (const int first_row : {0, 640, 1040}) {
     for (const int first_key : {0, 64, 448}) {
       float s[16][64];
@@ -331,8 +327,8 @@ TEST(BlockMask, KnowsWhichKeysNoRowSees) {
   FwdParams& p = params.fwd;
   p.seqlen_q = kRowsOfHead, p.seqlen_kv = kKeysOfHead, p.num_heads_q = p.num_heads_kv = 1;
   params.mask = blocks.params();
-  using Mask = BlockMask<NaiveParams, 16, 64, true, WindowMask<true>, NoBlockText>;
-  const HostRows tile{p, 0, 0, FixedLengths(params, 0)};
+  using Mask = BlockMask<16, 64, true, WindowMask<true>, NoBlockText>;
+  const HostRows tile{params, 0, 0, FixedLengths(params, 0)};
   run_on_host(1, 32, [&] {
     for (int row = 0; row < kRowsOfHead; row += 32) {
       for (int key = 0; key < kKeysOfHead; key += 32) {

@@ -39,9 +39,6 @@ constexpr int kMostOfText = 4;
 template <int kMost>
 struct HostCode {
   using Words = CodeParams<kWords>;
-  static const Words& words(const FwdParams& fwd) {
-    return reinterpret_cast<const CodeOfRun&>(fwd).code;
-  }
   static constexpr bool kScoreReadsByKey = true, kMaskReadsByKey = false, kTanh = true;
   static constexpr int kMostReads = kMost;
 
@@ -205,7 +202,7 @@ TEST(BwdNaive, AddsToTheGradientsOfArrays) {
 
 /// A tile of 16 rows, of a head each two lanes know nothing of.
 struct HostTile {
-  const FwdParams& p;
+  const CodeOfRun& params;
   int batch, head;
   FixedLengths lengths;
   static int query_of(int row) { return row; }
@@ -215,9 +212,6 @@ struct HostTile {
 /// Elements of all kinds: one for all, one for each row, for each key, for both, for none.
 struct KindsCode {
   using Words = CodeParams<kWords>;
-  static const Words& words(const FwdParams& fwd) {
-    return reinterpret_cast<const CodeOfRun&>(fwd).code;
-  }
   static constexpr bool kScoreReadsByKey = true;
   static constexpr int kMostReads = 4;
 
@@ -262,7 +256,7 @@ TEST(DargsOfRows, AddUpWhatLanesHaveInCommon) {
   }
   run_on_host(1, 32, [&] {
     const int lane = static_cast<int>(threadIdx.x);
-    const HostTile tile{params.fwd, 0, kHead, FixedLengths(params, 0)};
+    const HostTile tile{params, 0, kHead, FixedLengths(params, 0)};
     typename Dargs::Sums<2> sums;
     const float delta[1][2] = {{0.5f, 0.5f}};
     const auto view_of = [](Scores& x) { return &x; };

@@ -37,8 +37,8 @@ struct Text {
   }
 };
 struct Rule {
-  template <class Lengths>
-  static auto of_row(const FwdParams&, const Lengths&, int, int, int query, int key) {
+  template <class Params, class Lengths>
+  static auto of_row(const Params&, const Lengths&, int, int, int query, int key) {
     return [=](int i) { return Text::sees(query, key + i); };
   }
 };
@@ -49,13 +49,13 @@ struct TermsOf {
   static constexpr TermRelation relation(int term) {
     return term == 0 ? TermRelation::kEqual : TermRelation::kAtMost;
   }
-  template <int kTerm, class Lengths>
-  static auto of_query(const FwdParams&, const Lengths&, int, int, int query) {
+  template <int kTerm, class Params, class Lengths>
+  static auto of_query(const Params&, const Lengths&, int, int, int query) {
     if constexpr (kTerm == 0) return Text::of_query.at(static_cast<std::size_t>(query));
     if constexpr (kTerm == 1) return Text::weight_q.at(static_cast<std::size_t>(query));
   }
-  template <int kTerm, class Lengths>
-  static auto of_key(const FwdParams&, const Lengths&, int, int, int key) {
+  template <int kTerm, class Params, class Lengths>
+  static auto of_key(const Params&, const Lengths&, int, int, int key) {
     if constexpr (kTerm == 0) return Text::of_key.at(static_cast<std::size_t>(key));
     if constexpr (kTerm == 1) return Text::weight_kv.at(static_cast<std::size_t>(key));
   }

@@ -63,7 +63,7 @@ struct Argument {
 };
 /// As tile/query_tile.cuh has it.
 struct Tile {
-  const FwdParams& p;
+  const Argument& params;
   int batch;
   struct {
     int keys;
@@ -77,7 +77,7 @@ struct World {
   int page_size, columns;
   std::vector<int> table;
   Argument argument{};
-  Tile tile{argument.fwd, kSequence, {kKeys}};
+  Tile tile{argument, kSequence, {kKeys}};
 
   explicit World(int rows_of_page)
       : page_size(rows_of_page), columns((kKeys + rows_of_page - 1) / rows_of_page) {
@@ -106,8 +106,8 @@ int wrong_rows() {
   std::atomic<int> wrong = 0;
   test::run_on_host(1, 32, [&] {
     constexpr int kLast = kKeys / kTileKeys, kLanesPerRow = 8;
-    const PagedKeys<kElementBytes, kPageSize, Argument> unplaced(world.argument.fwd.k, world.tile,
-                                                                 kHead, 0, kByte);
+    const PagedKeys<kElementBytes, kPageSize> unplaced(world.argument.fwd.k, world.tile, kHead, 0,
+                                                       kByte);
     auto keys = unplaced, its_v = unplaced;
     for (int step = 0; step <= kLast + 1; ++step) {
       // A walk over all tiles, and one from nowhere.
@@ -166,8 +166,7 @@ TEST(PagedKeys, TakeSomePageForAHoleAndForANumberOfNoPage) {
     for (int i = 0; i < 3; ++i) world.table[static_cast<std::size_t>(world.columns + i)] = entry;
     std::atomic<int> wrong = 0;
     test::run_on_host(1, 32, [&] {
-      PagedKeys<kElementBytes, 16, Argument> keys(world.argument.fwd.k, world.tile, kHead, 0,
-                                                  kByte);
+      PagedKeys<kElementBytes, 16> keys(world.argument.fwd.k, world.tile, kHead, 0, kByte);
       keys.visit<64>(0);
       if (keys.page >= 101) ++wrong;
       keys.visit<64>(kKeys / 64);  // lanes after the last key, or of no chunk, ask nothing
@@ -203,7 +202,7 @@ void expect_boxes() {
   for (int i = 0; i < walk.tiles; ++i) {
     copies.clear();
     std::atomic<int> after = 0;
-    using Keys = PagedTmaKeys<C, Argument>;
+    using Keys = PagedTmaKeys<C>;
     test::run_on_host(1, Keys::kThreads, [&] {
       const Keys keys(world.tile);
       const auto box = keys.of_tile(walk, i);

@@ -47,13 +47,6 @@ struct ListWalk {
     for (int place = 0; has(place); ++place) attend(place, true);
   }
 };
-
-/// Lengths that also show the argument to the pieces of this test.
-struct ListedLengths : FixedLengths {
-  const Args& params;
-  ATTNFORGE_DEVICE ListedLengths(const Args& args, int index)
-      : FixedLengths(args, index), params(args) {}
-};
 )";
 
 Cubin compile_with(const std::string& replaced) {
@@ -66,7 +59,6 @@ Cubin compile_with(const std::string& replaced) {
       "inline constexpr FwdMmaSm80Config kConfig{config};\n"
       "{pieces}"
       "struct Pieces : DensePieces<kConfig> {{\n"
-      "  using Lengths = ListedLengths;\n"
       "{replaced}"
       "}};\n"
       "extern \"C\" __global__ void\n"

@@ -122,7 +122,7 @@ TEST(Sinks, AreNotCountedWhereAKernelStoresPartsOfRows) {
     const Shape shape = shape_of(problem);
     return entry_of(assemble(problem, shape, kernel)).pieces.type(Slot::kOutput);
   };
-  EXPECT_EQ(output(1), "SinkOutput<kDtype, kAlignment, kLse, WithSinks<Params>>");
+  EXPECT_EQ(output(1), "SinkOutput<kDtype, kAlignment, kLse>");
   EXPECT_THAT(output(2), testing::HasSubstr("PartialOutput<"));
 }
 

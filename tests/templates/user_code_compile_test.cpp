@@ -205,7 +205,7 @@ TEST(ArgumentNames, HideNothingThatTheCodeAroundTextsNeeds) {
       "g, "
       "bf16* h, bool* b\" dargs=x");
   const PairTerms terms = pair_terms(probe);
-  const std::string lines = struct_of_code(probe, probe.mask, "Params", &terms, true);
+  const std::string lines = struct_of_code(probe, probe.mask, &terms, true);
   std::vector<std::string> numbers, arrays;
   for (const CodeToken& token : code_tokens(lines)) {
     const std::string name(token.text);

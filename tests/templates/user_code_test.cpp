@@ -149,13 +149,13 @@ TEST(UserCode, HasPositionsOf64BitsWhereItsArraysAreThatLarge) {
     Problem problem = parse_problem(std::string("fwd bf16 num_heads=16 head_dim=128 ") + c.sizes);
     problem.args = c.args;
     problem.mask = std::string("bias[") + c.index + "] > 0";
-    const std::string code = struct_of_code(problem, problem.mask, "Params");
+    const std::string code = struct_of_code(problem, problem.mask);
     EXPECT_EQ(code.find("#include \"parts/user_code/wide_indexes.cuh\"") == 0, c.wide)
         << c.args << c.sizes;
     EXPECT_EQ(code.find("i64 batch, i64 head, i64 q") != code.npos, c.wide) << c.args << c.sizes;
     EXPECT_EQ(code.find("int batch, int head, int q") == code.npos, c.wide) << c.args << c.sizes;
     const Problem of_bucket = bucket(problem);
-    EXPECT_EQ(struct_of_code(of_bucket, of_bucket.mask, "Params"), code)
+    EXPECT_EQ(struct_of_code(of_bucket, of_bucket.mask), code)
         << "a cubin serves the bucket: " << c.sizes;
   }
 }

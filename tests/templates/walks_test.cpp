@@ -38,7 +38,7 @@ struct Params {
   TileListParams lists;
 };
 
-using Tile = QueryTile<1, FixedLengths>;
+using Tile = QueryTile<Params, 1, FixedLengths>;
 
 /// Windows of so many keys before and after a row's position; kOpenWindow: all.
 Params params_of(int seqlen_q, int seqlen_kv, int left, int right) {
@@ -51,7 +51,7 @@ Params params_of(int seqlen_q, int seqlen_kv, int left, int right) {
 }
 
 Tile tile_of(const Params& params, int first_row) {
-  return Tile(params.fwd, 0, 0, first_row, FixedLengths(params, 0));
+  return Tile(params, 0, 0, first_row, FixedLengths(params, 0));
 }
 
 bool sees(const Params& params, int row, int key) {

@@ -41,7 +41,7 @@ struct FwdWmma {
                              C.alignment>;
   using Scores = WmmaAccumulator[kRowFragments][kKeyFragments];
 
-  using Tile = QueryTile<1, FixedLengths>;
+  using Tile = QueryTile<FwdWmmaParams, 1, FixedLengths>;
   using Walk = WalkOf<C>;
 
   const FwdWmmaParams& params;

@@ -138,7 +138,7 @@ Source block_text_source(const Problem& text, const BlockMaskShape& shape) {
                       header_line("ops/block_lists/text.cuh");
   entry += header_line("parts/user_code/code.cuh") + header_line("parts/user_code/mask.cuh");
   // Of the whole text: what is a window to other kernels is blocks too.
-  entry += struct_of_code(text, text.mask, params);
+  entry += struct_of_code(text, text.mask);
   entry += fmt::format("using namespace attnforge;\nstatic_assert(sizeof({}) == {});\n", params,
                        text_params_bytes(text));
   entry += entry_point(states_kernel(text), params, kBlockThreads, type + "::write_states");

@@ -53,7 +53,7 @@ struct BlocksOfText {
       const bool present = query < lengths.q();
 #pragma unroll 1
       for (int key = own_key; key < own_key + kLaneKeys; key += kStep) {
-        const auto rule = Rule::of_row(p.fwd, lengths, row.sequence, row.head,
+        const auto rule = Rule::of_row(p, lengths, row.sequence, row.head,
                                        present ? query : lengths.q() - 1, key);
         if (whole) {
 #pragma unroll
@@ -96,7 +96,7 @@ struct BlocksOfText {
       const int query = row.first_query + word / kWords;
       const int offset = word % kWords * 32 + lane, key = first_key + offset;
       const bool there = query < lengths.q() && key < lengths.kv() && offset < kBlockKv;
-      const bool seen = there && Rule::of_pair(p.fwd, lengths, row.sequence, row.head, query, key);
+      const bool seen = there && Rule::of_pair(p, lengths, row.sequence, row.head, query, key);
       const u32 bits_of_word = lanes_where(seen);
       if (lane == 0) bits[word] = bits_of_word;
     }

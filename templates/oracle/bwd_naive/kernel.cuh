@@ -221,12 +221,12 @@ struct BwdNaive {
             auto [score, slope] = exact_score<C>(p, s[r]);
             if constexpr (kOfArrays) {
               if (sees) {
-                const float text = Pieces::Score::of_pair(p, lengths, rows.sequence, query_head,
-                                                          query, key, score);
+                const float text = Pieces::Score::of_pair(params, lengths, rows.sequence,
+                                                          query_head, query, key, score);
                 const float probability = expf(text - lse), of_text = probability * (dp[r] - delta);
                 const float size = probability * (fabsf(dp[r]) + fabsf(delta));
-                Pieces::Dargs::of_pair(p, lengths, rows.sequence, query_head, query, key, score,
-                                       [&](float* gradient, i64 element, float of_read) {
+                Pieces::Dargs::of_pair(params, lengths, rows.sequence, query_head, query, key,
+                                       score, [&](float* gradient, i64 element, float of_read) {
                                          add_to_darg(gradient, element, params.dq_norms != nullptr,
                                                      of_text * of_read, size * fabsf(of_read));
                                        });

@@ -198,7 +198,7 @@ struct FwdNaive {
     const ExactBlocks<C, kRows> present(params, rows.sequence, rows.head, rows.query);
     const auto sees = [&](int r, int key) {
       if (key < rows.query[r] + seen.from || key > rows.query[r] + seen.to) return false;
-      return exact_mask<C, Pieces>(present(r, key), p, lengths, rows.sequence, rows.head,
+      return exact_mask<C, Pieces>(present(r, key), params, lengths, rows.sequence, rows.head,
                                    rows.query[r], key);
     };
 

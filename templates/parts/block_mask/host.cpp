@@ -43,10 +43,9 @@ const Part& block_mask_part() {
                                                               a.lists_by_steps() ? "" : ", true"),
                                                   "parts/block_mask/list_source.cuh"});
             if (a.shape.mask_bits)
-              entry.pieces.fill(Slot::kListRule, {fmt::format("BlockBits<{}, kConfig.mask_block_q, "
-                                                              "kConfig.mask_block_kv>",
-                                                              entry.argument),
-                                                  "parts/block_mask/list_rule.cuh"});
+              entry.pieces.fill(Slot::kListRule,
+                                {"BlockBits<kConfig.mask_block_q, kConfig.mask_block_kv>",
+                                 "parts/block_mask/list_rule.cuh"});
           }};
   return kPart;
 }

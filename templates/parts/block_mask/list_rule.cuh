@@ -8,9 +8,8 @@
 
 namespace attnforge {
 
-/// Blocks of kBlockQ queries and kBlockKv keys. Argument is the kernel's, which has a
-/// BlockMaskParams `mask`.
-template <class Argument, int kBlockQ, int kBlockKv>
+/// Blocks of kBlockQ queries and kBlockKv keys. The argument has a BlockMaskParams `mask`.
+template <int kBlockQ, int kBlockKv>
 struct BlockBits {
   static constexpr bool kNone = false;
   static constexpr int kWords = mask_words_per_row(kBlockKv);
@@ -18,7 +17,7 @@ struct BlockBits {
   /// Scores of keys of one block. Blocks without bits are full.
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
-    const BlockMaskParams& mask = reinterpret_cast<const Argument&>(tile.p).mask;
+    const BlockMaskParams& mask = tile.params.mask;
     scores.for_each([&](int row, int lane_key) {
       const u32* const words = words_of(mask, tile, row, lane_key / kBlockKv);
       // The lane's first key is at most 7 keys after a multiple of 8, and its others are as far
@@ -39,7 +38,7 @@ struct BlockBits {
                                               int row, int column) {
     const int query = min(tile.query_of(row), tile.lengths.q() - 1);
     const int* const ends = mask.row_begin + mask.row(tile.batch, tile.query_head_of(row),
-                                                      tile.p.num_heads_q, query / kBlockQ);
+                                                      tile.params.fwd.num_heads_q, query / kBlockQ);
     int first = __ldg(ends), last = __ldg(ends + 1) - 1;
     while (first < last) {
       const int middle = (first + last) / 2;

@@ -19,9 +19,9 @@ struct NoBlockText {
   }
 };
 
-/// Window is the mask of windows and of the last key; Text is asked in partial blocks. Argument is
-/// the kernel's, which has a BlockMaskParams `mask`.
-template <class Argument, int kBlockQ, int kBlockKv, bool kBits, class Window, class Text>
+/// Window is the mask of windows and of the last key; Text is asked in partial blocks. The argument
+/// has a BlockMaskParams `mask`.
+template <int kBlockQ, int kBlockKv, bool kBits, class Window, class Text>
 struct BlockMask : Window {
   using Row = MaskRow<kBlockQ, kBlockKv, kBits>;
 
@@ -74,9 +74,9 @@ struct BlockMask : Window {
 
   template <class QueryTile>
   ATTNFORGE_DEVICE static Row row_of(const QueryTile& tile, int row) {
-    const BlockMaskParams& mask = reinterpret_cast<const Argument&>(tile.p).mask;
+    const BlockMaskParams& mask = tile.params.mask;
     const int query = min(tile.query_of(row), tile.lengths.q() - 1);
-    return {mask, tile.batch, tile.query_head_of(row), tile.p.num_heads_q, query};
+    return {mask, tile.batch, tile.query_head_of(row), tile.params.fwd.num_heads_q, query};
   }
 };
 

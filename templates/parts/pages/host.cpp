@@ -22,10 +22,10 @@ void fill_keys(Entry& entry, const Assembly& a) {
   entry.pieces.include("parts/pages/params.h");
   Piece keys;
   if (a.kernel.pieces->tma)
-    keys = {fmt::format("PagedTmaKeys<kConfig, {}>", entry.argument), "parts/pages/tma_keys.cuh"};
+    keys = {"PagedTmaKeys<kConfig>", "parts/pages/tma_keys.cuh"};
   else
-    keys = {fmt::format("PagedKeys<kElementBytes, kConfig.page_size, {}>", entry.argument),
-            "parts/pages/keys.cuh", "template <int kElementBytes> "};
+    keys = {"PagedKeys<kElementBytes, kConfig.page_size>", "parts/pages/keys.cuh",
+            "template <int kElementBytes> "};
   if (entry.pieces.is_dense(Slot::kKeys))
     entry.pieces.fill(Slot::kKeys, std::move(keys));
   else

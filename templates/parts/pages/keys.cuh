@@ -18,11 +18,11 @@ ATTNFORGE_DEVICE T* kept(T* address) {
   return address;
 }
 
-/// kElementBytes an element, kPageSize rows a page. Argument is the kernel's: it has a PagesParams
-/// `pages`. A tile of keys is a number of chunks that are in one page each; the lanes of a warp
-/// know the pages of the chunks of one tile after another, as many tiles as they can have, and are
-/// asked by those that copy the rows. So the table is read a line at a time, once in several tiles.
-template <int kElementBytes, int kPageSize, class Argument>
+/// kElementBytes an element, kPageSize rows a page. The argument has a PagesParams `pages`. A tile
+/// of keys is a number of chunks that are in one page each; the lanes of a warp know the pages of
+/// the chunks of one tile after another, as many tiles as they can have, and are asked by those
+/// that copy the rows. So the table is read a line at a time, once in several tiles.
+template <int kElementBytes, int kPageSize>
 struct PagedKeys {
   static constexpr bool kPaged = true;
 
@@ -38,7 +38,7 @@ struct PagedKeys {
   ATTNFORGE_DEVICE PagedKeys(const TensorRef& keys, const QueryTile& tile, int kv_head, i64,
                              int byte)
       : tensor(keys),
-        pages(reinterpret_cast<const Argument&>(tile.p).pages),
+        pages(tile.params.pages),
         of_sequence(kept(pages.table + tile.batch * pages.stride_batch)),
         at(static_cast<const char*>(tensor.data) + kv_head * tensor.stride_head * kElementBytes +
            byte),

@@ -12,11 +12,11 @@
 
 namespace attnforge {
 
-/// C is a family's config: it says how a tile lies in shared memory, in chunks of columns. Argument
-/// is the kernel's: it has a PagesParams `pages`. The maps have the coordinates {column, row, head,
+/// C is a family's config: it says how a tile lies in shared memory, in chunks of columns. The
+/// argument has a PagesParams `pages`. The maps have the coordinates {column, row, head,
 /// page}, and boxes of as many rows as are in one page whatever the tile: each lane of a warp looks
 /// up the page of one.
-template <auto C, class Argument>
+template <auto C>
 struct PagedTmaKeys {
   static constexpr bool kAhead = true;
   static constexpr int kBoxKeys = C.box_keys(C.block_n), kBoxes = C.block_n / kBoxKeys;
@@ -29,7 +29,7 @@ struct PagedTmaKeys {
   template <class QueryTile>
   ATTNFORGE_DEVICE explicit PagedTmaKeys(const QueryTile& tile)
       : head(tile.kv_head()), end(tile.lengths.kv()) {
-    const PagesParams& pages = reinterpret_cast<const Argument&>(tile.p).pages;
+    const PagesParams& pages = tile.params.pages;
     of_sequence = pages.table + tile.batch * pages.stride_batch;
   }
 

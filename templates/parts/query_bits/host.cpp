@@ -26,10 +26,9 @@ void fill_bits(Entry& entry, const Assembly& a) {
                                "parts/query_bits/queries.cuh"});
   pieces.fill(Slot::kWalk,
               {fmt::format("MaskedWalk<{}>", pieces.dense(Slot::kWalk)), "pieces/masked_walk.cuh"});
-  pieces.fill(Slot::kMask, {fmt::format("BlockMask<{}, kConfig.mask_block_q, "
+  pieces.fill(Slot::kMask, {fmt::format("BlockMask<kConfig.mask_block_q, "
                                         "kConfig.mask_block_kv, kConfig.mask_bits != 0, {}, {}>",
-                                        entry.argument, pieces.dense(Slot::kMask),
-                                        pieces.type(Slot::kBlockRule)),
+                                        pieces.dense(Slot::kMask), pieces.type(Slot::kBlockRule)),
                             "parts/block_mask/mask.cuh"});
 }
 

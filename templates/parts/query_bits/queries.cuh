@@ -27,7 +27,7 @@ struct ListedQueries : Window {
             query_tile_words(params, bits) + list * bits.words * 2,
             i64(bits.key_tiles) * bits.words * 2,
             bits.heads,
-            keys.p.num_heads_q,
+            keys.params.fwd.num_heads_q,
             keys.first_query_head(),
             keys.first_query_head() + keys.group()};
   }

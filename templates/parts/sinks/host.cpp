@@ -14,10 +14,9 @@ namespace {
 void fill_output(Entry& entry, const Assembly& a) {
   entry.pieces.include("parts/sinks/params.h");
   if (a.splits()) return;
-  entry.pieces.fill(
-      Slot::kOutput,
-      {fmt::format("SinkOutput<kDtype, kAlignment, kLse, {}>", entry.argument),
-       "parts/sinks/output.cuh", "template <int kDtype, int kAlignment, bool kLse> "});
+  entry.pieces.fill(Slot::kOutput,
+                    {"SinkOutput<kDtype, kAlignment, kLse>", "parts/sinks/output.cuh",
+                     "template <int kDtype, int kAlignment, bool kLse> "});
 }
 
 constexpr const char* kGradientKernel = "bwd_sinks";

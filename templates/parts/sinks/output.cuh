@@ -10,15 +10,14 @@ namespace attnforge {
 
 /// A row counts its sink once, after its last key: a block that has seen only some of a row's keys
 /// must not store through this piece. Whatever adds such parts up calls count_valueless() with the
-/// lse of all of them. Argument is the kernel's: WithSinks, or what is derived from it.
-template <int kDtype, int kAlignment, bool kLse, class Argument>
+/// lse of all of them. The argument has a SinkParams `sinks`.
+template <int kDtype, int kAlignment, bool kLse>
 struct SinkOutput {
   using Rows = RowsOutput<kDtype, kAlignment, kLse>;
 
   template <class QueryTile>
   ATTNFORGE_DEVICE static void finish(const QueryTile& tile, int row, float& inverse, float& lse) {
-    const SinkParams& sinks = reinterpret_cast<const Argument&>(tile.p).sinks;
-    inverse *= count_valueless(lse, __ldg(sinks.logits + tile.query_head_of(row)));
+    inverse *= count_valueless(lse, __ldg(tile.params.sinks.logits + tile.query_head_of(row)));
   }
   template <int kHalf, int kStored, class QueryTile, int kComputed>
   ATTNFORGE_DEVICE static void store(const QueryTile& tile, int row, int first_column,

@@ -63,7 +63,7 @@ struct SoftcapScore {
   /// The piece's interface: scores of a lane, and the QueryTile of their rows.
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
-    SoftcapScore(tile.p).template cap<Scores::kCoarse>(scores.all);
+    SoftcapScore(tile.params.fwd).template cap<Scores::kCoarse>(scores.all);
   }
 
   ATTNFORGE_DEVICE float operator()(float s) const {

@@ -22,7 +22,7 @@ struct GridOrder {
     int head, sequence;  // read again where needed, as block_index() is
     asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(head));
     asm volatile("mov.u32 %0, %%ctaid.z;" : "=r"(sequence));
-    return {params.fwd, sequence, head, 0, typename QueryTile::Lengths(params, sequence)};
+    return {params, sequence, head, 0, typename QueryTile::Lengths(params, sequence)};
   }
 };
 

@@ -51,10 +51,8 @@ void fill_splits(Entry& entry, const Assembly& a) {
     pieces.wrap(Slot::kOrder, {"SplitOrder<{}>", kHeader});
   }
   pieces.wrap(Slot::kWalk, {"SplitWalk<{}, Splits>", kHeader});
-  pieces.fill(Slot::kOutput,
-              {fmt::format("PartialOutput<WithPartials<{}>, kConfig.head_dim_v, Splits>",
-                           a.kernel.params.type),
-               kHeader, "template <int kDtype, int kAlignment, bool kLse> "});
+  pieces.fill(Slot::kOutput, {"PartialOutput<kConfig.head_dim_v, Splits>", kHeader,
+                              "template <int kDtype, int kAlignment, bool kLse> "});
 }
 
 void add_partials(Argument& argument, const LaunchWork& work) {

@@ -98,15 +98,15 @@ struct SplitOrder : Order {
   }
 };
 
-/// Output of rows to `partials`. Argument is the kernel's, up to that member.
-template <class Argument, int kHeadDimV, class Splits>
+/// Output of rows to `partials`.
+template <int kHeadDimV, class Splits>
 struct PartialOutput {
   /// As that of RowsOutput.
   template <int kHalf, int kStored, class QueryTile, int kComputed>
   ATTNFORGE_DEVICE static void store(const QueryTile& tile, int row, int first_column,
                                      const float (&o)[kComputed][4], float inverse, float lse) {
     if (tile.query_of(row) >= tile.lengths.q()) return;
-    const Argument& params = reinterpret_cast<const Argument&>(tile.p);
+    const auto& params = tile.params;
     const int quad_lane = thread_index() % 4;
     const i64 at = Splits::place(params, tile.lengths.batch(), tile.query_head_of(row),
                                  tile.lengths.q_begin() + tile.query_of(row));

@@ -192,7 +192,7 @@ struct UserRow {
   }
   template <class QueryTile>
   ATTNFORGE_DEVICE UserRow(const QueryTile& tile, int row, int first_key, bool)
-      : words(Code::words(tile.p)),
+      : words(tile.params.code),
         lane_key(first_key),
         batch(tile.batch),
         head(tile.query_head_of(row)),
@@ -200,10 +200,10 @@ struct UserRow {
         seqlen_q(tile.lengths.q()),
         seqlen_kv(tile.lengths.kv()) {}
   /// Of a row and a key that are there.
-  template <class Lengths>
-  ATTNFORGE_DEVICE UserRow(const FwdParams& p, const Lengths& lengths, int sequence, int its_head,
+  template <class Params, class Lengths>
+  ATTNFORGE_DEVICE UserRow(const Params& params, const Lengths& lengths, int sequence, int its_head,
                            int query, int key)
-      : words(Code::words(p)),
+      : words(params.code),
         lane_key(key),
         batch(sequence),
         head(its_head),

@@ -127,19 +127,20 @@ struct DargsOfRows {
                   gradient == nullptr ? nullptr : gradient + element, x);
             };
             for_each_read<Code>(
-                user, slopes::TanhWithSlope<QuotientTanh>(), before[f][j][i] * tile.p.softmax_scale,
-                j * 8 + c, [](bool more) { return any_lane(more); }, add_read);
+                user, slopes::TanhWithSlope<QuotientTanh>(),
+                before[f][j][i] * tile.params.fwd.softmax_scale, j * 8 + c,
+                [](bool more) { return any_lane(more); }, add_read);
           }
       }
   }
 
   /// Of a pair that is seen, by one thread, whose score is scaled and capped already: calls
   /// add(gradient, element, slope) for each read.
-  template <class Lengths, class Add>
-  ATTNFORGE_DEVICE static void of_pair(const FwdParams& p, const Lengths& lengths, int sequence,
+  template <class Params, class Lengths, class Add>
+  ATTNFORGE_DEVICE static void of_pair(const Params& params, const Lengths& lengths, int sequence,
                                        int head, int query, int key, float s, const Add& add) {
     for_each_read<Code>(
-        Row(p, lengths, sequence, head, query, key), slopes::TanhWithSlope<ExactTanh>(), s, 0,
+        Row(params, lengths, sequence, head, query, key), slopes::TanhWithSlope<ExactTanh>(), s, 0,
         [](bool more) { return more; },
         [&](int, float* gradient, i64 element, float slope) {
           if (gradient != nullptr) add(gradient, element, slope);

@@ -151,8 +151,8 @@ std::string lines_of_terms(const PairTerms& found, const std::vector<CodeArgumen
 
 }  // namespace
 
-std::string struct_of_code(const Problem& problem, std::string_view mask, std::string_view params,
-                           const PairTerms* terms, bool slopes) {
+std::string struct_of_code(const Problem& problem, std::string_view mask, const PairTerms* terms,
+                           bool slopes) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   const bool wide_score = has_wide_indexes(problem.score, CodeText::kScore, problem),
              wide_mask = has_wide_indexes(mask, CodeText::kMask, problem);
@@ -162,16 +162,12 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, std::s
                                               : "";
   lines += fmt::format(
       "namespace attnforge {{\n"
-      "template <class Argument>\n"
-      "struct UserCodeOf {{\n"
+      "struct UserCode {{\n"
       "  using Words = CodeParams<{words}>;\n"
-      "  ATTNFORGE_DEVICE static const Words& words(const FwdParams& fwd) {{\n"
-      "    return reinterpret_cast<const Argument&>(fwd).code;\n"
-      "  }}\n"
       "  static constexpr bool kScoreReadsByKey = {score_by_key}, kMaskReadsByKey = "
       "{mask_by_key}, kTanh = {tanh};\n",
-      fmt::arg("words", code_words(problem)), fmt::arg("params", params),
-      fmt::arg("tanh", has_tanh), fmt::arg("score_by_key", reads_by_key(problem.score, arguments)),
+      fmt::arg("words", code_words(problem)), fmt::arg("tanh", has_tanh),
+      fmt::arg("score_by_key", reads_by_key(problem.score, arguments)),
       fmt::arg("mask_by_key", reads_by_key(mask, arguments)));
   if (!problem.score.empty()) {
     lines += fmt::format(
@@ -218,8 +214,7 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, std::s
         lines_of("mask", "return value_of_mask((", mask, "));"));
     if (terms != nullptr) lines += lines_of_terms(*terms, arguments, wide_mask);
   }
-  return lines +
-         fmt::format("}};\nusing UserCode = UserCodeOf<{}>;\n}}  // namespace attnforge\n", params);
+  return lines + "};\n}  // namespace attnforge\n";
 }
 
 std::size_t code_words(const Problem& problem) {
@@ -272,14 +267,13 @@ void wrap_score(PieceSet& pieces, const Assembly& a) {
 
 /// What the mask's text hides. Who asks it: lists of keys, of which it is the source where blocks
 /// are not, and a rule; bits of query tiles, in blocks that are partial; else the mask itself.
-void fill_mask(PieceSet& pieces, const Entry& entry, const Assembly& a) {
+void fill_mask(PieceSet& pieces, const Assembly& a) {
   if (a.gathers()) {
     if (!has_block_mask(a.problem))
       pieces.fill(Slot::kListSource, {"TextSource", "parts/user_code/list_source.cuh"});
     std::string rule = "UserRule<UserCode>";
     if (a.shape.text_bits)
-      rule = fmt::format("TextBits<{}, kConfig.{}, kConfig.{}>", entry.argument, a.kernel.block_m,
-                         a.kernel.block_n);
+      rule = fmt::format("TextBits<kConfig.{}, kConfig.{}>", a.kernel.block_m, a.kernel.block_n);
     const char* const header = a.shape.text_bits ? "parts/user_code/list_rule.cuh"
                                                  : "parts/user_code/mask.cuh";
     if (a.shape.mask_bits)
@@ -305,10 +299,10 @@ void fill_by_code(Entry& entry, const Assembly& a) {
   if (a.kernel.coarse) entry.options = {"--prec-div=false", "--prec-sqrt=false"};
   const bool of_text = a.gathers() && !has_block_mask(problem);
   const PairTerms terms = of_text ? pair_terms(problem) : PairTerms();
-  entry.declarations += struct_of_code(problem, mask_code(problem), entry.argument,
-                                       of_text ? &terms : nullptr, a.kernel.slopes);
+  entry.declarations += struct_of_code(problem, mask_code(problem), of_text ? &terms : nullptr,
+                                       a.kernel.slopes);
   if (has_score_code(problem)) wrap_score(entry.pieces, a);
-  if (a.shape.user_mask != 0) fill_mask(entry.pieces, entry, a);
+  if (a.shape.user_mask != 0) fill_mask(entry.pieces, a);
 }
 
 /// What rows see of each group of keys by the text, before lists are made of it.
@@ -324,15 +318,13 @@ constexpr Step kStates{
           entry.pieces.include("parts/user_code/mask.cuh");
           entry.pieces.include("parts/user_code/step_states.cuh");
           entry.pieces.include("parts/user_code/terms.cuh");
-          const std::string code = fmt::format("UserCodeOf<{}>",
-                                               step_argument_type(a, code_part()));
-          return Step::Text{
-              .threads = kListStepThreads,
-              .blocks_per_sm = kListStepBlocks,
-              .type = fmt::format("MaskStates<Pieces::Lengths, UserRule<{0}>, UserTerms<{0}>, "
-                                  "kConfig.{1}, kConfig.{2}, {3}, kConfig.text_bits>",
-                                  code, a.kernel.block_m, a.kernel.block_n,
-                                  entry.pieces.dense(Slot::kMask))};
+          return Step::Text{.threads = kListStepThreads,
+                            .blocks_per_sm = kListStepBlocks,
+                            .type = fmt::format("MaskStates<Pieces::Lengths, UserRule<UserCode>, "
+                                                "UserTerms<UserCode>, kConfig.{}, kConfig.{}, {}, "
+                                                "kConfig.text_bits>",
+                                                a.kernel.block_m, a.kernel.block_n,
+                                                entry.pieces.dense(Slot::kMask))};
         },
     .launch =
         [](const LaunchWork& work) {

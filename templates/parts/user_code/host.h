@@ -27,10 +27,9 @@ std::size_t code_params_bytes(const Problem& problem);
 void add_code_params(Argument& argument, const Problem& problem);
 
 /// The struct UserCode of an entry, whose functions are the score's text and `mask`: what windows
-/// leave of the mask's text (mask_code()), or all of it. `params` is the whole argument's type.
-/// With `terms` they are functions, too, for parts/user_code/terms.cuh. `slopes`:
-/// KernelTraits::slopes.
-std::string struct_of_code(const Problem& problem, std::string_view mask, std::string_view params,
+/// leave of the mask's text (mask_code()), or all of it. With `terms` they are functions, too, for
+/// parts/user_code/terms.cuh. `slopes`: KernelTraits::slopes.
+std::string struct_of_code(const Problem& problem, std::string_view mask,
                            const PairTerms* terms = nullptr, bool slopes = false);
 
 }  // namespace attnforge

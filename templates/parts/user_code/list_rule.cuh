@@ -10,9 +10,9 @@
 
 namespace attnforge {
 
-/// Query tiles of kBlockM rows, groups of kGroupKeys keys. Argument is the kernel's, which has a
-/// TileListParams `lists`.
-template <class Argument, int kBlockM, int kGroupKeys>
+/// Query tiles of kBlockM rows, groups of kGroupKeys keys. The argument has a TileListParams
+/// `lists`.
+template <int kBlockM, int kGroupKeys>
 struct TextBits {
   static constexpr bool kNone = false;
   static constexpr int kRowWords = kTextBitsRowWords<kGroupKeys>;
@@ -35,11 +35,11 @@ struct TextBits {
 
   template <class QueryTile>
   ATTNFORGE_DEVICE static const u32* words_of(const QueryTile& tile, int row, int group) {
-    const TileListParams& lists = reinterpret_cast<const Argument&>(tile.p).lists;
+    const TileListParams& lists = tile.params.lists;
     const int query = tile.query_of(row);
-    const i64 list = list_index(tile.p, lists, tile.batch, tile.query_head_of(row),
+    const i64 list = list_index(tile.params.fwd, lists, tile.batch, tile.query_head_of(row),
                                 query / kBlockM);
-    const int groups = ceil_div(tile.p.seqlen_kv, kGroupKeys);
+    const int groups = ceil_div(tile.params.fwd.seqlen_kv, kGroupKeys);
     const i64 fragment = (list * groups + group) * (kBlockM / 16) + query % kBlockM / 16;
     return lists.bits + (fragment * 16 + query % 16) * kRowWords;
   }

@@ -22,17 +22,17 @@ struct UserRule {
   }
 
   /// A function of i: whether the text lets a query see key first_key + i, which must be there.
-  template <class Lengths>
-  ATTNFORGE_DEVICE static auto of_row(const FwdParams& p, const Lengths& lengths, int sequence,
+  template <class Params, class Lengths>
+  ATTNFORGE_DEVICE static auto of_row(const Params& params, const Lengths& lengths, int sequence,
                                       int head, int query, int first_key) {
-    const UserRow<Code> user(p, lengths, sequence, head, query, first_key);
+    const UserRow<Code> user(params, lengths, sequence, head, query, first_key);
     return [user](int i) { return user.mask_of_present(i); };
   }
   /// Whether the text lets a query see a key.
-  template <class Lengths>
-  ATTNFORGE_DEVICE static bool of_pair(const FwdParams& p, const Lengths& lengths, int sequence,
+  template <class Params, class Lengths>
+  ATTNFORGE_DEVICE static bool of_pair(const Params& params, const Lengths& lengths, int sequence,
                                        int head, int query, int key) {
-    return UserRow<Code>(p, lengths, sequence, head, query, key).mask(0);
+    return UserRow<Code>(params, lengths, sequence, head, query, key).mask(0);
   }
 };
 

@@ -30,7 +30,7 @@ struct UserScore {
     Before::apply(scores, tile);
     if constexpr (Code::kTanh && Scores::kCoarse) {
       float top = 0.0f;
-      const float scale = tile.p.softmax_scale;
+      const float scale = tile.params.fwd.softmax_scale;
       scores.for_each([&](int row, int lane_key) {
         const UserRow<Code> user(tile, row, lane_key);
         return [user, scale, &top](float s, int offset) {
@@ -48,18 +48,18 @@ struct UserScore {
   }
 
   /// One score, scaled and capped already.
-  template <class Lengths>
-  ATTNFORGE_DEVICE static float of_pair(const FwdParams& p, const Lengths& lengths, int sequence,
+  template <class Params, class Lengths>
+  ATTNFORGE_DEVICE static float of_pair(const Params& params, const Lengths& lengths, int sequence,
                                         int head, int query, int key, float s) {
     return static_cast<float>(
-        UserRow<Code>(p, lengths, sequence, head, query, key).score(ExactTanh(), s, 0));
+        UserRow<Code>(params, lengths, sequence, head, query, key).score(ExactTanh(), s, 0));
   }
 
  private:
   template <class Scores, class QueryTile, class Tanh>
   ATTNFORGE_DEVICE static void replace(const Scores& scores, const QueryTile& tile,
                                        const Tanh& tanh) {
-    const float scale = tile.p.softmax_scale;
+    const float scale = tile.params.fwd.softmax_scale;
     scores.for_each([&](int row, int lane_key) {
       const UserRow<Code> user(tile, row, lane_key);
       return [user, tanh, scale](float s, int offset) {

@@ -23,8 +23,8 @@ struct UserSlope {
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
     Before::apply(scores, tile);
-    const BeforeSlope before(tile.p);
-    const float scale = tile.p.softmax_scale;
+    const BeforeSlope before(tile.params.fwd);
+    const float scale = tile.params.fwd.softmax_scale;
     scores.for_each([&](int row, int lane_key) {
       const UserRow<Code> user(tile, row, lane_key);
       return [user, before, scale](float s, int offset) {
@@ -36,10 +36,10 @@ struct UserSlope {
   }
 
   /// Of one score, scaled and capped already.
-  template <class Lengths>
-  ATTNFORGE_DEVICE static float of_pair(const FwdParams& p, const Lengths& lengths, int sequence,
+  template <class Params, class Lengths>
+  ATTNFORGE_DEVICE static float of_pair(const Params& params, const Lengths& lengths, int sequence,
                                         int head, int query, int key, float s) {
-    return of_score(UserRow<Code>(p, lengths, sequence, head, query, key),
+    return of_score(UserRow<Code>(params, lengths, sequence, head, query, key),
                     slopes::TanhWithSlope<ExactTanh>(), s, 0);
   }
 

@@ -89,15 +89,14 @@ struct MaskStates {
   ATTNFORGE_DEVICE static Verdicts decide(const Params& params, const ListPlace& place,
                                           const Lengths& lengths, int first_key) {
     static_assert(kFragments <= 2 * kWarps, "a fragment for half a warp");
-    const FwdParams& p = params.fwd;
     const int lane = int(threadIdx.x) % 32, half = int(threadIdx.x) / 16;
     const auto of_key = [&](int i) {
-      return Terms::template of_key<kTerm>(p, lengths, place.sequence, place.head,
+      return Terms::template of_key<kTerm>(params, lengths, place.sequence, place.head,
                                            min(first_key + lane + i, lengths.kv() - 1));
     };
     const auto of_query = [&] {
       return Terms::template of_query<kTerm>(
-          p, lengths, place.sequence, place.head,
+          params, lengths, place.sequence, place.head,
           min(place.m_block * kBlockM + int(threadIdx.x), lengths.q() - 1));
     };
     using Keys = typename RangeOfType<decltype(of_key(0))>::Type;
@@ -155,7 +154,7 @@ struct MaskStates {
     const int lane = int(threadIdx.x) % 32, key = first_key + lane % kKeys,
               row = query + lane / kKeys * kRows;
     const auto sees = [&](int i) {
-      return Rule::of_row(params.fwd, lengths, place.sequence, place.head, i, key)(0);
+      return Rule::of_row(params, lengths, place.sequence, place.head, i, key)(0);
     };
     u32 of_row = 0;  // of lane's row, or 0
     const auto note = [&](int i, bool present, bool is_seen) {

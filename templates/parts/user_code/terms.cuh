@@ -16,16 +16,16 @@ struct UserTerms {
   static constexpr bool kAll = Code::kAllTerms;  // the text has no others
   ATTNFORGE_DEVICE static constexpr TermRelation relation(int term) { return Code::relation(term); }
 
-  template <int kTerm, class Lengths>
-  ATTNFORGE_DEVICE static auto of_query(const FwdParams& p, const Lengths& lengths, int sequence,
+  template <int kTerm, class Params, class Lengths>
+  ATTNFORGE_DEVICE static auto of_query(const Params& params, const Lengths& lengths, int sequence,
                                         int head, int query) {
-    return Code::template term_of_query<kTerm>(Code::words(p), sequence, head, query, lengths.q(),
+    return Code::template term_of_query<kTerm>(params.code, sequence, head, query, lengths.q(),
                                                lengths.kv());
   }
-  template <int kTerm, class Lengths>
-  ATTNFORGE_DEVICE static auto of_key(const FwdParams& p, const Lengths& lengths, int sequence,
+  template <int kTerm, class Params, class Lengths>
+  ATTNFORGE_DEVICE static auto of_key(const Params& params, const Lengths& lengths, int sequence,
                                       int head, int key) {
-    return Code::template term_of_key<kTerm>(Code::words(p), sequence, head, key, lengths.q(),
+    return Code::template term_of_key<kTerm>(params.code, sequence, head, key, lengths.q(),
                                              lengths.kv());
   }
 };

@@ -11,12 +11,8 @@
 #include "parts/user_code/slope.cuh"
 #include "parts/user_code/dargs.cuh"
 namespace attnforge {
-template <class Argument>
-struct UserCodeOf {
+struct UserCode {
   using Words = CodeParams<6>;
-  ATTNFORGE_DEVICE static const Words& words(const FwdParams& fwd) {
-    return reinterpret_cast<const Argument&>(fwd).code;
-  }
   static constexpr bool kScoreReadsByKey = false, kMaskReadsByKey = false, kTanh = true;
   template <class Tanh, class S>
   ATTNFORGE_DEVICE static auto score([[maybe_unused]] const Words& attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, S s, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
@@ -44,7 +40,6 @@ s + slope[head] * (k - q) + tanhf(bias[q] * n) ));
 #line 1 "entry"
   }
 };
-using UserCode = UserCodeOf<WithCode<BwdMmaSm80Params, 6>>;
 }  // namespace attnforge
 using namespace attnforge;
 static_assert(sizeof(WithCode<BwdMmaSm80Params, 6>) == 448);

@@ -11,7 +11,7 @@ struct Pieces : DensePieces<kConfig> {
   using Splits = GridSplits;
   using Order = SplitOrder<GridOrder<4>>;
   using Walk = SplitWalk<DensePieces<kConfig>::Walk, Splits>;
-  template <int kDtype, int kAlignment, bool kLse> using Output = PartialOutput<WithPartials<FwdMmaSm80Params>, kConfig.head_dim_v, Splits>;
+  template <int kDtype, int kAlignment, bool kLse> using Output = PartialOutput<kConfig.head_dim_v, Splits>;
 };
 static_assert(sizeof(WithPartials<StepParams>) == 256);
 extern "C" __global__ void __launch_bounds__(256, 4)

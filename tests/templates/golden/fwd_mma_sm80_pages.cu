@@ -12,11 +12,11 @@ static_assert(sizeof(WithPages<WithLengths<WithPartials<FwdMmaSm80Params>>>) == 
 inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .lengths = 2, .page_size = 16}, 32, 2, 64, 64, 1, 0, 4, 4, 20, 1, 0};
 struct Pieces : DensePieces<kConfig> {
   using Lengths = UsedLengths;
-  template <int kElementBytes> using Keys = PagedKeys<kElementBytes, kConfig.page_size, WithPages<WithLengths<WithPartials<FwdMmaSm80Params>>>>;
+  template <int kElementBytes> using Keys = PagedKeys<kElementBytes, kConfig.page_size>;
   using Splits = LengthSplits<UsedLengths, DensePieces<kConfig>::Walk, kConfig.block_n, kConfig.pack_gqa>;
   using Order = LengthSplitOrder<Splits>;
   using Walk = SplitWalk<DensePieces<kConfig>::Walk, Splits>;
-  template <int kDtype, int kAlignment, bool kLse> using Output = PartialOutput<WithPartials<FwdMmaSm80Params>, kConfig.head_dim_v, Splits>;
+  template <int kDtype, int kAlignment, bool kLse> using Output = PartialOutput<kConfig.head_dim_v, Splits>;
 };
 static_assert(sizeof(WithPages<WithLengths<WithPartials<StepParams>>>) == 320);
 extern "C" __global__ void __launch_bounds__(256, 4)

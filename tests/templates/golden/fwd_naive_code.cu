@@ -6,12 +6,8 @@
 #include "parts/user_code/mask.cuh"
 #include "pieces/masked_walk.cuh"
 namespace attnforge {
-template <class Argument>
-struct UserCodeOf {
+struct UserCode {
   using Words = CodeParams<2>;
-  ATTNFORGE_DEVICE static const Words& words(const FwdParams& fwd) {
-    return reinterpret_cast<const Argument&>(fwd).code;
-  }
   static constexpr bool kScoreReadsByKey = false, kMaskReadsByKey = false, kTanh = false;
   template <class Tanh, class S>
   ATTNFORGE_DEVICE static auto score([[maybe_unused]] const Words& attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, S s, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
@@ -33,7 +29,6 @@ return value_of_mask((
 #line 1 "entry"
   }
 };
-using UserCode = UserCodeOf<WithCode<FwdNaiveParams, 2>>;
 }  // namespace attnforge
 using namespace attnforge;
 static_assert(sizeof(WithCode<FwdNaiveParams, 2>) == 224);

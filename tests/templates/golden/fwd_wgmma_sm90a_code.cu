@@ -97,12 +97,8 @@ struct Wgmma<kBf16, 128> {
 };
 }  // namespace attnforge
 namespace attnforge {
-template <class Argument>
-struct UserCodeOf {
+struct UserCode {
   using Words = CodeParams<2>;
-  ATTNFORGE_DEVICE static const Words& words(const FwdParams& fwd) {
-    return reinterpret_cast<const Argument&>(fwd).code;
-  }
   static constexpr bool kScoreReadsByKey = false, kMaskReadsByKey = false, kTanh = false;
   template <class Tanh, class S>
   ATTNFORGE_DEVICE static auto score([[maybe_unused]] const Words& attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, S s, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
@@ -126,10 +122,6 @@ return value_of_mask((
   static constexpr int kTerms = 0;
   static constexpr bool kAllTerms = false;
 };
-using UserCode = UserCodeOf<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>>;
-}  // namespace attnforge
-namespace attnforge {
-using Argument = WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>;
 }  // namespace attnforge
 using namespace attnforge;
 static_assert(sizeof(WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>) == 832);
@@ -138,13 +130,12 @@ struct Pieces : DenseTmaPieces<kConfig> {
   using Keys = GroupedTmaKeys<kConfig>;
   using Score = UserScore<UserCode, SoftcapScore>;
   using Walk = ListWalk<kConfig.key_groups()>;
-  using Mask = ListMask<DenseTmaPieces<kConfig>::Mask, TextBits<Argument, kConfig.block_m(), kConfig.block_n>>;
+  using Mask = ListMask<DenseTmaPieces<kConfig>::Mask, TextBits<kConfig.block_m(), kConfig.block_n>>;
   using Order = WorkListOrder;
 };
 extern "C" __global__ void __launch_bounds__(256, 4)
 mask_states(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
-  using Code = UserCodeOf<WithTileLists<WithCode<WithLengths<StepParams>, 2>>>;
-  MaskStates<Pieces::Lengths, UserRule<Code>, UserTerms<Code>, kConfig.block_m(), kConfig.block_n, DenseTmaPieces<kConfig>::Mask, kConfig.text_bits>::run(p);
+  MaskStates<Pieces::Lengths, UserRule<UserCode>, UserTerms<UserCode>, kConfig.block_m(), kConfig.block_n, DenseTmaPieces<kConfig>::Mask, kConfig.text_bits>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(256, 4)
 tile_lists(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
