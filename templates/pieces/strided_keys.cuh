@@ -6,34 +6,43 @@
 
 namespace attnforge {
 
-/// Where a thread's part of a tile of keys lies: from `byte` on in row `first_row` of the sequence,
-/// and in those after it that are the thread's. kElementBytes an element. Moves from tile to tile:
-/// an address that is kept costs each an addition, one that is computed from the key's number
-/// multiplications of 64 bits.
+/// What a thread copies of one tile of keys after another, in the order of a walk. A loader
+/// (tile/load_tile.cuh) says which rows of a tile, and where in them, are the thread's.
+/// kElementBytes an element. Moves from tile to tile: an address that is kept costs each an
+/// addition, one that is computed from the key's number multiplications of 64 bits.
 template <int kElementBytes>
 struct StridedKeys {
-  static constexpr bool kPaged = false;
-
   const TensorRef& tensor;  // K or V
-  const char* at;
+  const char* at;           // the thread's first row of the tile that is loaded next
 
-  template <class QueryTile>
+  template <class QueryTile, class Walk, class Loader>
   ATTNFORGE_DEVICE StridedKeys(const TensorRef& keys, const QueryTile& tile, int kv_head,
-                               i64 first_row, int byte)
+                               const Walk& walk, const Loader& loader)
       : tensor(keys) {
+    const i64 first_row = i64(walk.tile_at(walk.first())) * Loader::kTileRows + loader.row;
+    const int byte = loader.chunk * 16;
     const i64 offset = tile.lengths.batch() * tensor.stride_batch + kv_head * tensor.stride_head +
                        (tile.lengths.kv_begin() + first_row) * tensor.stride_row;
     at = static_cast<const char*>(tensor.data) + offset * kElementBytes + byte;
   }
 
-  /// A function of i: where its part of row first_row + i * apart lies.
-  ATTNFORGE_DEVICE auto rows(int apart) const {
-    const i64 bytes_apart = apart * kElementBytes * tensor.stride_row;
-    return [first = at, bytes_apart](int i) { return first + i * bytes_apart; };
-  }
+  /// Finds the tile at a place of the walk, of K: the next one there is. kFirst: of all.
+  template <bool kFirst, class Walk, class Loader>
+  ATTNFORGE_DEVICE void seek(const Walk&, int, const Loader&) {}
+  /// Finds that of V, where K's was found.
+  ATTNFORGE_DEVICE void share(const StridedKeys&) {}
 
-  /// To the tile that lies `keys` keys further.
-  ATTNFORGE_DEVICE void move(int keys) { at += keys * kElementBytes * tensor.stride_row; }
+  /// Begins to copy the tile that was found to `to`. Of the first, keys after the sequence's
+  /// seqlen_kv are zeros; the others have none, and no seqlen_kv.
+  template <bool kFirst, class Walk, class Loader>
+  ATTNFORGE_DEVICE void load(const Walk& walk, int place, const Loader& loader, u32 to,
+                             int seqlen_kv) {
+    const i64 bytes_apart = Loader::kRowsPerPass * kElementBytes * tensor.stride_row;
+    loader.template load<kFirst>(
+        to, [first = at, bytes_apart](int i) { return first + i * bytes_apart; },
+        seqlen_kv - walk.tile_at(place) * Loader::kTileRows);
+    at += walk.step(place) * Loader::kTileRows * kElementBytes * tensor.stride_row;
+  }
 };
 
 }  // namespace attnforge

@@ -12,8 +12,8 @@ namespace attnforge {
 /// C.stages tiles of K and as many of V. With one, K's is loaded while V's is in use, and the other
 /// way round. C is a family's config: it has `stages`, and says where the tiles lie in shared
 /// memory. Walk and Keys are pieces of the kernel (docs/ARCHITECTURE.md, "Seams"): which tiles come
-/// in which order, and where the rows of a key lie. The loaders are TileLoaders, whose rows are the
-/// keys of a tile.
+/// in which order, and where their keys lie. The loaders are TileLoaders, whose rows are the keys
+/// of a tile.
 template <auto C, class Walk, class Keys, class KLoader, class VLoader>
 struct KeyRing {
   // Tiles of K and V that are loaded before the walk, and then ahead of their use.
@@ -24,7 +24,7 @@ struct KeyRing {
   const Walk tiles;
   const KLoader k_loader;
   const VLoader v_loader;
-  Keys k_keys, v_keys;  // at the tile that is loaded next
+  Keys k_keys, v_keys;
 
   /// For the block_m rows of a query tile. Its head is divided once for K and V: with two divisions
   /// the compiler keeps the walk's numbers, the same in all lanes, in a register of each.
@@ -36,13 +36,8 @@ struct KeyRing {
         tiles(Walk::of_rows(params, queries, KLoader::kTileRows, queries.first_row, block_m)),
         k_loader(thread_index()),
         v_loader(thread_index()),
-        k_keys(queries.params.fwd.k, queries, kv_head, first_row(k_loader), k_loader.chunk * 16),
-        v_keys(queries.params.fwd.v, queries, kv_head, first_row(v_loader), v_loader.chunk * 16) {
-    if constexpr (Keys::kPaged) {
-      k_keys.template start<KLoader::kTileRows, KLoader::kRowsPerPass>(k_loader.row);
-      v_keys.template start<VLoader::kTileRows, VLoader::kRowsPerPass>(v_loader.row);
-    }
-  }
+        k_keys(queries.params.fwd.k, queries, kv_head, tiles, k_loader),
+        v_keys(queries.params.fwd.v, queries, kv_head, tiles, v_loader) {}
 
   ATTNFORGE_DEVICE u32 k_tile(int stage) const { return smem + C.k_begin() + stage * C.k_bytes(); }
   ATTNFORGE_DEVICE u32 v_tile(int stage) const { return smem + C.v_begin() + stage * C.v_bytes(); }
@@ -98,53 +93,23 @@ struct KeyRing {
   }
 
  private:
-  /// Of this thread in the tile that comes first, among all of the sequence.
-  template <class Loader>
-  ATTNFORGE_DEVICE i64 first_row(const Loader& loader) const {
-    if constexpr (Walk::kListed)
-      return 0;
-    else
-      return i64(tiles.tile_at(tiles.first())) * Loader::kTileRows + loader.row;
-  }
-
-  template <bool kRagged>
+  /// Begins to load the tile of K at a place of the walk, if there is one. kFirst: it is the walk's
+  /// first, which alone can be the last of the sequence.
+  template <bool kFirst>
   ATTNFORGE_DEVICE void load_k(int place, int stage, int seqlen_kv) {
-    load<kRagged, true>(k_loader, k_keys, k_tile(stage), place, seqlen_kv);
-  }
-  /// After load_k() of the same tile, and before that of the next.
-  template <bool kRagged>
-  ATTNFORGE_DEVICE void load_v(int place, int stage, int seqlen_kv) {
-    if constexpr (Keys::kPaged) v_keys.visit_as(k_keys);
-    load<kRagged, false>(v_loader, v_keys, v_tile(stage), place, seqlen_kv);
-  }
-
-  /// Loads the tile at a place of the walk, if there is one, and moves `keys` on to the next. Only
-  /// the first can be the last of the sequence, and ragged. kFinds: pages are found here.
-  template <bool kRagged, bool kFinds, class Loader>
-  ATTNFORGE_DEVICE void load(const Loader& loader, Keys& keys, u32 to, int place,
-                             int seqlen_kv) const {
+    const u32 to = k_tile(stage);
     if (tiles.has(place)) {
-      if constexpr (Keys::kPaged) {
-        constexpr int kTileKeys = Loader::kTileRows;
-        const int n = tiles.tile_at(place);
-        if constexpr (kFinds && Walk::kListed)
-          keys.template visit<kTileKeys>(n);
-        else if constexpr (kFinds && kRagged)
-          keys.template begin<kTileKeys>(n);
-        else if constexpr (kFinds)
-          keys.template advance<kTileKeys>(n);
-        loader.template load<kRagged || Walk::kListed>(
-            to, keys.template rows<kTileKeys, Loader::kRowsPerPass>(n, loader.row),
-            (Walk::kListed ? keys.end : seqlen_kv) - n * kTileKeys);
-      } else if constexpr (Walk::kListed) {
-        const auto rows = keys.rows(tiles, place, loader.row, Loader::kRowsPerPass);
-        loader.template load<false>(to, rows, 0);
-      } else {
-        loader.template load<kRagged>(to, keys.rows(Loader::kRowsPerPass),
-                                      seqlen_kv - tiles.tile_at(place) * Loader::kTileRows);
-        keys.move(tiles.step(place) * Loader::kTileRows);
-      }
+      k_keys.template seek<kFirst>(tiles, place, k_loader);
+      k_keys.template load<kFirst>(tiles, place, k_loader, to, seqlen_kv);
     }
+    cp_async_commit();
+  }
+  /// The same of V: after load_k() of the same tile, and before that of the next.
+  template <bool kFirst>
+  ATTNFORGE_DEVICE void load_v(int place, int stage, int seqlen_kv) {
+    const u32 to = v_tile(stage);
+    v_keys.share(k_keys);
+    if (tiles.has(place)) v_keys.template load<kFirst>(tiles, place, v_loader, to, seqlen_kv);
     cp_async_commit();
   }
 };

@@ -106,7 +106,7 @@ int wrong_rows() {
   std::atomic<int> wrong = 0;
   test::run_on_host(1, 32, [&] {
     constexpr int kLast = kKeys / kTileKeys, kLanesPerRow = 8;
-    const PagedKeys<kElementBytes, kPageSize> unplaced(world.argument.fwd.k, world.tile, kHead, 0,
+    const PagedKeys<kElementBytes, kPageSize> unplaced(world.argument.fwd.k, world.tile, kHead,
                                                        kByte);
     auto keys = unplaced, its_v = unplaced;
     for (int step = 0; step <= kLast + 1; ++step) {
@@ -119,7 +119,7 @@ int wrong_rows() {
         keys.template begin<kTileKeys>(n);
       else
         keys.template advance<kTileKeys>(n);
-      its_v.visit_as(keys);
+      its_v.share(keys);
       // The warps of a block, one after another.
       for (int first = 0; first < kApart; first += 32 / kLanesPerRow) {
         const int row = first + thread_index() / kLanesPerRow;
@@ -166,7 +166,7 @@ TEST(PagedKeys, TakeSomePageForAHoleAndForANumberOfNoPage) {
     for (int i = 0; i < 3; ++i) world.table[static_cast<std::size_t>(world.columns + i)] = entry;
     std::atomic<int> wrong = 0;
     test::run_on_host(1, 32, [&] {
-      PagedKeys<kElementBytes, 16> keys(world.argument.fwd.k, world.tile, kHead, 0, kByte);
+      PagedKeys<kElementBytes, 16> keys(world.argument.fwd.k, world.tile, kHead, kByte);
       keys.visit<64>(0);
       if (keys.page >= 101) ++wrong;
       keys.visit<64>(kKeys / 64);  // lanes after the last key, or of no chunk, ask nothing

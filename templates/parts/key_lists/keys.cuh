@@ -8,35 +8,40 @@
 
 namespace attnforge {
 
-/// kGroups groups of kGroupKeys keys each. The rest is as StridedKeys has it.
+/// kGroups groups of kGroupKeys keys each. Members are as StridedKeys has them.
 template <int kElementBytes, int kGroups, int kGroupKeys>
 struct GatheredKeys {
-  static constexpr bool kPaged = false;
-
   const char* first;  // of the sequence, this thread's part
   i64 row_bytes;
   int last_key;
 
-  template <class QueryTile>
-  ATTNFORGE_DEVICE GatheredKeys(const TensorRef& tensor, const QueryTile& tile, int kv_head, i64,
-                                int byte)
-      : row_bytes(tensor.stride_row * kElementBytes), last_key(tile.lengths.kv() - 1) {
+  template <class QueryTile, class Walk, class Loader>
+  ATTNFORGE_DEVICE GatheredKeys(const TensorRef& tensor, const QueryTile& tile, int kv_head,
+                                const Walk&, const Loader& loader) {
+    const int byte = loader.chunk * 16;
+    row_bytes = tensor.stride_row * kElementBytes;
+    last_key = tile.lengths.kv() - 1;
     const i64 offset = tile.lengths.batch() * tensor.stride_batch + kv_head * tensor.stride_head +
                        tile.lengths.kv_begin() * tensor.stride_row;
     first = static_cast<const char*>(tensor.data) + offset * kElementBytes + byte;
   }
 
-  /// A function of i: where its part of row `row` + i * apart of a tile lies. Rows after the last
-  /// key are that key: nobody sees them, and their numbers are some that attention has anyway.
-  template <class Walk>
-  ATTNFORGE_DEVICE auto rows(const Walk& walk, int place, int row, int apart) const {
+  template <bool kFirst, class Walk, class Loader>
+  ATTNFORGE_DEVICE void seek(const Walk&, int, const Loader&) {}
+  ATTNFORGE_DEVICE void share(const GatheredKeys&) {}
+
+  /// Rows after the last key are that key: nobody sees them, and their numbers are some that
+  /// attention has anyway.
+  template <bool kFirst, class Walk, class Loader>
+  ATTNFORGE_DEVICE void load(const Walk& walk, int place, const Loader& loader, u32 to, int) {
     const KeyGroup* const groups = walk.groups_at(place);
-    return [this, groups, row, apart](int i) {
-      const int in_tile = row + i * apart;
+    const auto row_of = [this, groups, row = loader.row](int i) {
+      const int in_tile = row + i * Loader::kRowsPerPass;
       const int number = int(groups[in_tile / kGroupKeys].number & ~KeyGroup::kEdge);
       const int key = min(number * kGroupKeys + in_tile % kGroupKeys, last_key);
       return first + key * row_bytes;
     };
+    loader.template load<false>(to, row_of, 0);
   }
 };
 

@@ -3,7 +3,6 @@
 
 #include "base.cuh"
 #include "base_params.h"
-#include "parts/key_lists/params.h"
 #include "parts/pages/params.h"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
@@ -18,14 +17,13 @@ ATTNFORGE_DEVICE T* kept(T* address) {
   return address;
 }
 
-/// kElementBytes an element, kPageSize rows a page. The argument has a PagesParams `pages`. A tile
-/// of keys is a number of chunks that are in one page each; the lanes of a warp know the pages of
-/// the chunks of one tile after another, as many tiles as they can have, and are asked by those
-/// that copy the rows. So the table is read a line at a time, once in several tiles.
+/// Members are as StridedKeys has them. kElementBytes an element, kPageSize rows a page. The
+/// argument has a PagesParams `pages`. A tile of keys is a number of chunks that are in one page
+/// each; the lanes of a warp know the pages of the chunks of one tile after another, as many tiles
+/// as they can have, and are asked by those that copy the rows. So the table is read a line at a
+/// time, once in several tiles.
 template <int kElementBytes, int kPageSize>
 struct PagedKeys {
-  static constexpr bool kPaged = true;
-
   const TensorRef& tensor;  // K or V
   const PagesParams& pages;
   const int* of_sequence;  // its row of the table
@@ -34,15 +32,48 @@ struct PagedKeys {
   u32 page, later_page;    // of this lane's chunk, among those of these tiles and of the next ones
   int first_lane;          // that has a chunk of the tile
 
+  template <class QueryTile, class Walk, class Loader>
+  ATTNFORGE_DEVICE PagedKeys(const TensorRef& keys, const QueryTile& tile, int kv_head, const Walk&,
+                             const Loader& loader)
+      : PagedKeys(keys, tile, kv_head, loader.chunk * 16) {
+    start<Loader::kTileRows, Loader::kRowsPerPass>(loader.row);
+  }
+  /// Before start(). The thread copies from `byte` of a row on.
   template <class QueryTile>
-  ATTNFORGE_DEVICE PagedKeys(const TensorRef& keys, const QueryTile& tile, int kv_head, i64,
-                             int byte)
+  ATTNFORGE_DEVICE PagedKeys(const TensorRef& keys, const QueryTile& tile, int kv_head, int byte)
       : tensor(keys),
         pages(tile.params.pages),
         of_sequence(kept(pages.table + tile.batch * pages.stride_batch)),
         at(static_cast<const char*>(tensor.data) + kv_head * tensor.stride_head * kElementBytes +
            byte),
         end(tile.lengths.kv()) {}
+
+  /// Of a range, whose tiles come one after another, pages are looked up for several; of a list for
+  /// one.
+  template <bool kFirst, class Walk, class Loader>
+  ATTNFORGE_DEVICE void seek(const Walk& walk, int place, const Loader&) {
+    const int n = walk.tile_at(place);
+    if constexpr (Walk::kListed)
+      visit<Loader::kTileRows>(n);
+    else if constexpr (kFirst)
+      begin<Loader::kTileRows>(n);
+    else
+      advance<Loader::kTileRows>(n);
+  }
+  /// To the tile that `keys` is at, where V lies in the pages that K does.
+  ATTNFORGE_DEVICE void share(const PagedKeys& keys) {
+    page = keys.page;
+    first_lane = keys.first_lane;
+  }
+  /// Any tile of a list may be the sequence's last.
+  template <bool kFirst, class Walk, class Loader>
+  ATTNFORGE_DEVICE void load(const Walk& walk, int place, const Loader& loader, u32 to,
+                             int seqlen_kv) const {
+    const int n = walk.tile_at(place);
+    loader.template load<kFirst || Walk::kListed>(
+        to, rows<Loader::kTileRows, Loader::kRowsPerPass>(n, loader.row),
+        (Walk::kListed ? end : seqlen_kv) - n * Loader::kTileRows);
+  }
 
   /// Keys of a chunk of a tile of kTileKeys, and chunks.
   template <int kTileKeys>
@@ -93,11 +124,6 @@ struct PagedKeys {
   ATTNFORGE_DEVICE void visit(int n) {
     page = look_up<kTileKeys, 1>(n);
     first_lane = 0;
-  }
-  /// To the tile that `keys` is at, where V lies in the pages that K does.
-  ATTNFORGE_DEVICE void visit_as(const PagedKeys& keys) {
-    page = keys.page;
-    first_lane = keys.first_lane;
   }
 
   /// A function of i: where its part of row `row` + i * kApart of tile n lies, which it is at;
