@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,8 +18,47 @@ std::string include_line(std::string_view header) {
   return fmt::format("#include \"{}\"\n", header);
 }
 
+/// What pieces/concepts.cuh asks of a piece: {0} is it, {1} the argument's type, {2} its QueryTile.
+struct Seam {
+  std::string_view member, concept_of_it;
+  std::string_view arguments = "";  // of a piece that is a template
+};
+constexpr Seam kSeams[] = {
+    {"Order", "Order<{0}, {1}, {2}>"},
+    {"Lengths", "Lengths<{0}, {1}>"},
+    {"Walk", "Walk<{0}, {1}, {2}>"},
+    {"Keys", "TmaKeys<{0}, {2}, Pieces::Walk>"},
+    {"Keys", "Keys<{0}, {2}, Pieces::Walk>", "<2>"},
+    {"Score", "Score<{0}, {2}>"},
+    {"Slope", "Slope<{0}, {2}>"},
+    {"Mask", "Mask<{0}, {2}>"},
+    {"Output", "Output<{0}, {2}>", "<kFp16, 16, true>"},
+    {"Splits", "Splits<{0}, {1}>"},
+};
+constexpr std::string_view kConcepts = "pieces/concepts.cuh";
+
+/// That the pieces are what their slots want. Dense ones are checked by a test: an entry without
+/// others is not longer for it.
+std::string checks_of_pieces(const PieceSet& pieces, std::string_view argument) {
+  std::string lines;
+  for (const PieceSet::Filled& filled : pieces.filled()) {
+    const auto seam = std::ranges::find_if(kSeams, [&](const Seam& s) {
+      return s.member == member_of(filled.slot) &&
+             s.arguments.empty() == filled.piece.parameters.empty();
+    });
+    if (seam == std::end(kSeams)) continue;
+    const std::string type = fmt::format("Pieces::{}{}", seam->member, seam->arguments);
+    lines += fmt::format("static_assert(seams::{}, \"{} is not what {} says\");\n",
+                         fmt::format(fmt::runtime(seam->concept_of_it), type, argument,
+                                     fmt::format("QueryTile<{}, 1, Pieces::Lengths>", argument)),
+                         type, kConcepts);
+  }
+  return lines;
+}
+
 std::string include_lines(const KernelTraits& kernel, const PieceSet& pieces) {
   std::string lines = include_line(fmt::format("{}/kernel.cuh", kernel.folder));
+  if (!checks_of_pieces(pieces, "").empty()) lines += include_line(kConcepts);
   const auto add = [&](std::string_view header) {
     const std::string line = include_line(header);
     if (lines.find(line) == lines.npos) lines += line;
@@ -136,7 +177,8 @@ Source kernel_source(const Config& config, const Shape& shape, const Assembly& a
                  size_line(entry.argument, argument_bytes(assembly)) +
                  fmt::format("inline constexpr {}Config kConfig{};\n", kernel.type,
                              initializer(config, shape, kernel.launch_fields)) +
-                 struct_of_pieces(kernel, entry.pieces) + others +
+                 struct_of_pieces(kernel, entry.pieces) +
+                 checks_of_pieces(entry.pieces, entry.argument) + others +
                  kernel_text(
                      source.name,
                      fmt::format("kConfig.{}, kConfig.{}", kernel.threads, kernel.blocks_per_sm),

@@ -1,10 +1,12 @@
 // seams_compile_test.cpp - NVRTC compiles a main loop with a walk over a list of key tiles that no
 // family has: what the seams promise. Needs NVRTC, but neither a GPU nor a driver.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "attnforge/error.h"
 #include "generator/arch.h"
 #include "runtime/compile/compiler.h"
 #include "templates/embedded.h"
@@ -69,6 +71,87 @@ Cubin compile_with(const std::string& replaced) {
       fmt::arg("config", kConfig), fmt::arg("pieces", kPieces), fmt::arg("replaced", replaced));
   flatten(source, embedded_headers());
   return compile(source, arch_named("86"));
+}
+
+/// What NVRTC says of the pieces in place of dense ones, which `checks` follow; "": nothing.
+std::string said_of(const std::string& pieces, const std::string& checks) {
+  Source source;
+  source.name = "seams_only";
+  source.entry = fmt::format(
+      "#include \"fwd_mma_sm80/kernel.cuh\"\n"
+      "#include \"pieces/concepts.cuh\"\n"
+      "#include \"hopper/dense_pieces.cuh\"\n"
+      "#include \"backward/plain_slope.cuh\"\n"
+      "using namespace attnforge;\n"
+      "inline constexpr FwdMmaSm80Config kConfig{};\n"
+      "using Params = FwdMmaSm80Params;\n"
+      "struct Pieces : DensePieces<kConfig> {{\n{}}};\n"
+      "using Tile = QueryTile<Params, 1, Pieces::Lengths>;\n"
+      "{}"
+      "extern \"C\" __global__ void seams_only() {{}}\n",
+      kConfig, pieces, checks);
+  flatten(source, embedded_headers());
+  try {
+    compile(source, arch_named("86"));
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(Seams, DensePiecesAreWhatTheConceptsSay) {
+  EXPECT_EQ(said_of("",
+                    "static_assert(seams::Order<Pieces::Order, Params, Tile>);\n"
+                    "static_assert(seams::Lengths<Pieces::Lengths, Params>);\n"
+                    "static_assert(seams::Walk<Pieces::Walk, Params, Tile>);\n"
+                    "static_assert(seams::Keys<Pieces::Keys<2>, Tile, Pieces::Walk>);\n"
+                    "static_assert(seams::TmaKeys<DenseTmaPieces<kConfig>::Keys, Tile, "
+                    "Pieces::Walk>);\n"
+                    "static_assert(seams::Score<Pieces::Score, Tile>);\n"
+                    "static_assert(seams::Slope<PlainSlope, Tile>);\n"
+                    "static_assert(seams::Mask<Pieces::Mask, Tile>);\n"
+                    "static_assert(seams::Output<Pieces::Output<kFp16, 16, true>, Tile>);\n"
+                    "static_assert(seams::Job<NoJob, Params, Tile>);\n"),
+            "");
+}
+
+/// A piece of each kind that lacks something, or has it of another type.
+TEST(Seams, EachConceptRefusesAPieceThatLacksSomething) {
+  struct Case {
+    const char *pieces, *check;
+  };
+  for (const Case& wrong : {
+           Case{"struct Order : FixedOrder { __device__ static int place(const Params&, int); };\n",
+                "Order<Pieces::Order, Params, Tile>"},
+           Case{"struct Order : FixedOrder { static constexpr bool kFinds = true; };\n",
+                "Order<Pieces::Order, Params, Tile>"},
+           Case{"struct OneLength { __device__ int q() const; };\n",
+                "Lengths<Pieces::OneLength, Params>"},
+           Case{"struct Walk : RangeWalk<false> { __device__ float tile_at(int) const; };\n",
+                "Walk<Pieces::Walk, Params, Tile>"},
+           Case{"struct Walk : RangeWalk<false> {};\n", "Walk<Pieces::Walk, Params, Tile>"},
+           Case{"struct MoreKeys : StridedKeys<2> { __device__ void share(int); };\n",
+                "Keys<Pieces::MoreKeys, Tile, Pieces::Walk>"},
+           Case{"struct MoreKeys { static constexpr int kThreads = 1; };\n",
+                "TmaKeys<Pieces::MoreKeys, Tile, Pieces::Walk>"},
+           Case{"struct Score : PlainScore { __device__ static void apply(int); };\n",
+                "Score<Pieces::Score, Tile>"},
+           Case{"struct Slope { static constexpr bool kOne = true; };\n",
+                "Slope<Pieces::Slope, Tile>"},
+           Case{"struct Mask { __device__ static void apply(int); };\n",
+                "Mask<Pieces::Mask, Tile>"},
+           Case{"struct Rows { __device__ static void store(int); };\n",
+                "Output<Pieces::Rows, Tile>"},
+           Case{"struct Splits { __device__ static int slice(const Params&, int); };\n",
+                "Splits<Pieces::Splits, Params>"},
+           Case{"struct Work { static constexpr bool kNone = false; __device__ void run(); };\n",
+                "Job<Pieces::Work, Params, Tile>"},
+       }) {
+    const std::string said = said_of(
+        wrong.pieces, fmt::format("static_assert(seams::{}, \"is not it\");\n", wrong.check));
+    EXPECT_THAT(said, testing::HasSubstr("is not it")) << wrong.pieces;
+    EXPECT_EQ(said.find("error:"), said.rfind("error:")) << "one error: " << said;
+  }
 }
 
 TEST(Seams, AWalkOverAListCompilesWithoutSpills) {

@@ -1,5 +1,6 @@
 // generated: bwd_mma_sm80 block_m=64 block_n=128 num_warps=8 roles=2 step_m=64 stages=1 ds_stages=1 keys_in_regs=0 dq=0 dq_vector=1 blocks_per_sm=1 head_group_mb=20
 #include "bwd_mma_sm80/kernel.cuh"
+#include "pieces/concepts.cuh"
 #include "backward/step_rows.cuh"
 #include "backward/step_dq.cuh"
 #include "pieces/dense.cuh"
@@ -12,6 +13,7 @@ struct Pieces : DensePieces<kConfig> {
   using Slope = PlainSlope;
   using Queries = QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>;
 };
+static_assert(seams::Slope<Pieces::Slope, QueryTile<BwdMmaSm80Params, 1, Pieces::Lengths>>, "Pieces::Slope is not what pieces/concepts.cuh says");
 static_assert(sizeof(BwdStepParams) == 416);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_rows(const __grid_constant__ BwdStepParams p) {

@@ -1,5 +1,6 @@
 // generated: bwd_mma_sm80 block_m=64 block_n=128 num_warps=8 roles=2 step_m=64 stages=1 ds_stages=1 keys_in_regs=0 dq=2 dq_vector=1 blocks_per_sm=1 head_group_mb=20
 #include "bwd_mma_sm80/kernel.cuh"
+#include "pieces/concepts.cuh"
 #include "parts/user_code/code.cuh"
 #include "backward/plain_slope.cuh"
 #include "parts/user_code/array_reads.cuh"
@@ -50,6 +51,8 @@ struct Pieces : DensePieces<kConfig> {
   using Slope = UserSlope<UserCode, DensePieces<kConfig>::Score, PlainSlope>;
   using Dargs = DargsOfRows<UserCode, UserRow<UserCode>, DensePieces<kConfig>::Score>;
 };
+static_assert(seams::Score<Pieces::Score, QueryTile<WithCode<BwdMmaSm80Params, 6>, 1, Pieces::Lengths>>, "Pieces::Score is not what pieces/concepts.cuh says");
+static_assert(seams::Slope<Pieces::Slope, QueryTile<WithCode<BwdMmaSm80Params, 6>, 1, Pieces::Lengths>>, "Pieces::Slope is not what pieces/concepts.cuh says");
 extern "C" __global__ void __launch_bounds__(kConfig.own_dq().num_threads(), kConfig.own_dq().blocks_per_sm)
 bwd_mma_sm80_bf16_d128_64x128_dq_9de02f22(const __grid_constant__ WithCode<BwdMmaSm80Params, 6> p) {
   BwdMmaSm80Dq<kConfig, Pieces, WithCode<BwdMmaSm80Params, 6>>::run(p);

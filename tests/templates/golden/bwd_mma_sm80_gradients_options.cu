@@ -1,5 +1,6 @@
 // generated: bwd_mma_sm80 block_m=128 block_n=32 num_warps=4 roles=2 step_m=64 stages=2 ds_stages=2 keys_in_regs=1 dq=0 dq_vector=1 blocks_per_sm=1 head_group_mb=0
 #include "bwd_mma_sm80/kernel.cuh"
+#include "pieces/concepts.cuh"
 #include "backward/step_rows.cuh"
 #include "backward/step_dq.cuh"
 #include "pieces/dense.cuh"
@@ -14,6 +15,8 @@ struct Pieces : DensePieces<kConfig> {
   using Score = SoftcapScore;
   using Slope = SoftcapSlope;
 };
+static_assert(seams::Score<Pieces::Score, QueryTile<BwdMmaSm80Params, 1, Pieces::Lengths>>, "Pieces::Score is not what pieces/concepts.cuh says");
+static_assert(seams::Slope<Pieces::Slope, QueryTile<BwdMmaSm80Params, 1, Pieces::Lengths>>, "Pieces::Slope is not what pieces/concepts.cuh says");
 static_assert(sizeof(BwdStepParams) == 416);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_rows(const __grid_constant__ BwdStepParams p) {

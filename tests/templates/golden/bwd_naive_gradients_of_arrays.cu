@@ -1,5 +1,6 @@
 // generated: bwd_naive num_threads=64
 #include "oracle/bwd_naive/kernel.cuh"
+#include "pieces/concepts.cuh"
 #include "parts/user_code/code.cuh"
 #include "parts/user_code/array_reads.cuh"
 #include "pieces/dense.cuh"
@@ -45,6 +46,8 @@ struct Pieces : DensePieces<kConfig> {
   using Slope = UserSlope<UserCode, DensePieces<kConfig>::Score>;
   using Dargs = DargsOfRows<UserCode, UserRow<UserCode>, DensePieces<kConfig>::Score>;
 };
+static_assert(seams::Score<Pieces::Score, QueryTile<WithCode<BwdNaiveParams, 6>, 1, Pieces::Lengths>>, "Pieces::Score is not what pieces/concepts.cuh says");
+static_assert(seams::Slope<Pieces::Slope, QueryTile<WithCode<BwdNaiveParams, 6>, 1, Pieces::Lengths>>, "Pieces::Slope is not what pieces/concepts.cuh says");
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads, kConfig.blocks_per_sm())
 bwd_naive_bf16_d128_t64_9de02f22(const __grid_constant__ WithCode<BwdNaiveParams, 6> p) {
   BwdNaive<kConfig, Pieces, WithCode<BwdNaiveParams, 6>>::run(p);

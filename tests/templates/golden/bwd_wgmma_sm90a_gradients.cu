@@ -1,5 +1,6 @@
 // generated: bwd_wgmma_sm90a split_columns=0 block_m=64 do_stages=2 ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=2 zeros_ahead=0 grid=0 alternate=1 head_group_mb=0
 #include "bwd_wgmma_sm90a/kernel.cuh"
+#include "pieces/concepts.cuh"
 #include "backward/step_rows.cuh"
 #include "backward/step_dq.cuh"
 #include "pieces/dense.cuh"
@@ -165,6 +166,7 @@ struct Pieces : DensePieces<kConfig> {
   using Slope = PlainSlope;
   using Queries = QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>;
 };
+static_assert(seams::Slope<Pieces::Slope, QueryTile<BwdWgmmaSm90aParams, 1, Pieces::Lengths>>, "Pieces::Slope is not what pieces/concepts.cuh says");
 static_assert(sizeof(BwdStepParams) == 416);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_rows(const __grid_constant__ BwdStepParams p) {

@@ -1,5 +1,6 @@
 // generated: fwd_mma_sm80 block_m=64 num_warps=2 block_n=32 step_n=16 stages=2 q_in_regs=0 blocks_per_sm=3 pack_gqa=1 head_group_mb=33 head_dim_warps=1 pad_head_dim=0 num_splits=1
 #include "fwd_mma_sm80/kernel.cuh"
+#include "pieces/concepts.cuh"
 #include "parts/user_code/code.cuh"
 #include "parts/softcap/score.cuh"
 #include "parts/user_code/list_rule.cuh"
@@ -52,6 +53,11 @@ struct Pieces : DensePieces<kConfig> {
   using Mask = ListMask<DensePieces<kConfig>::Mask, TextBits<kConfig.block_m, kConfig.block_n>>;
   using Order = WorkListOrder;
 };
+static_assert(seams::Keys<Pieces::Keys<2>, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys<2> is not what pieces/concepts.cuh says");
+static_assert(seams::Score<Pieces::Score, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Score is not what pieces/concepts.cuh says");
+static_assert(seams::Walk<Pieces::Walk, WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
+static_assert(seams::Mask<Pieces::Mask, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Mask is not what pieces/concepts.cuh says");
+static_assert(seams::Order<Pieces::Order, WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
 extern "C" __global__ void __launch_bounds__(256, 4)
 mask_states(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
   MaskStates<Pieces::Lengths, UserRule<UserCode>, UserTerms<UserCode>, kConfig.block_m, kConfig.block_n, DensePieces<kConfig>::Mask, kConfig.text_bits>::run(p);

@@ -1,5 +1,6 @@
 // generated: fwd_mma_sm80 block_m=32 num_warps=2 block_n=64 step_n=64 stages=2 q_in_regs=0 blocks_per_sm=2 pack_gqa=4 head_group_mb=0 head_dim_warps=1 pad_head_dim=0 num_splits=27
 #include "fwd_mma_sm80/kernel.cuh"
+#include "pieces/concepts.cuh"
 #include "parts/splits/step_combine.cuh"
 #include "pieces/dense.cuh"
 #include "parts/splits/by_grid.cuh"
@@ -13,6 +14,10 @@ struct Pieces : DensePieces<kConfig> {
   using Walk = SplitWalk<DensePieces<kConfig>::Walk, Splits>;
   template <int kDtype, int kAlignment, bool kLse> using Output = PartialOutput<kConfig.head_dim_v, Splits>;
 };
+static_assert(seams::Splits<Pieces::Splits, WithPartials<FwdMmaSm80Params>>, "Pieces::Splits is not what pieces/concepts.cuh says");
+static_assert(seams::Order<Pieces::Order, WithPartials<FwdMmaSm80Params>, QueryTile<WithPartials<FwdMmaSm80Params>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
+static_assert(seams::Walk<Pieces::Walk, WithPartials<FwdMmaSm80Params>, QueryTile<WithPartials<FwdMmaSm80Params>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
+static_assert(seams::Output<Pieces::Output<kFp16, 16, true>, QueryTile<WithPartials<FwdMmaSm80Params>, 1, Pieces::Lengths>>, "Pieces::Output<kFp16, 16, true> is not what pieces/concepts.cuh says");
 static_assert(sizeof(WithPartials<StepParams>) == 256);
 extern "C" __global__ void __launch_bounds__(256, 4)
 combine_splits(const __grid_constant__ WithPartials<StepParams> p) {

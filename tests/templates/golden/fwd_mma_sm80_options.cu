@@ -1,5 +1,6 @@
 // generated: fwd_mma_sm80 block_m=32 num_warps=2 block_n=128 step_n=64 stages=2 q_in_regs=1 blocks_per_sm=2 pack_gqa=1 head_group_mb=10 head_dim_warps=1 pad_head_dim=0 num_splits=1
 #include "fwd_mma_sm80/kernel.cuh"
+#include "pieces/concepts.cuh"
 #include "pieces/dense.cuh"
 #include "parts/softcap/score.cuh"
 using namespace attnforge;
@@ -8,6 +9,7 @@ inline constexpr FwdMmaSm80Config kConfig{{.dtype = 1, .dtype_k = 1, .dtype_v = 
 struct Pieces : DensePieces<kConfig> {
   using Score = SoftcapScore;
 };
+static_assert(seams::Score<Pieces::Score, QueryTile<FwdMmaSm80Params, 1, Pieces::Lengths>>, "Pieces::Score is not what pieces/concepts.cuh says");
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
 fwd_mma_sm80_fp16_d40v72_32x128(const __grid_constant__ FwdMmaSm80Params p) {
   FwdMmaSm80<kConfig, Pieces>::run(p);

@@ -1,5 +1,6 @@
 // generated: fwd_naive block_m=8 num_threads=64
 #include "oracle/fwd_naive/kernel.cuh"
+#include "pieces/concepts.cuh"
 #include "parts/user_code/code.cuh"
 #include "pieces/dense.cuh"
 #include "parts/user_code/score.cuh"
@@ -38,6 +39,9 @@ struct Pieces : DensePieces<kConfig> {
   using Mask = UserMask<UserCode, DensePieces<kConfig>::Mask>;
   using Walk = MaskedWalk<DensePieces<kConfig>::Walk>;
 };
+static_assert(seams::Score<Pieces::Score, QueryTile<WithCode<FwdNaiveParams, 2>, 1, Pieces::Lengths>>, "Pieces::Score is not what pieces/concepts.cuh says");
+static_assert(seams::Mask<Pieces::Mask, QueryTile<WithCode<FwdNaiveParams, 2>, 1, Pieces::Lengths>>, "Pieces::Mask is not what pieces/concepts.cuh says");
+static_assert(seams::Walk<Pieces::Walk, WithCode<FwdNaiveParams, 2>, QueryTile<WithCode<FwdNaiveParams, 2>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads, kConfig.blocks_per_sm())
 fwd_naive_bf16_d128_t64_e8b3b043(const __grid_constant__ WithCode<FwdNaiveParams, 2> p) {
   FwdNaive<kConfig, Pieces, WithCode<FwdNaiveParams, 2>>::run(p);

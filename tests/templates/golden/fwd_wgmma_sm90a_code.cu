@@ -1,5 +1,6 @@
 // generated: fwd_wgmma_sm90a warpgroups=2 block_n=128 k_stages=2 v_stages=2 q_in_regs=0 q_stages=2 pingpong=1 grid=2 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32 own_lists=0 fused_rope=0 num_splits=1
 #include "fwd_wgmma_sm90a/kernel.cuh"
+#include "pieces/concepts.cuh"
 #include "fwd_wgmma_sm90a/gathered_tiles.cuh"
 #include "parts/user_code/code.cuh"
 #include "parts/softcap/score.cuh"
@@ -133,6 +134,11 @@ struct Pieces : DenseTmaPieces<kConfig> {
   using Mask = ListMask<DenseTmaPieces<kConfig>::Mask, TextBits<kConfig.block_m(), kConfig.block_n>>;
   using Order = WorkListOrder;
 };
+static_assert(seams::TmaKeys<Pieces::Keys, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys is not what pieces/concepts.cuh says");
+static_assert(seams::Score<Pieces::Score, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>>, "Pieces::Score is not what pieces/concepts.cuh says");
+static_assert(seams::Walk<Pieces::Walk, WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
+static_assert(seams::Mask<Pieces::Mask, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>>, "Pieces::Mask is not what pieces/concepts.cuh says");
+static_assert(seams::Order<Pieces::Order, WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
 extern "C" __global__ void __launch_bounds__(256, 4)
 mask_states(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
   MaskStates<Pieces::Lengths, UserRule<UserCode>, UserTerms<UserCode>, kConfig.block_m(), kConfig.block_n, DenseTmaPieces<kConfig>::Mask, kConfig.text_bits>::run(p);

@@ -1,5 +1,6 @@
 // generated: fwd_wgmma_sm90a warpgroups=1 block_n=96 k_stages=2 v_stages=2 q_in_regs=0 q_stages=1 pingpong=0 grid=2 blocks_per_sm=2 swizzle=128 pack_gqa=4 head_group_mb=2049 own_lists=0 fused_rope=0 num_splits=1
 #include "fwd_wgmma_sm90a/kernel.cuh"
+#include "pieces/concepts.cuh"
 #include "parts/pages/params.h"
 #include "parts/lengths/step_queue.cuh"
 #include "hopper/dense_pieces.cuh"
@@ -157,6 +158,9 @@ struct Pieces : DenseTmaPieces<kConfig> {
   using Keys = PagedTmaKeys<kConfig>;
   using Order = WorkListOrder;
 };
+static_assert(seams::Lengths<Pieces::Lengths, WithPages<WithLengths<FwdWgmmaSm90aParams>>>, "Pieces::Lengths is not what pieces/concepts.cuh says");
+static_assert(seams::TmaKeys<Pieces::Keys, QueryTile<WithPages<WithLengths<FwdWgmmaSm90aParams>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys is not what pieces/concepts.cuh says");
+static_assert(seams::Order<Pieces::Order, WithPages<WithLengths<FwdWgmmaSm90aParams>>, QueryTile<WithPages<WithLengths<FwdWgmmaSm90aParams>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
 extern "C" __global__ void __launch_bounds__(1024)
 work_list(const __grid_constant__ WithPages<WithLengths<StepParams>> p) {
   ListWork<Pieces::Lengths, Pieces::Walk, kConfig.block_m(), kConfig.block_n, kConfig.pack_gqa>::run(p);
