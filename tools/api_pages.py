@@ -20,7 +20,7 @@ HEADERS = ROOT / "include/attnforge"
 PACKAGE = ROOT / "python/attnforge"
 
 # In reading order; every public header is in one of these, except:
-OTHER_HEADERS = {"c.h", "cxx20.h"}
+OTHER_HEADERS = {"c.h", "c_block_mask.h", "cxx20.h"}
 CPP_HEADERS = {
     "Problems and plans": ("problem.h", "code_texts.h", "device.h", "plan.h", "block_mask.h", "device_block_mask.h", "merge_states.h", "append_kv.h", "provenance.h", "error.h"),
     "Tuning and the database": ("tune.h", "cache.h"),
@@ -226,9 +226,10 @@ def c_page():
     example = next(i for i, line in enumerate(comment) if line.startswith("  "))
     end = next(i for i in range(example, len(comment)) if comment[i] and not comment[i].startswith("  "))
     contract = [re.sub(r"^([A-Z]\w+(?: contexts)?)\. ", r"**\1.** ", line) for line in comment[end:]]
-    out = ["# The C API", generated("include/attnforge/c.h"), C_INTRO.strip(), "## The smallest example"]
+    out = ["# The C API", generated("include/attnforge/c.h and c_block_mask.h"), C_INTRO.strip(), "## The smallest example"]
     out += [prose(comment[example:end], "c"), "## The contract", prose(contract), "## Status codes"]
-    return "\n\n".join(out + header_page(HEADERS / "c.h", "c", 3)) + "\n"
+    out += header_page(HEADERS / "c.h", "c", 3)
+    return "\n\n".join([*out, "## Block masks", *header_page(HEADERS / "c_block_mask.h", "c", 3)]) + "\n"
 
 
 def cpp_page():

@@ -76,18 +76,27 @@
  *
  * CUDA contexts. A context opens one GPU: the CUDA context current in the creating thread if it
  * belongs to that GPU, else the primary one. Runs work from threads where another context, or
- * none, is current, and leave it as it was. No device memory is allocated but for code, while
- * tuning, and for counters from which blocks take their work: 32 bytes for each stream, known by
- * its id whatever its handle, and for each captured launch. Streams that are idle or destroyed give
- * theirs back. Of a captured graph only one executable may run at a time.
+ * none, is current, and leave it as it was. Device memory is allocated for code, while tuning, for
+ * block masks that are made on a GPU or copied to it, and for counters from which blocks take their
+ * work: 32 bytes for each stream, known by its id whatever its handle, and for each captured
+ * launch. Streams that are idle or destroyed give theirs back. Of a captured graph only one
+ * executable may run at a time.
  *
- * Cost. attnforge_query takes microseconds. attnforge_plan_create is the only call that may be
- * slow (a compile or, by policy, a tuning), also attnforge_tune, of course; ATTNFORGE_NO_JIT
- * forbids it to compile, and what it would have to compile is then ATTNFORGE_ERR_NOT_READY with
- * the problem's text, to be tuned beforehand. attnforge_run allocates nothing (but more counters
- * when some thousand streams or captured launches have theirs), does not synchronise, takes about a
- * microsecond more than the driver's launch, and may be captured into a CUDA graph. Create plans
- * before a capture.
+ * Cost. attnforge_query takes microseconds, and so do attnforge_run, attnforge_merge_states and
+ * attnforge_append_kv, which only launch: they do not synchronise, allocate nothing (but more
+ * counters when some thousand streams or captured launches have theirs), and may be captured into a
+ * CUDA graph. attnforge_run takes about a microsecond more than the driver's launch. These are the
+ * exceptions:
+ *   may compile       attnforge_plan_create, the first attnforge_merge_states and
+ *                     attnforge_append_kv of a kind, functions that make or transpose a block mask
+ *                     on a GPU, and attnforge_inspect where it is asked to; a capture comes after
+ *                     the first such call
+ *   tunes             attnforge_tune, and attnforge_plan_create with ATTNFORGE_POLICY_FIRST_RUN
+ *   waits for the GPU functions that make, copy or transpose a block mask on a GPU; with
+ *                     ATTNFORGE_CHECK_INPUTS=1 in the environment also runs and appending
+ *   opens a GPU       attnforge_context_create: the driver and the database
+ * ATTNFORGE_NO_JIT forbids to compile and to tune: what would need it is ATTNFORGE_ERR_NOT_READY
+ * with the problem's text, to be tuned beforehand.
  *
  * Forks. CUDA does not survive a fork. In a child whose parent had opened a GPU, contexts and plans
  * of the parent and new contexts of a GPU are ATTNFORGE_ERR_CUDA with what to do; destroying the
@@ -163,47 +172,111 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  * A row that sees no key gives o = 0 and lse = -infinity. With rope, the first rope_dim elements of
  * q and k are rotated first: (x, y) becomes (x cos - y sin, y cos + x sin), by the tables of a run.
  *
- * A problem is made from its text, words in any order after the first, e.g.
- * "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal lse":
- *   fwd                      the first word
- *   fp32, fp16 or bf16       of all tensors; or q=fp16 k=fp16 v=fp16 o=fp16
- *   batch=1
- *   num_heads=32:8           queries:keys, or one number for both; keys' divides queries'
- *   seqlen=100:4096          queries:keys, or one number for both; 0 allowed
- *   head_dim=192:128         of q and k:of v and o, or one number; multiples of 8 up to 512
- *   layout=bshd              of contiguous tensors (any strides may be run): bshd, bhsd, packed_qkv
- *   causal
- *   window_left=1023 window_right=0     left out: all keys on that side
- *   lse                      also write lse
- *   softcap=50               s = softcap * tanh(s / softcap) after scaling
- *   softmax_scale=0.125      left out: 1 / sqrt(head_dim)
- *   tf32                     of fp32 q, k, v: products may round their inputs to TF32
- *   lengths=packed           sequences of different lengths, one after another in tensors without a
- *                            batch, q [tokens_q, num_heads_q, head_dim] and so on and lse
- *                            [num_heads_q, tokens_q]; arrays of a run say how long each is, seqlen
- *                            is the most that one may have. Not with rope
- *   tokens=9000:70000        of packed tensors, queries:keys: the most rows; left out: all that
- *                            batch sequences of seqlen have
- *   lengths=used             padded sequences of which only the first rows count, as arrays of a
- *                            run say; the others are not read, nor written. Not with rope
- *   page_size=64             with lengths=used: k and v lie in pages of so many keys, a multiple
- *                            of 8 up to 65536, and a table of a run says which pages a sequence
- *                            has
- *   batch_invariant          the bits of a sequence's result do not depend on what else is in the
- *                            batch, nor on its size. Not with blocks
- *   sinks                    the softmax of a row counts one more score without a value: the logit
- *                            of its query head, neither scaled nor capped
- *   rope=interleaved or rope=half       rotates elements (2 i, 2 i + 1) or (i, i + rope_dim / 2)
- *   rope_dim=64              left out: all of head_dim
- *   blocks=128:64            a block mask: a query sees a key only if its block, of so many queries
- *                            and keys, is among those that lists of a run name; each 16, 32, 64 or
- *                            128, or one number for both
- *   mask_heads=1             heads with a mask of their own: 1, num_heads_kv or num_heads_q
- *   mask_batch=1             sequences with a mask of their own: 1 or batch
- *   mask_bits                partial blocks have a bit for each pair
- *   density=0.4              about the share of blocks that is present: for estimates and tuning
- *   alignment=16             bytes that divide every address and stride: 2, 4, 8 or 16; at most 8
- *                            where a stride of q, k or v is negative or 2^40 bytes or more
+ * A problem is made from its text: fwd, or bwd for the gradients of it, and words in any order,
+ * e.g. "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal lse".
+ *
+ * Packed sequences (lengths=packed) lie one after another in tensors without a batch: q [tokens_q,
+ * num_heads_q, head_dim] and so on, and lse [num_heads_q, tokens_q]. Arrays of a run say where each
+ * begins. Of padded ones (lengths=used) arrays of a run say how many rows count; the others are
+ * neither read nor written. bwd reads q, k, v, o, lse and dout, and writes dq, dk and dv (see
+ * attnforge_gradients). alignment is at most 8 where a stride of q, k or v is negative or 2^40
+ * bytes or more.
+ *
+ * Words (written by tools/c_words.py from docs/PROBLEM.md). In brackets the values of each, and
+ * what holds where it is left out:
+ *   bf16             dtype of all tensors [bf16]
+ *   fp16             dtype of all tensors [bf16]
+ *   fp32             dtype of all tensors; products at fp32 accuracy [bf16]
+ *   q=DTYPE          dtype of q alone [fp32, fp16 or bf16; that of all]
+ *   k=DTYPE          dtype of k alone [fp32, fp16 or bf16; that of all]
+ *   v=DTYPE          dtype of v alone [fp32, fp16 or bf16; that of all]
+ *   o=DTYPE          dtype of o alone [fp32, fp16 or bf16; that of all]
+ *   batch=N          sequences [a whole number from 0 to 1048576 (2^20); 1]
+ *   num_heads=Q:KV   heads of q and of k and v; one number is both [a whole number from 1 to 65535;
+ *                    1]
+ *   num_heads_q=N    query heads, a multiple of num_heads_kv [a whole number from 1 to 65535; 1]
+ *   num_heads_kv=N   heads of k and v [a whole number from 1 to 65535; num_heads_q]
+ *   seqlen=Q:KV      queries and keys of a sequence; one number is both [a whole number from 0 to
+ *                    134217728 (2^27); 1]
+ *   seqlen_q=N       queries of a sequence; of several lengths, the most [a whole number from 0 to
+ *                    134217728 (2^27); 1]
+ *   seqlen_kv=N      keys of a sequence; of several lengths, the most [a whole number from 0 to
+ *                    134217728 (2^27); seqlen_q]
+ *   head_dim=QK:V    elements per head of q and k, and of v and o; one number is both [a multiple
+ *                    of 8 from 8 to 512; 64]
+ *   head_dim_v=N     elements per head of v and o [a multiple of 8 from 8 to 512; head_dim]
+ *   layout=ORDER     of contiguous tensors, by the letters of batch, seqlen, heads, dim; any
+ *                    strides may be run [bshd, bhsd or packed_qkv; bshd]
+ *   causal           a query sees no key after its position; the last query stands at the last key
+ *                    [every key]
+ *   window_left=N    keys before its position that a query sees [-1 (open) or a whole number up to
+ *                    1073741824 (2^30); -1]
+ *   window_right=N   keys after its position that a query sees [-1 (open) or a whole number up to
+ *                    1073741824 (2^30); -1]
+ *   softcap=X        s becomes X * tanh(s / X) after scaling; 0: no cap [0 or a number from 1e-20
+ *                    to 1e20; 0]
+ *   lse              lse is written too: fp32, natural logarithm [only o]
+ *   tf32             with fp32: products may round their inputs to TF32 [fp32 accuracy]
+ *   softmax_scale=X  multiplier of Q K^T; 0: 1 / sqrt(head_dim) [0 or a number from 1e-20 to 1e20;
+ *                    0]
+ *   sinks            the softmax of a row counts a logit of its query head, which has no value; a
+ *                    run brings them [keys alone]
+ *   batch_invariant  the bits of a sequence's result do not depend on what else is in the batch
+ *                    [they may]
+ *   deterministic    of bwd: equal runs give equal bits [they may differ]
+ *   accumulate       of bwd: gradients are added to what dq, dk and dv hold [they are written]
+ *   dlse             of bwd: a gradient of lse comes in too [that of o alone]
+ *   gradients=DTYPE  of bwd: dtype of dq, dk and dv [same (as q, k and v) or fp32; same]
+ *   lengths=KIND     packed: sequences one after another; used: padded, the first rows count. A
+ *                    run's arrays on the GPU say how long each is [fixed, packed or used; fixed]
+ *   tokens=Q:KV      with lengths=packed: the most rows of q and of k and v; one number is both [0
+ *                    (batch * seqlen) or a whole number up to 1073741824 (2^30); 0]
+ *   tokens_q=N       the most rows of q and o [0 (batch * seqlen) or a whole number up to
+ *                    1073741824 (2^30); 0]
+ *   tokens_kv=N      the most rows of k and v [0 (batch * seqlen) or a whole number up to
+ *                    1073741824 (2^30); tokens_q]
+ *   page_size=N      with lengths=used, or of q alone with lengths=packed: k and v lie in pages of
+ *                    so many rows; a run's table on the GPU says which pages a sequence has [0 (no
+ *                    pages) or a multiple of 8 from 8 to 65536; 0]
+ *   rope=KIND        q and k are rotated first: half, elements i and i + rope_dim / 2; interleaved,
+ *                    2 i and 2 i + 1 [none, interleaved or half; none]
+ *   rope_dim=N       the first elements of a row that rotate [0 (all) or a multiple of 8 up to
+ *                    head_dim; 0]
+ *   blocks=Q:KV      a mask of blocks of so many queries and keys: a run's lists say which are
+ *                    seen; one number is both [each 16, 32, 64 or 128; no block mask]
+ *   mask_block_q=N   queries of a block [0 (no block mask), 16, 32, 64 or 128; 0]
+ *   mask_block_kv=N  keys of a block [0 (no block mask), 16, 32, 64 or 128; mask_block_q]
+ *   mask_heads=N     heads with a block mask of their own; 1: all share one [1, num_heads_kv or
+ *                    num_heads_q; 1]
+ *   mask_batch=N     sequences with one of their own; 1: all share [1 or batch; 1]
+ *   mask_bits        partial blocks have a bit for each pair [all of a present block]
+ *   density=X        about the share of blocks that is present: for estimates and tuning only [0
+ *                    (unknown, taken as 0.5) or a number from 1e-06 to 1; 0]
+ *   alignment=BYTES  divides every address and stride [2, 4, 8 or 16 (bytes); 16]
+ *   args="LIST"      what score and mask may name beside these, given to each run [types and names
+ *                    with commas between them, as in float* slope[num_heads_q], int window = 1024;
+ *                    none]
+ *   score="TEXT"     C++ of what becomes of a score s after scaling, from batch, head, q, k,
+ *                    seqlen_q, seqlen_kv and args [an expression in double quotes; s]
+ *   mask="TEXT"      C++ of whether query q sees key k, among those that causal and the window let
+ *                    it see [an expression in double quotes; true]
+ *   dargs="LIST"     of bwd: the arrays of args that get a gradient; a run adds to fp32 arrays
+ *                    [names, with commas between them, of arrays of floats that score reads; not
+ *                    with deterministic; none]
+ * Words that belong together:
+ *   q=fp16 and the like win over the dtype for all. tf32 needs fp32 q, k and v.
+ *   num_heads_q is a multiple of num_heads_kv. causal is window_right=0, and takes no other
+ *   window_right.
+ *   layout=packed_qkv needs seqlen_q = seqlen_kv, head_dim = head_dim_v and one dtype.
+ *   tokens needs lengths=packed, rope_dim needs rope. rope does not go with lengths, nor
+ *   batch_invariant with blocks.
+ *   page_size needs lengths=used, or lengths=packed and tokens_kv=0: then q and o are packed, and k
+ *   and v lie in pages, of which a run's lengths.kv says how many rows of each sequence count. It
+ *   does not go with blocks or layout=packed_qkv.
+ *   alignment is at least the bytes of an element.
+ *   args needs score or mask (USER_CODE.md). In quotes \", \\ and \n are a quote, a backslash and
+ *   the end of a line; a text without blanks needs no quotes, and on a command line the shell's do.
+ * (end of the words)
  */
 typedef struct attnforge_problem attnforge_problem;
 
@@ -578,130 +651,6 @@ typedef struct attnforge_append {
 ATTNFORGE_API attnforge_status attnforge_append_kv(attnforge_context* context,
                                                    const attnforge_append* append, void* stream);
 
-/* ---- Block masks ---- */
-
-/* In host memory: made, checked and turned into the lists of attnforge_block_mask_lists, which the
- * caller copies to the GPU; or in the memory of a GPU (those of functions that take a context),
- * ready for runs there. A mask belongs to the caller, who destroys it: one on a GPU before its
- * context, once no run reads it any more. */
-typedef struct attnforge_block_mask attnforge_block_mask;
-
-typedef struct attnforge_block_mask_shape {
-  uint32_t struct_size;
-  int32_t block_q; /* 16, 32, 64 or 128 */
-  int32_t block_kv;
-  int64_t seqlen_q;
-  int64_t seqlen_kv;
-  int64_t heads; /* with a mask of their own: 1, num_heads_kv or num_heads_q */
-  int64_t batch; /* sequences with one of their own: 1 or batch */
-} attnforge_block_mask_shape;
-
-#define ATTNFORGE_BLOCK_MASK_SHAPE_INIT \
-  { (uint32_t)sizeof(attnforge_block_mask_shape), 128, 128, 0, 0, 1, 1 }
-
-/* Of block-sparse rows: row r of [batch, heads, rows of blocks] has the block columns
- * indices[row_begin[r]] to indices[row_begin[r + 1] - 1], ascending. `partial` (may be NULL) says
- * of each whether it is partial; `bits` and `bit_blocks` (both may be NULL) as in
- * attnforge_block_mask_lists, an entry of bit_blocks for each of indices. ATTNFORGE_ERR_INVALID
- * names the first fault and its position. */
-ATTNFORGE_API attnforge_status attnforge_block_mask_from_bsr(
-    const attnforge_block_mask_shape* shape, const int32_t* row_begin, size_t row_begin_count,
-    const int32_t* indices, size_t indices_count, const uint8_t* partial, const uint32_t* bits,
-    size_t bits_count, const int32_t* bit_blocks, attnforge_block_mask** mask);
-/* Of [batch, heads, seqlen_q, seqlen_kv] bytes, `count` in all: a pair whose byte is not 0 is seen.
- */
-ATTNFORGE_API attnforge_status
-attnforge_block_mask_from_dense(const attnforge_block_mask_shape* shape, const uint8_t* seen,
-                                size_t count, attnforge_block_mask** mask);
-/* Each block is present with the probability `density`, those on the diagonal always; the same for
- * one seed on every machine. */
-ATTNFORGE_API attnforge_status attnforge_block_mask_random(const attnforge_block_mask_shape* shape,
-                                                           double density, uint64_t seed,
-                                                           attnforge_block_mask** mask);
-/* A query at position i + seqlen_kv - seqlen_q sees the keys in [position - left, position + right]
- * (-1: all on that side); all queries see the first `global` keys and the first `global` queries
- * all keys. */
-ATTNFORGE_API attnforge_status attnforge_block_mask_window(const attnforge_block_mask_shape* shape,
-                                                           int64_t global, int64_t left,
-                                                           int64_t right,
-                                                           attnforge_block_mask** mask);
-/* Blocks on the diagonal, `local` before them, and each `stride`th block column. */
-ATTNFORGE_API attnforge_status attnforge_block_mask_strided(const attnforge_block_mask_shape* shape,
-                                                            int64_t local, int64_t stride,
-                                                            attnforge_block_mask** mask);
-/* Documents of these lengths one after another, which fill seqlen_q and seqlen_kv: a query sees its
- * own. */
-ATTNFORGE_API attnforge_status
-attnforge_block_mask_documents(const attnforge_block_mask_shape* shape, const int64_t* lengths,
-                               size_t count, attnforge_block_mask** mask);
-/* What the mask text of a problem lets be seen, classified once for any number of runs, on the GPU:
- * in blocks of the problem's word blocks, with masks of their own for heads and sequences where the
- * text names `head` or `batch`. Partial blocks are left to the text, which the problem of a run
- * keeps beside the words of attnforge_block_mask_words; with the word mask_bits they have bits, and
- * a run needs no text. causal and windows are not looked at: runs apply them. `code_arguments` as
- * in attnforge_tensors, ready on `stream`, which is waited for. ATTNFORGE_NO_JIT of the context
- * forbids compiling the text. */
-ATTNFORGE_API attnforge_status attnforge_block_mask_from_text(attnforge_context* context,
-                                                              const attnforge_problem* problem,
-                                                              const uint64_t* code_arguments,
-                                                              void* stream,
-                                                              attnforge_block_mask** mask);
-/* Of [batch, heads, seqlen_q, seqlen_kv] bytes on the GPU, ready on `stream`: a pair whose byte is
- * not 0 is seen. Partial blocks have bits. */
-ATTNFORGE_API attnforge_status attnforge_block_mask_from_dense_on_gpu(
-    attnforge_context* context, const attnforge_block_mask_shape* shape, const void* seen,
-    void* stream, attnforge_block_mask** mask);
-/* Copies between host and GPU. */
-ATTNFORGE_API attnforge_status attnforge_block_mask_to_gpu(attnforge_context* context,
-                                                           const attnforge_block_mask* mask,
-                                                           attnforge_block_mask** on_gpu);
-ATTNFORGE_API attnforge_status attnforge_block_mask_to_host(const attnforge_block_mask* mask,
-                                                            attnforge_block_mask** in_host);
-/* The same blocks by columns, where `mask` is: queries and keys change places, and so do rows and
- * columns of bits. `stream` is for masks on a GPU. */
-ATTNFORGE_API attnforge_status attnforge_block_mask_transpose(const attnforge_block_mask* mask,
-                                                              void* stream,
-                                                              attnforge_block_mask** transposed);
-ATTNFORGE_API void attnforge_block_mask_destroy(attnforge_block_mask* mask);
-
-/* The addresses for a run's attnforge_tensors.block_mask of a mask on a GPU, which live as long as
- * the mask. */
-ATTNFORGE_API attnforge_status attnforge_block_mask_on_gpu(const attnforge_block_mask* mask,
-                                                           attnforge_block_mask_lists* lists);
-ATTNFORGE_API attnforge_status attnforge_block_mask_get_shape(const attnforge_block_mask* mask,
-                                                              attnforge_block_mask_shape* shape);
-
-/* A mask's lists in host memory, which live as long as the mask, and how many blocks it has. The
- * lists of a mask on a GPU are NULL; their counts are right. */
-typedef struct attnforge_block_mask_info {
-  uint32_t struct_size;
-  const int32_t* row_begin;
-  const int32_t* columns;
-  const uint32_t* bits;      /* NULL without bits */
-  const int32_t* bit_blocks; /* NULL without bits; else columns_count entries */
-  int64_t row_begin_count;
-  int64_t columns_count;
-  int64_t bits_count; /* words */
-  int64_t blocks;     /* of all rows; those that are neither full nor partial are not present */
-  int64_t full;
-  int64_t partial;
-} attnforge_block_mask_info;
-
-#define ATTNFORGE_BLOCK_MASK_INFO_INIT \
-  { (uint32_t)sizeof(attnforge_block_mask_info), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0 }
-
-ATTNFORGE_API attnforge_status attnforge_block_mask_get(const attnforge_block_mask* mask,
-                                                        attnforge_block_mask_info* info);
-/* The words that a problem with this mask has: "blocks=128:64 mask_heads=8 density=0.25". Freed
- * with attnforge_free_string. */
-ATTNFORGE_API attnforge_status attnforge_block_mask_words(const attnforge_block_mask* mask,
-                                                          char** text);
-/* One head's mask as lines of text, or as an SVG picture if `svg` is not 0. Freed with
- * attnforge_free_string. */
-ATTNFORGE_API attnforge_status attnforge_block_mask_draw(const attnforge_block_mask* mask,
-                                                         int64_t head, int64_t sequence,
-                                                         int32_t svg, char** text);
-
 /* ---- Tuning and inspection ---- */
 
 enum { ATTNFORGE_RIGOR_QUICK = 0, ATTNFORGE_RIGOR_FULL = 1, ATTNFORGE_RIGOR_EXHAUSTIVE = 2 };
@@ -754,5 +703,7 @@ ATTNFORGE_API attnforge_status attnforge_inspect(const attnforge_context* contex
 #ifdef __cplusplus
 }
 #endif
+
+#include "attnforge/c_block_mask.h"
 
 #endif /* ATTNFORGE_C_H */

@@ -14,6 +14,7 @@ ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path.insert(0, str(ROOT / "tools"))
 
 import api_pages  # noqa: E402
+import c_words  # noqa: E402
 
 SOURCES = ("cache", "cli", "generator", "include", "plan", "python", "reference", "runtime", "templates", "tools", "tuner")
 
@@ -55,8 +56,15 @@ class ApiPagesTest(unittest.TestCase):
         for path, text in api_pages.pages().items():
             self.assertEqual(path.read_text(), text, f"{path.relative_to(ROOT)} is old: run python3 tools/api_pages.py")
 
+    def test_the_words_of_c_h_are_those_of_the_problem(self):
+        """problem_table_test.cpp compares docs/PROBLEM.md with the library."""
+        header, page = ((ROOT / name).read_text() for name in ("include/attnforge/c.h", "docs/PROBLEM.md"))
+        self.assertEqual(header, c_words.header(header, page), "c.h is old: run tools/c_words.py, then tools/api_pages.py")
+        for word in ("bwd", "score=", "dargs=", "deterministic"):
+            self.assertIn(f" *   {word}" if word != "bwd" else "or bwd", header)
+
     def test_every_function_of_the_c_api_has_an_entry(self):
-        header = (ROOT / "include/attnforge/c.h").read_text()
+        header = "".join((ROOT / "include/attnforge" / name).read_text() for name in ("c.h", "c_block_mask.h"))
         functions = set(re.findall(r"^ATTNFORGE_API [^;(]*?\b(attnforge_\w+)\(", header, flags=re.M))
         headings = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^### .*$", (ROOT / "docs/api/c.md").read_text(), flags=re.M)))
         self.assertGreater(len(functions), 20)
@@ -66,7 +74,7 @@ class ApiPagesTest(unittest.TestCase):
         page = (ROOT / "docs/api/cpp.md").read_text()
         headings = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^#### .*$", page, flags=re.M)))
         for path in (ROOT / "include/attnforge").glob("*.h"):
-            if path.name != "c.h":
+            if path.name not in ("c.h", "c_block_mask.h"):
                 for name in re.findall(r"^(?:struct|class|enum class) (?:ATTNFORGE_API )?(\w+) [^;]*\{$", path.read_text(), flags=re.M):
                     self.assertIn(name, headings, path.name)
         self.assertNotRegex(page, r"(?m)^#+ *$")
