@@ -1,34 +1,20 @@
 """append_kv(): new rows of k and v into a cache."""
 
 import ctypes
-from ctypes import c_char_p, c_int64, c_uint32, c_void_p
 from typing import NamedTuple
 
-from . import _checks
+from . import _c, _checks
 from ._arrays import BF16, FP16, FP32, INTEGERS, backend_of
 from ._context import context
 from ._errors import InvalidError
 from ._graphs import outside
-from ._library import TensorStruct, check, lib
-from ._parts import PagesStruct, RopeStruct, check_rope, view_rope
+from ._library import check, lib
+from ._parts import check_rope, view_rope
 
 _DTYPES = {FP32: b"fp32", FP16: b"fp16", BF16: b"bf16"}
 _PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}  # of batch, rows and heads
 _PACKED = (None, 0, 1)
 _MOST_ROWS = 2**30
-
-
-class AppendStruct(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("dtype", c_char_p),
-        *((name, c_int64) for name in ("batch", "seqlen_new", "tokens", "seqlen_kv", "page_size")),
-        *((name, c_int64) for name in ("num_heads_kv", "num_heads_q", "head_dim", "head_dim_v")),
-        ("rope", c_char_p),
-        ("rope_dim", c_int64),
-        *((name, TensorStruct) for name in ("k", "v", "k_cache", "v_cache", "q", "rotated_q")),
-        *((name, c_void_p) for name in ("pages", "rope_tables", "cu_seqlens", "used_kv", "used_kv_after")),
-    ]
 
 
 class _Call(NamedTuple):
@@ -165,14 +151,14 @@ def append_kv(
     if stream is None:
         stream = backend.stream(first.device)
     stream = _checks.integer("stream", stream, 0, 2**64 - 1)
-    pages = PagesStruct(ctypes.sizeof(PagesStruct))
+    pages = _c.Pages(ctypes.sizeof(_c.Pages))
     if table is not None:
         pages.stride_batch, pages.num_pages = table.strides[0], outer
-    tables = RopeStruct(ctypes.sizeof(RopeStruct))
+    tables = _c.Rope(ctypes.sizeof(_c.Rope))
     if cos is not None:
         tables.rows, tables.offset = cos.shape[0], offset
-    append = AppendStruct(
-        struct_size=ctypes.sizeof(AppendStruct),
+    append = _c.Append(
+        struct_size=ctypes.sizeof(_c.Append),
         dtype=_DTYPES[first.code],
         batch=batch,
         seqlen_new=0 if cu_seqlens is not None else new,
@@ -226,8 +212,8 @@ def _key_of(arrays, layout, interleaved, offset):
 
 def _launch(call, addresses, stream):
     """A checked call with these addresses, in the order of _key_of(); 0: there is none."""
-    append = AppendStruct.from_buffer_copy(call.append)
-    pages, tables = PagesStruct.from_buffer_copy(call.pages), RopeStruct.from_buffer_copy(call.tables)
+    append = _c.Append.from_buffer_copy(call.append)
+    pages, tables = _c.Pages.from_buffer_copy(call.pages), _c.Rope.from_buffer_copy(call.tables)
     append.pages, append.rope_tables = ctypes.addressof(pages), ctypes.addressof(tables)
     (
         append.k.data,
@@ -282,4 +268,4 @@ def _check_integers(name, array, shape, device):
 
 
 def _tensor(array, places):
-    return TensorStruct(None, *(0 if place is None else array.strides[place] for place in places))
+    return _c.Tensor(None, *(0 if place is None else array.strides[place] for place in places))

@@ -4,7 +4,7 @@ import ctypes
 import warnings
 from dataclasses import replace
 
-from . import _checks, _parts
+from . import _c, _checks, _parts
 from ._arguments import (
     alignment_of,
     check_inputs,
@@ -21,10 +21,10 @@ from ._context import context
 from ._dargs import check_dargs_apart, dargs_of
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
 from ._graphs import outside
-from ._library import RowsStruct, TensorStruct, check, lib
+from ._library import check, lib
 from ._options import options_of
 from ._overlap import overlap, overlaps_itself, span
-from ._parts import GradientsStruct, TensorsStruct, check_sinks
+from ._parts import check_sinks
 from ._plans import Plan, choice, plan_cache
 from ._problem import DTYPES
 
@@ -303,19 +303,19 @@ def _plan(problem, device, epoch):
 
 
 def _argument(tensors, lse, dlse, dsinks, parts, tail, options, of_run):
-    """(TensorsStruct, what it points to). of_run: _parts.of_run()."""
+    """(_c.Tensors, what it points to). of_run: _parts.of_run()."""
 
     def of(array):
-        return TensorStruct(array.address, *(0 if i is None else array.strides[i] for i in options.places))
+        return _c.Tensor(array.address, *(0 if i is None else array.strides[i] for i in options.places))
 
     def rows(array):
-        return RowsStruct() if array is None else RowsStruct(array.address, *(0, *array.strides)[-3:-1])
+        return _c.Rows() if array is None else _c.Rows(array.address, *(0, *array.strides)[-3:-1])
 
     q, k, v, o, dout, dq, dk, dv = tensors
-    gradients = GradientsStruct(ctypes.sizeof(GradientsStruct), of(dout), of(dq), of(dk), of(dv), rows(dlse))
+    gradients = _c.Gradients(ctypes.sizeof(_c.Gradients), of(dout), of(dq), of(dk), of(dv), rows(dlse))
     if dsinks is not None:
         gradients.dsinks = dsinks.address
     addresses = [0 if array is None else array.address for array in parts]
     end, kept = tail.pack(addresses, gradients=ctypes.addressof(gradients), **of_run)
-    argument = TensorsStruct(ctypes.sizeof(TensorsStruct), of(q), of(k), of(v), of(o), rows(lse), *end)
+    argument = _c.Tensors(ctypes.sizeof(_c.Tensors), of(q), of(k), of(v), of(o), rows(lse), *end)
     return argument, (gradients, kept)

@@ -6,71 +6,17 @@ import math
 import re
 import sys
 import threading
-from ctypes import c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import NamedTuple
 
-from . import _checks
+from . import _c, _checks
 from ._arrays import backend_of
 from ._code import check_devices, code_of
 from ._context import context
 from ._errors import InvalidError
-from ._library import check, declare, lib, take_string
+from ._library import check, lib, take_string
 from ._problem import Problem
 
-declare(
-    (
-        "attnforge_block_mask_from_bsr",
-        c_int,
-        (c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p),
-    ),
-    ("attnforge_block_mask_from_dense", c_int, (c_void_p, c_void_p, c_size_t, c_void_p)),
-    ("attnforge_block_mask_random", c_int, (c_void_p, c_double, c_uint64, c_void_p)),
-    ("attnforge_block_mask_window", c_int, (c_void_p, c_int64, c_int64, c_int64, c_void_p)),
-    ("attnforge_block_mask_strided", c_int, (c_void_p, c_int64, c_int64, c_void_p)),
-    ("attnforge_block_mask_documents", c_int, (c_void_p, c_void_p, c_size_t, c_void_p)),
-    ("attnforge_block_mask_from_text", c_int, (c_void_p, c_void_p, c_void_p, c_void_p, c_void_p)),
-    ("attnforge_block_mask_from_dense_on_gpu", c_int, (c_void_p, c_void_p, c_void_p, c_void_p, c_void_p)),
-    ("attnforge_block_mask_to_host", c_int, (c_void_p, c_void_p)),
-    ("attnforge_block_mask_transpose", c_int, (c_void_p, c_void_p, c_void_p)),
-    ("attnforge_block_mask_destroy", None, (c_void_p,)),
-    ("attnforge_block_mask_on_gpu", c_int, (c_void_p, c_void_p)),
-    ("attnforge_block_mask_get_shape", c_int, (c_void_p, c_void_p)),
-    ("attnforge_block_mask_get", c_int, (c_void_p, c_void_p)),
-    ("attnforge_block_mask_words", c_int, (c_void_p, c_void_p)),
-    ("attnforge_block_mask_draw", c_int, (c_void_p, c_int64, c_int64, c_int32, c_void_p)),
-)
-
 _INT64_MAX = 2**63 - 1
-_LISTS = [(name, c_void_p) for name in ("row_begin", "columns", "bits", "bit_blocks")]
-
-
-class BlockMaskListsStruct(ctypes.Structure):
-    _fields_ = [("struct_size", c_uint32), *_LISTS]
-
-
-class BlockMaskShape(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("block_q", c_int32),
-        ("block_kv", c_int32),
-        ("seqlen_q", c_int64),
-        ("seqlen_kv", c_int64),
-        ("heads", c_int64),
-        ("batch", c_int64),
-    ]
-
-
-class BlockMaskInfo(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        *_LISTS,
-        ("row_begin_count", c_int64),
-        ("columns_count", c_int64),
-        ("bits_count", c_int64),
-        ("blocks", c_int64),
-        ("full", c_int64),
-        ("partial", c_int64),
-    ]
 
 
 class _Lists(NamedTuple):
@@ -92,8 +38,8 @@ def _shape(block, seqlen, heads, batch):
     seqlen = seqlen if isinstance(seqlen, (tuple, list)) else (seqlen, seqlen)
     block_q, block_kv = _checks.pair("block", block, "a number, or a pair (of queries, of keys)")
     seqlen_q, seqlen_kv = _checks.pair("seqlen", seqlen, "a number, or a pair (of queries, of keys)")
-    return BlockMaskShape(
-        ctypes.sizeof(BlockMaskShape),
+    return _c.BlockMaskShape(
+        ctypes.sizeof(_c.BlockMaskShape),
         _checks.integer("block", block_q, 0, 1024),
         _checks.integer("block", block_kv, 0, 1024),
         _size("seqlen", seqlen_q),
@@ -176,12 +122,12 @@ class BlockMask:
     def __init__(self, first, function, *arguments, device=None, mask=None, args=None):
         """Of the classmethods below."""
         self._handle = ctypes.c_void_p()
-        first = ctypes.byref(first) if isinstance(first, BlockMaskShape) else first
+        first = ctypes.byref(first) if isinstance(first, _c.BlockMaskShape) else first
         check(getattr(lib(), function)(first, *arguments, ctypes.byref(self._handle)))
         self.device, self.mask, self.args = device, mask, args
-        shape = BlockMaskShape(ctypes.sizeof(BlockMaskShape))
+        shape = _c.BlockMaskShape(ctypes.sizeof(_c.BlockMaskShape))
         check(lib().attnforge_block_mask_get_shape(self._handle, ctypes.byref(shape)))
-        self._info = BlockMaskInfo(ctypes.sizeof(BlockMaskInfo))
+        self._info = _c.BlockMaskInfo(ctypes.sizeof(_c.BlockMaskInfo))
         check(lib().attnforge_block_mask_get(self._handle, ctypes.byref(self._info)))
         text = ctypes.c_void_p()
         check(lib().attnforge_block_mask_words(self._handle, ctypes.byref(text)))
@@ -368,7 +314,7 @@ class BlockMask:
         with self._lock:
             uploaded = self._uploaded.get(device)
             if uploaded is None and self.device is not None:
-                there = BlockMaskListsStruct(ctypes.sizeof(BlockMaskListsStruct))
+                there = _c.BlockMaskLists(ctypes.sizeof(_c.BlockMaskLists))
                 check(lib().attnforge_block_mask_on_gpu(self._handle, ctypes.byref(there)))
                 addresses = (there.row_begin, there.columns, there.bits or 0, there.bit_blocks or 0)
                 uploaded = self._uploaded[device] = _Lists(*addresses, ())

@@ -11,7 +11,7 @@ from ._parts import NAMES, NO_ADDRESSES, NO_TAIL, PartArrays, Tail, words_of_arr
 from ._plans import Plan, choice, plan_cache
 
 _NAMES = ("q", "k", "v", "out", "the lse of out", *NAMES)
-_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQQQQQ")  # TensorsStruct, as a test compares
+_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQQQQQ")  # _c.Tensors, as a test compares
 _HEAD = struct.pack("=Ixxxx", _TENSORS.size)
 _pack = _TENSORS.pack
 
@@ -76,7 +76,7 @@ class Call:
             self.new_lse = lse and allocator.allocator(lse.shape, lse.code, lse.device)
 
     def argument(self, q, k, v, o, lse, parts, offset=0, **of_run):
-        """The bytes of a TensorsStruct with these addresses, those of parts as PartArrays, and what they point to, to be kept until the
+        """The bytes of a _c.Tensors with these addresses, those of parts as PartArrays, and what they point to, to be kept until the
         run is enqueued. The rest: Tail.pack().
         """
         of_q, of_k, of_v, of_o, of_lse = self._fixed

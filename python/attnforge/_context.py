@@ -4,14 +4,14 @@ import ctypes
 import logging
 import threading
 
-from . import _checks
-from ._library import LOG_FUNCTION, ContextDesc, check, encode, lib
+from . import _c, _checks
+from ._library import check, encode, lib
 
 _log = logging.getLogger("attnforge")
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 
-@LOG_FUNCTION
+@_c.LogFunction
 def _to_logging(_user, level, message):
     # The level was decided by $ATTNFORGE_LOG already; logging's own filters come after it.
     _log.log(_LEVELS[min(max(level, 0), 3)], "%s", message.decode(errors="replace"))
@@ -29,7 +29,7 @@ def context(device=0, arch=None):
         with _lock:
             handle = _contexts.get(key)
             if handle is None:
-                desc = ContextDesc(struct_size=ctypes.sizeof(ContextDesc), device=device, arch=encode("arch", arch), log=_to_logging)
+                desc = _c.ContextDesc(struct_size=ctypes.sizeof(_c.ContextDesc), device=device, arch=encode("arch", arch), log=_to_logging)
                 made = ctypes.c_void_p()
                 check(lib().attnforge_context_create(ctypes.byref(desc), ctypes.byref(made)))
                 handle = _contexts[key] = made.value

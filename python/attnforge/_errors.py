@@ -1,5 +1,7 @@
 """Status codes of the C API as exceptions."""
 
+from . import _c
+
 
 class AttnforgeError(RuntimeError):
     """Something that attnforge refused or could not do; the text says what to do about it."""
@@ -38,15 +40,15 @@ class PerformanceWarning(UserWarning):
 
 
 _BY_STATUS = {
-    1: InvalidError,
-    2: UnsupportedError,
-    3: WorkspaceError,
-    4: CompileError,
-    5: CudaError,
-    6: NotReadyError,
-    7: MemoryError,
-    8: NoDriverError,
-    9: OSError,
+    _c.ERR_INVALID: InvalidError,
+    _c.ERR_UNSUPPORTED: UnsupportedError,
+    _c.ERR_WORKSPACE: WorkspaceError,
+    _c.ERR_COMPILE: CompileError,
+    _c.ERR_CUDA: CudaError,
+    _c.ERR_NOT_READY: NotReadyError,
+    _c.ERR_NO_MEMORY: MemoryError,
+    _c.ERR_NO_DRIVER: NoDriverError,
+    _c.ERR_IO: OSError,
 }
 
 

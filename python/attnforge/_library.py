@@ -1,141 +1,15 @@
-"""Finds libattnforge.so and declares its functions (include/attnforge/c.h)."""
+"""Finds libattnforge.so and declares its functions."""
 
 import ctypes
 import glob
 import os
 import threading
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
+from . import _c
 from ._checks import text
 from ._errors import error_of
 
-ABI_VERSION = 2
 _SONAMES = ("libattnforge.so", "libattnforge.so.0.1")
-
-
-class TensorStruct(ctypes.Structure):
-    _fields_ = [("data", c_void_p), ("stride_batch", c_int64), ("stride_row", c_int64), ("stride_head", c_int64)]
-
-
-class RowsStruct(ctypes.Structure):
-    _fields_ = [("data", c_void_p), ("stride_batch", c_int64), ("stride_head", c_int64)]
-
-
-class MergeStruct(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("dtype", c_char_p),
-        ("dtype_o", c_char_p),
-        ("batch", c_int64),
-        ("seqlen", c_int64),
-        ("num_heads", c_int64),
-        ("head_dim", c_int64),
-        ("parts", c_int64),
-        ("parts_o", c_void_p),
-        ("parts_lse", c_void_p),
-        ("o", TensorStruct),
-        ("lse", RowsStruct),
-    ]
-
-
-LOG_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
-
-
-class ContextDesc(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("flags", c_uint32),
-        ("device", c_int32),
-        ("arch", c_char_p),
-        ("cache_path", c_char_p),
-        ("log", LOG_FUNCTION),
-        ("log_user", c_void_p),
-    ]
-
-
-class ProgressStruct(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("phase", c_int32),
-        ("done", c_int32),
-        ("total", c_int32),
-        ("failed", c_int32),
-        ("best_us", c_double),
-        ("default_us", c_double),
-        ("elapsed_s", c_double),
-        ("remaining_s", c_double),
-        ("best_config", c_char_p),
-    ]
-
-
-PROGRESS_FUNCTION = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(ProgressStruct))
-
-
-class PlanOptions(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("policy", c_int32),
-        ("flags", c_uint32),
-        ("time_limit_s", c_double),
-        ("family", c_char_p),
-        ("config", c_char_p),
-        ("progress", PROGRESS_FUNCTION),
-        ("progress_user", c_void_p),
-    ]
-
-
-class TuneOptions(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("rigor", c_int32),
-        ("time_limit_s", c_double),
-        ("family", c_char_p),
-        ("compile_threads", c_int32),
-        ("retune", c_int32),
-        ("seed", c_uint32),
-        ("progress", PROGRESS_FUNCTION),
-        ("progress_user", c_void_p),
-    ]
-
-
-class InspectOptions(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("flags", c_uint32),
-        ("max_candidates", c_int32),
-        ("config", c_char_p),
-        ("family", c_char_p),
-    ]
-
-
-# Name, result, arguments. Handles and structs are passed as addresses.
-_functions = [
-    ("attnforge_abi_version", c_uint32, ()),
-    ("attnforge_version", c_char_p, ()),
-    ("attnforge_last_error", c_char_p, ()),
-    ("attnforge_free_string", None, (c_void_p,)),
-    ("attnforge_problem_create", c_int, (c_char_p, c_void_p)),
-    ("attnforge_problem_destroy", None, (c_void_p,)),
-    ("attnforge_problem_format", c_int, (c_void_p, c_char_p, c_size_t, c_void_p)),
-    ("attnforge_context_create", c_int, (c_void_p, c_void_p)),
-    ("attnforge_context_destroy", None, (c_void_p,)),
-    ("attnforge_query", c_int, (c_void_p, c_void_p)),
-    ("attnforge_plan_create", c_int, (c_void_p, c_void_p, c_void_p, c_void_p)),
-    ("attnforge_plan_destroy", None, (c_void_p,)),
-    ("attnforge_plan_workspace", c_int, (c_void_p, c_void_p, c_void_p)),
-    ("attnforge_plan_config", c_char_p, (c_void_p,)),
-    ("attnforge_plan_provenance", c_char_p, (c_void_p,)),
-    ("attnforge_run", c_int, (c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)),
-    ("attnforge_merge_states", c_int, (c_void_p, c_void_p, c_void_p)),
-    ("attnforge_append_kv", c_int, (c_void_p, c_void_p, c_void_p)),
-    ("attnforge_tune", c_int, (c_void_p, c_void_p, c_void_p, c_void_p)),
-    ("attnforge_inspect", c_int, (c_void_p, c_void_p, c_void_p, c_void_p)),
-]
-
-
-def declare(*functions):
-    """More functions, as modules have them that are imported before the library is opened."""
-    _functions.extend(functions)
 
 
 def _in_prefix(package):
@@ -178,13 +52,12 @@ def _open():
         except OSError as error:
             tried.append(f"  {path}: {error}")
             continue
-        if not hasattr(library, "attnforge_abi_version") or library.attnforge_abi_version() != ABI_VERSION:
-            tried.append(f"  {path}: is not libattnforge.so of ABI version {ABI_VERSION}")
+        if not hasattr(library, "attnforge_abi_version") or library.attnforge_abi_version() != _c.ABI_VERSION:
+            tried.append(f"  {path}: is not libattnforge.so of ABI version {_c.ABI_VERSION}")
             continue
-        for name, result, arguments in _functions:
+        for name, (result, arguments) in _c.FUNCTIONS.items():
             function = getattr(library, name)
-            function.restype = result
-            function.argtypes = arguments
+            function.restype, function.argtypes = result, arguments
         return library, path
     raise ImportError(
         "libattnforge.so was not found. Build it (./dev build in a checkout) or set ATTNFORGE_LIBRARY to its full path. Tried:\n"

@@ -2,12 +2,12 @@
 
 import ctypes
 
-from . import _checks
+from . import _c, _checks
 from ._arrays import BF16, FP16, FP32, backend_of
 from ._context import context
 from ._errors import InvalidError
 from ._graphs import outside
-from ._library import MergeStruct, RowsStruct, TensorStruct, check, lib
+from ._library import check, lib
 
 _DTYPES = {FP32: b"fp32", FP16: b"fp16", BF16: b"bf16"}
 _MOST_PARTS = 32
@@ -59,10 +59,10 @@ def merge_states(o, lse, layout="bshd", out=None, stream=None):
     _check_array("the o of out", merged, tuple(first.shape), merged.code, first.device)
     _check_array("the lse of out", merged_lse, rows, FP32, first.device)
 
-    parts_o = (TensorStruct * len(parts))(*(_tensor(part, layout) for part in parts))
-    parts_lse = (RowsStruct * len(parts))(*(_rows(weight) for weight in weights))
-    merge = MergeStruct(
-        ctypes.sizeof(MergeStruct),
+    parts_o = (_c.Tensor * len(parts))(*(_tensor(part, layout) for part in parts))
+    parts_lse = (_c.Rows * len(parts))(*(_rows(weight) for weight in weights))
+    merge = _c.Merge(
+        ctypes.sizeof(_c.Merge),
         _DTYPES[first.code],
         _DTYPES[merged.code],
         batch,
@@ -91,8 +91,8 @@ def _check_array(name, array, shape, code, device):
 
 
 def _tensor(array, layout):
-    return TensorStruct(array.address, *(array.strides[place] for place in _PLACES[layout]))
+    return _c.Tensor(array.address, *(array.strides[place] for place in _PLACES[layout]))
 
 
 def _rows(array):
-    return RowsStruct(array.address, *array.strides[:2])
+    return _c.Rows(array.address, *array.strides[:2])

@@ -2,62 +2,15 @@
 these, what the problem says of them, and their structs in a run. What walks rows names no part."""
 
 import ctypes
-from ctypes import c_int64, c_uint32, c_void_p
 from typing import NamedTuple, Optional
 
-from . import _checks
+from . import _c, _checks
 from ._arrays import FP32, INTEGERS, backend_of
-from ._block_mask import BlockMaskListsStruct, BlockWords, block_words_of
+from ._block_mask import BlockWords, block_words_of
 from ._code import NO_CODE, Code, check_devices, code_of
 from ._errors import InvalidError
 from ._lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
-from ._library import RowsStruct, TensorStruct
 from ._problem import DTYPES
-
-# ---- Structs of a run ----
-
-
-class RopeStruct(ctypes.Structure):
-    _fields_ = [("struct_size", c_uint32), ("cos", c_void_p), ("sin", c_void_p), ("rows", c_int64), ("offset", c_int64)]
-
-
-class LengthsStruct(ctypes.Structure):
-    _fields_ = [("struct_size", c_uint32), ("q", c_void_p), ("kv", c_void_p), ("tokens_q", c_int64), ("tokens_kv", c_int64)]
-
-
-class PagesStruct(ctypes.Structure):
-    _fields_ = [("struct_size", c_uint32), ("table", c_void_p), ("stride_batch", c_int64), ("num_pages", c_int64)]
-
-
-class GradientsStruct(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("dout", TensorStruct),
-        ("dq", TensorStruct),
-        ("dk", TensorStruct),
-        ("dv", TensorStruct),
-        ("dlse", RowsStruct),
-        ("dsinks", c_void_p),
-    ]
-
-
-class TensorsStruct(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("q", TensorStruct),
-        ("k", TensorStruct),
-        ("v", TensorStruct),
-        ("o", TensorStruct),
-        ("lse", RowsStruct),
-        ("rope", c_void_p),
-        ("lengths", c_void_p),
-        ("block_mask", c_void_p),
-        ("code_arguments", c_void_p),
-        ("sinks", c_void_p),
-        ("pages", c_void_p),
-        ("gradients", c_void_p),
-    ]
-
 
 # ---- What a call has of all parts ----
 
@@ -211,10 +164,9 @@ def words_of_arrays(arrays, options, batch, q, k):
 
 # ---- The end of a run's struct ----
 
-NO_TAIL = (0,) * 7  # of TensorsStruct, after lse
+NO_TAIL = (0,) * 7  # of _c.Tensors, after lse
 NO_ADDRESSES = (0,) * len(NAMES)
-_ROPE_BYTES, _LENGTHS_BYTES, _PAGES_BYTES = (ctypes.sizeof(each) for each in (RopeStruct, LengthsStruct, PagesStruct))
-_LISTS_BYTES = ctypes.sizeof(BlockMaskListsStruct)
+_ROPE_BYTES, _LENGTHS_BYTES, _PAGES_BYTES, _LISTS_BYTES = map(ctypes.sizeof, (_c.Rope, _c.Lengths, _c.Pages, _c.BlockMaskLists))
 
 
 class Tail:
@@ -233,27 +185,27 @@ class Tail:
         self._of_pages = None if table is None else (table.strides[0], k.shape[options.places_kv[0]])
 
     def pack(self, addresses, offset=0, block_mask=None, code=None, gradients=0):
-        """(the words of TensorsStruct after lse, the structs they point to, to be kept until the run is enqueued).
+        """(the words of _c.Tensors after lse, the structs they point to, to be kept until the run is enqueued).
 
         addresses: as PartArrays, 0 where there is none. block_mask: None, or BlockMask.on_gpu(). code: None, or the words of the
-        arguments of code as a ctypes array. gradients: the address of a GradientsStruct.
+        arguments of code as a ctypes array. gradients: the address of a _c.Gradients.
         """
         cos, sin, of_q, of_kv, sinks, table = addresses
         rope = lengths = lists = pages = None
         at_rope = at_lengths = at_lists = at_code = at_pages = 0
         if self._rope_rows is not None:
-            rope = RopeStruct(_ROPE_BYTES, cos, sin, self._rope_rows, offset)
+            rope = _c.Rope(_ROPE_BYTES, cos, sin, self._rope_rows, offset)
             at_rope = ctypes.addressof(rope)
         if self._has_lengths:
-            lengths = LengthsStruct(_LENGTHS_BYTES, of_q, of_kv, *self._tokens)
+            lengths = _c.Lengths(_LENGTHS_BYTES, of_q, of_kv, *self._tokens)
             at_lengths = ctypes.addressof(lengths)
         if block_mask is not None:
-            lists = BlockMaskListsStruct(_LISTS_BYTES, *block_mask[:4])
+            lists = _c.BlockMaskLists(_LISTS_BYTES, *block_mask[:4])
             at_lists = ctypes.addressof(lists)
         if code is not None:
             at_code = ctypes.addressof(code)
         if self._of_pages is not None:
-            pages = PagesStruct(_PAGES_BYTES, table, *self._of_pages)
+            pages = _c.Pages(_PAGES_BYTES, table, *self._of_pages)
             at_pages = ctypes.addressof(pages)
         tail = at_rope, at_lengths, at_lists, at_code, sinks, at_pages, gradients
         return tail, (rope, lengths, lists, block_mask, code, pages)

@@ -4,11 +4,11 @@ import ctypes
 import threading
 from typing import NamedTuple, Optional
 
-from . import _checks
+from . import _c, _checks
 from ._context import context
-from ._library import PlanOptions, check, encode, lib
+from ._library import check, encode, lib
 
-_POLICIES = ("estimate", "first_run", "cached_only")
+_POLICIES = ("estimate", "first_run", "cached_only")  # by their numbers
 
 
 class Plan:
@@ -110,10 +110,10 @@ class Choice(NamedTuple):
 
     def struct(self):
         """As the C API takes it."""
-        return PlanOptions(
-            struct_size=ctypes.sizeof(PlanOptions),
+        return _c.PlanOptions(
+            struct_size=ctypes.sizeof(_c.PlanOptions),
             policy=_POLICIES.index(self.policy),
-            flags=1 if self.no_jit else 0,
+            flags=_c.NO_JIT if self.no_jit else 0,
             time_limit_s=self.time_limit_s,
             family=encode("family", self.family),
             config=encode("config", self.config),

@@ -3,26 +3,17 @@
 import ctypes
 import json
 
-from . import _checks
+from . import _c, _checks
 from ._arguments import problem_of
 from ._backward import problem_of_backward
 from ._context import context
 from ._errors import InvalidError, UnsupportedError
-from ._library import (
-    PROGRESS_FUNCTION,
-    InspectOptions,
-    TuneOptions,
-    check,
-    encode,
-    lib,
-    take_string,
-)
+from ._library import check, encode, lib, take_string
 from ._plans import plan_cache
 from ._problem import Problem, as_problem
 
 _RIGORS = ("quick", "full", "exhaustive")
 _PHASES = ("compile", "verify", "measure", "final")
-_INSPECT_COMPILE, _INSPECT_PTX, _INSPECT_SASS = 1, 2, 4
 
 
 def supported(problem, arch=None, device=0):
@@ -45,9 +36,9 @@ def inspect(problem, arch=None, device=0, config=None, family=None, compile=True
     arch: e.g. "sm_86"; needs no GPU. compile needs NVRTC; sass needs nvdisasm or cuobjdump.
     """
     problem = as_problem(problem)
-    wanted = (("compile", compile, _INSPECT_COMPILE), ("ptx", ptx, _INSPECT_PTX), ("sass", sass, _INSPECT_SASS))
-    options = InspectOptions(
-        struct_size=ctypes.sizeof(InspectOptions),
+    wanted = (("compile", compile, _c.INSPECT_COMPILE), ("ptx", ptx, _c.INSPECT_PTX), ("sass", sass, _c.INSPECT_SASS))
+    options = _c.InspectOptions(
+        struct_size=ctypes.sizeof(_c.InspectOptions),
         flags=sum(bit for name, value, bit in wanted if _checks.flag(name, value)),
         max_candidates=_checks.integer("max_candidates", max_candidates, 0, 2**31 - 1),
         config=encode("config", config),
@@ -102,7 +93,7 @@ def tune(
 
     raised = []
 
-    @PROGRESS_FUNCTION
+    @_c.ProgressFunction
     def report(_user, state):
         # An exception cannot pass through C: it is kept, and ends the search.
         try:
@@ -130,8 +121,8 @@ def tune(
             raised.append(error)
             return 1
 
-    options = TuneOptions(
-        struct_size=ctypes.sizeof(TuneOptions),
+    options = _c.TuneOptions(
+        struct_size=ctypes.sizeof(_c.TuneOptions),
         rigor=_RIGORS.index(rigor),
         time_limit_s=_checks.seconds("time_limit_s", time_limit_s),
         family=encode("family", family),

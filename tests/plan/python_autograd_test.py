@@ -19,7 +19,7 @@ import torch
 
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
-from attnforge import _arrays, _attention, _autograd, _block_mask, _library, _parts  # noqa: E402
+from attnforge import _arrays, _attention, _autograd, _c, _library  # noqa: E402
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
@@ -161,7 +161,7 @@ def run(plan, struct, lengths):
     p = plan.problem
     dtype = {name: getattr(torch, DTYPES[getattr(p, f"dtype_{name}")]) for name in "qkvo"}
     back = p.op == "bwd"
-    g = _parts.GradientsStruct.from_address(struct.gradients) if back else None
+    g = _c.Gradients.from_address(struct.gradients) if back else None
     wide = back and p.gradients == "fp32"
     if back and p.sinks:
         dsinks = tensor_at(g.dsinks, torch.float32, (p.num_heads_q,), (1,))
@@ -205,7 +205,7 @@ def run(plan, struct, lengths):
         if p.mask:
             seen &= TEXTS[p.mask](words_of(struct, p, rows, keys))
         if p.mask_block_q:
-            lists = _block_mask.BlockMaskListsStruct.from_address(struct.block_mask)
+            lists = _c.BlockMaskLists.from_address(struct.block_mask)
             seen &= present(lists, p, rows, keys)
         s = s.masked_fill(~seen, -math.inf)
         if not back:
@@ -242,8 +242,8 @@ def run(plan, struct, lengths):
 
 def library_run(handle, tensors, *_):
     plan = next(plan for plan in attnforge.plan_cache if plan.handle.value == handle.value)
-    struct = tensors._obj if hasattr(tensors, "_obj") else _parts.TensorsStruct.from_buffer_copy(tensors)
-    lengths = _parts.LengthsStruct.from_address(struct.lengths) if struct.lengths else None
+    struct = tensors._obj if hasattr(tensors, "_obj") else _c.Tensors.from_buffer_copy(tensors)
+    lengths = _c.Lengths.from_address(struct.lengths) if struct.lengths else None
     with torch.no_grad():
         run(plan, struct, lengths)
     runs.append(str(plan.problem))

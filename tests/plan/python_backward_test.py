@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _backward, _library, _parts, _tools  # noqa: E402
+from attnforge import _backward, _c, _library, _tools  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()
@@ -56,10 +56,10 @@ class BackwardTest(unittest.TestCase):
         """Notes the structs of runs that attention_backward() enqueues."""
 
         def run(_handle, tensors, *_):
-            struct = _parts.TensorsStruct.from_buffer_copy(tensors._obj)
-            seen.append((struct, _parts.GradientsStruct.from_buffer_copy(_parts.GradientsStruct.from_address(struct.gradients))))
+            struct = _c.Tensors.from_buffer_copy(tensors._obj)
+            seen.append((struct, _c.Gradients.from_buffer_copy(_c.Gradients.from_address(struct.gradients))))
             if struct.lengths:
-                seen.append(_parts.LengthsStruct.from_buffer_copy(_parts.LengthsStruct.from_address(struct.lengths)))
+                seen.append(_c.Lengths.from_buffer_copy(_c.Lengths.from_address(struct.lengths)))
             return 0
 
         class Library:

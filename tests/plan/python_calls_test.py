@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _arguments, _arrays, _attention, _block_mask, _call, _checks, _lengths, _library, _options, _overlap, _parts  # noqa: E402
+from attnforge import _arguments, _arrays, _attention, _c, _call, _checks, _lengths, _library, _options, _overlap, _parts  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()
@@ -94,30 +94,30 @@ class FastPathTest(CallTest):
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
         words = (ctypes.c_uint64 * 2)(31, 32)
         argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, 18, 19, 25, 27), -5, block_mask=(21, 22, 23, 24, "owners"), code=words)
-        struct = _parts.TensorsStruct.from_buffer_copy(argument)
+        struct = _c.Tensors.from_buffer_copy(argument)
         self.assertEqual(struct.struct_size, len(argument))
         for i, name in enumerate("qkvo"):
             tensor = getattr(struct, name)
             got = tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head
             self.assertEqual(got, (11 + i, *(1000 * (i + 1) + j for j in range(3))))
         self.assertEqual((struct.lse.data, struct.lse.stride_batch, struct.lse.stride_head), (15, 5000, 5001))
-        rope = _parts.RopeStruct.from_address(struct.rope)
+        rope = _c.Rope.from_address(struct.rope)
         self.assertEqual([ctypes.addressof(part) for part in parts[:2]], [struct.rope, struct.lengths])
         got = rope.struct_size, rope.cos, rope.sin, rope.rows, rope.offset
         self.assertEqual(got, (ctypes.sizeof(rope), 16, 17, 70, -5))
-        lengths = _parts.LengthsStruct.from_address(struct.lengths)
+        lengths = _c.Lengths.from_address(struct.lengths)
         self.assertEqual((lengths.struct_size, lengths.q, lengths.kv), (ctypes.sizeof(lengths), 18, 19))
-        lists = _block_mask.BlockMaskListsStruct.from_address(struct.block_mask)
+        lists = _c.BlockMaskLists.from_address(struct.block_mask)
         self.assertEqual(lists.struct_size, ctypes.sizeof(lists))
         self.assertEqual((lists.row_begin, lists.columns, lists.bits, lists.bit_blocks), (21, 22, 23, 24))
         self.assertEqual((ctypes.addressof(parts[2]), parts[3][4]), (struct.block_mask, "owners"))
         self.assertEqual((struct.code_arguments, parts[4]), (ctypes.addressof(words), words))
         self.assertEqual(struct.sinks, 25)
-        pages = _parts.PagesStruct.from_address(struct.pages)
+        pages = _c.Pages.from_address(struct.pages)
         self.assertEqual((pages.struct_size, pages.table), (ctypes.sizeof(pages), 27))
         self.assertEqual((pages.stride_batch, pages.num_pages), (11000, 2))
         _, argument, parts = call.launch(11, 12, 13, 14, 15)
-        struct = _parts.TensorsStruct.from_buffer_copy(argument)
+        struct = _c.Tensors.from_buffer_copy(argument)
         self.assertEqual((struct.q.data, struct.o.stride_head, parts), (11, 4002, None))
         self.assertEqual((struct.rope, struct.lengths, struct.block_mask, struct.code_arguments, struct.pages), (None,) * 5)
         self.assertEqual((struct.sinks, struct.gradients), (None, None))
@@ -191,7 +191,7 @@ class FastPathTest(CallTest):
         wrong = []
 
         def recorded(handle, tensors, *_):
-            struct = _parts.TensorsStruct.from_buffer_copy(tensors)
+            struct = _c.Tensors.from_buffer_copy(tensors)
             if mine.expected != (struct.q.data, struct.o.data):
                 wrong.append((struct.q.data, struct.o.data))
             return 0
@@ -265,8 +265,8 @@ class BlockMaskTest(CallTest):
 
         def recorded(call, *arguments, **of_run):
             argument, parts = real(call, *arguments, **of_run)
-            struct = _parts.TensorsStruct.from_buffer_copy(argument)
-            lists = _block_mask.BlockMaskListsStruct.from_address(struct.block_mask)
+            struct = _c.Tensors.from_buffer_copy(argument)
+            lists = _c.BlockMaskLists.from_address(struct.block_mask)
             seen.append((lists.row_begin, lists.columns, lists.bits, lists.bit_blocks))
             return argument, parts
 
@@ -307,8 +307,8 @@ class BlockMaskWithCodeTest(CallTest):
 
         def recorded(call, *arguments, **of_run):
             argument, parts = real(call, *arguments, **of_run)
-            struct = _parts.TensorsStruct.from_buffer_copy(argument)
-            lists = _block_mask.BlockMaskListsStruct.from_address(struct.block_mask)
+            struct = _c.Tensors.from_buffer_copy(argument)
+            lists = _c.BlockMaskLists.from_address(struct.block_mask)
             words = (ctypes.c_uint64 * 3).from_address(struct.code_arguments)[:]
             seen.append((bool(lists.row_begin and lists.columns), words))
             return argument, parts
@@ -363,8 +363,8 @@ class BlockMaskFromTextTest(CallTest):
 
         def argument(call, *arguments, **of_run):
             packed, parts = real(call, *arguments, **of_run)
-            struct = _parts.TensorsStruct.from_buffer_copy(packed)
-            lists = _block_mask.BlockMaskListsStruct.from_address(struct.block_mask)
+            struct = _c.Tensors.from_buffer_copy(packed)
+            lists = _c.BlockMaskLists.from_address(struct.block_mask)
             words = struct.code_arguments and (ctypes.c_uint64 * 2).from_address(struct.code_arguments)[:]
             seen.append((lists.row_begin, lists.columns, lists.bits, lists.bit_blocks, words))
             return packed, parts
@@ -459,7 +459,7 @@ class SinksTest(CallTest):
         seen = []
 
         def recorded(handle, tensors, *_):
-            seen.append(_parts.TensorsStruct.from_buffer_copy(tensors).sinks)
+            seen.append(_c.Tensors.from_buffer_copy(tensors).sinks)
             return 0
 
         self.call()
@@ -500,13 +500,13 @@ class LengthsTest(CallTest):
         return [torch.Tensor((count, 4, 64)) for count in rows]
 
     def lengths_of_call(self, *inputs, **options):
-        """The LengthsStruct and the strides of q that the fast path passes; the second such call takes it."""
+        """The Lengths and the strides of q that the fast path passes; the second such call takes it."""
         attnforge.attention(*inputs, **options)
         seen = []
 
         def recorded(handle, tensors, *_):
-            struct = _parts.TensorsStruct.from_buffer_copy(tensors)
-            lengths = _parts.LengthsStruct.from_address(struct.lengths)
+            struct = _c.Tensors.from_buffer_copy(tensors)
+            lengths = _c.Lengths.from_address(struct.lengths)
             seen.append((lengths.q, lengths.kv, lengths.tokens_q, lengths.tokens_kv))
             seen.append((struct.q.stride_batch, struct.q.stride_row, struct.q.stride_head))
             seen.append((struct.lse.stride_batch, struct.lse.stride_head))
@@ -636,8 +636,8 @@ class LengthsTest(CallTest):
 
         def recorded(*given, **of_run):
             tensors, kept = argument(*given, **of_run)
-            struct = _parts.TensorsStruct.from_buffer_copy(tensors)
-            lengths = _parts.LengthsStruct.from_address(struct.lengths)
+            struct = _c.Tensors.from_buffer_copy(tensors)
+            lengths = _c.Lengths.from_address(struct.lengths)
             seen.append((lengths.tokens_q, lengths.tokens_kv))
             return tensors, kept
 
@@ -674,8 +674,8 @@ class PagesTest(CallTest):
         seen = []
 
         def recorded(handle, tensors, *_):
-            struct = _parts.TensorsStruct.from_buffer_copy(tensors)
-            pages = _parts.PagesStruct.from_address(struct.pages)
+            struct = _c.Tensors.from_buffer_copy(tensors)
+            pages = _c.Pages.from_address(struct.pages)
             seen.append((pages.table, pages.stride_batch, pages.num_pages, struct.k.stride_batch, struct.k.stride_row))
             return 0
 
@@ -718,8 +718,8 @@ class PagesTest(CallTest):
         seen = []
 
         def recorded(handle, tensors, *_):
-            struct = _parts.TensorsStruct.from_buffer_copy(tensors)
-            lengths = _parts.LengthsStruct.from_address(struct.lengths)
+            struct = _c.Tensors.from_buffer_copy(tensors)
+            lengths = _c.Lengths.from_address(struct.lengths)
             seen.append((lengths.q, lengths.kv, lengths.tokens_q, lengths.tokens_kv))
             seen.append((struct.q.stride_batch, struct.q.stride_row, struct.k.stride_batch, struct.k.stride_row, struct.o.stride_row))
             return 0
@@ -1104,7 +1104,7 @@ class AppendKvTest(CallTest):
 
         def recorded(context, append, stream):
             struct = append._obj
-            seen.append((struct, _parts.PagesStruct.from_address(struct.pages), _parts.RopeStruct.from_address(struct.rope_tables)))
+            seen.append((struct, _c.Pages.from_address(struct.pages), _c.Rope.from_address(struct.rope_tables)))
             seen[0] = tuple(type(each).from_buffer_copy(each) for each in seen[0])
             return 0
 
@@ -1329,7 +1329,7 @@ class CodeTest(CallTest):
         run = _library.lib().attnforge_run
 
         def spy(plan, tensors, *rest):
-            struct = _parts.TensorsStruct.from_buffer_copy(tensors)
+            struct = _c.Tensors.from_buffer_copy(tensors)
             count = len(options.get("args") or ())
             seen.append(struct.code_arguments and list((ctypes.c_uint64 * count).from_address(struct.code_arguments)))
             return run(plan, tensors, *rest)

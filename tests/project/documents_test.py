@@ -14,6 +14,7 @@ ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path.insert(0, str(ROOT / "tools"))
 
 import api_pages  # noqa: E402
+import c_mirror  # noqa: E402
 import c_words  # noqa: E402
 
 SOURCES = ("cache", "cli", "generator", "include", "plan", "python", "reference", "runtime", "templates", "tools", "tuner")
@@ -62,6 +63,12 @@ class ApiPagesTest(unittest.TestCase):
         self.assertEqual(header, c_words.header(header, page), "c.h is old: run tools/c_words.py, then tools/api_pages.py")
         for word in ("bwd", "score=", "dargs=", "deterministic"):
             self.assertIn(f" *   {word}" if word != "bwd" else "or bwd", header)
+
+    def test_python_has_the_c_api_of_the_headers(self):
+        mirror = ROOT / "python/attnforge/_c.py"
+        self.assertEqual(mirror.read_text(), c_mirror.mirror(), "_c.py is old: run python3 tools/c_mirror.py")
+        for text in ('class Append(Structure)', '"attnforge_block_mask_draw": (c_int, [c_void_p, c_int64, c_int64, c_int32, c_void_p])'):
+            self.assertIn(text, mirror.read_text())
 
     def test_every_function_of_the_c_api_has_an_entry(self):
         header = "".join((ROOT / "include/attnforge" / name).read_text() for name in ("c.h", "c_block_mask.h"))
