@@ -250,12 +250,30 @@ def cpp_page():
 # ---- Python ----
 
 
+def options_of(node):
+    """(the fields of Options that a function takes as **options, whether it takes all), or (None, False)."""
+    marks = [each for each in node.decorator_list if isinstance(each, ast.Call) and each.func.id == "takes_options"]
+    if not marks:
+        return None, False
+    body = ast.parse((PACKAGE / "_options.py").read_text()).body
+    listed = next(each for each in body if getattr(each, "name", "") == "Options")
+    left_out = next(each.value for each in body if isinstance(each, ast.Assign) and each.targets[0].id == "OF_FORWARD")
+    without = ast.literal_eval(left_out) if marks[0].keywords else ()
+    fields = {each.target.id: ast.unparse(each.value) for each in listed.body if isinstance(each, ast.AnnAssign)}
+    listed.decorator_list = []
+    return {name: value for name, value in fields.items() if name not in without}, not without and listed
+
+
 def docstring(node):
     text = ast.get_docstring(node)
     if not text:
         return []
-    arguments = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if isinstance(node, ast.FunctionDef) else []
-    return [with_items(prose(text.splitlines(), "python"), arguments or fields_of(node))]
+    if not isinstance(node, ast.FunctionDef):
+        return [with_items(prose(text.splitlines(), "python"), fields_of(node))]
+    options, listed = options_of(node)
+    names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] + list(options or ())
+    texts = [text] + ([ast.get_docstring(listed)] if listed else [])
+    return [with_items(prose(each.splitlines(), "python"), names) for each in texts]
 
 
 def fields_of(node):
@@ -263,7 +281,11 @@ def fields_of(node):
 
 
 def signature(name, node):
-    one_line = f"{name}({ast.unparse(node.args)})".replace("(self, ", "(").replace("(self)", "()")
+    options, _ = options_of(node)
+    arguments = ast.unparse(node.args)
+    if options is not None:
+        arguments = arguments.replace("**options", ", ".join(f"{each}={value}" for each, value in options.items()))
+    one_line = f"{name}({arguments})".replace("(self, ", "(").replace("(self)", "()")
     if len(one_line) <= 100:
         return one_line
     arguments = re.split(r", (?![^(]*\))", one_line[len(name) + 1 : -1])

@@ -4,30 +4,36 @@ import ctypes
 from typing import NamedTuple
 
 from . import _c, _checks
-from ._arrays import BF16, FP16, FP32, INTEGERS, backend_of
+from ._arrays import BF16, FP16, FP32, INTEGERS, backend_of, contiguous
 from ._context import context
 from ._errors import InvalidError
+from ._fast import fast
 from ._graphs import outside
 from ._library import check, lib
 from ._parts import check_rope, view_rope
+from ._plans import plan_cache
 
-_DTYPES = {FP32: b"fp32", FP16: b"fp16", BF16: b"bf16"}
-_PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}  # of batch, rows and heads
+DTYPES = {FP32: b"fp32", FP16: b"fp16", BF16: b"bf16"}
+PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}  # of batch, rows and heads
 _PACKED = (None, 0, 1)
 _MOST_ROWS = 2**30
 
 
-class _Call(NamedTuple):
-    """A call that was checked: its structs without addresses, but for those of words, which are constants of this module."""
+class Given(NamedTuple):
+    """The arrays of a call, or None; as the caller gave them, as Arrays, or their addresses."""
 
-    append: bytes
-    pages: bytes
-    tables: bytes
-    device: int
-
-
-_calls = {}  # by the words of a call, and shapes, strides, dtypes and GPUs of its tensors
-_torch = None  # the module, once a call has brought its tensors
+    k: object
+    v: object
+    k_cache: object
+    v_cache: object
+    q: object
+    q_out: object
+    used_kv: object
+    page_table: object
+    cu_seqlens: object
+    used_kv_after: object
+    cos: object
+    sin: object
 
 
 @outside
@@ -71,165 +77,194 @@ def append_kv(
     after a first call with this dtype, these head dims and strides. Raises InvalidError (a ValueError) for what it cannot take; with
     ATTNFORGE_CHECK_INPUTS=1 for lengths above the capacity, pages that are not there and pages that two sequences write, too.
     """
-    global _torch
-    # ---- 1. A call of torch's tensors like an earlier one ----
-    key = None
-    if _torch is not None and stream is None:
-        try:
-            out = _torch.empty_like(q) if q is not None and q_out is None else q_out
-            arrays = k, v, k_cache, v_cache, q, out, used_kv, page_table, cu_seqlens, used_kv_after, *(rope or (None, None))
-            key, addresses = _key_of(arrays, layout, rope_interleaved, rope_offset)
-            call = _calls.get(key)
-        except Exception:  # whatever it is, the long way says it
-            key = call = None
-        if call is not None:
-            _launch(call, addresses, _torch._C._cuda_getCurrentRawStream(call.device))
-            return out
+    arrays = k, v, k_cache, v_cache, q, q_out, used_kv, page_table, cu_seqlens, used_kv_after
+    values = layout, rope_interleaved, rope_offset, *arrays, rope
+    key, ran = fast.again(("append_kv",), values, arrays, rope, stream)
+    if ran is None:
+        if rope is not None:
+            rope = _checks.pair("rope", rope, "a pair (cos, sin) of float32 tables [rows, rope_dim / 2]")
+        return _append(key, Given(*arrays, *(rope or (None, None))), layout, rope_interleaved, rope_offset, stream)
+    status, result = ran
+    if status:
+        check(status)
+    return result
 
-    # ---- 2. Arrays ----
-    if layout not in _PLACES:
+
+def _append(key, given, layout, rope_interleaved, rope_offset, stream):
+    """append_kv() for any arrays, with every check. Remembers the call by `key`, if there is one."""
+    epoch = plan_cache.epoch
+    packed = given.cu_seqlens is not None
+    if layout not in PLACES:
         raise InvalidError(f'layout={layout!r} must be "bshd" or "bhsd"')
-    if cu_seqlens is not None and layout != "bshd":
+    if packed and layout != "bshd":
         raise InvalidError(f"layout={layout!r} does not go with cu_seqlens; pass views [tokens, heads, head_dim] of any strides")
-    of_rows = _PLACES[layout] if cu_seqlens is None else _PACKED
-    of_cache = _PLACES[layout]
     interleaved = _checks.flag("rope_interleaved", rope_interleaved)
     offset = _checks.integer("rope_offset", rope_offset, 0, _MOST_ROWS)
-    backend = backend_of(k)
-    rows = {"k": backend.view("k", k, stream), "v": backend.view("v", v, stream)}
-    first = rows["k"]
-    _check_rank("k", first, 4 if cu_seqlens is None else 3)
-    batch, new, heads = (0 if place is None else first.shape[place] for place in of_rows)
-    ints = {"used_kv": used_kv, "cu_seqlens": cu_seqlens, "used_kv_after": used_kv_after, "page_table": page_table}
-    ints = {name: None if array is None else backend_of(array).view(name, array, stream, allowed=INTEGERS) for name, array in ints.items()}
-    if cu_seqlens is not None:
-        _check_rank("cu_seqlens", ints["cu_seqlens"], 1)
-        batch = ints["cu_seqlens"].shape[0] - 1
-    for name, count in (("used_kv", batch), ("used_kv_after", batch), ("cu_seqlens", batch + 1)):
-        _check_integers(name, ints[name], (count,), first.device)
-
-    # ---- 3. Shapes that fit together ----
-    head_dim, head_dim_v = first.shape[-1], rows["v"].shape[-1]
-    if q is None and q_out is not None:
+    if given.q is None and given.q_out is not None:
         raise InvalidError("q_out goes with q")
-    if q is not None and rope is None:
+    if given.q is not None and given.cos is None:
         raise InvalidError("q goes with a rope; without one nothing is done to it")
-    heads_q = 0
-    if q is not None:
-        rows["q"] = backend.view("q", q, stream)
-        _check_rank("q", rows["q"], len(first.shape))
-        heads_q = rows["q"].shape[of_rows[2]]
-        if stream is None:
-            stream = backend.stream(first.device)
-        if q_out is None:
-            q_out = backend.empty(tuple(rows["q"].shape), first.code, first.device, stream)
-        rows["q_out"] = backend.view("q_out", q_out, stream)
-    wanted = {"k": (heads, head_dim), "v": (heads, head_dim_v), "q": (heads_q, head_dim), "q_out": (heads_q, head_dim)}
-    for name, array in rows.items():
-        _check_tensor(name, array, _shape(of_rows, batch, new, *wanted[name]), first)
-    caches = {"k_cache": backend.view("k_cache", k_cache, stream), "v_cache": backend.view("v_cache", v_cache, stream)}
-    _check_rank("k_cache", caches["k_cache"], 4)
-    outer, inner = (caches["k_cache"].shape[place] for place in of_cache[:2])
-    table = ints["page_table"]
-    if table is None:
-        capacity, outer = inner, batch
-    else:
-        _check_rank("page_table", table, 2)
-        columns = table.shape[1]
-        _check_integers("page_table", table, (batch, columns), first.device)
-        capacity = columns * inner
-    for name, dim in (("k_cache", head_dim), ("v_cache", head_dim_v)):
-        _check_tensor(name, caches[name], _shape(of_cache, outer, inner, heads, dim), first)
-    cos, sin = view_rope(rope, stream)
-    check_rope(cos, sin, first.device)
-    if cos is not None:
-        capacity = min(capacity, cos.shape[0] - offset)
-        if capacity < 0:
-            raise InvalidError(f"rope_offset={offset} is more than the {cos.shape[0]} rows of the rope's tables")
-
-    # ---- 4. The launch ----
+    backend = backend_of(given.k)
+    allocates = given.q is not None and given.q_out is None
+    views = _views(given, backend, stream)
+    first, device = views.k, views.k.device
     if stream is None:
-        stream = backend.stream(first.device)
+        stream = backend.stream(device)
     stream = _checks.integer("stream", stream, 0, 2**64 - 1)
-    pages = _c.Pages(ctypes.sizeof(_c.Pages))
-    if table is not None:
-        pages.stride_batch, pages.num_pages = table.strides[0], outer
-    tables = _c.Rope(ctypes.sizeof(_c.Rope))
-    if cos is not None:
-        tables.rows, tables.offset = cos.shape[0], offset
-    append = _c.Append(
-        struct_size=ctypes.sizeof(_c.Append),
-        dtype=_DTYPES[first.code],
-        batch=batch,
-        seqlen_new=0 if cu_seqlens is not None else new,
-        tokens=new if cu_seqlens is not None else 0,
-        seqlen_kv=capacity,
-        page_size=0 if table is None else inner,
-        num_heads_kv=heads,
-        num_heads_q=heads_q,
-        head_dim=head_dim,
-        head_dim_v=head_dim_v,
-        rope=b"none" if cos is None else b"interleaved" if interleaved else b"half",
-        rope_dim=0 if cos is None else 2 * cos.shape[1],
-        k=_tensor(rows["k"], of_rows),
-        v=_tensor(rows["v"], of_rows),
-        k_cache=_tensor(caches["k_cache"], of_cache),
-        v_cache=_tensor(caches["v_cache"], of_cache),
-    )
-    if q is not None:
-        append.q, append.rotated_q = _tensor(rows["q"], of_rows), _tensor(rows["q_out"], of_rows)
-    call = _Call(bytes(append), bytes(pages), bytes(tables), first.device)
-    viewed = rows["k"], rows["v"], caches["k_cache"], caches["v_cache"], rows.get("q"), rows.get("q_out")
-    viewed += ints["used_kv"], table, ints["cu_seqlens"], ints["used_kv_after"], cos, sin
-    _launch(call, tuple(0 if array is None else array.address for array in viewed), stream)
+    if allocates:
+        given = given._replace(q_out=backend.empty(tuple(views.q.shape), first.code, device, stream))
+        views = views._replace(q_out=backend.view("q_out", given.q_out, stream))
+    places = _PACKED if packed else PLACES[layout], PLACES[layout]
+    sizes = _sizes(views, *places, offset)
+    call = _Call(views, *places, sizes, interleaved, offset, backend if allocates else None)
+    check(call.launch(Given(*(0 if array is None else array.address for array in views)), stream))
     if key is not None:
-        if len(_calls) >= 4096:
-            _calls.clear()
-        _calls[key] = call
-    if backend.torch is not None:
-        _torch = backend.torch
-    return q_out
+        plan_cache.put_call(key, call, epoch)
+    fast.open(backend)
+    return given.q_out
 
 
-def _key_of(arrays, layout, interleaved, offset):
-    """(key, addresses) of a call whose arrays are plain torch tensors, or None. Raises TypeError for others."""
-    kind, grad = _torch.Tensor, _torch.is_grad_enabled()
-    if _torch.autograd.forward_ad._current_level >= 0:
-        raise TypeError
-    key, addresses = [layout, interleaved, offset], []
-    for array in arrays:
+def _views(given, backend, stream):
+    """Given of Arrays, each of a rank and a dtype that it may have."""
+
+    def view(name, rank, **allowed):
+        array = getattr(given, name)
         if array is None:
-            key.append(None)
-            addresses.append(0)
-            continue
-        address = array.data_ptr()
-        if type(array) is not kind or not address or array.is_neg() or grad and array.requires_grad:
-            raise TypeError
-        key += (array.shape, array.stride(), array.dtype, array.get_device())
-        addresses.append(address)
-    return tuple(key), addresses
+            return None
+        array = (backend_of(array) if allowed else backend).view(name, array, stream, **allowed)
+        if len(array.shape) != rank:
+            raise InvalidError(f"{name} has shape {tuple(array.shape)}; append_kv needs {rank} dimensions of it here")
+        return array
+
+    rank = 4 if given.cu_seqlens is None else 3
+    cos, sin = view_rope(None if given.cos is None else (given.cos, given.sin), stream)
+    return Given(
+        *(view(name, rank) for name in ("k", "v")),
+        *(view(name, 4) for name in ("k_cache", "v_cache")),
+        *(view(name, rank) for name in ("q", "q_out")),
+        *(view(name, 1 + (name == "page_table"), allowed=INTEGERS) for name in Given._fields[6:10]),
+        cos,
+        sin,
+    )
 
 
-def _launch(call, addresses, stream):
-    """A checked call with these addresses, in the order of _key_of(); 0: there is none."""
-    append = _c.Append.from_buffer_copy(call.append)
-    pages, tables = _c.Pages.from_buffer_copy(call.pages), _c.Rope.from_buffer_copy(call.tables)
-    append.pages, append.rope_tables = ctypes.addressof(pages), ctypes.addressof(tables)
-    (
-        append.k.data,
-        append.v.data,
-        append.k_cache.data,
-        append.v_cache.data,
-        append.q.data,
-        append.rotated_q.data,
-        append.used_kv,
-        pages.table,
-        append.cu_seqlens,
-        append.used_kv_after,
-        tables.cos,
-        tables.sin,
-    ) = addresses
-    check(lib().attnforge_append_kv(context(call.device), ctypes.byref(append), stream))
+class _Sizes(NamedTuple):
+    """Of an Append, by the names of its fields."""
+
+    batch: int
+    seqlen_new: int
+    tokens: int
+    seqlen_kv: int
+    page_size: int
+    num_heads_kv: int
+    num_heads_q: int
+    head_dim: int
+    head_dim_v: int
+
+
+def _sizes(views, of_rows, of_cache, offset):
+    """The _Sizes of Arrays. Raises InvalidError unless they fit together. Places of batch, rows and heads: of new rows, of caches."""
+    first, table, ends = views.k, views.page_table, views.cu_seqlens
+    batch, new, heads = (0 if place is None else first.shape[place] for place in of_rows)
+    if ends is not None:
+        batch = ends.shape[0] - 1
+    for name, shape in (("used_kv", (batch,)), ("used_kv_after", (batch,)), ("cu_seqlens", (batch + 1,))):
+        _check_integers(name, getattr(views, name), shape, first.device)
+    head_dim, head_dim_v = first.shape[-1], views.v.shape[-1]
+    heads_q = 0 if views.q is None else views.q.shape[of_rows[2]]
+    for name, count, dim in (("k", heads, head_dim), ("v", heads, head_dim_v), ("q", heads_q, head_dim), ("q_out", heads_q, head_dim)):
+        _check_tensor(name, getattr(views, name), _shape(of_rows, batch, new, count, dim), first)
+    outer, inner = (views.k_cache.shape[place] for place in of_cache[:2])
+    capacity = inner
+    if table is None:
+        outer = batch
+    else:
+        _check_integers("page_table", table, (batch, table.shape[1]), first.device)
+        capacity = table.shape[1] * inner
+    for name, dim in (("k_cache", head_dim), ("v_cache", head_dim_v)):
+        _check_tensor(name, getattr(views, name), _shape(of_cache, outer, inner, heads, dim), first)
+    check_rope(views.cos, views.sin, first.device)
+    if views.cos is not None:
+        capacity = min(capacity, views.cos.shape[0] - offset)
+        if capacity < 0:
+            raise InvalidError(f"rope_offset={offset} is more than the {views.cos.shape[0]} rows of the rope's tables")
+    rows = (new, 0) if ends is None else (0, new)
+    return _Sizes(batch, *rows, capacity, 0 if table is None else inner, heads, heads_q, head_dim, head_dim_v)
+
+
+class _Call:
+    """A call that was checked: its structs without addresses, but for those of words, which are constants of this module."""
+
+    __slots__ = ("_append", "_pages", "_tables", "_device", "_like_q", "_new_out")
+
+    def __init__(self, views, of_rows, of_cache, sizes, interleaved, offset, allocator):
+        """Of Arrays. allocator: the backend that allocates q_out, None if the caller passed it, or there is none."""
+        table, cos, first = views.page_table, views.cos, views.k
+        pages, tables = _c.Pages(ctypes.sizeof(_c.Pages)), _c.Rope(ctypes.sizeof(_c.Rope))
+        if table is not None:
+            pages.stride_batch, pages.num_pages = table.strides[0], views.k_cache.shape[of_cache[0]]
+        if cos is not None:
+            tables.rows, tables.offset = cos.shape[0], offset
+        append = _c.Append(
+            struct_size=ctypes.sizeof(_c.Append),
+            dtype=DTYPES[first.code],
+            **sizes._asdict(),
+            rope=b"none" if cos is None else b"interleaved" if interleaved else b"half",
+            rope_dim=0 if cos is None else 2 * cos.shape[1],
+            k=tensor(views.k, of_rows),
+            v=tensor(views.v, of_rows),
+            k_cache=tensor(views.k_cache, of_cache),
+            v_cache=tensor(views.v_cache, of_cache),
+        )
+        if views.q is not None:
+            append.q, append.rotated_q = tensor(views.q, of_rows), tensor(views.q_out, of_rows)
+        self._append, self._pages, self._tables, self._device = bytes(append), bytes(pages), bytes(tables), first.device
+        self._like_q = self._new_out = None
+        if allocator is not None and allocator.torch is not None:
+            self._like_q = tuple(views.q.strides) == contiguous(views.q.shape)
+            self._new_out = allocator.allocator(views.q.shape, first.code, first.device)
+
+    def run(self, arrays, rope, stream):
+        """(status, q_out) of a run with plain tensors of torch; None where more must be looked at."""
+        queue = fast.stream(self._device) if stream is None else fast.queue(self._device, stream, self._new_out is not None)
+        if queue is None:
+            return None
+        k, v, k_cache, v_cache, q, out, *integers = arrays
+        if self._new_out is not None:
+            out = fast.empty_like(q) if self._like_q else self._new_out()
+        addresses = []
+        for array in (k, v, k_cache, v_cache, q, out, *integers, *(rope or (None, None))):
+            address = 0 if array is None else array.data_ptr()
+            if not address and array is not None:  # tensors of modes and transforms of torch
+                return None
+            addresses.append(address)
+        return self.launch(addresses, queue), out
+
+    def launch(self, addresses, queue):
+        """The status. addresses: as Given, 0 where there is none."""
+        append = _c.Append.from_buffer_copy(self._append)
+        pages, tables = _c.Pages.from_buffer_copy(self._pages), _c.Rope.from_buffer_copy(self._tables)
+        append.pages, append.rope_tables = ctypes.addressof(pages), ctypes.addressof(tables)
+        (
+            append.k.data,
+            append.v.data,
+            append.k_cache.data,
+            append.v_cache.data,
+            append.q.data,
+            append.rotated_q.data,
+            append.used_kv,
+            pages.table,
+            append.cu_seqlens,
+            append.used_kv_after,
+            tables.cos,
+            tables.sin,
+        ) = addresses
+        return lib().attnforge_append_kv(context(self._device), ctypes.byref(append), queue)
+
+
+def tensor(array, places):
+    """The struct of an array without its address; places of batch (None: it has none), rows and heads."""
+    return _c.Tensor(None, *(0 if place is None else array.strides[place] for place in places))
 
 
 def _shape(places, batch, rows, heads, dim):
@@ -241,16 +276,13 @@ def _shape(places, batch, rows, heads, dim):
     return tuple(shape)
 
 
-def _check_rank(name, array, rank):
-    if len(array.shape) != rank:
-        raise InvalidError(f"{name} has shape {tuple(array.shape)}; append_kv needs {rank} dimensions of it here")
-
-
 def _check_tensor(name, array, shape, first):
+    if array is None:
+        return
     if tuple(array.shape) != shape:
         raise InvalidError(f"{name} has shape {tuple(array.shape)}; it must be {shape}, as k and the other arrays say")
     if array.code != first.code:
-        raise InvalidError(f"{name} is {_DTYPES[array.code].decode()} and k {_DTYPES[first.code].decode()}; rows are copied as they are")
+        raise InvalidError(f"{name} is {DTYPES[array.code].decode()} and k {DTYPES[first.code].decode()}; rows are copied as they are")
     if array.device != first.device:
         raise InvalidError(f"{name} is on GPU {array.device} and k on GPU {first.device}")
     if array.shape[-1] > 1 and array.strides[-1] != 1:
@@ -265,7 +297,3 @@ def _check_integers(name, array, shape, device):
             f"{name} has shape {tuple(array.shape)} with strides {tuple(array.strides)} on GPU {array.device}; it must be int32 {shape}, "
             f"contiguous in its last dimension, on GPU {device}"
         )
-
-
-def _tensor(array, places):
-    return _c.Tensor(None, *(0 if place is None else array.strides[place] for place in places))

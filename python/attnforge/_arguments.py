@@ -6,7 +6,8 @@ from . import _parts
 from ._arrays import FP32, ITEM_BYTES, backend_of
 from ._errors import InvalidError
 from ._lengths import PACKED_SHAPE
-from ._options import PLAIN, options_of
+from ._code import check_devices, code_of
+from ._options import check_options, options_of
 from ._overlap import overlaps_itself
 from ._problem import DTYPES, Problem
 
@@ -127,17 +128,15 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, batch, words):
     )
 
 
-def problem_of(q, k, v, **given):
+def problem_of(q, k, v, rope_offset=0, **options):
     """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge."""
-    parts, plain = _parts.split(given)
-    for name in plain:
-        if name not in PLAIN:
-            raise TypeError(f"got an unexpected keyword argument {name!r}")
+    given = options_of(options)
     q, k, v = view_inputs(q, k, v, None)
-    kind, arrays = _parts.view(parts, None)
-    options = options_of(**plain, parts=_parts.words_of(parts, kind, arrays))
+    code = code_of(given.score, given.mask, given.args, None, given.block_mask)
+    kind, arrays = _parts.view(given, None)
+    options = check_options(given, _parts.words_of(given, code, kind, arrays))
     check_inputs(q, k, v, options)
-    _parts.check_device(parts, q.device)
+    check_devices(code, q.device)
     batch = _parts.check(arrays, options, q, k, v)
     strides = [used_strides(array) for array in (q, k, v)]
     bits = q.address | k.address | v.address  # those of o are aligned: head dims are multiples of 8

@@ -6,11 +6,10 @@ from . import _checks, _parts
 from ._arguments import check_inputs, shape_of_lse, shape_of_o, view_inputs
 from ._arrays import FP32, backend_of
 from ._backward import attention_backward, why_not_served
+from ._code import check_devices, code_of
 from ._errors import InvalidError, UnsupportedError
-from ._options import PLAIN, options_of
-
-# What attention() alone takes, and attention_backward() alone.
-_OF_FORWARD, _OF_BACKWARD = ("return_lse", "batch_invariant"), ("deterministic",)
+from ._fast import is_autocast_enabled
+from ._options import NO_GRADIENTS, OF_FORWARD, check_options
 
 
 class _Leaf(NamedTuple):
@@ -57,13 +56,6 @@ def autocast(q, k, v):
     return tuple(x if x.dtype == dtype else x.to(dtype) for x in (q, k, v))
 
 
-def is_autocast_enabled(torch):
-    try:
-        return torch.is_autocast_enabled("cuda")
-    except TypeError:  # before 2.4 it has no argument
-        return torch.is_autocast_enabled()
-
-
 def _autocast_dtype(torch):
     if hasattr(torch, "get_autocast_dtype"):
         return torch.get_autocast_dtype("cuda")
@@ -84,37 +76,36 @@ def name_that_requires_grad(args, **tensors):
     return None
 
 
-def attend(attention, name, q, k, v, given, out, stream, without):
-    """attention() of tensors of which the one called `name` requires grad. given: its other arguments by their names. without:
-    (argument, whether it was passed, what to do instead) of those that have no gradients. Raises UnsupportedError, which names the
-    reason, where no kernel computes gradients.
+def attend(attention, name, q, k, v, given, out, stream):
+    """attention() of tensors of which the one called `name` requires grad. given: its Options. Raises UnsupportedError, which names
+    the reason, where no kernel computes gradients.
     """
     # ---- 1. What has no gradients ----
     backend = backend_of(q)
     torch = backend.torch
     instead = f"call it under torch.no_grad(), or pass {name}.detach()"
-    for argument, passed, advice in without:
-        if passed:
+    for argument, advice in NO_GRADIENTS.items():
+        if getattr(given, argument) is not None:
             raise UnsupportedError(f"{name} requires grad, but a call with {argument} has no gradients: {advice}, or {instead}")
     if out is not None:
         raise InvalidError(f"{name} requires grad, and out= does not go with gradients: leave it out, or {instead}")
-    sinks, args = given["sinks"], given["args"]
+    sinks, args = given.sinks, given.args
     if sinks is not None and not isinstance(sinks, torch.Tensor):
         raise InvalidError(f"{name} requires grad, and sinks is of another framework than torch; pass a tensor, or {instead}")
     asked = getattr(torch, "are_deterministic_algorithms_enabled", None)
-    deterministic = _checks.flag("deterministic", given["deterministic"]) or bool(asked and asked())
-    return_lse = _checks.flag("return_lse", given["return_lse"])
-    given = {**given, "deterministic": deterministic, "return_lse": return_lse}
+    deterministic = _checks.flag("deterministic", given.deterministic) or bool(asked and asked())
+    return_lse = _checks.flag("return_lse", given.return_lse)
+    given = given._replace(deterministic=deterministic, return_lse=return_lse)
     in_args = args.items() if isinstance(args, dict) else ()
     dargs = ", ".join(each for each, x in in_args if isinstance(x, torch.Tensor) and x.requires_grad)
     with torch.no_grad():  # what cannot be read is refused here: the function below must not meet tensors of torch.func
         inputs = view_inputs(q, k, v, None)
-        parts, _ = _parts.split(given)
-        kind, arrays = _parts.view(parts, None)
-    plain = {each: given[each] for each in PLAIN if each not in _OF_FORWARD}
-    options = options_of(**plain, parts=_parts.words_of(parts, kind, arrays))
+        code = code_of(given.score, given.mask, args, None, given.block_mask)
+        kind, arrays = _parts.view(given, None)
+    backward = given._replace(return_lse=False, batch_invariant=False)
+    options = check_options(backward, _parts.words_of(given, code, kind, arrays))
     check_inputs(*inputs, options)
-    _parts.check_device(parts, inputs[0].device)
+    check_devices(code, inputs[0].device)
     if stream is not None and stream != backend.stream(inputs[0].device):
         raise InvalidError(
             f"{name} requires grad, and gradients run on torch's current stream: use torch.cuda.stream() instead of stream=, or {instead}"
@@ -136,7 +127,7 @@ def attend(attention, name, q, k, v, given, out, stream, without):
             return o, backend.zeros(shape_of_lse(inputs[0], options.places), FP32, device, queue)
 
     leaves = []
-    given = _without_tensors(torch, given, leaves)
+    given = _without_tensors(torch, given.named(), leaves)
     return _function_of(torch).apply(attention, given, place, q, k, v, *leaves)
 
 
@@ -157,12 +148,12 @@ def _make_function(torch):
 
         @staticmethod
         def forward(ctx, attention, given, place, q, k, v, *leaves):
-            forward = {name: value for name, value in _with_tensors(given, leaves).items() if name not in _OF_BACKWARD}
-            o, lse = attention(q, k, v, out=place and place(), **{**forward, "return_lse": True})
+            forward = {**_with_tensors(given, leaves), "return_lse": True}
+            o, lse = attention(q, k, v, out=place and place(), **forward)
             ctx.given = given
             ctx.save_for_backward(q, k, v, o, lse, *leaves)  # refuses what was written to in between
             ctx.set_materialize_grads(False)
-            return (o, lse) if given["return_lse"] else o
+            return (o, lse) if "return_lse" in given else o
 
         @staticmethod
         def backward(ctx, dout, dlse=None):
@@ -184,15 +175,16 @@ def _make_function(torch):
             """Those of q, k, v and the other tensors; None where nobody asks."""
             q, k, v, o, lse, *leaves = ctx.saved_tensors
             needs = ctx.needs_input_grad[3:]
-            given = {name: value for name, value in _with_tensors(ctx.given, leaves).items() if name not in _OF_FORWARD}
+            given = {name: value for name, value in _with_tensors(ctx.given, leaves).items() if name not in OF_FORWARD}
             dout = torch.zeros_like(o) if dout is None else _readable(torch, dout)
             dlse = None if dlse is None else dlse.resolve_neg().contiguous()
-            sinks = ctx.given["sinks"]
+            sinks = ctx.given.get("sinks")
             of_sinks = sinks is not None and needs[3 + sinks.index]
-            of_args = {each: leaf.index for each, leaf in (ctx.given["args"] or {}).items() if isinstance(leaf, _Leaf)}
+            of_args = {each: leaf.index for each, leaf in (ctx.given.get("args") or {}).items() if isinstance(leaf, _Leaf)}
             of_args = {each: i for each, i in of_args.items() if needs[3 + i]}
             dargs = {each: torch.zeros(leaves[i].shape, dtype=torch.float32, device=leaves[i].device) for each, i in of_args.items()}
-            given["sinks"] = given["sinks"] if of_sinks else None
+            if not of_sinks:
+                given.pop("sinks", None)
             found = attention_backward(q, k, v, o, lse, dout, **given, dlse=dlse, dargs=dargs)
             gradients = [each if wanted else None for each, wanted in zip(found[:3], needs)] + [None] * len(leaves)
             if of_sinks:

@@ -16,13 +16,13 @@ from ._arguments import (
     view_inputs,
 )
 from ._arrays import FP32, ITEM_BYTES, backend_of
-from ._code import code_of
+from ._code import check_devices, code_of
 from ._context import context
 from ._dargs import check_dargs_apart, dargs_of
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
 from ._graphs import outside
 from ._library import check, lib
-from ._options import options_of
+from ._options import OF_FORWARD, check_options, options_of, takes_options
 from ._overlap import overlap, overlaps_itself, span
 from ._parts import check_sinks
 from ._plans import Plan, choice, plan_cache
@@ -33,34 +33,9 @@ _OUTPUTS = (5, 6, 7, 8)
 
 
 @outside
+@takes_options(without=OF_FORWARD)
 def attention_backward(
-    q,
-    k,
-    v,
-    o,
-    lse,
-    dout,
-    causal=False,
-    window=None,
-    softmax_scale=None,
-    softcap=None,
-    layout="bshd",
-    out=None,
-    stream=None,
-    tf32=False,
-    cu_seqlens=None,
-    max_seqlen=None,
-    used_kv=None,
-    dlse=None,
-    accumulate=False,
-    fp32_gradients=False,
-    deterministic=False,
-    sinks=None,
-    block_mask=None,
-    score=None,
-    mask=None,
-    args=None,
-    dargs=None,
+    q, k, v, o, lse, dout, *, out=None, stream=None, dlse=None, accumulate=False, fp32_gradients=False, dargs=None, **options
 ):
     """The gradients (dq, dk, dv) of attention() with the same arguments, from o and lse and the gradient dout of o.
 
@@ -70,20 +45,19 @@ def attention_backward(
     the sum over its rows of -exp(sink - lse) delta. This holds whatever o and lse are: those of all keys, say, beside
     the k and v of one step of a ring, whose gradients of q then add up over the steps.
 
-    q, k, v, and causal, window, softmax_scale, softcap, layout, tf32, cu_seqlens, max_seqlen, used_kv, block_mask, score, mask, args:
-    as for attention(). Of a score the derivative with respect to s is taken, through operators and the functions of C. o and dout:
-    like q with head_dim_v, of one dtype. lse: float32 [batch, heads_q, seqlen_q] (packed: [heads_q, tokens]), as return_lse=True
+    q, k, v and the options: as for attention(). Of a score the derivative with respect to s is taken, through operators and the
+    functions of C. o and dout: like q with head_dim_v, of one dtype. lse: float32 [batch, heads_q, seqlen_q] (packed: [heads_q, tokens]), as return_lse=True
     gives it; -inf: the row has seen no key, and gives nothing. dlse: the gradient of lse, of its shape, or None. Any strides with a
     contiguous last dimension. sinks: as for attention(), if their gradients are wanted: the others do not depend on them. Head dims
     are multiples of 8 (tensor cores: up to 256). Nothing else that attention() takes has gradients.
-    out: where the gradients go, (dq, dk, dv), beside sinks (dq, dk, dv, dsinks), with the shapes of q, k and v: of the dtypes of q, k and v, or all float32. They may not
-    share memory with an input or with one another. Default: new arrays, float32 with fp32_gradients. Arrays of frameworks other than
-    torch and cupy need it. dk and dv have heads_kv heads: those of a group of query heads add up, in float32.
+    out: where the gradients go, (dq, dk, dv), beside sinks (dq, dk, dv, dsinks), with the shapes of q, k and v: of the dtypes of q, k
+    and v, or all float32. They may not share memory with an input or with one another. Default: new arrays, float32 with
+    fp32_gradients. Arrays of frameworks other than torch and cupy need it. dk and dv have heads_kv heads: those of a group of query
+    heads add up, in float32.
     dargs: {"slope": array}, of arrays of floats in args that score reads: contiguous float32 arrays of the same shapes, whatever those'
     dtype, to which their gradients are added, with accumulate or without: zeros give the gradient alone. Each read of an element adds ds
     times the derivative of the score with respect to what was read, in any order: not with deterministic.
     accumulate: the gradients are added to what out holds.
-    deterministic: equal calls give equal bits, which may cost some time.
     Rows that do not count (after the last of cu_seqlens, or beyond used_kv) stay as they are in out, and are 0 in new arrays.
     stream: a CUDA stream as a number; default: the framework's current one.
 
@@ -94,23 +68,21 @@ def attention_backward(
     """
     epoch = plan_cache.epoch
     # ---- 1. Arguments ----
+    given = options_of(options, OF_FORWARD)
     if stream is not None:
         stream = _checks.integer("stream", stream, 0, 2**64 - 1, "a CUDA stream as a number")
     words = {
         "accumulate": _checks.flag("accumulate", accumulate),
         "dlse": dlse is not None,
-        "deterministic": _checks.flag("deterministic", deterministic),
-        "sinks": sinks is not None,
+        "deterministic": _checks.flag("deterministic", given.deterministic),
+        "sinks": given.sinks is not None,
     }
     fp32_gradients = _checks.flag("fp32_gradients", fp32_gradients)
     if words["accumulate"] and out is None:
         raise InvalidError(f"accumulate=True adds to out, which is None; pass out={_out_of(words['sinks'])}")
-    code = code_of(score, mask, args, stream, block_mask)
-    given = _parts.Given(
-        cu_seqlens=cu_seqlens, max_seqlen=max_seqlen, used_kv=used_kv, block_mask=block_mask, code=code, sinks=sinks
-    )
+    code = code_of(given.score, given.mask, given.args, stream, given.block_mask)
     kind, parts = _parts.view(given, stream)
-    options = options_of(causal, window, softmax_scale, softcap, False, layout, tf32, parts=_parts.words_of(given, kind, parts))
+    options = check_options(given, _parts.words_of(given, code, kind, parts))
 
     # ---- 2. Arrays that fit together ----
     backend = backend_of(q)
@@ -122,34 +94,24 @@ def attention_backward(
     batch = _parts.check(parts, options, *inputs)
     _check_outputs_of_forward(o, dout, (lse, dlse), inputs, options)
     device = inputs[0].device
-    _parts.check_device(given, device)
-    dargs = dargs_of(dargs, args, device, stream)
+    check_devices(code, device)
+    dargs = dargs_of(dargs, given.args, device, stream)
     check_dargs_apart(dargs, (*inputs, o, dout, lse, dlse, *parts, *code.arrays))
-    words["dargs"] = dargs.word
     queue = backend.stream(device) if stream is None else stream
     if out is None:
-        make = backend.zeros if options.parts.rows_may_not_count else backend.empty
-        out = tuple(make(tuple(x.shape), FP32 if fp32_gradients else x.code, device, queue) for x in inputs)
-        if sinks is not None:
-            out += (make(tuple(sinks.shape), FP32, device, queue),)
+        out = _new_gradients(backend, inputs, parts.sinks, fp32_gradients, options, queue)
         *gradients, dsinks = _view_gradients(out, stream)
     else:
-        if not isinstance(out, (tuple, list)) or len(out) != (3 if sinks is None else 4):
-            raise InvalidError(f"out must be {'three' if sinks is None else 'four'} arrays, {_out_of(words['sinks'])}")
-        out = tuple(out)
-        *gradients, dsinks = _view_gradients(out, stream)
-        _check_gradients(gradients, inputs, fp32_gradients)
-        check_sinks(dsinks, inputs[0], options.places, "dsinks of out")
+        out, (*gradients, dsinks) = _given_gradients(out, inputs, parts.sinks, fp32_gradients, options, stream)
         _check_apart((*inputs, o, dout, *gradients, dsinks, lse, dlse, *parts))
+    check_dargs_apart(dargs, (*gradients, dsinks))
 
     # ---- 3. Plan and run ----
     tensors = (*inputs, o, dout, *gradients)
-    check_dargs_apart(dargs, (*gradients, dsinks))
-    words["gradients"] = "fp32" if gradients[0].code == FP32 else "same"
+    words.update(dargs=dargs.word, gradients="fp32" if gradients[0].code == FP32 else "same")
     words = {**_parts.words_of_arrays(parts, options, batch, *inputs[:2]), **words}
-    problem = _problem(inputs, o.code, options, batch, words, alignment_of_all(tensors))
-    plan = _plan(problem, device, epoch)
-    of_run = _parts.of_run(given, backend, device, queue, dargs.addresses())
+    plan = _plan(_problem(inputs, o.code, options, batch, words, alignment_of_all(tensors)), device, epoch)
+    of_run = _parts.of_run(given, code, backend, device, queue, dargs.addresses())
     tail = _parts.Tail(parts, options, batch, *inputs[:2])
     argument = _argument(tensors, lse, dlse, dsinks, parts, tail, options, of_run)
     if plan.workspace_bytes == 0:
@@ -159,7 +121,7 @@ def attention_backward(
             workspace = -(-address // 256) * 256
             check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), workspace, plan.workspace_bytes, queue))
     # Owners kept memory alive until here; frameworks free it in the stream's order.
-    del inputs, o, dout, lse, dlse, sinks, dsinks, parts, given, gradients, tensors, argument, of_run, code, dargs
+    del inputs, o, dout, lse, dlse, dsinks, parts, gradients, tensors, argument, of_run, code, dargs
     return out
 
 
@@ -225,6 +187,23 @@ def _check_outputs_of_forward(o, dout, rows, inputs, options):
 
 def _out_of(sinks):
     return "(dq, dk, dv, dsinks)" if sinks else "(dq, dk, dv)"
+
+
+def _new_gradients(backend, inputs, sinks, fp32_gradients, options, queue):
+    """Arrays of the framework for the gradients of inputs and of sinks, or None; rows that do not count are 0."""
+    make, device = backend.zeros if options.parts.rows_may_not_count else backend.empty, inputs[0].device
+    out = tuple(make(tuple(x.shape), FP32 if fp32_gradients else x.code, device, queue) for x in inputs)
+    return out if sinks is None else (*out, make(tuple(sinks.shape), FP32, device, queue))
+
+
+def _given_gradients(out, inputs, sinks, fp32_gradients, options, stream):
+    """The caller's arrays for the same, and how they are read and written."""
+    if not isinstance(out, (tuple, list)) or len(out) != (3 if sinks is None else 4):
+        raise InvalidError(f"out must be {'three' if sinks is None else 'four'} arrays, {_out_of(sinks is not None)}")
+    views = _view_gradients(out, stream)
+    _check_gradients(views[:3], inputs, fp32_gradients)
+    check_sinks(views[3], inputs[0], options.places, "dsinks of out")
+    return tuple(out), views
 
 
 def _view_gradients(out, stream):

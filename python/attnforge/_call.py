@@ -6,30 +6,33 @@ import warnings
 from ._arguments import alignment_of, problem_of_arrays, used_strides
 from ._arrays import FP32, ITEM_BYTES, contiguous
 from ._errors import InvalidError, PerformanceWarning
+from ._fast import fast
 from ._overlap import overlap, span
-from ._parts import NAMES, NO_ADDRESSES, NO_TAIL, PartArrays, Tail, words_of_arrays
+from ._parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, words_of_arrays
 from ._plans import Plan, choice, plan_cache
 
 _NAMES = ("q", "k", "v", "out", "the lse of out", *NAMES)
 _TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQQQQQ")  # _c.Tensors, as a test compares
 _HEAD = struct.pack("=Ixxxx", _TENSORS.size)
 _pack = _TENSORS.pack
+_pack_bare = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16s56x").pack  # of a call without parts
 
 
 class Call:
     """Everything of a call but addresses and stream. Addresses are of q, k, v, o, lse, and of PartArrays; 0 where there is none.
 
-    Immutable but for what it remembers of addresses; thread-safe. like_q: o is what torch.empty_like(q) makes; new_o(), new_lse():
-    outputs for the current stream, where the framework is torch.
+    Immutable but for what it remembers of addresses; thread-safe.
     """
 
     __slots__ = (
         "device",
         "options",
-        "like_q",
-        "has_fp32",
-        "new_o",
-        "new_lse",
+        "_like_q",  # o is what torch.empty_like(q) makes
+        "_new_o",  # outputs for the current stream, where the framework is torch
+        "_new_lse",
+        "_has_lse",
+        "_has_parts",
+        "_may_convert",  # under torch.autocast
         "_arrays",
         "_batch",
         "_words",
@@ -50,7 +53,8 @@ class Call:
         # Without owners: a call that is remembered keeps no memory alive.
         self._arrays = tuple(array and array._replace(address=0, owner=None) for array in arrays)
         self.options, self.device, self._batch = options, q.device, batch
-        self.has_fp32 = FP32 in (q.code, k.code, v.code)
+        self._has_lse, self._has_parts = options.lse, any(part is not None for part in parts)
+        self._may_convert = FP32 in (q.code, k.code, v.code) and allocator is not None and not options.tf32
         used = [used_strides(array) for array in (q, k, v, o)]
         self._bits = used[0].bits | used[1].bits | used[2].bits | used[3].bits
         # No family that asks for less than 16 reads through TMA.
@@ -69,11 +73,11 @@ class Call:
         self._pairs = self._find_pairs() if allocator is None else ()
         self._around_o = tuple(bound for pair in self._pairs if pair[0] == 3 and pair[1] < 3 for bound in pair[2:])
         self._apart = set()
-        self.like_q = self.new_o = self.new_lse = None
+        self._like_q = self._new_o = self._new_lse = None
         if allocator is not None and allocator.torch is not None:
-            self.like_q = tuple(q.shape) == tuple(o.shape) and tuple(q.strides) == contiguous(q.shape)
-            self.new_o = allocator.allocator(o.shape, o.code, o.device)
-            self.new_lse = lse and allocator.allocator(lse.shape, lse.code, lse.device)
+            self._like_q = tuple(q.shape) == tuple(o.shape) and tuple(q.strides) == contiguous(q.shape)
+            self._new_o = allocator.allocator(o.shape, o.code, o.device)
+            self._new_lse = lse and allocator.allocator(lse.shape, lse.code, lse.device)
 
     def argument(self, q, k, v, o, lse, parts, offset=0, **of_run):
         """The bytes of a _c.Tensors with these addresses, those of parts as PartArrays, and what they point to, to be kept until the
@@ -83,22 +87,49 @@ class Call:
         tail, kept = self._tail.pack(parts, offset, **of_run)
         return _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, *tail), kept
 
-    def launch(self, q, k, v, o, lse, parts=None, offset=0):
-        """(plan, *argument()) where check_apart() and plan() have nothing to add to earlier calls; three times None otherwise. parts:
-        None where the call has none.
-        """
+    def run(self, q, k, v, out, stream, offset, options):
+        """(status, o or (o, lse)) of a run with plain tensors of torch; None where check_apart(), plan() or conversions have something
+        to add to earlier calls. options: by their names."""
+        if self._may_convert and fast.autocasts():
+            return None
+        if offset and not (type(offset) is int and -(2**63) <= offset < 2**63):
+            return None
+        queue = fast.stream(self.device) if stream is None else fast.queue(self.device, stream, out is None)
+        if queue is None:
+            return None
+        lse = None
+        if out is not None:
+            result = out
+            o, lse = out if self._has_lse else (out, None)
+        elif self._has_lse:
+            result = o, lse = fast.empty_like(q) if self._like_q else self._new_o(), self._new_lse()
+        else:
+            result = o = fast.empty_like(q) if self._like_q else self._new_o()
+        at_q, at_k, at_v, at_o = q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()
+        if not (at_q and at_k and at_v and at_o):  # tensors of modes and transforms of torch
+            return None
+        plan = self._plans.get((at_q | at_k | at_v | at_o) & 15)
+        if plan is None:
+            return None
+        at_lse = 0 if lse is None else lse.data_ptr()
+        parts = addresses_of(options) if self._has_parts else None
         if self._pairs:
             below_q, above_q, below_k, above_k, below_v, above_v = self._around_o
-            close = below_q < o - q < above_q or below_k < o - k < above_k or below_v < o - v < above_v
-            if close or lse or parts is not None:
-                self.check_apart((q, k, v, o, lse, *(parts or NO_ADDRESSES)))
-        if not (q and k and v and o):  # tensors of modes and transforms of torch
-            return None, None, None
-        plan = self._plans.get((q | k | v | o) & 15)
+            close = below_q < at_o - at_q < above_q or below_k < at_o - at_k < above_k or below_v < at_o - at_v < above_v
+            if close or at_lse or parts is not None:
+                self.check_apart((at_q, at_k, at_v, at_o, at_lse, *(parts or NO_ADDRESSES)))
         if parts is None:
             of_q, of_k, of_v, of_o, of_lse = self._fixed
-            return plan, _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, *NO_TAIL), None
-        return plan, *self.argument(q, k, v, o, lse, parts, offset)
+            tensors = _pack_bare(_HEAD, at_q, of_q, at_k, of_k, at_v, of_v, at_o, of_o, at_lse, of_lse)
+        else:
+            tensors, kept = self.argument(at_q, at_k, at_v, at_o, at_lse, parts, offset)
+        size = plan.workspace_bytes
+        if not size:
+            return fast.run(plan.handle, tensors, None, fast.NO_BYTES, fast.queues[queue]), result
+        if stream is not None and stream != fast.stream(self.device):
+            return None
+        memory, workspace, size = fast.scratch(size, self.device)
+        return fast.run(plan.handle, tensors, workspace, size, fast.queues[queue]), result
 
     def _find_pairs(self):
         """(output, other, below, above): they may share memory if below < address of output - address of other < above."""

@@ -3,15 +3,16 @@
 import ctypes
 
 from . import _c, _checks
-from ._arrays import BF16, FP16, FP32, backend_of
+from ._append import DTYPES, PLACES, tensor
+from ._arrays import FP32, backend_of
 from ._context import context
 from ._errors import InvalidError
+from ._fast import fast
 from ._graphs import outside
 from ._library import check, lib
+from ._plans import plan_cache
 
-_DTYPES = {FP32: b"fp32", FP16: b"fp16", BF16: b"bf16"}
 _MOST_PARTS = 32
-_PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}  # of batch, seqlen and heads
 
 
 @outside
@@ -30,9 +31,21 @@ def merge_states(o, lse, layout="bshd", out=None, stream=None):
     Enqueues one kernel and returns at once; may be captured into a CUDA graph after a first call with this head_dim and these
     dtypes. Has no derivative. Raises InvalidError (a ValueError) for what it cannot take.
     """
-    if layout not in _PLACES:
-        raise InvalidError(f'layout={layout!r} must be "bshd" or "bhsd"')
     o, lse = tuple(o), tuple(lse)
+    key, ran = fast.again(("merge_states",), (layout, o, lse, out), o, lse, out, stream)
+    if ran is None:
+        return _merge(key, o, lse, layout, out, stream)
+    status, result = ran
+    if status:
+        check(status)
+    return result
+
+
+def _merge(key, o, lse, layout, out, stream):
+    """merge_states() for any arrays, with every check. Remembers the call by `key`, if there is one."""
+    epoch = plan_cache.epoch
+    if layout not in PLACES:
+        raise InvalidError(f'layout={layout!r} must be "bshd" or "bhsd"')
     if not 1 <= len(o) <= _MOST_PARTS:
         raise InvalidError(f"o has {len(o)} parts; merge_states takes 1 to {_MOST_PARTS}, and results can be merged again")
     if len(lse) != len(o):
@@ -43,7 +56,7 @@ def merge_states(o, lse, layout="bshd", out=None, stream=None):
     first = parts[0]
     if len(first.shape) != 4:
         raise InvalidError(f"o[0] has shape {tuple(first.shape)}; it must be [batch, seqlen, heads, head_dim], or by heads first")
-    batch, seqlen, heads = (first.shape[place] for place in _PLACES[layout])
+    batch, seqlen, heads = (first.shape[place] for place in PLACES[layout])
     rows = batch, heads, seqlen
     for i, (part, weight) in enumerate(zip(parts, weights)):
         _check_array(f"o[{i}]", part, tuple(first.shape), first.code, first.device)
@@ -51,48 +64,71 @@ def merge_states(o, lse, layout="bshd", out=None, stream=None):
     if stream is None:
         stream = backend.stream(first.device)
     stream = _checks.integer("stream", stream, 0, 2**64 - 1)
-    if out is None:
+    allocates = out is None
+    if allocates:
         out = backend.empty(tuple(first.shape), first.code, first.device, stream), backend.empty(rows, FP32, first.device, stream)
     if not isinstance(out, (tuple, list)) or len(out) != 2:
         raise InvalidError("out must be a pair (o, lse)")
     merged, merged_lse = backend.view("the o of out", out[0]), backend.view("the lse of out", out[1])
     _check_array("the o of out", merged, tuple(first.shape), merged.code, first.device)
     _check_array("the lse of out", merged_lse, rows, FP32, first.device)
-
-    parts_o = (_c.Tensor * len(parts))(*(_tensor(part, layout) for part in parts))
-    parts_lse = (_c.Rows * len(parts))(*(_rows(weight) for weight in weights))
-    merge = _c.Merge(
-        ctypes.sizeof(_c.Merge),
-        _DTYPES[first.code],
-        _DTYPES[merged.code],
-        batch,
-        seqlen,
-        heads,
-        first.shape[3],
-        len(parts),
-        ctypes.addressof(parts_o),
-        ctypes.addressof(parts_lse),
-        _tensor(merged, layout),
-        _rows(merged_lse),
-    )
-    check(lib().attnforge_merge_states(context(first.device), ctypes.byref(merge), stream))
+    call = _Call(parts, weights, merged, merged_lse, layout, backend if allocates else None)
+    check(call.launch([array.address for array in (*parts, *weights, merged, merged_lse)], stream))
+    if key is not None:
+        plan_cache.put_call(key, call, epoch)
+    fast.open(backend)
     return out[0], out[1]
+
+
+class _Call:
+    """A call that was checked: its structs without addresses."""
+
+    __slots__ = ("_merge", "_parts_o", "_parts_lse", "_parts", "_device", "_new")
+
+    def __init__(self, parts, weights, merged, merged_lse, layout, allocator):
+        """Of Arrays. allocator: the backend that allocates outputs, None if the caller passed them."""
+        places, first = PLACES[layout], parts[0]
+        batch, seqlen, heads = (first.shape[place] for place in places)
+        sizes = batch, seqlen, heads, first.shape[3], len(parts)
+        dtypes, merged_to = (DTYPES[first.code], DTYPES[merged.code]), (tensor(merged, places), _rows(merged_lse))
+        self._merge = bytes(_c.Merge(ctypes.sizeof(_c.Merge), *dtypes, *sizes, None, None, *merged_to))
+        self._parts_o = bytes((_c.Tensor * len(parts))(*(tensor(part, places) for part in parts)))
+        self._parts_lse = bytes((_c.Rows * len(parts))(*map(_rows, weights)))
+        self._parts, self._device, self._new = len(parts), first.device, None
+        if allocator is not None and allocator.torch is not None:
+            self._new = [allocator.allocator(array.shape, array.code, array.device) for array in (merged, merged_lse)]
+
+    def run(self, o, lse, out, stream):
+        """(status, (o, lse)) of a run with plain tensors of torch; None where more must be looked at."""
+        queue = fast.queue(self._device, stream, self._new is not None)
+        if queue is None:
+            return None
+        if self._new is not None:
+            out = [new() for new in self._new]
+        addresses = [array.data_ptr() for array in (*o, *lse, *out)]
+        return (self.launch(addresses, queue), tuple(out)) if all(addresses) else None
+
+    def launch(self, addresses, queue):
+        """The status. addresses: of the parts' o, the parts' lse, o and lse."""
+        count = self._parts
+        merge = _c.Merge.from_buffer_copy(self._merge)
+        parts_o, parts_lse = (_c.Tensor * count).from_buffer_copy(self._parts_o), (_c.Rows * count).from_buffer_copy(self._parts_lse)
+        for struct, address in zip((*parts_o, *parts_lse, merge.o, merge.lse), addresses):
+            struct.data = address
+        merge.parts_o, merge.parts_lse = ctypes.addressof(parts_o), ctypes.addressof(parts_lse)
+        return lib().attnforge_merge_states(context(self._device), ctypes.byref(merge), queue)
 
 
 def _check_array(name, array, shape, code, device):
     if tuple(array.shape) != tuple(shape):
         raise InvalidError(f"{name} has shape {tuple(array.shape)}; it must be {tuple(shape)}")
     if array.code != code:
-        raise InvalidError(f"{name} is {_DTYPES[array.code].decode()}; it must be {_DTYPES[code].decode()}")
+        raise InvalidError(f"{name} is {DTYPES[array.code].decode()}; it must be {DTYPES[code].decode()}")
     if array.device != device:
         raise InvalidError(f"{name} is on GPU {array.device} and o[0] on GPU {device}")
     if array.shape[-1] > 1 and array.strides[-1] != 1:
         raise InvalidError(f"{name} has a stride of {array.strides[-1]} elements in its last dimension; it must be 1")
 
 
-def _tensor(array, layout):
-    return _c.Tensor(array.address, *(array.strides[place] for place in _PLACES[layout]))
-
-
 def _rows(array):
-    return _c.Rows(array.address, *array.strides[:2])
+    return _c.Rows(None, *array.strides[:2])

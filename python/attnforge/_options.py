@@ -1,5 +1,6 @@
-"""The options of a call as plain values, and the words of a problem that they are."""
+"""The options of attention(): what a caller gives, and the plain values that they are once checked."""
 
+import inspect
 from typing import NamedTuple, Optional
 
 from . import _checks
@@ -14,7 +15,115 @@ _PLACES_PACKED = (None, 0, 1)
 
 
 class Options(NamedTuple):
-    """The options of a call as plain values; a key, and what the problem is made from."""
+    """What attention() takes by name. tune() takes all of it, attention_backward() and KvCache.attend() most.
+
+    causal: bottom-right aligned. window: keys seen on each side of the query's position: a number, or (left, right) with None
+    for open. softmax_scale: default 1 / sqrt(head_dim). softcap: s = softcap * tanh(s / softcap). All are plain numbers:
+    tensors are refused.
+    return_lse: lse is returned too.
+    layout: "bshd", or "bhsd" where heads come before seqlen.
+    tf32: of float32 tensors, products may round their inputs to TF32 (10 bits of mantissa), which is faster.
+    batch_invariant: the kernel is the same whatever the batch, so that a sequence's result has the same bits alone and among others.
+    Does not go with block_mask. Gradients are not promised to be so.
+    deterministic: equal gradients of equal calls have equal bits, which may cost some time; o and lse always have. Under
+    torch.use_deterministic_algorithms() all calls with gradients are so.
+    rope: (cos, sin), float32 [rows, rope_dim / 2] each: q and k are rotated first, their leading rope_dim elements in pairs
+    (i, i + rope_dim / 2), or (2 i, 2 i + 1) with rope_interleaved. Key j takes row rope_offset + j, query i row
+    rope_offset + i + seqlen_kv - seqlen_q.
+    cu_seqlens: q, k and v are packed, [tokens, heads, head_dim], one sequence after another, o likewise, lse [heads_q, tokens].
+    An int32 array [batch + 1] on the GPU, where each sequence begins, from 0, and the last ends, or a pair (of q, of k); rows
+    after the end stay as they are. With max_seqlen, the most rows of a sequence (more is fine), a number or a pair (of q, of k).
+    used_kv: q, k and v are padded and only the first used_kv[i] keys of sequence i count; an int32 array [batch] on the GPU, or a
+    pair (used_q, used_kv), None for all rows; rows of o and lse that do not count stay as they are. Sequences may be empty.
+    page_table: k and v are pools of pages, [pages, page_size, heads_kv, head_dim], with layout="bhsd" [pages, heads_kv, page_size,
+    head_dim]: an int32 array [batch, columns] on the GPU, the page that has keys column * page_size and on of a sequence; -1: none,
+    after the sequence's length alone. page_size is a multiple of 8. Goes with used_kv, and queries may be packed by cu_seqlens beside
+    it (chunks of prompts and single tokens in one call); not with block_mask. append_kv() writes such caches, KvCache keeps one.
+    Lengths are read on the GPU, when the kernels run: in a CUDA graph they may change between replays. Lengths that are negative,
+    above max_seqlen or beyond the tensors are the caller's mistake, which nothing finds but ATTNFORGE_CHECK_INPUTS=1 in the
+    environment, with which each call waits. They do not go with rope.
+    block_mask: a BlockMask: a query sees a key only if its block is present, and in a partial block with bits only if its bit is set;
+    causal and window hide keys as well. Uploaded at the first call on a GPU. Does not go with cu_seqlens.
+    score, mask: C++ expressions, compiled into the kernel: what becomes of a score s after scaling, and whether query q sees key k
+    among those that causal and window let it see. Both know batch, head (of q), q, k, seqlen_q, seqlen_kv, and what args names: a
+    dict of contiguous arrays on the GPU (float32, float16, bfloat16, int32) and plain numbers. Arrays are read when the kernels
+    run, and must hold an element wherever the texts look for positions inside the tensors. With block_mask, mask is asked in
+    partial blocks only: full ones say that it is true of all their pairs. A block mask of a text (BlockMask.from_text) brings its
+    mask and args where mask is not given.
+    sinks: float32 [heads_q] on the GPU: the softmax of a row has one more score, the logit of its head, which has no value and is
+    neither scaled nor capped: o = sum p v / (sum p + exp(sink)), and lse counts it. A row that sees no key gives o = 0 and its lse
+    is the logit.
+    """
+
+    causal: bool = False
+    window: object = None
+    softmax_scale: Optional[float] = None
+    softcap: Optional[float] = None
+    return_lse: bool = False
+    layout: str = "bshd"
+    tf32: bool = False
+    batch_invariant: bool = False
+    deterministic: bool = False
+    rope: object = None
+    rope_interleaved: bool = False
+    cu_seqlens: object = None
+    max_seqlen: object = None
+    used_kv: object = None
+    page_table: object = None
+    block_mask: object = None
+    score: Optional[str] = None
+    mask: Optional[str] = None
+    args: Optional[dict] = None
+    sinks: object = None
+
+    def named(self):
+        """Those that are not left out, by their names."""
+        return {name: value for name, value in self._asdict().items() if value is not self._field_defaults[name]}
+
+    def plain(self):
+        """Those of no part, but for deterministic."""
+        return self[:8]
+
+
+# What calls with gradients do not have, and what to do instead.
+NO_GRADIENTS = {"rope": "rotate q and k before it", "page_table": "pass k and v in one piece"}
+# What attention_backward() does not take.
+OF_FORWARD = ("return_lse", "batch_invariant", "rope", "rope_interleaved", "page_table")
+
+
+def options_of(named, without=()):
+    """Options from keyword arguments. Raises TypeError for names that are none, or are in `without`."""
+    try:
+        if without and not named.keys().isdisjoint(without):
+            raise TypeError
+        return Options(**named)
+    except TypeError:
+        pass
+    for name in named:
+        if name not in Options._fields or name in without:
+            there = ", ".join(each for each in Options._fields if each not in without)
+            raise TypeError(f"got an unexpected keyword argument {name!r}; there are {there}") from None
+
+
+def takes_options(without=()):
+    """A function's **options, by their names in its signature and with their texts after its own."""
+
+    def decorated(function):
+        of_function = inspect.signature(function)
+        kept = [each for each in of_function.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        names = [name for name in Options._fields if name not in without]
+        by_name = inspect.Parameter.KEYWORD_ONLY
+        kept += [inspect.Parameter(name, by_name, default=Options._field_defaults[name]) for name in names]
+        function.__signature__ = of_function.replace(parameters=kept)
+        if function.__doc__ and not without:
+            function.__doc__ += f"\n    {Options.__doc__}"
+        return function
+
+    return decorated
+
+
+class CheckedOptions(NamedTuple):
+    """Options as plain values; a key, and what the problem is made from."""
 
     causal: bool
     window_left: int  # -1: open
@@ -57,42 +166,30 @@ class Options(NamedTuple):
         return not self.parts.packed and not self.parts.pages
 
 
-def options_of(
-    causal=False,
-    window=None,
-    softmax_scale=None,
-    softcap=None,
-    return_lse=False,
-    layout="bshd",
-    tf32=False,
-    batch_invariant=False,
-    parts=NO_WORDS,
-):
-    """Options from the arguments of attention(). Raises InvalidError, which names the argument."""
-    causal = _checks.flag("causal", causal)
-    left, right = window_of(window, causal)
-    if softmax_scale is not None:
-        softmax_scale = _checks.number("softmax_scale", softmax_scale)
-        if softmax_scale <= 0:
-            raise InvalidError(f"softmax_scale={softmax_scale} must be positive, or None for 1 / sqrt(head_dim)")
-    layout = _checks.one_of("layout", layout, tuple(_PLACES))
-    parts.check_layout(layout)
-    return Options(
+def check_options(given, words=NO_WORDS):
+    """CheckedOptions of Options, and of the Words that their parts are. Raises InvalidError, which names the argument."""
+    causal = _checks.flag("causal", given.causal)
+    left, right = window_of(given.window, causal)
+    scale = given.softmax_scale
+    if scale is not None:
+        scale = _checks.number("softmax_scale", scale)
+        if scale <= 0:
+            raise InvalidError(f"softmax_scale={scale} must be positive, or None for 1 / sqrt(head_dim)")
+    layout = _checks.one_of("layout", given.layout, tuple(_PLACES))
+    words.check_layout(layout)
+    _checks.flag("deterministic", given.deterministic)
+    return CheckedOptions(
         causal,
         left,
         right,
-        softmax_scale,
-        0.0 if softcap is None else _checks.number("softcap", softcap),
-        _checks.flag("return_lse", return_lse),
+        scale,
+        0.0 if given.softcap is None else _checks.number("softcap", given.softcap),
+        _checks.flag("return_lse", given.return_lse),
         layout,
-        _checks.flag("tf32", tf32),
-        _checks.flag("batch_invariant", batch_invariant),
-        parts,
+        _checks.flag("tf32", given.tf32),
+        _checks.flag("batch_invariant", given.batch_invariant),
+        words,
     )
-
-
-# What options_of() takes as attention() does.
-PLAIN = ("causal", "window", "softmax_scale", "softcap", "return_lse", "layout", "tf32", "batch_invariant")
 
 
 def window_of(window, causal):

@@ -7,27 +7,12 @@ from typing import NamedTuple, Optional
 from . import _c, _checks
 from ._arrays import FP32, INTEGERS, backend_of
 from ._block_mask import BlockWords, block_words_of
-from ._code import NO_CODE, Code, check_devices, code_of
+from ._code import NO_CODE
 from ._errors import InvalidError
 from ._lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
 from ._problem import DTYPES
 
 # ---- What a call has of all parts ----
-
-
-class Given(NamedTuple):
-    """What attention() was given, and of score, mask and args the Code."""
-
-    rope: object = None
-    rope_interleaved: object = False
-    rope_offset: object = 0
-    cu_seqlens: object = None
-    max_seqlen: object = None
-    used_kv: object = None
-    block_mask: object = None
-    code: Code = NO_CODE
-    sinks: object = None
-    page_table: object = None
 
 
 class PartArrays(NamedTuple):
@@ -74,23 +59,8 @@ class Words(NamedTuple):
 NO_WORDS = Words()
 
 
-def split(given):
-    """(Given, the rest) of attention()'s keyword arguments."""
-    given = dict(given)
-    code = code_of(*(given.pop(name, None) for name in ("score", "mask", "args")), None, given.get("block_mask"))
-    return Given(code=code, **{name: given.pop(name) for name in Given._fields if name in given}), given
-
-
-def checked(given):
-    """With a whole number as offset."""
-    offset = given.rope_offset
-    if type(offset) is int and -(2**63) <= offset < 2**63:
-        return given
-    return given._replace(rope_offset=_checks.integer("rope_offset", offset, -(2**63), 2**63 - 1))
-
-
 def view(given, stream):
-    """(what the problem calls the kind of its lengths, PartArrays). Raises InvalidError for what is no array, or not of this part."""
+    """(what the problem calls the kind of its lengths, PartArrays) of Options. Raises InvalidError for what is no array, or not of this part."""
     kind, of_q, of_kv = lengths_beside(given.page_table, given.cu_seqlens, given.used_kv)
     page_table = view_pages(given.page_table, stream)
     tables = view_rope(given.rope, stream)
@@ -98,13 +68,13 @@ def view(given, stream):
     return kind, PartArrays(*tables, *lengths, view_sinks(given.sinks, stream), page_table)
 
 
-def words_of(given, kind, arrays):
-    """Words of what view() gave."""
+def words_of(given, code, kind, arrays):
+    """Words of Options, of the Code in them and of what view() gave."""
     return Words(
         _checks.flag("rope_interleaved", given.rope_interleaved),
         kind,
         *longest_of(kind, given.max_seqlen),
-        given.code.texts,
+        code.texts,
         block_words_of(given.block_mask),
         arrays.sinks is not None,
         columns_of(arrays.page_table),
@@ -121,16 +91,20 @@ def check(arrays, options, q, k, v):
     return batch
 
 
-def check_device(given, device):
-    """Raises InvalidError unless arrays of a part that are no PartArrays are on the GPU."""
-    check_devices(given.code, device)
+def addresses_of(options):
+    """The addresses of PartArrays, of options by their names that are torch's tensors."""
+    cos, sin = options.get("rope") or (None, None)
+    table = options.get("page_table")
+    _, of_q, of_kv = lengths_beside(table, options.get("cu_seqlens"), options.get("used_kv"))
+    sinks = options.get("sinks")
+    return [0 if x is None else x.data_ptr() for x in (cos, sin, of_q, of_kv, sinks, table)]
 
 
-def of_run(given, backend, device, queue, more_words=()):
+def of_run(given, code, backend, device, queue, more_words=()):
     """What Tail.pack() takes of a call's parts beside PartArrays, on the GPU in the order of the queue. more_words: of arrays that get
     a gradient."""
     blocks = None if given.block_mask is None else given.block_mask.on_gpu(backend, device, queue)
-    return {"offset": given.rope_offset, "block_mask": blocks, "code": given.code.argument(more_words)}
+    return {"block_mask": blocks, "code": code.argument(more_words)}
 
 
 def words_of_arrays(arrays, options, batch, q, k):
@@ -164,7 +138,6 @@ def words_of_arrays(arrays, options, batch, q, k):
 
 # ---- The end of a run's struct ----
 
-NO_TAIL = (0,) * 7  # of _c.Tensors, after lse
 NO_ADDRESSES = (0,) * len(NAMES)
 _ROPE_BYTES, _LENGTHS_BYTES, _PAGES_BYTES, _LISTS_BYTES = map(ctypes.sizeof, (_c.Rope, _c.Lengths, _c.Pages, _c.BlockMaskLists))
 

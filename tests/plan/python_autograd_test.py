@@ -19,7 +19,7 @@ import torch
 
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
-from attnforge import _arrays, _attention, _autograd, _c, _library  # noqa: E402
+from attnforge import _arrays, _autograd, _c, _fast, _library  # noqa: E402
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
@@ -293,12 +293,13 @@ class AutogradTest(unittest.TestCase):
             mock.patch.object(_arrays, "_by_type", {torch.Tensor: cpu, torch.nn.Parameter: cpu}),
             mock.patch.object(_arrays, "_by_name", {"torch": cpu}),
             mock.patch("attnforge._attention.lib", Library),
+            mock.patch("attnforge._fast.lib", Library),
             mock.patch("attnforge._backward.lib", Library),
         ):
             patch.start()
             self.addCleanup(patch.stop)
         attnforge.plan_cache.clear()
-        _attention._Tensor = type("_NoTensor", (), {})
+        _fast.fast.close()
         del runs[:]
         torch.manual_seed(1)
 

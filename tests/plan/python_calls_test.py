@@ -6,6 +6,7 @@ The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp.
 """
 
 import ctypes
+import inspect
 import multiprocessing
 import os
 import random
@@ -20,7 +21,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _arguments, _arrays, _attention, _c, _call, _checks, _lengths, _library, _options, _overlap, _parts  # noqa: E402
+from attnforge import _arguments, _arrays, _attention, _c, _call, _checks, _fast, _lengths, _library, _options, _overlap, _parts  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()
@@ -77,6 +78,37 @@ class FastPathTest(CallTest):
                 steps = 2 if "rope" in options else 1
                 self.assertEqual(self.driver.fake_launches(), launches + steps)
 
+    def test_options_are_one_list(self):
+        named = list(_options.Options._fields)
+        for function, without in ((attnforge.attention, ()), (attnforge.attention_backward, _options.OF_FORWARD)):
+            parameters = inspect.signature(function).parameters
+            self.assertEqual([name for name in parameters if name in named], [name for name in named if name not in without])
+            self.assertTrue(all(parameters[name].default == _options.Options._field_defaults[name] for name in named if name not in without))
+        for name in named:
+            self.assertRegex(attnforge.attention.__doc__, rf"\b{name}\b")
+        for call in (self.call, lambda **options: attnforge.tune(self.q, self.k, self.v, **options)):
+            with self.assertRaisesRegex(TypeError, "unexpected keyword argument 'casual'; there are causal, window"):
+                call(casual=True)
+        with self.assertRaisesRegex(TypeError, "unexpected keyword argument 'page_table'"):
+            attnforge.attention_backward(*[self.q] * 6, page_table=None)
+        with self.assertRaises(TypeError):
+            attnforge.attention(self.q, self.k, self.v, True)
+
+    def test_every_option_is_in_the_key_of_a_call(self):
+        values = {
+            **{name: True for name, default in _options.Options._field_defaults.items() if default is False},
+            **{"window": 3, "softmax_scale": 0.5, "softcap": 20.0, "layout": "bhsd", "max_seqlen": 9, "score": "s * 2", "mask": "k <= q"},
+            **{name: torch.Tensor((3,), "int32") for name in ("cu_seqlens", "used_kv", "page_table", "sinks")},
+            "rope": (torch.Tensor((64, 32), "float32"), torch.Tensor((64, 32), "float32")),
+        }
+        self.assertEqual(set(values) | {"block_mask", "args"}, set(_options.Options._fields))
+        inputs = self.q, self.k, self.v, self.o
+        keys = {_fast.fast.key_of_attention(*inputs, {}), *(_fast.fast.key_of_attention(*inputs, {name: values[name]}) for name in values)}
+        self.assertEqual(len(keys), len(values) + 1)
+        self.assertNotIn(None, keys)
+        for name, value in (("args", {}), ("block_mask", object()), ("window", torch.Parameter(()))):
+            self.assertIsNone(_fast.fast.key_of_attention(*inputs, {name: value}), "not remembered by it")
+
     def test_launches_with_the_addresses_of_this_call(self):
         for _ in range(3):
             self.q = torch.Tensor(SHAPE)
@@ -90,7 +122,7 @@ class FastPathTest(CallTest):
             strides = tuple(1000 * (i + 1) + j for j in range(len(shape) - 1)) + (1,)
             arrays.append(_arrays.Array(0, shape, strides, _arrays.FP16, 0))
         words = _parts.Words(lengths="used", sinks=True)
-        options = _options.options_of(False, None, None, None, True, "bshd", parts=words)
+        options = _options.check_options(_options.Options(return_lse=True), words)
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
         words = (ctypes.c_uint64 * 2)(31, 32)
         argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, 18, 19, 25, 27), -5, block_mask=(21, 22, 23, 24, "owners"), code=words)
@@ -116,9 +148,10 @@ class FastPathTest(CallTest):
         pages = _c.Pages.from_address(struct.pages)
         self.assertEqual((pages.struct_size, pages.table), (ctypes.sizeof(pages), 27))
         self.assertEqual((pages.stride_batch, pages.num_pages), (11000, 2))
-        _, argument, parts = call.launch(11, 12, 13, 14, 15)
+        call = _call.Call([*arrays[:5], *(None,) * 6], _options.check_options(_options.Options(return_lse=True)), 2, _arrays._protocols)
+        argument, parts = call.argument(11, 12, 13, 14, 15, _parts.NO_ADDRESSES)
         struct = _c.Tensors.from_buffer_copy(argument)
-        self.assertEqual((struct.q.data, struct.o.stride_head, parts), (11, 4002, None))
+        self.assertEqual((struct.q.data, struct.o.stride_head, parts), (11, 4002, (None,) * 6))
         self.assertEqual((struct.rope, struct.lengths, struct.block_mask, struct.code_arguments, struct.pages), (None,) * 5)
         self.assertEqual((struct.sinks, struct.gradients), (None, None))
 
@@ -204,7 +237,7 @@ class FastPathTest(CallTest):
                 mine.expected = q.data_ptr(), o.data_ptr()
                 attnforge.attention(q, self.k, self.v, out=o)
 
-        with mock.patch.object(_attention, "_run", recorded), mock.patch.object(_attention, "_attend"):
+        with mock.patch.object(_fast.fast, "run", recorded), mock.patch.object(_attention, "_attend"):
             threads = [threading.Thread(target=calls) for _ in range(4)]
             for thread in threads:
                 thread.start()
@@ -467,7 +500,7 @@ class SinksTest(CallTest):
         wanted = "fwd bf16 batch=2 num_heads=4 seqlen=64 head_dim=64 sinks"
         self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(wanted)))
         other = torch.Tensor((4,), "float32")
-        with mock.patch.object(_attention, "_run", recorded), mock.patch.object(_attention, "_attend"):
+        with mock.patch.object(_fast.fast, "run", recorded), mock.patch.object(_attention, "_attend"):
             self.call()
             self.call(sinks=other)
         self.assertEqual(seen, [self.sinks.data_ptr(), other.data_ptr()])
@@ -512,7 +545,7 @@ class LengthsTest(CallTest):
             seen.append((struct.lse.stride_batch, struct.lse.stride_head))
             return 0
 
-        with mock.patch.object(_attention, "_run", recorded), mock.patch.object(_attention, "_attend"):
+        with mock.patch.object(_fast.fast, "run", recorded), mock.patch.object(_attention, "_attend"):
             attnforge.attention(*inputs, **options)
         return seen
 
@@ -679,7 +712,7 @@ class PagesTest(CallTest):
             seen.append((pages.table, pages.stride_batch, pages.num_pages, struct.k.stride_batch, struct.k.stride_row))
             return 0
 
-        with mock.patch.object(_attention, "_run", recorded), mock.patch.object(_attention, "_attend"):
+        with mock.patch.object(_fast.fast, "run", recorded), mock.patch.object(_attention, "_attend"):
             for call in calls:
                 call()
         return seen
@@ -724,7 +757,7 @@ class PagesTest(CallTest):
             seen.append((struct.q.stride_batch, struct.q.stride_row, struct.k.stride_batch, struct.k.stride_row, struct.o.stride_row))
             return 0
 
-        with mock.patch.object(_attention, "_run", recorded), mock.patch.object(_attention, "_attend"):
+        with mock.patch.object(_fast.fast, "run", recorded), mock.patch.object(_attention, "_attend"):
             attnforge.attention(q, self.k, self.v, **options)
         self.assertEqual(seen, [(ends.data_ptr(), self.used.data_ptr(), 100, 0), (0, 256, 16 * 256, 256, 256)])
         for text, changed in (
@@ -1058,6 +1091,27 @@ class MergeStatesTest(CallTest):
             self.assertEqual((merged.shape, merged.dtype), (o[0].shape, "bfloat16"))
             self.assertEqual((merged_lse.shape, merged_lse.dtype), ((2, 4, 5), "float32"))
 
+    def test_a_call_like_an_earlier_one_is_not_checked_again(self):
+        seen = []
+
+        def recorded(context, merge, stream):
+            struct = merge._obj
+            parts = [(_c.Tensor * 2).from_address(struct.parts_o), (_c.Rows * 2).from_address(struct.parts_lse)]
+            seen.append(([each.data for array in parts for each in array], struct.o.data, struct.lse.data))
+            seen.append((struct.parts, struct.head_dim, struct.o.stride_head, parts[0][1].stride_row, parts[1][1].stride_head))
+            return 0
+
+        for _ in range(2):
+            attnforge.merge_states(*zip(self.state(), self.state()))
+        (a, a_lse), (b, b_lse) = self.state(), self.state()
+        with mock.patch.object(attnforge._merge, "lib", lambda: types.SimpleNamespace(attnforge_merge_states=recorded)):
+            with mock.patch.object(attnforge._merge, "_merge", side_effect=AssertionError("it was")):
+                o, lse = attnforge.merge_states([a, b], [a_lse, b_lse])
+                with self.assertRaisesRegex(AssertionError, "it was"):
+                    attnforge.merge_states([a, b], [a_lse, b_lse], layout="bhsd")
+        addresses = [each.data_ptr() for each in (a, b, a_lse, b_lse)]
+        self.assertEqual(seen, [(addresses, o.data_ptr(), lse.data_ptr()), (2, 64, 64, 256, 5)])
+
     def test_out_says_where_the_result_goes_and_of_which_dtype(self):
         o, lse = zip(self.state(dtype="float32"), self.state(dtype="float32"))
         out = self.state()
@@ -1142,7 +1196,7 @@ class AppendKvTest(CallTest):
         for _ in range(2):  # the first tensor ever says which torch it is
             first = self.appended(*arrays, **options)
         others = [torch.Tensor(array.shape, array.dtype) for array in arrays]
-        with mock.patch.object(attnforge._append, "_check_rank", side_effect=AssertionError("it was")):
+        with mock.patch.object(attnforge._append, "_append", side_effect=AssertionError("it was")):
             second = self.appended(*others, **options)
             with self.assertRaisesRegex(AssertionError, "it was"):
                 attnforge.append_kv(*others[:5], torch.Tensor((3, 5), "int32"), **options)
@@ -1162,6 +1216,24 @@ class AppendKvTest(CallTest):
                 attnforge.append_kv(*others, **options)
         finally:
             torch.grad_enabled = False
+
+    def test_clear_forgets_calls(self):
+        for function in (self.append_twice, self.merge_twice):
+            function()
+            attnforge.plan_cache.clear()
+            with mock.patch.object(attnforge._append, "_append", side_effect=AssertionError("it was")):
+                with mock.patch.object(attnforge._merge, "_merge", side_effect=AssertionError("it was")):
+                    self.assertRaisesRegex(AssertionError, "it was", function)
+
+    def append_twice(self):
+        for _ in range(2):
+            attnforge.append_kv(self.k, self.v, self.k_pool, self.v_pool, self.used, self.table)
+
+    @staticmethod
+    def merge_twice():
+        o, lse = torch.Tensor((2, 5, 4, 64)), torch.Tensor((2, 4, 5), "float32")
+        for _ in range(2):
+            attnforge.merge_states([o, o], [lse, lse])
 
     def test_packed_rows_go_to_a_strided_cache_as_far_as_the_tables_reach(self):
         k, v = torch.Tensor((9, 2, 64)), torch.Tensor((9, 2, 32))
