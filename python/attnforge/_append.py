@@ -195,7 +195,7 @@ def _sizes(views, of_rows, of_cache, offset):
 class _Call:
     """A call that was checked: its structs without addresses, but for those of words, which are constants of this module."""
 
-    __slots__ = ("_append", "_pages", "_tables", "_device", "_like_q", "_new_out")
+    __slots__ = ("_append", "_pages", "_tables", "_device", "_new_out")
 
     def __init__(self, views, of_rows, of_cache, sizes, interleaved, offset, allocator):
         """Of Arrays. allocator: the backend that allocates q_out, None if the caller passed it, or there is none."""
@@ -219,10 +219,10 @@ class _Call:
         if views.q is not None:
             append.q, append.rotated_q = tensor(views.q, of_rows), tensor(views.q_out, of_rows)
         self._append, self._pages, self._tables, self._device = bytes(append), bytes(pages), bytes(tables), first.device
-        self._like_q = self._new_out = None
+        self._new_out = None
         if allocator is not None and allocator.torch is not None:
-            self._like_q = tuple(views.q.strides) == contiguous(views.q.shape)
-            self._new_out = allocator.allocator(views.q.shape, first.code, first.device)
+            like_q = tuple(views.q.strides) == contiguous(views.q.shape)
+            self._new_out = allocator.torch.empty_like if like_q else allocator.allocator(views.q.shape, first.code, first.device)
 
     def run(self, arrays, rope, stream):
         """(status, q_out) of a run with plain tensors of torch; None where more must be looked at."""
@@ -231,7 +231,7 @@ class _Call:
             return None
         k, v, k_cache, v_cache, q, out, *integers = arrays
         if self._new_out is not None:
-            out = fast.empty_like(q) if self._like_q else self._new_out()
+            out = self._new_out(q)
         addresses = []
         for array in (k, v, k_cache, v_cache, q, out, *integers, *(rope or (None, None))):
             address = 0 if array is None else array.data_ptr()

@@ -116,10 +116,10 @@ class _Torch:
             return self.torch.zeros(shape, dtype=self._dtypes[code], device=self.torch.device("cuda", device))
 
     def allocator(self, shape, code, device):
-        """A function of no arguments that does what empty() does for the current stream, quickly."""
+        """A function of any arguments that does what empty() does for the current stream, quickly."""
         torch, strides = self.torch, contiguous(shape)
         dtype, place = self._dtypes[code], torch.device("cuda", device)
-        return lambda: torch.empty_strided(shape, strides, dtype=dtype, device=place)
+        return lambda *_: torch.empty_strided(shape, strides, dtype=dtype, device=place)
 
     @contextlib.contextmanager
     def scratch(self, size_bytes, device, stream):

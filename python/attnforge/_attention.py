@@ -7,7 +7,7 @@ from ._call import Call
 from ._code import check_devices, code_of
 from ._fast import fast, find
 from ._graphs import outside
-from ._library import check, lib
+from ._library import check
 from ._options import check_options, options_of, takes_options
 from ._plans import plan_cache
 
@@ -72,18 +72,15 @@ def _attend(key, q, k, v, given, out, stream, rope_offset):
     code = code_of(given.score, given.mask, given.args, stream, given.block_mask)
     kind, parts = _parts.view(given, stream)
     words = _parts.words_of(given, code, kind, parts)
-    options, return_lse = None, given.return_lse
-    if return_lse is not True and return_lse is not False:
-        options = check_options(given, words)
-        return_lse = options.lse
-    o = lse = None
-    if out is not None:
-        o, lse = _checks.pair("out", out, "a pair (o, lse), for return_lse") if return_lse else (out, None)
+    options = None if type(given.return_lse) is bool else check_options(given, words)
+    return_lse = given.return_lse if options is None else options.lse
 
     # ---- 2. What is known of such a call ----
     backend = backend_of(q)
-    inputs = view_inputs(q, k, v, stream)
-    outputs = (None, None) if out is None else view_outputs(o, lse, stream)
+    inputs, outputs = view_inputs(q, k, v, stream), (None, None)
+    if out is not None:
+        o, lse = _checks.pair("out", out, "a pair (o, lse), for return_lse") if return_lse else (out, None)
+        outputs = view_outputs(o, lse, stream)
     if key is None:
         key = given.plain(), words, *(array and array[1:5] for array in (*inputs, *outputs, *parts))
     try:
@@ -104,9 +101,7 @@ def _attend(key, q, k, v, given, out, stream, rope_offset):
     check_devices(code, device)
     queue = backend.stream(device) if stream is None else stream
     if out is None:
-        o = backend.empty(shape_of_o(inputs[0], inputs[2]), inputs[0].code, device, queue)
-        if return_lse:
-            lse = backend.empty(shape_of_lse(inputs[0], options.places), FP32, device, queue)
+        o, lse = _new_outputs(backend, inputs, options, queue)
         outputs = view_outputs(o, lse, stream)
     result = (o, lse) if return_lse else o
     arrays = (*inputs, *outputs, *parts)
@@ -127,12 +122,14 @@ def _attend(key, q, k, v, given, out, stream, rope_offset):
     # ---- 4. The run ----
     of_run = _parts.of_run(given, code, backend, device, queue)
     tensors, kept = call.argument(*addresses[:5], addresses[5:], rope_offset, **of_run)
-    if plan.workspace_bytes == 0:
-        check(lib().attnforge_run(plan.handle, tensors, None, 0, queue))
-    else:
-        with backend.scratch(plan.workspace_bytes + 255, device, queue) as address:
-            workspace = -(-address // 256) * 256
-            check(lib().attnforge_run(plan.handle, tensors, workspace, plan.workspace_bytes, queue))
+    plan.run(tensors, backend, device, queue)
     # Owners kept memory alive until here, as `kept` what the argument points to; frameworks free it in the stream's order.
     del arrays, inputs, outputs, parts, kept, code, of_run
     return result
+
+
+def _new_outputs(backend, inputs, options, queue):
+    """(o, lse) of the framework, lse None where it is not asked for."""
+    first = inputs[0]
+    o = backend.empty(shape_of_o(first, inputs[2]), first.code, first.device, queue)
+    return o, backend.empty(shape_of_lse(first, options.places), FP32, first.device, queue) if options.lse else None

@@ -114,12 +114,7 @@ def attention_backward(
     of_run = _parts.of_run(given, code, backend, device, queue, dargs.addresses())
     tail = _parts.Tail(parts, options, batch, *inputs[:2])
     argument = _argument(tensors, lse, dlse, dsinks, parts, tail, options, of_run)
-    if plan.workspace_bytes == 0:
-        check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), None, 0, queue))
-    else:
-        with backend.scratch(plan.workspace_bytes + 255, device, queue) as address:
-            workspace = -(-address // 256) * 256
-            check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), workspace, plan.workspace_bytes, queue))
+    plan.run(ctypes.byref(argument[0]), backend, device, queue)
     # Owners kept memory alive until here; frameworks free it in the stream's order.
     del inputs, o, dout, lse, dlse, dsinks, parts, gradients, tensors, argument, of_run, code, dargs
     return out

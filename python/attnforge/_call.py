@@ -27,8 +27,7 @@ class Call:
     __slots__ = (
         "device",
         "options",
-        "_like_q",  # o is what torch.empty_like(q) makes
-        "_new_o",  # outputs for the current stream, where the framework is torch
+        "_new_o",  # of q, outputs for the current stream, where the framework is torch
         "_new_lse",
         "_has_lse",
         "_has_parts",
@@ -73,10 +72,10 @@ class Call:
         self._pairs = self._find_pairs() if allocator is None else ()
         self._around_o = tuple(bound for pair in self._pairs if pair[0] == 3 and pair[1] < 3 for bound in pair[2:])
         self._apart = set()
-        self._like_q = self._new_o = self._new_lse = None
+        self._new_o = self._new_lse = None
         if allocator is not None and allocator.torch is not None:
-            self._like_q = tuple(q.shape) == tuple(o.shape) and tuple(q.strides) == contiguous(q.shape)
-            self._new_o = allocator.allocator(o.shape, o.code, o.device)
+            like_q = tuple(q.shape) == tuple(o.shape) and tuple(q.strides) == contiguous(q.shape)
+            self._new_o = allocator.torch.empty_like if like_q else allocator.allocator(o.shape, o.code, o.device)
             self._new_lse = lse and allocator.allocator(lse.shape, lse.code, lse.device)
 
     def argument(self, q, k, v, o, lse, parts, offset=0, **of_run):
@@ -92,7 +91,7 @@ class Call:
         to add to earlier calls. options: by their names."""
         if self._may_convert and fast.autocasts():
             return None
-        if offset and not (type(offset) is int and -(2**63) <= offset < 2**63):
+        if offset and not _is_offset(offset):
             return None
         queue = fast.stream(self.device) if stream is None else fast.queue(self.device, stream, out is None)
         if queue is None:
@@ -102,9 +101,9 @@ class Call:
             result = out
             o, lse = out if self._has_lse else (out, None)
         elif self._has_lse:
-            result = o, lse = fast.empty_like(q) if self._like_q else self._new_o(), self._new_lse()
+            result = o, lse = self._new_o(q), self._new_lse()
         else:
-            result = o = fast.empty_like(q) if self._like_q else self._new_o()
+            result = o = self._new_o(q)
         at_q, at_k, at_v, at_o = q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()
         if not (at_q and at_k and at_v and at_o):  # tensors of modes and transforms of torch
             return None
@@ -113,23 +112,24 @@ class Call:
             return None
         at_lse = 0 if lse is None else lse.data_ptr()
         parts = addresses_of(options) if self._has_parts else None
-        if self._pairs:
-            below_q, above_q, below_k, above_k, below_v, above_v = self._around_o
-            close = below_q < at_o - at_q < above_q or below_k < at_o - at_k < above_k or below_v < at_o - at_v < above_v
-            if close or at_lse or parts is not None:
-                self.check_apart((at_q, at_k, at_v, at_o, at_lse, *(parts or NO_ADDRESSES)))
+        if self._pairs and (at_lse or parts is not None or self._is_close(at_q, at_k, at_v, at_o)):
+            self.check_apart((at_q, at_k, at_v, at_o, at_lse, *(parts or NO_ADDRESSES)))
         if parts is None:
             of_q, of_k, of_v, of_o, of_lse = self._fixed
             tensors = _pack_bare(_HEAD, at_q, of_q, at_k, of_k, at_v, of_v, at_o, of_o, at_lse, of_lse)
         else:
             tensors, kept = self.argument(at_q, at_k, at_v, at_o, at_lse, parts, offset)
-        size = plan.workspace_bytes
-        if not size:
+        if plan.workspace_bytes == 0:
             return fast.run(plan.handle, tensors, None, fast.NO_BYTES, fast.queues[queue]), result
-        if stream is not None and stream != fast.stream(self.device):
+        if queue != fast.stream(self.device):  # the workspace too
             return None
-        memory, workspace, size = fast.scratch(size, self.device)
+        memory, workspace, size = fast.scratch(plan.workspace_bytes, self.device)
         return fast.run(plan.handle, tensors, workspace, size, fast.queues[queue]), result
+
+    def _is_close(self, q, k, v, o):
+        """Whether o may share memory with an input."""
+        below_q, above_q, below_k, above_k, below_v, above_v = self._around_o
+        return below_q < o - q < above_q or below_k < o - k < above_k or below_v < o - v < above_v
 
     def _find_pairs(self):
         """(output, other, below, above): they may share memory if below < address of output - address of other < above."""
@@ -209,6 +209,10 @@ class Call:
         else:
             return
         warnings.warn(f"attention runs {plan.family} for \"{problem}\": {advice}", PerformanceWarning, stacklevel=5)
+
+
+def _is_offset(offset):
+    return type(offset) is int and -(2**63) <= offset < 2**63
 
 
 # Without tensor cores.

@@ -43,7 +43,7 @@ class FastPath:
         if torch is None or torch is self.torch:
             return
         self.run = lib()["attnforge_run"]  # another object than lib().attnforge_run: without conversions, all arguments are ctypes'
-        self.empty_like, self.stream, self.scratch = torch.empty_like, backend.stream, backend.current_scratch
+        self.stream, self.scratch = backend.stream, backend.current_scratch
         self.autocasts = lambda: is_autocast_enabled(torch)
         self.torch = torch
         self.key_of, self.key_of_attention = _key_functions(torch)
@@ -141,10 +141,7 @@ def _key_functions(torch):
                 return None
             key += (out.shape, out.is_contiguous() or out.stride(), out.dtype, out.get_device())
         else:
-            pair = key_of((), out)
-            if pair is None:
-                return None
-            key += pair
+            key += key_of((), out)  # raises where there is none
         return key
 
     return key_of, key_of_attention

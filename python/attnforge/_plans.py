@@ -42,6 +42,16 @@ class Plan:
     def provenance(self):
         return lib().attnforge_plan_provenance(self.handle).decode()
 
+    def run(self, argument, backend, device, queue):
+        """Enqueues a run, with memory of the backend's for its workspace, which is freed in the stream's order. argument: a _c.Tensors,
+        or its bytes."""
+        if self.workspace_bytes == 0:
+            check(lib().attnforge_run(self.handle, argument, None, 0, queue))
+            return
+        with backend.scratch(self.workspace_bytes + 255, device, queue) as address:
+            workspace = -(-address // 256) * 256
+            check(lib().attnforge_run(self.handle, argument, workspace, self.workspace_bytes, queue))
+
     def __del__(self):
         if self.handle:
             self._destroy(self.handle)
