@@ -39,7 +39,7 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, **options):
     problem, where dtypes or addresses keep it from the tensor cores.
     """
     key = ran = None
-    try:
+    try:  # fast.again(), written out: each line costs
         key = fast.key_of_attention(q, k, v, out, options)
         call = find(key)
         if call is not None:

@@ -81,8 +81,8 @@ class Options(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value is not self._field_defaults[name]}
 
     def plain(self):
-        """Those of no part, but for deterministic."""
-        return self[:8]
+        """Those of no part, which stand first."""
+        return self[:9]
 
 
 # What calls with gradients do not have, and what to do instead.

@@ -780,6 +780,7 @@ class PagesTest(CallTest):
         problem, _ = _arguments.problem_of(self.q, self.k, self.v, batch_invariant=True, **self.options)
         self.assertTrue(problem.batch_invariant)
         self.refused("batch_invariant=2 must be True or False", batch_invariant=2)
+        self.refused("deterministic=2 must be True or False", deterministic=2)
 
     def test_what_is_refused(self):
         of = torch.Tensor
