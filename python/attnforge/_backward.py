@@ -46,10 +46,11 @@ def attention_backward(
     the k and v of one step of a ring, whose gradients of q then add up over the steps.
 
     q, k, v and the options: as for attention(). Of a score the derivative with respect to s is taken, through operators and the
-    functions of C. o and dout: like q with head_dim_v, of one dtype. lse: float32 [batch, heads_q, seqlen_q] (packed: [heads_q, tokens]), as return_lse=True
-    gives it; -inf: the row has seen no key, and gives nothing. dlse: the gradient of lse, of its shape, or None. Any strides with a
-    contiguous last dimension. sinks: as for attention(), if their gradients are wanted: the others do not depend on them. Head dims
-    are multiples of 8 (tensor cores: up to 256). Nothing else that attention() takes has gradients.
+    functions of C. o and dout: like q with head_dim_v, of one dtype. lse: float32 [batch, heads_q, seqlen_q] (packed: [heads_q,
+    tokens]), as return_lse=True gives it; -inf: the row has seen no key, and gives nothing. dlse: the gradient of lse, of its
+    shape, or None. Any strides with a contiguous last dimension. sinks: as for attention(), if their gradients are wanted: the
+    others do not depend on them. Head dims are multiples of 8 (tensor cores: up to 256). Nothing else that attention() takes has
+    gradients.
     out: where the gradients go, (dq, dk, dv), beside sinks (dq, dk, dv, dsinks), with the shapes of q, k and v: of the dtypes of q, k
     and v, or all float32. They may not share memory with an input or with one another. Default: new arrays, float32 with
     fp32_gradients. Arrays of frameworks other than torch and cupy need it. dk and dv have heads_kv heads: those of a group of query
