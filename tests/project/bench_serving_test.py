@@ -16,7 +16,6 @@ ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path[:0] = [str(ROOT / "bench")]
 
 import choice  # noqa: E402
-import decode_timeline  # noqa: E402
 import peer_kernels  # noqa: E402
 import serving  # noqa: E402
 import serving_peers  # noqa: E402
@@ -360,21 +359,6 @@ class ChosenTest(unittest.TestCase):
         times = {("pages", one): 3, ("one piece", one): 1}
         self.assertEqual(self.fastest(times, refused={("pages", one)}), {"one piece": one})
         self.assertEqual(self.fastest(times, refused={("pages", one), ("pages", "")}), {"one piece": one})
-
-
-class TimelineTest(unittest.TestCase):
-    def test_a_merge_belongs_to_the_kernel_before_it(self):
-        events = [("combine_splits", 2500, 5000), ("fwd_a", 0, 6000), ("fwd_a", 20000, 8000), ("combine_splits", 21000, 9000)]
-        self.assertEqual(
-            decode_timeline.timeline(events), {"kernel_us": "7.00", "merge_starts_us": "1.75", "merge_after_us": "1.75", "all_us": "8.75"})
-
-    def test_a_kernel_without_splits_is_all(self):
-        self.assertEqual(
-            decode_timeline.timeline([("fwd_a", 5000, 6000)]), {"kernel_us": "6.00", "merge_starts_us": "0.00", "merge_after_us": "0.00", "all_us": "6.00"})
-
-    def test_no_kernel_is_an_error(self):
-        with self.assertRaisesRegex(ValueError, "no kernel of attnforge"):
-            decode_timeline.timeline([])
 
 
 if __name__ == "__main__":
