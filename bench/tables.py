@@ -1,4 +1,4 @@
-"""Writes the tables of README.md and docs/ from the CSV files of bench/results.
+"""Writes the tables of docs/NUMBERS.md and the headline of README.md from the CSV files of bench/results.
 
     python3 bench/tables.py           # rewrites what stands between the <!-- table ... --> marks
     python3 bench/tables.py --check   # fails when a page does not say what the results say
@@ -6,7 +6,6 @@
 
 import argparse
 import collections
-import functools
 import pathlib
 import re
 import statistics
@@ -30,7 +29,8 @@ def markdown(header, rows):
 
 
 def source(comments, name, gpu="h200"):
-    return f"{comments[0]}. `{comments[1]}`, all numbers in bench/results/{gpu}/{name}."
+    """The GPU, and the file that has every number, the machine, the versions and the command."""
+    return f"{comments[0].split(',')[0]}: bench/results/{gpu}/{name}."
 
 
 def versions(comments, rows):
@@ -67,27 +67,6 @@ def peers_sentence(comments, rows):
     return f"{text} Not in the run: {', '.join(missing)}." if missing else text
 
 
-def hopper_peers():
-    """The peers in the run, their versions and at how many points; and why the others were not."""
-    name = "hopper.csv"
-    if not (RESULTS / name).exists():
-        return ""
-    comments, rows = read(name)
-    found = figures.all_ratios(rows)
-    counts = collections.Counter(peer for known in found.values() for peer in known)
-    errors = collections.defaultdict(list)
-    for row in rows:
-        if row["error"]:
-            errors[row["impl"]].append(float(row["error"]))
-    table = [
-        [f"`{peer}`", version, f"{counts[peer]} of {len(found)}", f"{max(errors[peer]):.1e}" if errors[peer] else ""]
-        for peer, version in [("attnforge", comments[0].split()[-1]), *versions(comments, rows)]
-    ]
-    table[0][2] = f"{len(found)}"
-    table += [[f"`{peer}`", f"not in the run: {why}", "0", ""] for peer, why in absent(comments, rows).items()]
-    return "\n\n".join([markdown(["peer", "version", "points", "largest `error`"], table), source(comments, name)])
-
-
 def peers_main():
     name = "peers_main.csv"
     comments, rows = read(name)
@@ -102,7 +81,7 @@ def peers_main():
         [
             "The kernel of other GPUs, `fwd_mma_sm80`, forced on a Hopper, where plans take another at these sizes: it uses no instruction that"
             " Hopper alone has, cuDNN does. Forward, bf16, 16384 tokens, hidden size 2048: TFLOP/s, and in brackets the speed relative to"
-            f" PyTorch's FlashAttention-2 in the same run. {means_sentence(rows)} {peers_sentence(comments, rows)}",
+            f" PyTorch's FlashAttention-2 in the same run. {means_sentence(rows)} {peers_sentence(comments, rows).split(' Not in the run')[0]}",
             markdown(["head_dim \\ seqlen"] + lengths, table),
             source(comments, name),
         ]
@@ -122,23 +101,6 @@ def means_sentence(rows):
     for name, each in figures.per_peer(rows).items():
         parts.append(f"{statistics.geometric_mean(each):.2f}x {name} ({min(each):.2f}x to {max(each):.2f}x)")
     return f"Geometric means of attnforge's speed: {', '.join(parts)}."
-
-
-def peers_odd():
-    name = "peers_odd_head_dims.csv"
-    comments, rows = read(name)
-    points = ours_and_flash(rows)
-    table = []
-    for dim in sorted({key[0] for key in points}):
-        table.append([dim] + ["{:.0f} ({:.2f}x)".format(*points[dim, causal, 4096]) for causal in (0, 1)])
-    return "\n\n".join(
-        [
-            "Head dims that others pad, seqlen 4096, 16384 tokens: TFLOP/s, and in brackets relative to PyTorch's"
-            f" FlashAttention-2. {means_sentence(rows)} {peers_sentence(comments, rows)}",
-            markdown(["head_dim", "full", "causal"], table),
-            source(comments, name),
-        ]
-    )
 
 
 def varlen():
@@ -186,7 +148,7 @@ def backward_ratios(rows, select):
 LISTS = {"sm80": "bwd_mma_sm80, forced"}  # names for readers, where a list's own says too little
 
 
-def backward(gpu="h200"):
+def backward(gpu="h100"):
     """The grid by head dim, mask and length; means of every list of bench/backward.py, on that GPU."""
     path = RESULTS.parent / gpu / "backward.csv"
     if not path.exists():
@@ -214,8 +176,6 @@ def backward(gpu="h200"):
             untuned = [1 / each["attnforge-untuned"] for each in own.values() if "attnforge-untuned" in each]
             texts = [f"{statistics.geometric_mean(each):.3f}x, least {min(each):.3f}x" if each else "" for each in (best, untuned)]
             means.append([LISTS.get(of_list, of_list.replace("_", " ")), ", ".join(map(str, some)), len(ratios), *texts])
-    commands = [line for line in dict.fromkeys(comments) if line.startswith("python3 bench/backward.py")]
-    more = f" (and {len(commands) - 1} more runs)" if len(commands) > 1 else ""
     known = dict(line.removeprefix("peer ").split(": ", 1) for line in comments if line.startswith("peer "))
     timed = [f"{peer} ({version})" for peer, version in known.items() if any(row["impl"] == peer and row["ms"] for row in rows)]
     parts = ["Backward passes, bf16, 16384 tokens, hidden size 2048: TFLOP/s by 2.5 times the forward's products, in brackets the speed relative "
@@ -223,7 +183,7 @@ def backward(gpu="h200"):
     if cells:
         parts.append(markdown(["head_dim", *lengths], cells))
     parts.append(markdown(["list", "head_dim", "points", "relative to the fastest peer", "untuned relative to tuned"], means))
-    parts.append(f"{comments[0]}. `{commands[0]}`{more}, all numbers in {path.relative_to(ROOT)}.")
+    parts.append(source(comments, path.name, gpu))
     return "\n\n".join(parts)
 
 
@@ -237,6 +197,16 @@ def in_table_order(points):
     return sorted(points, key=lambda p: (p.head_dim, p.head_dim_v, p.num_heads_q, p.causal, p.seqlen_q))
 
 
+def each_peer(found):
+    """The speed relative to each peer by itself, over the points that it has."""
+    ratios = collections.defaultdict(list)
+    for known in found.values():
+        for peer, ratio in known.items():
+            ratios[peer].append(ratio)
+    means = [f"{statistics.geometric_mean(each):.3f}x {peer} (least {min(each):.2f}x)" for peer, each in ratios.items()]
+    return f"Each peer by itself: {', '.join(means) or 'none'}."
+
+
 def hopper():
     name = "hopper.csv"
     if not (RESULTS / name).exists():
@@ -246,77 +216,48 @@ def hopper():
     found = figures.all_ratios(rows)
     best = figures.best_ratios(found)
     lengths = sorted({point.seqlen_q for point in tflops})
-    cells = collections.defaultdict(dict)
+    cells, others = collections.defaultdict(dict), collections.defaultdict(dict)
     for point in in_table_order(tflops):
-        ratio = f"{best[point]:.2f}x" if point in best else "no peer"
-        cells[label_of(point)][point.seqlen_q] = f"{tflops[point]:.0f} ({ratio})"
+        cell = f"{tflops[point]:.0f} ({f'{best[point]:.2f}x' if point in best else 'no peer'})"
+        if figures.odd(point, (40, 48, 72, 80, 96, 112, 160, 192)):
+            others[point.head_dim][point.causal] = cell
+        else:
+            cells[label_of(point)][point.seqlen_q] = cell
     table = [[label] + [row.get(length, "") for length in lengths] for label, row in cells.items()]
+    more = [[dim, row.get(0, ""), row.get(1, "")] for dim, row in others.items()]
     main = {point: ratio for point, ratio in best.items() if figures.grid(point)}
     return "\n\n".join(
         [
             "Forward on Hopper, bf16: TFLOP/s, and in brackets the speed relative to the fastest peer in the same run.",
             peers_sentence(comments, rows),
             f"Head dims 64, 128 and 256, 16384 tokens: {figures.claim(main)}",
-            f"All: {figures.claim(best)}",
+            f"All: {figures.claim(best)} {each_peer(found)}",
             markdown(["head_dim \\ seqlen"] + lengths, table),
+            *([markdown(["head_dim, seqlen 4096", "full", "causal"], more)] if more else []),
             source(comments, name),
         ]
     )
-
-
-def hopper_groups():
-    """Each group of points against each peer by itself, and against the fastest."""
-    name = "hopper.csv"
-    if not (RESULTS / name).exists():
-        return ""
-    comments, rows = read(name)
-    found = figures.all_ratios(rows)
-    peers = [peer for peer, _ in versions(comments, rows)]
-    table = []
-    for group, belongs in figures.GROUPS.items():
-        points = {point: known for point, known in found.items() if belongs(point)}
-        if points:
-            columns = [[known[peer] for known in points.values() if peer in known] for peer in peers]
-            columns.insert(0, list(figures.best_ratios(points).values()))
-            table.append([f"{group} ({len(points)})"] + [mean_and_least(each, len(points)) for each in columns])
-    winners = collections.Counter(figures.best_peer(known)[0] for known in found.values() if known)
-    fastest = ", ".join(f"{peer} at {count}" for peer, count in winners.most_common())
-    late = sum(int(row["late"] or 0) > 0 for row in rows)
-    warning = [f"{late} rows have samples that may hold time of the host (column `late`)."] if late else []
-    return "\n\n".join(
-        [
-            "attnforge's speed relative to the fastest peer at each point, and to each peer: geometric mean, in brackets the"
-            " least, and the number of points where a peer has fewer than the group."
-            f" Fastest peer: {fastest or 'none'}. {peers_sentence(comments, rows)}",
-            markdown(["bf16 (points)", "fastest peer"] + peers, table),
-            *warning,
-            source(comments, name),
-        ]
-    )
-
-
-def mean_and_least(ratios, points):
-    if not ratios:
-        return "no peer"
-    count = "" if len(ratios) == points else f", {len(ratios)} points"
-    return f"{statistics.geometric_mean(ratios):.3f}x ({min(ratios):.2f}x{count})"
 
 
 def host():
     comments, rows = read("host.csv")
-    table = [[row["what"], row["limit"], row["measured"]] for row in rows]
+    single = [row for row in rows if row["what"].startswith("NVRTC compile, one core")]
+    table = [[row["what"], row["limit"], row["measured"]] for row in rows if row not in single]
+    if single:
+        times = sorted(int(row["measured"].split()[0]) for row in single)
+        table.insert(4, [f"NVRTC compile, one core, no cache, {len(single)} problems", single[0]["limit"], f"{times[0]} to {times[-1]} ms"])
     return "\n\n".join([markdown(["host cost", "goal", "measured"], table), source(comments, "host.csv")])
 
 
 def first_run():
     name = "first_run.csv"
     comments, rows = read(name)
-    table = [
-        [row["problem"], row["space"], f"{float(row['first_run_s']):.1f} s", f"{float(row['loss']):.1%}", f"{float(row['gain']):.2f}x"]
-        for row in rows
-    ]
-    header = ["problem", "configs", "tuning on first run", "slower than the best of all configs", "faster than untuned"]
-    return "\n\n".join([markdown(header, table), source(comments, name)])
+    seconds, loss, gain = ([float(row[column]) for row in rows] for column in ("first_run_s", "loss", "gain"))
+    return (
+        f"Tuning on a first run, {len(rows)} problems of {min(int(row['space']) for row in rows)} to {max(int(row['space']) for row in rows)} configs:"
+        f" {min(seconds):.1f} to {max(seconds):.1f} s, at most {max(loss):.1%} slower than the best of all configs,"
+        f" {min(gain):.2f}x to {max(gain):.2f}x as fast as untuned. {source(comments, name)}"
+    )
 
 
 def counters_of(rows):
@@ -348,38 +289,10 @@ def ladder():
         tflops, c = float(row["tflops"]), counters.get(row["family"], {})
         gain = f"{tflops / before:.1f}x" if before else ""
         before = tflops
-        percent = [f"{c[name]:.0f}" if name in c else "" for name in ("issue", "fma", "exponential", "tensor", "shared_memory")]
-        counts = [f"{c[name] / scale:.1f}" if name in c else "" for name, scale in (("instructions_1e6", 1e3), ("dram_bytes_1e9", 1))]
-        table.append([f"`{row['family']}`", f"{tflops:.3g}", gain, f"{float(row['ratio']):.2f}x", *counts, *percent])
-    header = ["family", "TFLOP/s", "step", "of PyTorch's flash", "1e9 instructions", "GB of DRAM", "issue %", "FMA %",
-              "exponential %", "tensor %", "shared memory %"]
-    return "\n\n".join([markdown(header, table), source(comments, name), source(counter_comments, counters_name)])
-
-
-def error_of(row):
-    if not row["max_diff"] or not row["peer_max_diff"]:
-        return ""
-    return f"{float(row['max_diff']):.1e} ({float(row['peer_max_diff']):.1e})"
-
-
-def lineage():
-    name = "lineage.csv"
-    if not (RESULTS / name).exists():
-        return ""
-    comments, rows = read(name)
-    table = []
-    for row in rows:
-        if row["project"] == "ladder" or not row["ratio"]:
-            continue
-        theirs = f"{float(row['theirs_ms']):.3g} ms, {row['gpu']}" if row["theirs_ms"] else ""
-        table.append(
-            [row["project"], row["problem"].removeprefix("fwd "), theirs, f"{float(row['peer_ms']):.3g} ms ({row['peer']})",
-             f"{float(row['ms']):.3g} ms (`{row['family']}`)", f"{float(row['ratio']):.2f}x", f"{float(row['ns_per_token_head']):.3g}",
-             error_of(row)]
-        )
-    header = ["project", "problem", "theirs", "PyTorch here", "attnforge here", "attnforge / PyTorch", "ns/token/head",
-              "largest error (PyTorch's)"]
-    return "\n\n".join([markdown(header, table), source(comments, name)])
+        percent = [f"{c[name]:.0f}" if name in c else "" for name in ("issue", "exponential", "tensor", "shared_memory")]
+        table.append([f"`{row['family']}`", f"{tflops:.3g}", gain, f"{float(row['ratio']):.2f}x", *percent])
+    header = ["family", "TFLOP/s", "step", "of PyTorch's flash", "issue %", "exponential %", "tensor %", "shared memory %"]
+    return "\n\n".join([markdown(header, table), f"{source(comments, name)} {source(counter_comments, counters_name)}"])
 
 
 MASK_FORMS = {"causal": "mask text", "causal, soft cap 30": "score text", "causal, ALiBi": "score text",
@@ -388,7 +301,7 @@ OTHER_FORMS = {"built in": "built in", "text": "mask text", "packed": "packed se
 
 
 def masks():
-    """Masks and user code beside FlexAttention in one run, beside the same problem in another form, and in a later run without it."""
+    """Masks and user code beside FlexAttention in one run, and beside the same problem in another form."""
     name, later_name, small_name = "masks.csv", "masks_texts.csv", "masks_small.csv"
     runs = [collections.defaultdict(dict) for _ in range(2)]
     for of_run, file in zip(runs, (name, later_name)):
@@ -402,7 +315,6 @@ def masks():
         ours, flex = run["attnforge"], run.get("flex")
         if flex:
             ratios.append(float(flex["ms"]) / float(ours["ms"]))
-        again = later[case].get("attnforge") if run is first[case] else None
         forms = []
         for impl, words in OTHER_FORMS.items():
             form_run = next((r[case] for r in (later, first) if impl in r[case]), None)
@@ -413,7 +325,7 @@ def masks():
         form = MASK_FORMS.get(case, "block mask" if case.startswith("blocks") else "")
         table.append(
             [case, form, f"{float(ours['density']):.0%}", f"{float(ours['tflops']):.0f}", f"{float(flex['tflops']):.0f}" if flex else "",
-             f"{ratios[-1]:.2f}x" if flex else "", f"{float(again['tflops']):.0f}" if again else "", ", ".join(forms)]
+             f"{ratios[-1]:.2f}x" if flex else "", ", ".join(forms)]
         )
     comments, later_comments = read(name)[0], read(later_name)[0]
     return "\n\n".join(
@@ -421,10 +333,8 @@ def masks():
             "Masks and code of the user's, bf16, batch 2, 16 heads of 128, 8192 tokens (documents: 16384 of one sequence): TFLOP/s of the"
             " pairs that the mask keeps, and the speed relative to FlexAttention, compiled by torch with its"
             " Triton backend and max-autotune, in the same run: geometric mean"
-            f" {statistics.geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x. \"Later run\" is attnforge without FlexAttention,"
-            " timed again with later code. The last column has the same problem written in another way. Its brackets are this row's speed"
-            " relative to that: where they are below 1, the other way is the one to use.",
-            markdown(["mask or score", "written as", "pairs kept", "attnforge", "FlexAttention", "speed-up", "later run", "written otherwise"], table),
+            f" {statistics.geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x. Last column: the same problem written in another way, in brackets this row's speed relative to that.",
+            markdown(["mask or score", "written as", "pairs kept", "attnforge", "FlexAttention", "speed-up", "written otherwise"], table),
             small_masks(small_name),
             f"{source(comments, name)} {source(later_comments, later_name)}",
         ]
@@ -443,53 +353,10 @@ def small_masks(name):
         else:
             dense[size] = float(row["time_us"])
     slower = [each for each in masked if each[3] >= dense[each[0]]]
-    words = [f"{int(count)} tokens, head_dim {dim}, blocks of {block}, density {density:g}: {us:.1f} for {dense[(count, dim)]:.1f} us"
-             for (count, dim), block, density, us in slower if block != "16"]
-    of_16 = [each for each in slower if each[1] == "16"]
-    densities = ", ".join(f"{x:g}" for x in sorted({each[2] for each in of_16}, reverse=True))
+    of_16 = sum(each[1] == "16" for each in slower)
     return (
-        f"Small problems (8 heads, {' and '.join(sorted({size[0] for size in dense}, key=int))} tokens, head dims"
-        f" {' and '.join(sorted({size[1] for size in dense}, key=int))}; random blocks of 16, 64 and 128 with densities"
-        f" {', '.join(f'{x:g}' for x in sorted({each[2] for each in masked}, reverse=True))}; untuned): {len(masked) - len(slower)} of"
-        f" {len(masked)} are faster than the same problem without a mask. Not so {len(of_16)} with blocks of 16 (densities {densities}),"
-        f" as rows of a tile see different ones, and, since a row of few blocks may have nearly all, {len(words)}:"
-        f" {'; '.join(words)}. All numbers in bench/results/h200/{name}."
-    )
-
-
-def mask_runs():
-    """Small problems where each row of blocks keeps a run of them, beside all families without a mask."""
-    comments, rows = read("mask_runs.csv")
-    family_comments, families = read("dense_families.csv")
-    times, dense = {}, collections.defaultdict(list)
-    for row in rows:
-        size = row["seqlen"], row["head_dim"]
-        if row["impl"] == "dense":
-            dense[size].append(float(row["ms"]) * 1e3)
-            continue
-        block, sparsity = re.search(r"of (\d+), sparsity ([\d.]+)", row["case"]).groups()
-        times[(*size, block, sparsity)] = float(row["ms"]) * 1e3
-    blocks, sparsities = (list(dict.fromkeys(key[i] for key in times)) for i in (2, 3))
-    table, unmasked = [], []
-    for size, of_size in dense.items():
-        us = statistics.median(of_size)
-        rows_and_heads = int(size[0]) * int(rows[0]["heads"])
-        table.append([*size, "none", f"{us:.1f} ({us * 1e3 / rows_and_heads:.2f})", "", ""])
-        for block in blocks:
-            cells = [times[(*size, block, sparsity)] for sparsity in sparsities]
-            table.append([*size, block, *(f"{cell:.1f} ({cell * 1e3 / rows_and_heads:.2f}){' slower' if cell >= us else ''}" for cell in cells)])
-        of_families = [(row["family"], float(row["time_us"])) for row in families if (row["seqlen"], row["head_dim"]) == size]
-        unmasked.append([*size, *(f"{us:.1f}" for _, us in of_families)])
-    names = list(dict.fromkeys(row["family"] for row in families))
-    return "\n\n".join(
-        [
-            "Schedules as PiKAttention makes them, where each row of blocks keeps one run of them: us, in brackets ns per token and head;"
-            " 8 heads, bf16, untuned, in the same rounds as the problem without a mask.",
-            markdown(["tokens", "head_dim", "blocks of", *(f"sparsity {sparsity}" for sparsity in sparsities)], table),
-            "Without a mask, by each family, us:",
-            markdown(["tokens", "head_dim", *(f"`{name}`" for name in names)], unmasked),
-            f"{source(comments, 'mask_runs.csv')} {source(family_comments, 'dense_families.csv')}",
-        ]
+        f"Small problems (8 heads, 1024 and 2048 tokens, head dims 128 and 256, random blocks, untuned): {len(masked) - len(slower)} of {len(masked)}"
+        f" are faster than without a mask; not so {of_16} with blocks of 16 and {len(slower) - of_16} others: bench/results/h200/{name}."
     )
 
 
@@ -498,8 +365,7 @@ def chosen_sentence(comments, name, ratios_of):
     number = re.search(r"--choose (\d+)", comments[1])
     if not number:
         return []
-    text = (f"Configs are the fastest of {number[1]} (or of an earlier run) on a point's own lengths, which no plan of a user's tries: "
-            "these are times of kernels, not of a search.")
+    text = f"Configs are the fastest of {number[1]} (or of an earlier run) on a point's own lengths, which no plan of a user's tries."
     first = name.replace(".csv", "_first_run.csv")
     gpu = next((each for each in ("h200", "h100") if (RESULTS.parent / each / first).exists()), None)
     if gpu is None:
@@ -507,7 +373,7 @@ def chosen_sentence(comments, name, ratios_of):
     of_comments, rows = figures.read_csv(RESULTS.parent / gpu / first)
     means = "; ".join(f"{group}: geometric mean {statistics.geometric_mean(each):.2f}x, least {min(each):.3f}x" for group, each in ratios_of(rows).items())
     peers = ", ".join(line.removeprefix("peer ") for line in of_comments if line.startswith("peer "))
-    return [f"{text} With those of `first_run`, beside {peers}: {means} ({source(of_comments, first, gpu)})."]
+    return [f"{text} With those of `first_run`, beside {peers}: {means} ({source(of_comments, first, gpu)[:-1]})."]
 
 
 def decode_ratios(rows):
@@ -542,7 +408,7 @@ def decode():
                       *theirs, f"{ratio:.2f}x"])
     means = "; ".join(f"{heads}: geometric mean {statistics.geometric_mean(each):.2f}x, least {min(each):.3f}x" for heads, each in decode_ratios(rows).items())
     header = ["heads", "batch", "keys", "attnforge, us", "TB/s of the cache", *[f"{peer}, us" for peer in peers], "fastest peer / attnforge"]
-    return "\n\n".join([f"Of the fastest peer at each point, {means}. {peers_sentence(comments, rows)}", *chosen_sentence(comments, name, decode_ratios), markdown(header, table), source(comments, name)])
+    return "\n\n".join([f"Of the fastest peer at each point, {means}. {peers_sentence(comments, rows).split(' Not in the run')[0]}", *chosen_sentence(comments, name, decode_ratios), markdown(header, table), source(comments, name)])
 
 
 SERVING_COLUMNS = {
@@ -575,12 +441,13 @@ def serving():
         case, heads, heads_kv, batch, queries, keys, page_size = point
         times = [f"{1e3 * float(of_point[name]['ms']):.1f}" if name in of_point else "" for name in names]
         best, ratio = serving_peers.best_in_pages(of_point)
-        table.append([case, f"{heads}:{heads_kv}", batch, queries, keys, page_size, *times, f"{ratio:.2f}x" if best else ""])
-    header = ["case", "heads", "sequences", "queries of each", "keys of all", "page_size", *(SERVING_COLUMNS[name] for name in names)]
+        table.append([case, f"{heads}:{heads_kv}", f"{batch} x {queries}", keys, page_size, *times, f"{ratio:.2f}x" if best else ""])
+    header = ["case", "heads", "sequences x queries", "keys of all", "page_size", *(SERVING_COLUMNS[name] for name in names)]
     header.append("fastest peer in pages / pages")
     parts = []
     if ratios:
-        means = [f"{group}: geometric mean {statistics.geometric_mean(each):.2f}x, least {min(each):.3f}x" for group, each in ratios.items()]
+        means = [f"{group}: geometric mean {statistics.geometric_mean(each):.2f}x, least {min(each):.3f}x"
+                 for group, each in ratios.items() if len(each) > 1 or len(ratios) == 1]
         parts.append(f"Of the fastest peer in pages, {'; '.join(means)}.")
         parts += chosen_sentence(comments, "serving.csv", serving_ratios)
         parts.append(f"{'; '.join(line for line in comments if line.startswith('peer '))}.")
@@ -589,57 +456,52 @@ def serving():
     return "\n\n".join([*parts, markdown(header, table), source(comments, "serving.csv")])
 
 
-STRATEGIES = ("standard", "variable_block", "split_head_dims")
-
-
-def strategies():
-    """Ways to deal with a head dim, in us, and relative to exact head dims."""
-    times = collections.defaultdict(dict)
-    rows = read("strategies.csv")[1]
-    for row in rows:
-        asked = row["asked"].replace("split_k", "split_head_dims")  # the name of older rows
-        times[int(row["head_dim"])][asked] = (float(row["time_us"]), float(row["padding_waste"]))
-    table = []
-    for dim, found in sorted(times.items()):
-        exact, zeros = found["variable_block"]
-        each = [f"{us:.0f}" + (f" ({us / exact:.2f}x)" if us != exact else "") for us, _ in (found[name] for name in STRATEGIES)]
-        table.append([dim, f"{zeros:.1%}", *each])
-    return "\n\n".join([markdown(["head_dim", "zeros in padded products", *STRATEGIES], table), in_results(rows, "strategies.csv")])
-
-
-def head_dims():
-    """Exact head dims beside the next power of two as a problem of its own."""
-    rows = read("head_dims.csv")[1]
-    times = {int(row["head_dim"]): float(row["time_us"]) for row in rows}
-    table = []
-    for dim, us in sorted(times.items()):
-        power = 1 << (dim - 1).bit_length()
-        if power != dim:
-            table.append([dim, f"{us:.0f}", f"{power}: {times[power]:.0f}", f"{1 - us / times[power]:.1%}"])
-    header = ["head_dim", "us", "next power of two: us", "share of its time that exact head dims save"]
-    return "\n\n".join([markdown(header, table), in_results(rows, "head_dims.csv")])
-
-
-def in_results(rows, name):
-    return f"{rows[0]['gpu']}, {rows[0]['date'][:10]}, all numbers in bench/results/h200/{name}."
+def headline():
+    """What README.md says of speed: a row for each kind of problem, made of the tables of docs/NUMBERS.md."""
+    best = figures.best_ratios(figures.all_ratios(read("hopper.csv")[1]))
+    in_grid = [ratio for point, ratio in best.items() if figures.grid(point)]
+    others = [ratio for point, ratio in best.items() if not figures.grid(point)]
+    packed = [float(row["ratio"]) for row in read("varlen.csv")[1] if row["impl"] == "fa3" and row["ratio"]]
+    by_case = collections.defaultdict(dict)
+    for row in read("masks.csv")[1]:
+        by_case[row["case"]][row["impl"]] = float(row["ms"])
+    flex = [case["flex"] / case["attnforge"] for case in by_case.values() if "flex" in case]
+    h100 = RESULTS.parent / "h100"
+    in_pages = serving_ratios(figures.read_csv(h100 / "serving_first_run.csv")[1])
+    old = figures.per_peer(read("peers_main.csv")[1])
+    backward_rows = figures.read_csv(h100 / "backward.csv")[1]
+    gradients = list(figures.best_ratios(backward_ratios(backward_rows, lambda row: row["list"] == "grid")[0]).values())
+    untuned = [float(row["gain"]) for row in read("first_run.csv")[1]]
+    table = [
+        ["forward, head dims 64, 128, 256", "the fastest of cuDNN 9.19, FlashAttention-3 and 4", in_grid],
+        ["forward, other head dims, and 64 heads on 8", "the same, and FlashAttention-2", others],
+        ["packed sequences", "FlashAttention-3", packed],
+        ["masks and score code", "FlexAttention (Triton)", flex],
+        ["decode in pages, tuned by `first_run` (H100)", "FlashAttention-3", [ratio for each in in_pages.values() for ratio in each]],
+        ["gradients, head dims 64, 128, 256 (H100)", "the fastest of cuDNN, FlashAttention-2 and 4", gradients],
+        ["`fwd_mma_sm80`, the kernel of other GPUs, forced", "FlashAttention-2", old["torch-flash"]],
+        ["the same", "cuDNN", old["torch-cudnn"]],
+        ["after tuning on a first run, at most 8 s", "attnforge untuned", untuned],
+    ]
+    cells = [[what, beside, len(each), f"{statistics.geometric_mean(each):.2f}x", f"{min(each):.3f}x"] for what, beside, each in table]
+    return markdown(["bf16, an H200", "beside, in the same run", "points", "speed, geometric mean", "least"], cells)
 
 
 # A table without its file is empty.
-README_TABLES = {
-    "hopper": hopper,
-    "peers_main": peers_main,
-    "varlen": varlen,
-    "masks": masks,
-    "host": host,
-    "first_run": first_run,
-}
 PAGES = {
-    "README.md": README_TABLES,
-    "docs/HOPPER.md": {"hopper_groups": hopper_groups},
-    "docs/MEASURING.md": {"hopper_peers": hopper_peers, "mask_runs": mask_runs, "decode": decode, "serving": serving},
-    "docs/TRAINING.md": {"backward_h100": functools.partial(backward, "h100"), "backward": backward},
-    "docs/LADDER.md": {"ladder": ladder, "lineage": lineage},
-    "docs/HEAD_DIMS.md": {"strategies": strategies, "head_dims": head_dims, "peers_odd": peers_odd},
+    "README.md": {"headline": headline},
+    "docs/NUMBERS.md": {
+        "hopper": hopper,
+        "peers_main": peers_main,
+        "varlen": varlen,
+        "masks": masks,
+        "decode": decode,
+        "serving": serving,
+        "backward": backward,
+        "ladder": ladder,
+        "first_run": first_run,
+        "host": host,
+    },
 }
 
 

@@ -21,7 +21,8 @@ SOURCES = ("cache", "cli", "generator", "include", "plan", "python", "reference"
 
 
 def documents():
-    return [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    folders = ("docs", "examples", "bench", "templates")
+    return [*ROOT.glob("*.md"), *(page for folder in folders for page in ROOT.glob(f"{folder}/**/*.md"))]
 
 
 def words(text):
