@@ -80,9 +80,8 @@ struct LeftOut {
   Cuts cuts{};  // configs of the other families
 };
 
-/// Of several families, but for those of another op, products first: the candidates of each of the
-/// first tier that has any, in the order of `families`. What is left out is looked at only for
-/// `left_out`.
+/// Candidates of all families of the problem's op, in the order of `families`. Only the first tier
+/// that has any is used, products first. `left_out`, if given, receives the rest.
 std::vector<Candidate> candidates(std::span<const Family* const> families, const Problem& problem,
                                   const DeviceFacts& device, const Overrides& overrides = {},
                                   LeftOut* left_out = nullptr);

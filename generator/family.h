@@ -53,12 +53,12 @@ struct Family {
   std::string_view summary;  // one line for people
   Op op = Op::kForward;      // whose problems it is asked about
   Tier tier = Tier::kProduct;
-  /// Serves nobody who did not name it, not even where nothing else does: its workspace grows with
-  /// seqlen_q * seqlen_kv.
+  /// Used only if the caller names it, even if no other family serves the problem: its workspace
+  /// grows with seqlen_q * seqlen_kv.
   bool only_named = false;
   Features features = 0;
-  /// What is searched, in the order of a config's fields, and which values each may have. No
-  /// function below is asked about a config with others. Borrowed; lives as long as the program.
+  /// The searched fields, in the order of a config's, and which values each may have. No function
+  /// below is asked about a config with others. Borrowed; lives as long as the program.
   std::span<const FieldRule> fields{};
 
   /// What was searched, in words for tables and logs: "2x64 x 128 keys, stages 2+2, ping-pong".

@@ -1,5 +1,4 @@
-// mask_windows.h - what of a mask's text is a window: "k <= q" is as fast as a causal mask, for it
-// is one.
+// mask_windows.h - finds windows in a mask's text, so that "k <= q" compiles to a causal mask.
 #pragma once
 
 #include <cstdint>

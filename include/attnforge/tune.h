@@ -76,7 +76,7 @@ inline double speed_up(const TuneResult& result) {
   return result.winner_us > 0 && result.untuned_us > 0 ? result.untuned_us / result.winner_us : 0;
 }
 
-/// The winner's code is in the database afterwards, even of a search that an import brought:
+/// Afterwards the database holds the winner's machine code, also if the search itself was imported:
 /// plans with Policy::kCachedOnly find it.
 /// Thread-safe, but two tunings on one GPU disturb each other's times and are therefore run one
 /// after the other. Where results cannot be stored, the search goes on all the same, unless

@@ -26,9 +26,9 @@ struct BwdSteps {
   // is block_m x dq_columns floats large: "MyDqTile<kConfig>" of the family's own headers; "": row
   // after row.
   std::string dq_tile{};
-  // 0: dq_sums are zeros before the kernel. Else so many ints a tile are, from BwdWork::turns on,
-  // which count those that have added to it. The first of them stores: where the tile's first int
-  // is 0 after the kernel the tile holds nothing, and its dq is 0.
+  // Counters per tile (at BwdWork::turns) of the blocks that have added to it. The first block
+  // stores: where a tile's first counter is 0 after the kernel, the tile holds nothing and its dq
+  // is 0. 0: no counters, dq_sums starts as zeros instead.
   int turns = 0;
   // Without turns: the query heads, from the first on, whose sums are zeros before the kernel,
   // which sets the others to zeros itself; 0: all.

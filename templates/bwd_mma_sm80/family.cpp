@@ -100,12 +100,12 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
     return "gradients of arrays that the score reads are made by the kernel of dQ alone";
   if (c.roles == 4) {
     if (!c.in_halves()) return "four warps share columns 64 at a time and queries 32 at a time";
-    if (c.num_warps < c.roles) return "there are not four warps";
+    if (c.num_warps < c.roles) return "roles=4 needs at least 4 warps";
     if (c.named_barriers() > 15) return "groups of four warps need more barriers than there are";
   }
   if (c.block_n % (16 * c.key_warps()) != 0) return "block_n is not a multiple of 16 keys per warp";
   if (c.block_m % c.step_m != 0) return "step_m does not divide block_m";
-  if (c.ds_stages == 2 && !c.makes_dq()) return "there is no dS whose products could come later";
+  if (c.ds_stages == 2 && !c.makes_dq()) return "ds_stages=2 needs a kernel that makes dQ";
   if (c.ds_stages == 2 && c.stages == 1)
     return "with one stage the barrier that a second tile of dS saves is needed anyway";
   if (Reason wrong = invalid(c)) return wrong;
@@ -119,7 +119,7 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   const Arch& arch = device.arch;
   constexpr int kNarrow = 128;  // 2% slower there, 24% at 64
   if (c.roles == 4 && c.head_dim <= kNarrow && c.head_dim_v <= kNarrow)
-    return "pairs of warps have so many keys that each operand is used as often";
+    return "pairs of warps already reuse each operand as often";
   if (Reason waste = few_registers(c, arch, register_slack(c, problem))) return waste;
   if (c.key_fragments() > 4) return "more than 64 keys per warp leave no registers for scores";
   if (Reason waste = half_empty_queries(c.block_m, kSmallestBlock, problem.seqlen_q)) return waste;

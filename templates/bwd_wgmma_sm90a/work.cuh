@@ -42,12 +42,12 @@ struct BwdWgmmaSm90aWork {
     if constexpr (Walk::kListed) return walk.count();
     return walk.count() * keys.group();
   }
-  // In the order of key tiles, from the last query tile to the first: then all blocks of a head
-  // begin at the same one, and those that wait for others start after them. From the diagonal on,
-  // blocks that begin together are at different query tiles, and come to each in its order.
-  // In any order under a mask, heads that share keys are visited together. Blocks that begin
-  // together, with more and with fewer tiles, are at the same ones from the last query tile on;
-  // those that begin when these end, a tile later each, from the diagonal on: the L2 holds them.
+  // Adds in the order of key tiles (kDqInOrder) walk from the last query tile to the first: all
+  // blocks of a head begin at the same tile, and a block that waits starts after the one it waits
+  // for. Adds from the diagonal on begin at different query tiles and come to each in its order.
+  // Adds in any order under a mask visit heads that share keys together, in one of two orders,
+  // chosen for L2 hits. From the end: blocks that start together read the same tiles. From the
+  // diagonal: so do blocks that start as others end.
   static constexpr bool kTogether = C.right_bound && !C.adds_in_order();
   ATTNFORGE_DEVICE bool from_end(const Params& params) const {
     if constexpr (!kTogether) return C.dq == kDqInOrder;

@@ -167,7 +167,8 @@ struct FwdRegtileF32 {
 
   // ---- 4. Outputs over all keys ----
 
-  /// Where a warp hands its outputs over, in shared memory that the tiles no longer need.
+  /// The slot where a warp sends its partial outputs, in shared memory that the tiles no longer
+  /// need.
   ATTNFORGE_DEVICE u32 lane_slot(int slot) const {
     return smem + slot * C.partial_bytes() + thread_index() % 32 * 4;
   }

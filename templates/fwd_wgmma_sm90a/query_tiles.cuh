@@ -42,8 +42,8 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
   ATTNFORGE_DEVICE Work told_work() const {
     return Work::load(wg.params, wg.smem.tile(wg.q_ring.stage) + 4);
   }
-  /// Whether the tile after `work` may be begun while the rows of that one are stored: it has come,
-  /// and there are scores to begin with. The same in all of the warpgroup.
+  /// True if the next query tile is in shared memory and has keys. Its scores may then start while
+  /// this tile is stored. All threads of the warpgroup get the same answer.
   ATTNFORGE_DEVICE bool may_begin(const Work& work, const Part& part, Work& next) const {
     const bool come = mbarrier_test(wg.smem.q_full(wg.q_ring.stage), wg.q_ring.parity);
     if (!named_barrier_all(4 + wg.warpgroup, 128, come)) return false;

@@ -86,7 +86,7 @@ constexpr Skipped kSkipped[] = {
     {"fwd_regtile_f32", "fwd fp32 num_heads=8 seqlen=4096 head_dim=64", "one stage: there is"},
     {"fwd_wmma", "fwd bf16 num_heads=8 seqlen=4096 head_dim=64", "another block would fit"},
     {"fwd_flash_vec", "fwd bf16 num_heads=8 seqlen=4096 head_dim=64", "{} scores per step"},
-    {"bwd_mma_sm80", "bwd bf16 num_heads=8 seqlen=4096 head_dim=64", "pairs of warps have so many"},
+    {"bwd_mma_sm80", "bwd bf16 num_heads=8 seqlen=4096 head_dim=64", "pairs of warps already reuse"},
     {"bwd_wgmma_sm90a", "bwd bf16 num_heads=8 seqlen=4096 head_dim=128",
      "about {} of {} registers"},
     {"bwd_wgmma_sm90a", "bwd bf16 num_heads=8 seqlen=4096 head_dim=256", "rows of dK and dV have"},

@@ -13,9 +13,9 @@
 
 namespace attnforge {
 
-// Of a first run's limit. Whoever tunes is done after the first part, and what is left is for its
-// storing, unloading and loading. Whoever waits does so a little longer, and has the rest to
-// compile what it goes on with if it waited in vain.
+// Shares of a first run's limit. The tuning process stops at kFirstRunShare; it needs the rest to
+// store and load. Waiting processes stop at kFirstRunWaitShare; they need the rest to compile a
+// fallback.
 inline constexpr double kFirstRunShare = 0.875;
 inline constexpr double kFirstRunWaitShare = 0.925;
 
