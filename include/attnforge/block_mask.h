@@ -58,7 +58,7 @@ ATTNFORGE_API void validate(const BlockMaskShape& shape);
 /// are not columns, bits that are not there.
 ATTNFORGE_API void validate(const BlockMask& mask);
 
-/// Of block-sparse rows (BSR) as other libraries have them: row r has the block columns
+/// A mask from block-sparse rows (BSR) as other libraries have them: row r has the block columns
 /// indices[row_begin[r]] to indices[row_begin[r + 1] - 1], ascending. `partial`, if not empty, says
 /// of each whether it is partial, `bits` and `bit_blocks` as in BlockMask. Throws as validate()
 /// does.
@@ -74,13 +74,14 @@ ATTNFORGE_API BlockMask block_mask_from_bsr(const BlockMaskShape& shape,
 ATTNFORGE_API BlockMask block_mask_from_runs(const BlockMaskShape& shape,
                                              std::span<const int> runs);
 
-/// Of [batch, heads, q_blocks, kv_blocks] bytes: a block whose byte is not 0 is present and full.
+/// A mask from [batch, heads, q_blocks, kv_blocks] bytes: a block whose byte is not 0 is present
+/// and full.
 ATTNFORGE_API BlockMask block_mask_from_blocks(const BlockMaskShape& shape,
                                                std::span<const std::uint8_t> blocks);
 
-/// Of [batch, heads, seqlen_q, seqlen_kv] bytes: a pair whose byte is not 0 is seen. Blocks with no
-/// pair are not present, those with all are full, others are partial and have bits; equal blocks of
-/// bits are stored once.
+/// A mask from [batch, heads, seqlen_q, seqlen_kv] bytes: a pair whose byte is not 0 is seen.
+/// Blocks with no pair are not present, those with all are full, others are partial and have bits;
+/// equal blocks of bits are stored once.
 ATTNFORGE_API BlockMask block_mask_from_dense(const BlockMaskShape& shape,
                                               std::span<const std::uint8_t> seen);
 
@@ -113,7 +114,8 @@ ATTNFORGE_API BlockMask global_window_mask(const BlockMaskShape& shape, std::int
 ATTNFORGE_API BlockMask document_mask(const BlockMaskShape& shape,
                                       std::span<const std::int64_t> lengths);
 
-/// The same blocks by columns: queries and keys change places, and so do rows and columns of bits.
+/// The blocks of `mask` by columns: queries and keys change places, and so do rows and columns of
+/// bits.
 ATTNFORGE_API BlockMask transposed(const BlockMask& mask);
 
 struct BlockCounts {
@@ -139,8 +141,8 @@ ATTNFORGE_API double flops(const Problem& problem, const BlockMask& mask);
 ATTNFORGE_API std::string to_text(const BlockMask& mask, std::int64_t head = 0,
                                   std::int64_t sequence = 0, int most = 64);
 
-/// The same as an SVG picture of size_px: full blocks dark, partial ones light. Of large masks the
-/// shares of the blocks below a cell.
+/// The drawing as an SVG picture of size_px: full blocks dark, partial ones light. A cell of a
+/// large mask shows the shares of its blocks.
 ATTNFORGE_API std::string to_svg(const BlockMask& mask, std::int64_t head = 0,
                                  std::int64_t sequence = 0, int size_px = 512);
 
@@ -148,8 +150,8 @@ ATTNFORGE_API std::string to_svg(const BlockMask& mask, std::int64_t head = 0,
 /// Throws Error(kInvalidArgument) for other seqlens and for heads or a batch that are not the
 /// problem's.
 ATTNFORGE_API Problem with_block_mask(const Problem& problem, const BlockMask& mask);
-/// The same of a mask that lies elsewhere: the share of its blocks that is present, and whether
-/// partial ones have bits.
+/// `problem` with a mask that lies elsewhere. `density` is the share of its blocks that is present,
+/// `bits` says whether partial ones have bits.
 ATTNFORGE_API Problem with_block_mask(const Problem& problem, const BlockMaskShape& shape,
                                       double density, bool bits);
 

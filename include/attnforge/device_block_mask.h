@@ -45,13 +45,14 @@ ATTNFORGE_API DeviceBlockMask block_mask_from_text(Device& device, const Problem
                                                    const std::uint64_t* code_arguments = nullptr,
                                                    const DeviceMaskOptions& options = {});
 
-/// Of [batch, heads, seqlen_q, seqlen_kv] bytes on the GPU: a pair whose byte is not 0 is seen.
-/// Partial blocks have bits of their own. Throws as block_mask_from_text().
+/// A mask from [batch, heads, seqlen_q, seqlen_kv] bytes on the GPU: a pair whose byte is not 0 is
+/// seen. Partial blocks have bits of their own. Throws as block_mask_from_text().
 ATTNFORGE_API DeviceBlockMask block_mask_from_dense(Device& device, const BlockMaskShape& shape,
                                                     const void* seen,
                                                     const DeviceMaskOptions& options = {});
 
-/// As transposed() of a BlockMask: the same blocks by columns, in the same order in every run.
+/// The blocks of `mask` by columns, as transposed() of a BlockMask makes them; in the same order in
+/// every run.
 ATTNFORGE_API DeviceBlockMask transposed(Device& device, const DeviceBlockMask& mask,
                                          const DeviceMaskOptions& options = {});
 
@@ -62,7 +63,7 @@ ATTNFORGE_API BlockMask download_block_mask(const DeviceBlockMask& mask);
 ATTNFORGE_API BlockCounts count_blocks(const DeviceBlockMask& mask);
 /// The lists, borrowed, for Tensors::block_mask.
 ATTNFORGE_API BlockMaskRef block_mask_ref(const DeviceBlockMask& mask);
-/// As with_block_mask() of a BlockMask.
+/// `problem` with this mask, as with_block_mask() of a BlockMask makes it.
 ATTNFORGE_API Problem with_block_mask(const Problem& problem, const DeviceBlockMask& mask);
 
 }  // namespace attnforge

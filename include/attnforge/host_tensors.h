@@ -35,8 +35,8 @@ struct HostTensors {
   // v, that hold any equal number of them, the sequences have; -1: none.
   std::vector<int> page_table{};
   std::vector<float> sinks{};  // [num_heads_q] with problem.sinks, else empty
-  // Of a backward problem, else empty, each as that which it is the gradient of; dlse with
-  // problem.dlse, dsinks with problem.sinks.
+  // Gradients of a backward problem, else empty; each lies as the tensor that it is the gradient
+  // of. dlse needs problem.dlse, dsinks problem.sinks.
   std::vector<std::byte> dout{}, dq{}, dk{}, dv{};
   std::vector<float> dlse{}, dsinks{};
   // With problem.dargs, else empty: what a run adds to, for each of the arrays in their order, each
@@ -49,11 +49,11 @@ struct HostTensors {
 /// nobody wrote shows in a check.
 ATTNFORGE_API HostTensors allocate_host_tensors(const Problem& problem);
 
-/// The same with a random block mask of the problem's density, with random lengths (packed: of so
-/// many tokens as the problem has, a few sequences far longer than most; used: between half and all
-/// rows) and random q, k, v, sinks of mean 0 and variance 1 (sums of four uniform numbers: nearly
-/// normal, at most 3.5); what dargs are added to is zeros. They depend on the seed and the problem
-/// only: the same numbers on every machine.
+/// allocate_host_tensors() with a random block mask of the problem's density, random lengths
+/// (packed: as many tokens as the problem has, a few sequences far longer than most; used: between
+/// half and all rows) and random q, k, v, sinks of mean 0 and variance 1 (sums of four uniform
+/// numbers: nearly normal, at most 3.5); what dargs are added to is zeros. They depend on the seed
+/// and the problem only: the same numbers on every machine.
 ATTNFORGE_API HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed);
 
 /// flops() of a run on these tensors: with the lengths that they have, and with the pairs that

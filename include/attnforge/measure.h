@@ -50,7 +50,7 @@ struct BenchResult {
 ATTNFORGE_API BenchResult measure(const Plan& plan, Device& device, const Tensors& tensors,
                                   void* workspace, const MeasureOptions& options = {});
 
-/// The same on random inputs in GPU memory of its own, which is measured too.
+/// Times a plan on random inputs in GPU memory of its own, which is measured too.
 ATTNFORGE_API BenchResult measure(const Plan& plan, Device& device,
                                   const MeasureOptions& options = {});
 

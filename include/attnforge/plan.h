@@ -71,7 +71,7 @@ struct PageTable {
 struct BlockMaskRef {
   const int*
       row_begin = nullptr;  // [rows + 1]: entries row_begin[r] to row_begin[r + 1] are row r's
-  // Of an entry: its block column * 2, + 1 where the block is partial. Ascending in a row.
+  // An entry is its block column * 2, + 1 where the block is partial. Ascending in a row.
   const int* columns = nullptr;
   // With problem.mask_bits, else null: blocks of mask_block_q rows of ceil(mask_block_kv / 32)
   // words, in which bit k % 32 of word k / 32 says whether key k of the block is seen. Aligned to
@@ -80,10 +80,10 @@ struct BlockMaskRef {
   const int* bit_blocks = nullptr;  // and of an entry, which block of `bits` it has; -1: none
 };
 
-/// Of a backward problem, in device memory: dout is the gradient of o, and dq, dk and dv, which
-/// have the shapes of q, k and v, are written, or with problem.accumulate added to. With
-/// problem.dlse that of lse comes in too, and with problem.sinks those of the sinks, fp32
-/// [num_heads_q], go out as well.
+/// Gradients of a backward problem, in device memory. dout, the gradient of o, is read; dq, dk and
+/// dv, which have the shapes of q, k and v, are written, or with problem.accumulate added to. With
+/// problem.dlse the gradient of lse is read too, and with problem.sinks the gradients of the sinks,
+/// fp32 [num_heads_q], are written.
 struct Gradients {
   Tensor dout, dq, dk, dv;
   Rows dlse{};

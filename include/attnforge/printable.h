@@ -13,8 +13,8 @@ namespace attnforge {
 /// direction of writing, and bytes that are not UTF-8 become \n, \t or \x1b and the like.
 ATTNFORGE_API std::string printable(std::string_view text);
 
-/// The same, but newlines stay and tabs are blanks: for compilers' logs and messages of several
-/// lines.
+/// Printable text in which newlines stay and tabs are blanks: for compilers' logs and messages of
+/// several lines.
 ATTNFORGE_API std::string printable_lines(std::string_view text);
 
 }  // namespace attnforge

@@ -79,11 +79,11 @@ enum class Rope : std::uint8_t {
 /// text's score times the derivative of the text with respect to what was read.
 struct Problem {
   Op op = Op::kForward;
-  // Of kBackward alone, as fp32_gradients below:
+  // These belong to kBackward alone, as fp32_gradients below:
   bool deterministic = false;  // equal runs give equal bits
   bool accumulate = false;     // the gradients are added to what dq, dk and dv hold
   bool dlse = false;           // a gradient of lse comes in too
-  // Of both:
+  // These belong to both ops:
   DType dtype_q = DType::kBf16;
   DType dtype_k = DType::kBf16;
   DType dtype_v = DType::kBf16;
@@ -173,7 +173,7 @@ inline bool is_backward(const Problem& problem) { return problem.op == Op::kBack
 /// The forward problem, with lse, whose o and lse a backward one takes. Of others: the same.
 ATTNFORGE_API Problem forward_of(const Problem& problem);
 
-/// Of dq, dk or dv, when that of q, k or v is `input`.
+/// The dtype of dq, dk or dv, when that of q, k or v is `input`.
 inline DType gradient_dtype(const Problem& problem, DType input) {
   return problem.fp32_gradients ? DType::kFp32 : input;
 }

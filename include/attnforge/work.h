@@ -32,7 +32,7 @@ struct Work {
 ATTNFORGE_API Work work_of(const Problem& problem, const HostTensors& tables = {},
                            std::span<const std::span<const std::byte>> arrays = {});
 
-/// Of a run on the tables that tune() and measure() make up for what they time.
+/// The work of a run on the tables that tune() and measure() make up.
 ATTNFORGE_API Work timed_work(const Problem& problem, std::uint64_t seed = 1);
 
 /// Which keys a query sees for where it stands: from its position - left to its position + right;
