@@ -11,12 +11,12 @@ namespace attnforge {
 /// Every arch that attnforge generates for, ascending.
 std::span<const Arch> archs();
 
-/// By name with or without "sm", "sm_" and the feature letter: "86", "sm_90", "sm90a". Throws
-/// Error(kInvalidArgument) listing the known ones.
+/// The arch of a name with or without "sm", "sm_" and the feature letter: "86", "sm_90", "sm90a".
+/// Throws Error(kInvalidArgument) listing the known ones.
 const Arch& arch_named(std::string_view name);
 
-/// By compute capability, e.g. 90; nullptr if unknown. Minor revisions fall to the arch whose code
-/// runs on them (87 -> 86).
+/// The arch of a compute capability, e.g. 90; nullptr if unknown. Minor revisions fall to the arch
+/// whose code runs on them (87 -> 86).
 const Arch* arch_for_sm(int sm);
 
 /// Resident blocks per SM of a kernel with `registers` per thread, `threads` and `smem_bytes` per

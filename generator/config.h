@@ -94,7 +94,8 @@ void throw_wrong_value(const Config& config, const FieldRule& rule, int value);
 template <const auto& kFields, std::size_t kIndex, class Typed>
 void set_field(const Config& config, Typed& result) {
   constexpr Field<Typed> kField = kFields[kIndex];
-  // As a rule in the same order: a search converts thousands.
+  // Fields are in the same order as a rule, so this place is tried first: a search converts
+  // thousands.
   const auto& [name, given] = config.fields[kIndex];
   const int value = name == kField.name ? given : config.get(kField.name);
   if (!kField.allowed.has(value)) throw_wrong_value(config, {kField.name, kField.allowed}, value);

@@ -39,7 +39,7 @@ std::string forced_text(const Overrides& overrides);
 /// forced_text(). So what was measured under force is kept, and never answers for the problem.
 std::string stored_as(const Problem& problem, const Overrides& overrides);
 
-/// The same GPU with no more shared memory per block than the budget.
+/// `device` with no more shared memory per block than the budget.
 DeviceFacts limited(DeviceFacts device, const Overrides& overrides);
 
 /// Leaves only what is forced on the axes of a search space. "" if that can be done, else why not.

@@ -26,7 +26,7 @@ class Reason {
   /// Whether there is one.
   explicit operator bool() const { return !empty(); }
   std::string text() const;
-  /// Of a format, the words without its numbers: nothing is made for them. Borrowed.
+  /// The words; of a format without its numbers, so that no text is made. Borrowed.
   std::string_view words() const { return made_.empty() ? std::string_view(format_) : made_; }
 
  private:

@@ -21,7 +21,7 @@ bool looks_keys_up(const Shape& shape);
 bool later_see_more(const Shape& shape);
 /// Whether these see all that earlier ones see as well: no window.
 bool see_ever_more(const Shape& shape);
-/// Of a kernel that reads windows at run time: one for all of them.
+/// The shape of a kernel that reads windows at run time: one for all of them.
 Shape without_bounds(Shape shape);
 
 /// Whether sequences are as long as the problem says.

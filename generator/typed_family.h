@@ -90,7 +90,7 @@ bool all_allowed(std::span<const Axis> axes, const Field<Typed> (&fields)[N]) {
   return true;
 }
 
-/// Of configs that say it, by members or by functions.
+/// The tile of configs that say it, by members or by functions.
 template <class Typed>
 TileShape tile_shape_of(const Typed& c) {
   TileShape tile;
@@ -108,7 +108,7 @@ TileShape tile_shape_of(const Typed& c) {
 template <const auto& kFields>
 inline constexpr auto kRulesOf = rules_of(kFields);
 
-/// Of families that search all that is legal.
+/// needless() of families that search all that is legal.
 template <class Typed>
 Reason never_needless(const Typed&, const Problem&, const DeviceFacts&) {
   return "";

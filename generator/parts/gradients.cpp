@@ -23,7 +23,7 @@ void bind_packed_gradients(const Problem& p, void* data, Tensors& t) {
               t.gradients.dv);
 }
 
-/// As that which they are of.
+/// Lays each gradient out as the tensor that it is the gradient of.
 void lay_out_gradients(const Problem&, Tensors& t) {
   t.gradients = {.dout = t.o, .dq = t.q, .dk = t.k, .dv = t.v, .dlse = t.lse};
 }
@@ -106,7 +106,7 @@ void explain_gradients(const Problem& p, const Tensors& tensors) {
   check_tensor("dv", g.dv, gradient_dtype(p, p.dtype_v), p.num_heads_kv, batch, p.seqlen_kv, p);
 }
 
-/// Of what backward reads beside q, k, v and o, and of what it writes.
+/// Bytes that backward reads beside q, k, v and o, and that it writes.
 double gradient_bytes(const Problem& p) {
   const auto moved = [&](double elements, DType input) {
     return (p.accumulate ? 2.0 : 1.0) * elements * size_bytes(gradient_dtype(p, input));

@@ -113,7 +113,7 @@ std::string too_many_tokens(const Problem& p) {
       p.batch, p.seqlen_q, p.seqlen_kv);
 }
 
-/// Of tensors with room for `most` tokens, as full as those of `tokens` in `room` are, up to a
+/// Tokens of tensors that fit `most`, as full as tensors that fit `room` are with `tokens`, up to a
 /// power of two; 0: full.
 std::int64_t round_tokens(std::int64_t tokens, std::int64_t room, std::int64_t most) {
   if (tokens == 0 || room == 0) return 0;

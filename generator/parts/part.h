@@ -47,7 +47,7 @@ struct ProblemPart {
   void (*add_outputs)(OperandList&) = nullptr;  // after those of all parts, and a forward's own
   /// Sets what the operands' addresses do not say.
   void (*complete)(const Problem&, const BoundOperands&, Tensors&) = nullptr;
-  /// Of runs on made-up inputs: sets the tables of the host that reference/ does not set.
+  /// Sets the tables of the host that reference/ does not set, for runs on made-up inputs.
   void (*make_up)(const Problem&, HostTensors&, std::uint64_t seed) = nullptr;
   /// Throws Error(kInvalidArgument) for tensors of the host that do not fit together.
   void (*check_host)(const Problem&, std::span<const Operand>, const HostTensors&) = nullptr;

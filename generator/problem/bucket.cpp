@@ -28,7 +28,7 @@ std::int64_t bucket_batch(std::int64_t batch) {
 
 namespace {
 
-/// Of all batch_invariant problems: what is chosen for it serves one sequence and many.
+/// The batch of all batch_invariant buckets: what is chosen for it serves one sequence and many.
 constexpr std::int64_t kBatchOfAll = 4;
 
 }  // namespace

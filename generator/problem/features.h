@@ -37,26 +37,26 @@ enum Feature : std::uint64_t {
 };
 using Features = std::uint64_t;
 
-/// Of one score, by the Score of whichever pieces a kernel has (ladder/of_shape.cuh, where it names
-/// them itself) and by their slopes.
+/// Features of one score: served by the Score of whichever pieces a kernel has
+/// (ladder/of_shape.cuh, where it names them itself) and by their slopes.
 inline constexpr Features kFeaturesOfScores = kFeatureSoftcap;
-/// Of which keys a query's position lets it see, by their Walk and Mask.
+/// Features of the keys that a query's position lets it see: served by Walk and Mask.
 inline constexpr Features kFeaturesOfWindows = kFeatureCausal | kFeatureWindow;
 /// Served by pieces of the entry and steps before the kernel, for whichever kernel takes both
 /// (docs/ARCHITECTURE.md, "Seams").
 inline constexpr Features kFeaturesOfPieces = kFeatureLengths | kFeatureScoreCode |
                                               kFeatureMaskCode | kFeatureSinks | kFeaturePages;
-/// Of backward, for whichever family has its steps before and after (templates/backward/host).
+/// Features of gradients: served for whichever family has the steps of templates/backward/host.
 inline constexpr Features kFeaturesOfGradients = kFeatureAccumulate | kFeatureDlse |
                                                  kFeatureFp32Gradients;
-/// Of backward too, for kernels that take the pieces, a Slope and Queries among them; sinks are the
-/// steps' alone.
+/// Features of gradients for kernels that take the pieces, a Slope and Queries among them; sinks
+/// are the steps' alone.
 inline constexpr Features kFeaturesOfGradientPieces = kFeatureLengths | kFeatureBlockMask |
                                                       kFeatureScoreCode | kFeatureMaskCode |
                                                       kFeatureSinks;
-/// The same for kernels that can gather their keys from lists.
+/// Features for kernels that can gather their keys from lists.
 inline constexpr Features kFeaturesOfLists = kFeatureBlockMask;
-/// Of all forward problems, which their oracle serves by itself.
+/// Features of all forward problems, which their oracle serves by itself.
 inline constexpr Features kFeaturesOfForward = kFeaturesOfWindows | kFeaturesOfScores |
                                                kFeatureLse | kFeatureGqa | kFeatureUnequalHeadDims |
                                                kFeatureUnaligned | kFeatureMixedDtypes |

@@ -421,7 +421,7 @@ void mix(const Problem& p, HashWords& words) {
   }
 }
 
-/// Of a text: the same one elsewhere is another problem.
+/// Mixes a text into the hash together with its field: an equal text elsewhere is another problem.
 template <std::size_t kIndex>
 void mix_text(const Problem& p, std::uint64_t& hash) {
   constexpr FieldValue kValue = kFields[kIndex].value;

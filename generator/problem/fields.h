@@ -27,7 +27,7 @@ enum class FieldKind : std::uint8_t {
 struct FieldValue {
   FieldKind kind;
   bool (*is_set)(const Problem&);  // whether it is part of the text
-  /// Of integers, flags and choices, these by their places among `choices`. A value that is set
+  /// The value of an integer or a flag; of a choice its place among `choices`. A value that is set
   /// must be ok().
   std::int64_t (*get)(const Problem&) = nullptr;
   void (*set)(Problem&, std::int64_t) = nullptr;
@@ -83,7 +83,7 @@ std::string word_text(const ProblemField& field, const Problem& problem);
 /// "layout", or "dtype k": for messages.
 std::string label(const ProblemField& field);
 
-/// Of every field; equal problems have equal ones. No allocation.
+/// A hash of every field; equal problems have equal ones. No allocation.
 std::uint64_t hash_of_fields(const Problem& problem);
 
 [[noreturn]] void reject_problem(const std::string& message);

@@ -26,7 +26,7 @@ void check_dtype(std::string_view name, DType dtype, int alignment_bytes) {
   }
 }
 
-/// Of one tensor; a part's own limits are its own.
+/// The limits of each tensor. A part checks its own limits.
 bool tensors_within_limits(const Problem& p) {
   const Tokens tokens = total_tokens(p);
   const int head_dim = std::max(p.head_dim, p.head_dim_v);

@@ -40,7 +40,7 @@ struct Operand {
   std::span<std::byte> (*in_host)(HostTensors&) = nullptr;
   void (*resize)(HostTensors&, std::size_t bytes) = nullptr;
 
-  /// The same to read.
+  /// The bytes to read.
   std::span<const std::byte> content(const HostTensors& host) const {
     return in_host(const_cast<HostTensors&>(host));
   }

@@ -9,7 +9,7 @@
 
 namespace attnforge {
 
-/// Of q and o, and of k and v, for each of `batch` or `kv_batch` tensors one after another.
+/// Rows of q and o, and of k and v, in each of `batch` or `kv_batch` tensors one after another.
 struct StoredRows {
   std::int64_t q = 0;
   std::int64_t kv = 0;  // with pages: of each page
@@ -42,7 +42,7 @@ inline StoredRows stored_rows_of_run(const Problem& problem, const Tensors& run)
   return rows;
 }
 
-/// Of a map whose launch planned `sizes`, with what the run says.
+/// The sizes of a map whose launch planned `sizes`, with what the run says.
 inline TensorMapSizes sizes_of_run(const TensorMapSpec& map, TensorMapSizes sizes,
                                    const Tensors& run) {
   const std::int64_t rows = map.operand.of_keys ? run.lengths.tokens_kv : run.lengths.tokens_q;

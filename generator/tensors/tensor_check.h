@@ -30,7 +30,7 @@ void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std:
 /// multiple of so many bytes.
 void check_address(std::string_view name, const void* pointer, std::uintptr_t alignment_bytes,
                    std::string_view or_else);
-/// The same of one that may be null.
+/// Checks the alignment of a pointer that may be null.
 void check_alignment(std::string_view name, const void* pointer, std::uintptr_t alignment_bytes);
 
 }  // namespace attnforge

@@ -223,7 +223,7 @@ class Scanner {
     std::size_t end = std::min(text_.find('\n', at_), text_.size());
     if (end < text_.size() && text_[end - 1] == '\r') --end;
     const std::string_view comment = text_.substr(at_, end - at_);
-    // Of a comment that ends in a backslash, blanks after it or not, the next line may be a part.
+    // A comment that ends in a backslash, blanks after it or not, may go on in the next line.
     if (comment[comment.find_last_not_of(" \t")] == '\\' || is_odd(comment)) return false;
     drop(comment.size());
     return true;

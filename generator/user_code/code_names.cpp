@@ -44,15 +44,15 @@ constexpr std::string_view kMacros =
     "va_start warpSize";
 constexpr std::string_view kPrefixes[] = {"cuda", "CUDA", "NV_"};
 
-/// Of the words that begin with two underscores those that stand for the same numbers wherever they
-/// are compiled. All others are refused, unknown ones too: __has_include reads the file system,
+/// Words that begin with two underscores and stand for the same numbers wherever they are compiled.
+/// All others are refused, unknown ones too: __has_include reads the file system,
 /// __TIME__ and __builtin_LINE() differ each time.
 constexpr std::string_view kIntrinsics =
     "__brev __brevll __byte_perm __clz __clzll __cosf __exp10f __expf __fdividef "
     "__ffs __ffsll __fns __hadd __log10f __log2f __logf __mul24 __mul64hi __mulhi __popc __popcll "
     "__powf __rhadd __sad __saturatef __sincosf __sinf __tanf __tanhf __uhadd __umul24 __umul64hi "
     "__umulhi __urhadd __usad __ldca __ldcg __ldcs __ldcv __ldg __ldlu";
-/// Of those that have types and a rounding in their names.
+/// Prefixes of the words that have types and a rounding in their names.
 constexpr std::string_view kIntrinsicPrefixes[] = {
     "__dadd_",   "__ddiv_",     "__dmul_",        "__double2",      "__double_as_", "__dp2a_",
     "__dp4a",    "__drcp_",     "__dsqrt_",       "__dsub_",        "__fadd_",      "__fdiv_",

@@ -19,7 +19,7 @@ struct CodeToken {
 };
 
 inline constexpr std::size_t kAllTokens = static_cast<std::size_t>(-1);
-/// Of printable ASCII with blanks and ends of lines between them; the first `most` of them.
+/// The first `most` tokens of printable ASCII with blanks and ends of lines between them.
 std::vector<CodeToken> code_tokens(std::string_view text, std::size_t most = kAllTokens);
 
 /// "line 1, column 5": where byte `at` of a text is.

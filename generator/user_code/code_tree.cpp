@@ -132,7 +132,7 @@ class TreeReader {
                 .is_float = is_float(yes) || is_float(no)});
   }
 
-  /// Of operators that bind as tightly as `least` or more.
+  /// An expression of operators that bind as tightly as `least` or more.
   int operation(int least) {
     int left = unary();
     const Binary* found = nullptr;

@@ -74,8 +74,8 @@ struct CodeTree {
   std::size_t unknown_at = 0;  // where in the text
 };
 
-/// Of a score's text, or of a mask's, which does not know `s`. Takes time in proportion to its
-/// length.
+/// Which text a tree is of; a mask's does not know `s`. A tree takes time in proportion to the
+/// text's length.
 enum class CodeText { kScore, kMask };
 CodeTree code_tree(std::string_view text, CodeText kind,
                    const std::vector<CodeArgument>& arguments);

@@ -6,16 +6,16 @@
 
 namespace attnforge {
 
-/// Of one or two floats.
+/// A function of one or two floats.
 struct LibraryFunction {
   std::string_view name;  // without the f
   int operands;
   double (*value)(double x, double y);
-  /// By operand 0 or 1.
+  /// The derivative by operand 0 or 1.
   double (*slope)(double x, double y, int of);
 };
 
-/// By its name, with an f at its end or without; null: there is none.
+/// The function of a name, with an f at its end or without; null: there is none.
 const LibraryFunction* library_function(std::string_view name);
 
 }  // namespace attnforge

@@ -19,8 +19,8 @@ class MaskRule {
     std::int64_t batch = 0, head = 0, q = 0, k = 0;
   };
 
-  /// Of a mask text of the problem, or what windows leave of one. `arrays` are the bytes of each of
-  /// the problem's arguments, borrowed; empty ones are numbers, or not known. Numbers are what
+  /// Reads a mask text of the problem, or what windows leave of one. `arrays` are the bytes of each
+  /// of the problem's arguments, borrowed; empty ones are numbers, or not known. Numbers are what
   /// problem.args gives them, sequences as long as the problem says.
   MaskRule(std::string_view text, const Problem& problem,
            std::span<const std::span<const std::byte>> arrays);

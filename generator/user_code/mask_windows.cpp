@@ -34,7 +34,7 @@ class Reader {
     rest_ = rest_.subspan(1);
     return true;
   }
-  /// Of operators whose characters touch.
+  /// Skips an operator of two tokens whose characters touch.
   bool skip_both(std::string_view first, std::string_view second) {
     if (rest_.size() < 2 || rest_[0].text != first || rest_[1].text != second ||
         rest_[0].end() != rest_[1].at)

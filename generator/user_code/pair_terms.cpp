@@ -18,7 +18,7 @@ bool has_name(Code tokens, std::string_view name) {
   return std::ranges::any_of(tokens, [&](const CodeToken& token) { return token.text == name; });
 }
 
-/// As the text has it.
+/// The part of the text that the tokens stand for.
 std::string text_of(std::string_view whole, Code tokens) {
   if (tokens.empty()) return "";
   std::string text(whole.substr(tokens.front().at, tokens.back().end() - tokens.front().at));

@@ -39,8 +39,8 @@ std::vector<CodeArgument> code_arguments(std::string_view args);
 /// the problem in place of their names, at least 1; where it does not say one, more than one value
 /// for each head and position would take.
 std::int64_t array_elements(const CodeArgument& argument, const Problem& problem);
-/// The same of an extent without what it takes off: as many or more in all problems that are no
-/// larger.
+/// array_elements() of an extent without what it takes off: as many or more in all problems that
+/// are no larger.
 std::int64_t most_elements(const CodeArgument& argument, const Problem& problem);
 
 /// The arrays of problem.dargs in their order, each by its place among the arguments of a valid

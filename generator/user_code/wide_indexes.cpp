@@ -32,15 +32,15 @@ NodeRange times(const NodeRange& a, const NodeRange& b) {
   return {least, most};
 }
 
-/// Of numbers of the user's nothing is known. They count as 1: an array that they make large has
-/// its size in args.
+/// The user's numbers, of which nothing is known, count as 1: an array that they make large has its
+/// size in args.
 constexpr double kMostNumber = 1;
 
 /// Ints in arrays and of functions count as places in an array: they and sums of a few of them are
 /// ints, multiples of them may be none.
 constexpr double kMostPlace = kInts / 4;
 
-/// Of a function whose operand is in `a`.
+/// The range of a function whose operand is in `a`.
 NodeRange range_of_call(std::string_view name, const NodeRange& a) {
   constexpr std::string_view kSteps[] = {"floor", "ceil", "trunc", "round", "rint"},
                              kUpTo1[] = {"sin", "cos", "tanh", "erf"},
@@ -55,7 +55,8 @@ NodeRange range_of_call(std::string_view name, const NodeRange& a) {
   return up_to(kAny);
 }
 
-/// By `ranges` of its operands. `place`: what ints are of which nothing is known.
+/// The range of a node by the `ranges` of its operands. `place`: what ints are of which nothing is
+/// known.
 NodeRange range_of(const CodeNode& node, const std::vector<NodeRange>& ranges, const Problem& p,
                    double place) {
   const auto of = [&](int at) {
@@ -145,7 +146,7 @@ bool makes_small(CodeOp op) {
          op == CodeOp::kBits;
 }
 
-/// Of the indexes of the array: the largest magnitudes.
+/// The largest magnitudes of the indexes of the array.
 NodeRange range_of_indexes(const CodeTree& tree, std::size_t argument, const Problem& p,
                            double place) {
   std::vector<NodeRange> ranges;
