@@ -47,7 +47,7 @@ class PointerCheck {
     return present && (bits & misaligned_) == 0 && lse_good && workspace_good &&
            (parts_ == 0 || parts_good(problem, t));
   }
-  /// Of what only some problems have. As fast, but not in line.
+  /// Checks what only some problems have. As fast, but not in line.
   bool parts_good(const Problem& problem, const Tensors& tensors) const;
   void explain(const Problem& problem, const Tensors& tensors, const void* workspace,
                std::size_t workspace_bytes) const;

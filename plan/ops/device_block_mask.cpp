@@ -31,7 +31,7 @@ class Maker {
         scope_(state_.context),
         stream_(static_cast<CUstream>(options.stream)) {}
 
-  /// Of lists that all have a block at least.
+  /// Runs a step on lists that all have a block at least.
   void run(const LoadedKernels& kernels, LaunchStep step, const std::uint64_t* words = nullptr) {
     Tensors tensors;
     tensors.code_arguments = words;

@@ -76,7 +76,7 @@ struct Side {
 Side queries_of(const Problem& problem) { return {false, problem.num_heads_q}; }
 Side keys_of(const Problem& problem) { return {true, problem.num_heads_kv}; }
 
-/// Of all heads.
+/// Rows of all heads.
 std::int64_t count_rows(const Sequences& sequences, const Side& side) {
   std::int64_t count = 0;
   for (std::int64_t batch = 0; batch < sequences.problem.batch; ++batch)
@@ -88,8 +88,8 @@ bool affords_all(const Sequences& sequences, const CheckOptions& options) {
   return options.max_work <= 0 || flops(sequences) / 2 <= options.max_work;
 }
 
-/// As many rows as `max_work` allows: at least one, spread evenly over sequences and heads. A key
-/// stands in the place of a query.
+/// Rows within `max_work`, at least one, spread evenly over sequences and heads. A key stands in
+/// the place of a query.
 std::vector<QueryRow> sampled_rows(const Sequences& sequences, const Side& side,
                                    const CheckOptions& options) {
   const std::int64_t groups = sequences.problem.batch * side.heads;
@@ -282,7 +282,7 @@ double solve_on_cpu_bytes(const Problem& p) {
                                   : queries * p.head_dim_v;
   constexpr double kOfRow = 96, kRows = 16;
   const double rows = backward ? queries + 2 * keys : queries;
-  // Of these queries one sees as many keys as any.
+  // One of these queries sees as many keys as any.
   std::int64_t seen = 0;
   for (const std::int64_t query : {std::int64_t{0}, p.seqlen_q / 2, p.seqlen_q - 1}) {
     const KeyRange range = visible_keys(p, query);

@@ -37,7 +37,7 @@ void fill_random(DType dtype, std::span<std::byte> values, std::uint64_t seed) {
 
 namespace {
 
-/// As allocate_host_tensors(), with the sequences of a seed.
+/// allocate_host_tensors() with the sequences of a seed.
 HostTensors allocated(const Problem& problem, std::uint64_t seed) {
   validate(problem);
   HostTensors host;

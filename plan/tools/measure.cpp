@@ -33,7 +33,7 @@ constexpr double kHangsSeconds = 600;
 constexpr int kBatch = 16;
 constexpr int kMostSamples = 1'000'000;
 
-/// Of k and v.
+/// Bytes of k and v.
 double cache_bytes(const Problem& p) {
   const double bytes_of_key = double(p.head_dim) * size_bytes(p.dtype_k) +
                               double(p.head_dim_v) * size_bytes(p.dtype_v);
@@ -57,7 +57,7 @@ BenchResult result_of(const std::vector<double>& samples, const Problem& problem
   return result;
 }
 
-/// Of the GPU, when all that was enqueued is over.
+/// Free bytes of the GPU, when all that was enqueued is over.
 std::int64_t free_bytes(Device& device) {
   const ContextScope scope(state_of(device).context);
   std::size_t free = 0, total = 0;
@@ -83,7 +83,7 @@ MemoryUse memory_of(const DeviceTensors& tensors, const Plan& plan) {
 
 namespace {
 
-/// Of a run that does so much.
+/// The times of a run that does this `work`.
 BenchResult measured(const Plan& plan, Device& device, const Tensors& tensors, void* workspace,
                      const MeasureOptions& options, const Work& work) {
   require_count("min_samples", options.min_samples, 1, kMostSamples);

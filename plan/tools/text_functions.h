@@ -7,9 +7,10 @@
 
 namespace attnforge {
 
-/// Of a problem and a run in host memory, whose arrays are borrowed: each has array_elements(), and
-/// elements outside of it are 0. What is computed of dargs is added to what the run has there.
-/// Throws Error(kUnsupported) naming the place in a text that only a compiler understands.
+/// The texts of a problem as functions, on a run in host memory whose arrays are borrowed: each has
+/// array_elements(), and elements outside of it are 0. What is computed of dargs is added to what
+/// the run has there. Throws Error(kUnsupported) naming the place in a text that only a compiler
+/// understands.
 CodeFunctions text_functions(const Problem& problem, const Tensors& tensors);
 
 }  // namespace attnforge
