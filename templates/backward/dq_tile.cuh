@@ -26,13 +26,13 @@ struct DqQuad {
     for (const int r : row) last = r > last ? r : last;
     return rows() == 1 ? 1 : last / (rows() - 1);
   }
-  /// Of 8 columns: 1 or 2.
+  /// Groups of 8 columns in which a patch has elements: 1 or 2.
   ATTNFORGE_HOST_DEVICE constexpr int halves() const {
     int halves = 1;
     for (const int c : column) halves = c >= 8 ? 2 : halves;
     return halves;
   }
-  /// Of 8 columns, as bits: those at which a quad of a patch begins.
+  /// The columns of 8, as bits, at which a quad of a patch begins.
   ATTNFORGE_HOST_DEVICE constexpr unsigned first_columns() const {
     unsigned first = 0, taken = 0;
     for (int c = 0; c < 8; ++c) {

@@ -6,12 +6,12 @@
 
 namespace attnforge {
 
-/// Of two floats; that of `low` in the lower half.
+/// The upper halves of two floats; that of `low` in the lower half.
 ATTNFORGE_DEVICE u32 upper_halves(float low, float high) {
   return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x7632);
 }
 
-/// Of four floats, that of x[i] in byte i.
+/// The bytes below the upper halves of four floats, that of x[i] in byte i.
 ATTNFORGE_DEVICE u32 bytes_below(const float (&x)[4]) {
   const u32 low = __byte_perm(__float_as_uint(x[0]), __float_as_uint(x[1]), 0x0051);
   const u32 high = __byte_perm(__float_as_uint(x[2]), __float_as_uint(x[3]), 0x0051);

@@ -19,8 +19,8 @@ namespace attnforge {
 struct BwdSteps {
   int block_m = 0;  // query rows of a tile: rows of the scratch are padded to whole ones
   int block_n = 0;  // keys of a block: what a block mask lets be seen is known by tiles of both
-  // Of a row of dq_sums, in floats; 0: the kernel adds up no dq there, and writes it itself. Else
-  // bwd_dq writes dq after it.
+  // Floats of a row of dq_sums, from which bwd_dq writes dq after the kernel. 0: the kernel writes
+  // dq itself.
   int dq_columns = 0;
   // The type in the generated source that says where an element of a tile of dq_sums lies, which
   // is block_m x dq_columns floats large: "MyDqTile<kConfig>" of the family's own headers; "": row

@@ -40,7 +40,7 @@ struct BwdStepParams : BwdParams {
   BwdScratch scratch;
   void* zeros_begin;  // the turns of tiles of dq_sums, if it has some (templates/backward/host.h)
   u64 zeros;          // how many times 16 bytes are set to zeros from there on
-  // Of each K/V head of all stored sequences, how many parts of the kernel have added all they do
+  // For each K/V head of all stored sequences: how many parts of the kernel have added all they do
   // to its queries' dq_sums, and how many do; 0: they are not counted.
   const int* added;
   int parts_of_head;

@@ -13,7 +13,7 @@ struct PlainSlope {
   static constexpr bool kOfPair = false;
 
   ATTNFORGE_DEVICE explicit PlainSlope(const FwdParams&) {}
-  /// Of the score that became s, by Score and then by Mask.
+  /// The slope at the score that became s, by Score and then by Mask.
   ATTNFORGE_DEVICE float operator()(float) const { return 1.0f; }
 };
 

@@ -37,13 +37,13 @@ struct QueryWalk {
 
   int begin, clear_begin, clear_end, end;
 
-  /// Of a KeyTile.
+  /// The walk of a KeyTile.
   template <class Params, class Tile>
   ATTNFORGE_DEVICE static QueryWalk of_tile(const Params&, const Tile& keys, int block_m,
                                             int block_n) {
     return of_keys(keys.params.fwd, keys.lengths, block_m, keys.first_key, block_n);
   }
-  /// Of the keys first_key to first_key + block_n - 1 of a sequence.
+  /// The walk of the keys first_key to first_key + block_n - 1 of a sequence.
   template <class Lengths>
   ATTNFORGE_DEVICE static QueryWalk of_keys(const FwdParams& p, const Lengths& lengths, int block_m,
                                             int first_key, int block_n) {
@@ -69,7 +69,7 @@ struct QueryWalk {
   }
 
   ATTNFORGE_DEVICE int count() const { return end - begin; }
-  /// Of query tile m: whether some row does not see all keys.
+  /// Whether some row of query tile m does not see all keys.
   ATTNFORGE_DEVICE bool masked(int m) const {
     return kAllMasked || m < clear_begin || (kLeftBound && m >= clear_end);  // else that is `end`
   }

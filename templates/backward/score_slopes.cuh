@@ -32,8 +32,8 @@ ATTNFORGE_DEVICE void make_slopes(const Scores& scores, Scores& slopes, const Vi
   }
 }
 
-/// Of a score in units of 1 / scale_log2; `lse_log2` is +inf for rows without any. What a text
-/// makes of the score of such a row may be infinite.
+/// The probability of a score in units of 1 / scale_log2; `lse_log2` is +inf for rows without any.
+/// What a text makes of the score of such a row may be infinite.
 template <class Slope>
 ATTNFORGE_DEVICE float probability(float s, float scale_log2, float lse_log2) {
   const float p = exp2_approx(fmaf(s, scale_log2, -lse_log2));

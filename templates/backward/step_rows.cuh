@@ -68,7 +68,7 @@ struct BwdRows {
   }
 
  private:
-  /// Of a tensor of queries.
+  /// A row of a tensor of queries.
   struct Row {
     i64 batch, at;
     bool present;  // else it is no row of a sequence
@@ -111,7 +111,7 @@ struct BwdRows {
     }
   }
 
-  /// Of a row, number `to` in the scratch.
+  /// Writes what a row has in the scratch, where its number is `to`.
   template <class Params>
   ATTNFORGE_DEVICE static void write(const Params& params, int head, const Row& row, float delta,
                                      i64 to) {

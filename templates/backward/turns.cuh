@@ -19,7 +19,7 @@ ATTNFORGE_DEVICE void await_turn(const int* counter, int turn) {
   }
 }
 
-/// The same of what takes long: others need the memory meanwhile.
+/// Waits for a count that takes long to come: others need the memory meanwhile.
 ATTNFORGE_DEVICE void await_count(const int* counter, int count) {
   while (counted(counter) != count) asm volatile("nanosleep.u32 200;");
 }
