@@ -18,7 +18,7 @@ ATTNFORGE_DEVICE void cp_async(u32 smem_dst, const void* gmem_src) {
   }
 }
 
-/// The same; writes zeros when `in_bounds` is false, and does not read the source then.
+/// cp_async() that writes zeros when `in_bounds` is false, and does not read the source then.
 template <int kBytes>
 ATTNFORGE_DEVICE void cp_async_or_zero(u32 smem_dst, const void* gmem_src, bool in_bounds) {
   const int source_bytes = in_bounds ? kBytes : 0;

@@ -14,7 +14,7 @@ ATTNFORGE_DEVICE void ldmatrix_x4(u32 (&r)[4], u32 smem_address) {
                : "memory");
 }
 
-/// The same, each matrix transposed.
+/// ldmatrix_x4() with each matrix transposed.
 ATTNFORGE_DEVICE void ldmatrix_x4_trans(u32 (&r)[4], u32 smem_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

@@ -10,8 +10,8 @@ ATTNFORGE_DEVICE void reduce_add(float* to, float x) {
   asm volatile("red.global.add.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory");
 }
 
-/// The same of four neighbours, each by itself; `to` is aligned to 16 bytes. One instruction from
-/// sm_90 on.
+/// Adds to four neighbours, each by itself; `to` is aligned to 16 bytes. One instruction from sm_90
+/// on.
 ATTNFORGE_DEVICE void reduce_add_4(float* to, const float (&x)[4]) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]),

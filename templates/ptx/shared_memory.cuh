@@ -58,7 +58,7 @@ ATTNFORGE_DEVICE void load_shared_floats(float (&x)[kFloats], u32 address) {
   }
 }
 
-/// The same number of floats to such an address.
+/// Stores kFloats floats to such an address.
 template <int kFloats>
 ATTNFORGE_DEVICE void store_shared_floats(u32 address, const float (&x)[kFloats]) {
   static_assert(kFloats == 1 || kFloats == 2 || kFloats == 4, "stores have 4, 8 or 16 bytes");

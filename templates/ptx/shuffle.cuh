@@ -25,7 +25,7 @@ ATTNFORGE_DEVICE float shuffle_xor(float x) {
 /// The value of lane 0, which the compiler then knows to be the same in all lanes.
 ATTNFORGE_DEVICE int from_lane_0(int x) { return __shfl_sync(~0u, x, 0); }
 
-/// The same where lane 0 is alone: what follows from it takes uniform registers.
+/// x of lane 0 where lane 0 is alone: what follows from it takes uniform registers.
 ATTNFORGE_DEVICE int from_lone_lane_0(int x) { return __shfl_sync(1u, x, 0); }
 
 /// That of lane `lane`, which is the same in all lanes.

@@ -54,7 +54,7 @@ ATTNFORGE_DEVICE float tanh_series(float x2) {
   return fmaf(p, x2, -0.3333259749208296f);
 }
 
-/// The same for |x| <= kTanhNearest, with two terms: to 5e-7.
+/// The series for |x| <= kTanhNearest, with two terms: to 5e-7.
 inline constexpr float kTanhNearest = 0.25f, kTanhFirst = -0.3332460738487286f,
                        kTanhSecond = 0.1287711429048711f;
 

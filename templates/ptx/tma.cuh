@@ -22,7 +22,7 @@ ATTNFORGE_DEVICE void tma_load_4d(u32 smem_dst, const TensorMap& map, u32 barrie
       : "memory");
 }
 
-/// As tma_load_4d with five coordinates: {column, packed head, row, head, batch}.
+/// tma_load_4d() with five coordinates: {column, packed head, row, head, batch}.
 ATTNFORGE_DEVICE void tma_load_5d(u32 smem_dst, const TensorMap& map, u32 barrier, u64 l2_policy,
                                   int column, int packed_head, int row, int head, int batch) {
   asm volatile(

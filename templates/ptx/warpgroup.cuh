@@ -21,7 +21,7 @@ ATTNFORGE_DEVICE void registers_shrink() {
 ATTNFORGE_DEVICE void named_barrier_wait(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-/// The same, and whether `what` is true in all of them.
+/// named_barrier_wait() that says whether `what` is true in all threads.
 ATTNFORGE_DEVICE bool named_barrier_all(int id, int threads, bool what) {
   u32 all;
   asm volatile(
