@@ -27,7 +27,7 @@ ATTNFORGE_DEVICE void for_each_score(float (&s)[kFragments][4], int row, int fir
   }
 }
 
-/// The same of accumulators for several times 16 rows.
+/// for_each_score() of accumulators for several times 16 rows.
 template <int kRowFragments, int kFragments, class OfRow>
 ATTNFORGE_DEVICE void for_each_score(float (&s)[kRowFragments][kFragments][4], int row,
                                      int first_key, const OfRow& of_row) {
@@ -49,7 +49,7 @@ struct FragmentScores {
     for_each_score(all, row, first_key, of_row);
   }
 
-  /// Of a row's scores those before key `end` as bits: a lane has two of eight keys.
+  /// A row's scores before key `end` as bits: a lane has two of eight keys.
   template <int kWords>
   struct Bits {
     u32 words[kWords];

@@ -36,7 +36,7 @@ struct QueryTile {
         lengths(params, batch) {}
 
   QueryTile(const QueryTile&) = default;
-  /// Of the same kernel.
+  /// Assigns a tile of the same kernel.
   ATTNFORGE_DEVICE QueryTile& operator=(const QueryTile& other) {
     batch = other.batch;
     head = other.head;
@@ -45,7 +45,7 @@ struct QueryTile {
     return *this;
   }
 
-  // As words in shared memory.
+  // This tile as words in shared memory.
   static constexpr int kWords = 3 + Lengths::kWords;
   ATTNFORGE_DEVICE void store(u32 to) const {
     store_shared(to, batch);

@@ -62,8 +62,8 @@ struct SoftmaxRows {
     return raised;
   }
 
-  /// The same, a row after the other: the exponentials of the first are computed while the maximum
-  /// of the second is found. settle(raised, rescale) is called before those of the second.
+  /// Probabilities, a row after the other: the exponentials of the first are computed while the
+  /// maximum of the second is found. settle(raised, rescale) is called before those of the second.
   template <int kFragments, class Settle>
   ATTNFORGE_DEVICE void probabilities_by_rows(float (&s)[kFragments][4], float scale_log2,
                                               const Settle& settle) {
@@ -86,7 +86,7 @@ struct SoftmaxRows {
     }
   }
 
-  /// The same of scores that a series may raise to exponents together with a function of the
+  /// Probabilities of scores that a series may raise to exponents together with a function of the
   /// Score's. hidden: the mask hides some of the tile. replace() applies the function, and hides.
   template <int kFragments, class Series, class Replace>
   ATTNFORGE_DEVICE bool probabilities_by_series(float (&s)[kFragments][4], float scale_log2,

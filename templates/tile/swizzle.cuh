@@ -15,7 +15,7 @@ struct SwizzledRows {
   static constexpr int kRowBytes = kChunks * 16;
   static constexpr int kSwap = gcd(kChunks, 8);  // chunks are swapped within groups of this many
 
-  /// The same for rows that differ by a multiple of 8.
+  /// What a row xors its chunks with; the same for rows that differ by a multiple of 8.
   ATTNFORGE_DEVICE static int swap(int row) { return (row * kSwap / 8) % kSwap; }
 
   /// Bytes from the start of the tile, which is aligned to 128.
@@ -58,7 +58,7 @@ struct TmaRows {
 
   static constexpr int kInRow = kSwizzle / 16;  // 16-byte chunks in a row of a column chunk
 
-  /// As those of SwizzledRows.
+  /// The offset, as SwizzledRows has it.
   ATTNFORGE_DEVICE static u32 offset(int row, int chunk) {
     const u32 at = row * kSwizzle + chunk % kInRow * 16;
     return chunk / kInRow * kChunkBytes + (at ^ ((at >> 7 << 4) & (kSwizzle - 16)));
