@@ -16,7 +16,7 @@ struct FixedLengths {
   template <class Params>
   ATTNFORGE_DEVICE FixedLengths(const Params& params, int index) : p(params.fwd), sequence(index) {}
 
-  /// Of the same kernel.
+  /// Assigns lengths of the same kernel.
   ATTNFORGE_DEVICE FixedLengths& operator=(const FixedLengths& other) {
     sequence = other.sequence;
     return *this;

@@ -17,7 +17,7 @@ struct RangeWalk {
 
   int begin, clear_begin, clear_end, end;
 
-  /// Of the queries first_query to last_query of a sequence, both included.
+  /// The walk of the queries first_query to last_query of a sequence, both included.
   template <class Lengths>
   ATTNFORGE_DEVICE static RangeWalk of_queries(const FwdParams& p, const Lengths& lengths,
                                                int block_n, int first_query, int last_query) {
@@ -39,7 +39,7 @@ struct RangeWalk {
     return of_queries(params.fwd, lengths, block_n, first_query, last_query).count();
   }
 
-  /// Of the rows of a query tile (tile/query_tile.cuh) from `row` on, `rows` of them.
+  /// The walk of `rows` rows of a query tile (tile/query_tile.cuh) from `row` on.
   template <class QueryTile>
   ATTNFORGE_DEVICE static RangeWalk of_rows(const QueryTile& tile, int block_n, int row, int rows) {
     const int last_row = max(min(row + rows, tile.end_row()) - 1, row);
@@ -53,7 +53,7 @@ struct RangeWalk {
     return of_rows(tile, block_n, row, rows);
   }
 
-  /// The same tiles; masked() then asks some of the rows alone.
+  /// This walk, whose masked() asks some of the rows alone.
   template <class QueryTile>
   ATTNFORGE_DEVICE RangeWalk of_part(const QueryTile& tile, int block_n, int row, int rows) const {
     RangeWalk part = of_rows(tile, block_n, row, rows);
@@ -62,7 +62,7 @@ struct RangeWalk {
     return part;
   }
 
-  /// Of these tiles those that some of the rows see anything of. Rows after the last see none.
+  /// The tiles of this walk that some of the rows see anything of. Rows after the last see none.
   template <class QueryTile>
   ATTNFORGE_DEVICE RangeWalk seen_by(const QueryTile& tile, int block_n, int row, int rows) const {
     RangeWalk part = of_rows(tile, block_n, row, rows);
@@ -74,7 +74,7 @@ struct RangeWalk {
   ATTNFORGE_DEVICE int before(const RangeWalk& part) const { return end - part.end; }
   ATTNFORGE_DEVICE int after(const RangeWalk& part) const { return part.begin - begin; }
 
-  // By index: the tile that comes i-th. The last keys come first.
+  // Walking by index: the tile that comes i-th. The last keys come first.
 
   ATTNFORGE_DEVICE int count() const { return end - begin; }
   ATTNFORGE_DEVICE int tile(int i) const { return end - 1 - i; }
@@ -84,7 +84,7 @@ struct RangeWalk {
   }
   ATTNFORGE_DEVICE bool is_clear(int n) const { return n < clear_end && n >= clear_begin; }
 
-  // By place, which of a range is the tile's number: one loop keeps it and nothing else.
+  // Walking by place, which is the tile's number: one loop keeps it and nothing else.
 
   ATTNFORGE_DEVICE int first() const { return end - 1; }
   ATTNFORGE_DEVICE static int later(int place, int tiles) { return place - tiles; }
