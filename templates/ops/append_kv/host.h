@@ -32,8 +32,8 @@ AppendWork append_work(const AppendShape& shape, std::int64_t tokens, int heads_
 /// Whether lengths are written by the block that arrives last, by AppendParams::counters, in a warp
 /// of their own: else each block writes those of its own sequences.
 bool counts_blocks(const AppendParams& p);
-/// Of the grid that does so much work: more blocks than a GPU holds at once would only keep the
-/// counter busy at which all of them arrive.
+/// Blocks of the grid for this work: more than a GPU holds at once would only keep the counter busy
+/// at which all of them arrive.
 unsigned append_grid(std::uint32_t blocks);
 
 }  // namespace attnforge

@@ -94,7 +94,7 @@ struct AppendKv {
       row = of_sequence = int(token - u32(sequence) * rows);
       used = length(p);
     }
-    /// Of packed rows finds the sequence; finds the page. By a whole warp.
+    /// Finds the sequence of packed rows, and the page. A whole warp calls this.
     ATTNFORGE_DEVICE void locate(const AppendParams& p) {
       if (p.cu_seqlens != nullptr) {
         sequence = sequence_of(p, row);
@@ -115,7 +115,8 @@ struct AppendKv {
       return p.used == nullptr || sequence >= p.batch ? 0 : p.used[sequence];
     }
 
-    /// As many as end before the token. By a whole warp, whose reads do not wait for one another.
+    /// The number of sequences that end before the token. A whole warp calls this; its reads do not
+    /// wait for one another.
     ATTNFORGE_DEVICE static int sequence_of(const AppendParams& p, int token) {
       int ended = 0;
 #pragma unroll 4
@@ -189,7 +190,7 @@ struct AppendKv {
         if (S.rope != kNoRope && part.second >= 0) visit(i, true);
       }
     }
-    /// The same with where each lies, of the first part and rows so far apart.
+    /// for_each_vector() with where each lies, from `first` on with rows `apart`.
     template <class Visit>
     ATTNFORGE_DEVICE void for_each_place(char* first, i64 apart, const Visit& visit) const {
       for_each_vector([&](int i, bool second) {
@@ -268,8 +269,8 @@ struct AppendKv {
     const i64 after = i64(used) + added;
     return int(after < p.seqlen_kv ? after : i64(p.seqlen_kv));
   }
-  /// By the warp after those that move rows, which do not wait for it: where all other blocks have
-  /// read their lengths already, nobody reads the old ones any more.
+  /// The warp after those that move rows does this, and they do not wait for it: where all other
+  /// blocks have read their lengths already, nobody reads the old ones any more.
   ATTNFORGE_DEVICE static void keep_lengths(const AppendParams& p) {
     __syncthreads();  // this block has read all that it needs
     const int lane = int(threadIdx.x) % 32;

@@ -24,12 +24,12 @@ struct BlockListMemory {
 /// A problem that has nothing but the mask's text, its arguments and sizes.
 Problem mask_text_alone(const Problem& problem);
 
-/// Of a problem with nothing but a text: kernels that write states, and bits. They take arguments
+/// Kernels that write states, and bits, for a problem with nothing but a text. They take arguments
 /// as those of attention do (code_argument()).
 Source block_text_source(const Problem& text, const BlockMaskShape& shape);
 LaunchStep block_states_step(const Problem& text, const BlockMaskShape& shape,
                              const BlockListMemory& memory);
-/// Of lists of so many entries, whose bit_blocks are there.
+/// The step that writes the bits of lists with this many entries, whose bit_blocks are there.
 LaunchStep block_bits_step(const Problem& text, const BlockMaskShape& shape,
                            const BlockListMemory& memory, std::int64_t entries);
 

@@ -15,7 +15,7 @@ inline constexpr u8 kAbsentBlock = 0, kFullBlock = 1, kPartialBlock = 2;
 struct BlockTextParams {
   FwdParams fwd;  // sizes
   u8* states;     // [rows, kv_blocks]
-  // Of the kernel that writes bits, which reads lists: their entries.
+  // The entries of the lists that the kernel of bits reads.
   const int* row_begin;
   const int* columns;
   const int* bit_blocks;
