@@ -86,7 +86,7 @@ ATTNFORGE_DEVICE bool exact_mask(BlockSight sight, const Params& params, const L
   return true;
 }
 
-/// The same of one pair, blocks and all.
+/// Whether one pair is seen, blocks and all.
 template <auto C, class Pieces, class Params, class Lengths>
 ATTNFORGE_DEVICE bool exact_mask(const Params& params, const Lengths& lengths, int sequence,
                                  int head, int query, int key) {

@@ -15,7 +15,7 @@ struct BwdNaiveConfig : Shape {
 
   ATTNFORGE_HOST_DEVICE constexpr int num_warps() const { return num_threads / 32; }
   ATTNFORGE_HOST_DEVICE constexpr int blocks_per_sm() const { return 384 / num_threads; }
-  /// Of a block's two rows of its own side, and of p and ds.
+  /// Bytes of a block's two rows of its own side, and of p and ds.
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
     return kRows * (head_dim + head_dim_v + 2 * num_threads + 2) * int(sizeof(float));
   }
@@ -35,8 +35,8 @@ struct BwdNaiveConfig : Shape {
 struct BwdNaiveParams : BwdParams {
   const ListedRow* queries;
   const ListedRow* keys;
-  // Of each row in [heads, rows], or null: the square root of the sum over the other side of ds^2,
-  // ds^2 and p^2. What roundings of ds and p, one by one, are relative to.
+  // For each row in [heads, rows], or null: the square root of the sum over the other side of ds^2,
+  // ds^2 and p^2. Roundings of ds and p, one by one, are relative to these.
   float *dq_norms, *dk_norms, *dv_norms;
   float* dsink_norms;  // [num_heads_q] or null: the sum of the sizes of what dsinks are sums of
   int num_queries;     // of the list, or of a sequence

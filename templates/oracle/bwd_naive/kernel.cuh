@@ -16,7 +16,7 @@
 
 namespace attnforge {
 
-/// Of Pieces Lengths is used, and what the user's texts are asked by. ParamsType is the kernel's
+/// Pieces: Lengths is used, and what the user's texts are asked by. ParamsType is the kernel's
 /// argument: BwdNaiveParams, or what an entry derives from it.
 template <BwdNaiveConfig C, class Pieces, class ParamsType = BwdNaiveParams>
 struct BwdNaive {
@@ -315,7 +315,7 @@ struct BwdNaive {
     if constexpr (!kOfQueries) params.dv_norms[norm] = sqrtf(of_p);
   }
 
-  /// Of a head, a row a thread.
+  /// The gradient of a head's sink, a row per thread.
   ATTNFORGE_DEVICE static void gradient_of_sink(const Params& params, int head,
                                                 SharedMemory& smem) {
     const int thread = threadIdx.x;

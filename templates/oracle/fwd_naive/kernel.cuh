@@ -15,7 +15,7 @@
 
 namespace attnforge {
 
-/// Of Pieces only Lengths is used, and what oracle/exact_mask.cuh asks. ParamsType is the
+/// Pieces: only Lengths is used, and what oracle/exact_mask.cuh asks. ParamsType is the
 /// kernel's argument: FwdNaiveParams, or what an entry derives from it.
 template <FwdNaiveConfig C, class Pieces, class ParamsType = FwdNaiveParams>
 struct FwdNaive {
@@ -122,7 +122,7 @@ struct FwdNaive {
     }
   }
 
-  /// Of a score, before the division by their sum.
+  /// The probability of a score, before the division by their sum.
   ATTNFORGE_DEVICE static float probability(float score, float row_max) {
     constexpr float kLog2e = 1.4426950408889634f;
     return exp2f((score - fmaxf(row_max, kLowestFloat)) * kLog2e);  // -inf - -inf would be NaN
