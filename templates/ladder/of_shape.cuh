@@ -24,8 +24,8 @@ ATTNFORGE_DEVICE float masked_score(float s, int key, const VisibleKeys& visible
 template <auto C, bool kChanged = C.softcap != 0>
 struct ScoreOf : SoftcapScore {
   using SoftcapScore::SoftcapScore;
-  /// The same of all scores of an array, by all lanes of a warp, where probabilities are rounded to
-  /// 16 bits later.
+  /// Changes all scores of an array, by all lanes of a warp, where probabilities are rounded to 16
+  /// bits later.
   template <class T>
   ATTNFORGE_DEVICE void apply_coarse(T& scores) const {
     this->template cap<true>(scores);

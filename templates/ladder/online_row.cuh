@@ -22,7 +22,7 @@ struct OnlineRow {
     return rescale;
   }
 
-  /// Of a score, relative to the current maximum; added to row_sum.
+  /// The probability of a score, relative to the current maximum; added to row_sum.
   ATTNFORGE_DEVICE float probability(float score, float scale_log2) {
     const float x = exp2_approx((score - row_max) * scale_log2);
     row_sum += x;

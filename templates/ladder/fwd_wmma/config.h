@@ -33,7 +33,7 @@ struct FwdWmmaConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return block_m * qk_pitch() * 16; }
   ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return block_n * qk_pitch() * 16; }
   ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return block_n * v_pitch() * 16; }
-  /// Of a warp: P of one step, or one fragment in fp32.
+  /// Bytes of a warp: P of one step, or one fragment in fp32.
   ATTNFORGE_HOST_DEVICE constexpr int warp_bytes() const {
     const int p = warp_m() * p_pitch() * 16, fragment = 16 * scratch_pitch() * 4;
     return round_up(p > fragment ? p : fragment, 128);

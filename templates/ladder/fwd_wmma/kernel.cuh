@@ -105,7 +105,7 @@ struct FwdWmma {
 #pragma unroll
     for (int i = 0; i < 8; i += 2) pairs &= places[i + 1] == places[i] + 2 && places[i] % 4 == 0;
     p_pairs = !any_lane(!pairs);
-    // The same numbers as elements of matrix A, in this warp's memory.
+    // These numbers as elements of matrix A, in this warp's memory.
     for (int i = lane(); i < 128; i += 32) {
       store_shared(warp_memory() + i / 8 * C.p_pitch() * 16 + i % 8 * 4,
                    static_cast<int>(pack2<C.dtype>(2 * i, 2 * i + 1)));
@@ -238,7 +238,8 @@ struct FwdWmma {
     __syncwarp();
   }
 
-  /// Of the fragment in this warp's memory: lanes 2r and 2r + 1 have the halves of row r.
+  /// This lane's half of a row of the fragment in this warp's memory: lanes 2r and 2r + 1 have row
+  /// r.
   ATTNFORGE_DEVICE u32 scratch_half_row() const {
     return warp_memory() + lane() / 2 * kScratchPitch * 4 + lane() % 2 * 32;
   }
