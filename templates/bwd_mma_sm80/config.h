@@ -102,7 +102,7 @@ struct BwdMmaSm80Config : Shape {
     }
     return best;
   }
-  // Of a warp: fragments of 16 rows of dQ, and of 16 columns.
+  // A warp's fragments of dQ: of 16 rows, and of 16 columns.
   ATTNFORGE_HOST_DEVICE constexpr int dq_rows() const { return block_m / 16 / dq_row_warps(); }
   ATTNFORGE_HOST_DEVICE constexpr int dq_columns() const {
     return ceil_div(qk_chunks() / 2, num_warps / dq_row_warps());
@@ -155,7 +155,7 @@ struct BwdMmaSm80Config : Shape {
     return sums + (step_registers() > dq_registers() ? step_registers() : dq_registers()) +
            operands + 8;
   }
-  /// Of these, for a step of scores and for a product of dQ, which take turns.
+  /// Registers among these for a step of scores and for a product of dQ, which take turns.
   ATTNFORGE_HOST_DEVICE constexpr int step_registers() const {
     return key_fragments() * warp_m() / 2 * (roles == 1 ? 2 : 1);
   }
@@ -193,13 +193,13 @@ struct BwdMmaSm80DqTile {
     const int lane = row % 8 * 4 + column % 8 / 2, i = row % 16 / 8 * 2 + column % 2;
     return fragment(row / 16, column / 8) + (kLaneFloats == 4 ? lane * 4 + i : i * 32 + lane);
   }
-  /// Of an accumulator's first.
+  /// Where an accumulator's first element lies.
   ATTNFORGE_HOST_DEVICE static constexpr int fragment(int row_fragment, int column_fragment) {
     return (row_fragment * (kColumns / 8) + column_fragment) * 128;
   }
 };
 
-/// Of both kernels.
+/// The argument of both kernels.
 struct BwdMmaSm80Params : BwdParams {
   BwdScratch scratch;
   TileOrder order;  // of key tiles, a head is a K/V head; of the kernel of dQ: of query tiles

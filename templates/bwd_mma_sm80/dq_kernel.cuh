@@ -222,8 +222,9 @@ struct BwdMmaSm80Dq {
     accumulate(s, dp, masked, ring.k_tile(stage));
   }
 
-  /// The same from the scores on. Those before Score stay until dS is known: gradients of arrays
-  /// are of P (dP - delta), and only then it becomes that of the score before the text.
+  /// attend() from the scores on, with gradients of arrays. Scores before Score stay until dS is
+  /// known: those gradients are of P (dP - delta), which only then becomes the gradient of the
+  /// score before the text.
   ATTNFORGE_DEVICE void attend_with_dargs(Scores& s, Scores& dp, int first_row, int first_key,
                                           int stage, bool masked) {
     const auto view_of = [&](Scores& x) { return FragmentScores<Scores>{x, first_row, first_key}; };

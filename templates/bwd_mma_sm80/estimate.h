@@ -7,7 +7,7 @@
 
 namespace attnforge {
 
-/// Of all steps, in microseconds. `order` is that of key tiles.
+/// The time of all steps, in microseconds. `order` is that of key tiles.
 double estimate_bwd_mma_sm80_us(const BwdMmaSm80Config& c, const Problem& problem,
                                 const DeviceFacts& device, const TileOrder& order);
 

@@ -257,7 +257,7 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE u32 delta_of(int stage, int step) const {
     return smem.rows(stage) + C.block_m * 4 + Share::first_query(step) * 4;
   }
-  /// By one warp with both roles.
+  /// One warp has both roles.
   ATTNFORGE_DEVICE void attend_alone(const Place& place, int stage, u32 ds, bool masked, int step) {
     Rounded operand;  // P, then dS
     Scores s, dp;
@@ -305,7 +305,7 @@ struct BwdMmaSm80 {
       add_to_dk(operand, stage, row);
   }
 
-  /// By two warps: what dS is made of goes from one to the other, from lane to lane.
+  /// Two warps share the roles: what dS is made of goes from one to the other, from lane to lane.
   ATTNFORGE_DEVICE void attend_in_pairs(const Place& place, int stage, u32 ds, bool masked,
                                         int step) {
     const bool of_dv = Share::has_dv();
@@ -330,9 +330,9 @@ struct BwdMmaSm80 {
     second_product(p, of_dv, stage, Share::first_query(step));
   }
 
-  /// By four warps: what each half of dS is made of goes to the warp with dP of the same queries,
-  /// each half of P to the one with the other columns of dV, and each half of dS to that with the
-  /// other columns of dK. Products of the own half need not wait for the other.
+  /// Four warps share the roles: what each half of dS is made of goes to the warp with dP of the
+  /// same queries, each half of P to the one with the other columns of dV, and each half of dS to
+  /// that with the other columns of dK. Products of the own half need not wait for the other.
   ATTNFORGE_DEVICE void attend_in_fours(const Place& place, int stage, u32 ds, bool masked,
                                         int step) {
     const bool of_dv = Share::has_dv();
@@ -416,8 +416,8 @@ struct BwdMmaSm80 {
       cp_async_wait<kTilesAhead - 1>();
       __syncthreads();
       if constexpr (C.stages > 1) load(work.later(place, kTilesAhead), stage_before(stage));
-      // Of several roles one has it before its other products and one after them: so each
-      // multiplies while the other does not.
+      // One role has it before its other products and the other after them: so each multiplies
+      // while the other does not.
       if constexpr (kLate)
         if (is_late && (C.roles == 1 || !Share::has_dv()))
           Dq::add(params, work, smem, work.before(place), ds_stage ^ 1);

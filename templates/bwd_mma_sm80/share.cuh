@@ -21,8 +21,8 @@ struct BwdMmaSm80Share {
   static constexpr int kKDepth = C.qk_chunks() / 2, kVDepth = C.v_chunks() / 2;  // of 16 elements
   static constexpr int kOwnDepth = C.roles != 1 && kVDepth > kKDepth ? kVDepth : kKDepth;
 
-  // Of a step, in fragments of 16 keys by 8 queries: scores or dP; and rounded to 16 bits, two
-  // queries a word, which are operands of the next product as they are.
+  // What a step has, in fragments of 16 keys by 8 queries: scores or dP; and rounded to 16 bits,
+  // two queries a word, which are operands of the next product as they are.
   using Scores = float[kKeyFragments][kStepFragments][4];
   using Rounded = u32[kKeyFragments][kStepFragments][2];
   using Sums = float[kKeyFragments][kMostColumns][4];

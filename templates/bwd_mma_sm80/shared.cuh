@@ -18,7 +18,8 @@ struct BwdMmaSm80Shared {
 
   u32 base;
 
-  // Of what cannot be negative: else each division corrects the sign first.
+  // Numbers that cannot be negative, as the compiler sees: else each division corrects the sign
+  // first.
   ATTNFORGE_DEVICE static int lane() { return thread_index() & 31; }
   ATTNFORGE_DEVICE static int warp() { return static_cast<u32>(thread_index()) / 32; }
 
