@@ -195,7 +195,7 @@ struct BwdWgmmaSm90aByColumns {
       }
     }
     wg.count_added(work);
-    // By way of K's memory, and of V's, which the other warpgroup reads, too.
+    // Rows go by way of K's memory, and of V's, which the other warpgroup reads, too.
     if constexpr (Warpgroup::kStaged) wg.await_consumers();
     constexpr int kChunks = kIndex == 0 ? C.qk_chunks() : C.v_chunks();
     const u32 stage = kIndex == 0 ? wg.smem.k() : wg.smem.v();

@@ -154,7 +154,8 @@ struct BwdWgmmaSm90aByKeys {
       }
     }
     wg.count_added(work);
-    // By way of V's rows, which all warps of the warpgroup have read: each told so with dS.
+    // Rows go by way of V's memory, which all warps of the warpgroup have read: each told so with
+    // dS.
     if constexpr (C.persistent()) wg.release(wg.smem.kv_empty());
     wg.template store_dk<C.v_chunks()>(work, wg.smem.v(), 0, dk);
     wg.template store_dv<C.v_chunks()>(work, wg.smem.v(), 0, dv);

@@ -21,11 +21,11 @@ inline constexpr int kMostRegisters = 240;  // of a thread that computes
 // so that its sums are added under two others, or after it.
 inline constexpr int kDqFirst = 1, kDvFirst = 2;
 
-/// Of a tensor: `begin` on, a multiple of 64.
+/// Columns of a tensor from `begin` on, a multiple of 64.
 struct ColumnRange {
   int begin, count;
 
-  /// Of accumulators; one where there is no column, as an array has an element.
+  /// Fragments of accumulators; one where there is no column, as an array has an element.
   ATTNFORGE_HOST_DEVICE constexpr int fragments() const { return count > 0 ? count / 8 : 1; }
 };
 
@@ -70,7 +70,7 @@ struct BwdWgmmaSm90aConfig : Shape {
     return half == 0 ? ColumnRange{0, first} : ColumnRange{middle, columns - first};
   }
 
-  /// Of dK and dV together, of the warpgroup that has more. Each has one greater half.
+  /// Columns of dK and dV together that the warpgroup with more has. Each has one greater half.
   ATTNFORGE_HOST_DEVICE constexpr int own_columns() const {
     if (!split_columns) return head_dim + head_dim_v;
     const int first = half_of_columns(head_dim, 0).count + half_of_columns(head_dim_v, 1).count;
@@ -95,7 +95,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr bool adds_by_tma() const { return dq != kDqFromRegs; }
   /// Threads that do so, each of a warp of its own after the producer's.
   ATTNFORGE_HOST_DEVICE constexpr int adders() const { return adds_by_tma() ? warpgroups : 0; }
-  /// Of a key tile, that add its dQ: those threads, or the warps that compute.
+  /// Parts of a block that add the dQ of a key tile: those threads, or the warps that compute.
   ATTNFORGE_HOST_DEVICE constexpr int adding_parts() const {
     return adds_by_tma() ? adders() : 4 * warpgroups;
   }
@@ -164,7 +164,7 @@ struct BwdWgmmaSm90aConfig : Shape {
     return told_begin() + (persistent() ? 8 : 0);
   }
 
-  // As in fwd_wgmma_sm90a: what the producer gives is what the others take.
+  // Registers move as in fwd_wgmma_sm90a: the consumers receive what the producer frees.
   ATTNFORGE_HOST_DEVICE constexpr int launch_registers() const {
     return 65536 / num_threads() / 8 * 8;
   }

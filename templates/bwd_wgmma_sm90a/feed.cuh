@@ -118,7 +118,7 @@ struct BwdWgmmaSm90aFeed {
       first = false;
     });
   }
-  /// By a warp of its own, which the next tile's loads need not wait for.
+  /// A warp of its own does this, so the next tile's loads need not wait for it.
   ATTNFORGE_DEVICE static void set_all_zeros(const Params& params, const Shared& smem,
                                              const KeyTiles& key_tiles) {
     key_tiles.template for_each<false>([&](const Work& work) {
@@ -161,7 +161,7 @@ struct BwdWgmmaSm90aFeed {
       pass_turn(params.added + work.place.head);
     });
   }
-  /// Of a key tile.
+  /// Adds dQ of a key tile.
   ATTNFORGE_DEVICE static void add_dq_of(const Params& params, const Shared& smem, const Work& work,
                                          int w, Ring<C.dq_stages>& ring) {
     work.await_zeros(params);

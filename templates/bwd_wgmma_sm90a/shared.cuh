@@ -23,7 +23,7 @@ struct BwdWgmmaSm90aShared {
   /// split_columns: of the probabilities, or of what dP - delta is multiplied with.
   ATTNFORGE_DEVICE u32 p(int array) const { return base + C.p_begin() + array * C.ds_bytes(); }
   ATTNFORGE_DEVICE u32 below() const { return base + C.below_begin(); }
-  /// Of the parts of dQ that a warpgroup has written in a round.
+  /// Part i of the dQ that a warpgroup has written in a round.
   ATTNFORGE_DEVICE u32 dq(int warpgroup, int stage, int i) const {
     const int buffer = (warpgroup * C.dq_stages + stage) * C.dq_held() + i;
     return base + C.dq_begin() + buffer * C.dq_part_bytes();
@@ -62,7 +62,7 @@ struct BwdWgmmaSm90aShared {
 
   ATTNFORGE_DEVICE u32 barrier(int index) const { return base + C.barriers_begin() + 8 * index; }
 
-  /// By all threads of the block; a block barrier must follow.
+  /// All threads of the block call this; a block barrier must follow.
   ATTNFORGE_DEVICE void set_zeros() const {
     constexpr float kZeros[4] = {};
     for (int i = thread_index() * 16; i < C.zero_bytes(); i += C.num_threads() * 16)

@@ -57,7 +57,7 @@ struct BwdWgmmaSm90aWarpgroup {
   // registers that products want.
   u32 count = 0;
 
-  // Of a query tile. Locals of the loop: as members they would be kept from tile to tile.
+  // What a query tile needs. Locals of the loop: as members they would be kept from tile to tile.
   using Scores = float[kScoreFragments][4];     // scores, then probabilities; or their gradients
   using Rounded = u32[kScoreFragments / 2][4];  // as operand A
   using DqParts = float[C.dq_held()][kDqFragments][4];  // of a round
@@ -78,8 +78,8 @@ struct BwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE int lane_key() const {
     return own_keys() + warp() * 16 + MmaFragment::row(lane());
   }
-  /// Of an address that never changes ptxas would compute the descriptors of all parts before the
-  /// main loop and keep them, in registers that products want.
+  /// Hides that an address never changes: ptxas would compute the descriptors of all parts before
+  /// the main loop and keep them, in registers that products want.
   ATTNFORGE_DEVICE static void keep_in_loop(u32& address) { asm volatile("" : "+r"(address)); }
   template <int kStages>
   ATTNFORGE_DEVICE static u32 stage_of(u32 tile) {
@@ -263,7 +263,7 @@ struct BwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE void await_do() const {
     mbarrier_wait(smem.do_full(stage_of<C.do_stages>(count)), parity_of<C.do_stages>(count));
   }
-  /// Of a tile.
+  /// Gives the buffers of query tile `tile` back.
   ATTNFORGE_DEVICE void release_q(u32 tile) const {
     release(smem.q_empty(stage_of<C.q_stages>(tile)));
   }
@@ -318,8 +318,8 @@ struct BwdWgmmaSm90aWarpgroup {
 #pragma unroll
       for (int c = 0; c < 4; ++c) sums[j][c] = 0.0f;
   }
-  /// Of the columns from `first_column` on. kChunks: of `stage`, where rows of the block's keys lie
-  /// in shared memory that nobody reads any more.
+  /// Stores the columns from `first_column` on. kChunks: column chunks of `stage`, where rows of
+  /// the block's keys lie in shared memory that nobody reads any more.
   template <int kChunks, int kFragments>
   ATTNFORGE_DEVICE void store_dk(const Work& work, u32 stage, int first_column,
                                  const float (&dk)[kFragments][4]) const {

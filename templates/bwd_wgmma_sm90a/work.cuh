@@ -27,7 +27,7 @@ struct BwdWgmmaSm90aWork {
   int first_head, end_head;
   int m_step;  // 1, or -1: from the last query tile on
 
-  /// Of a key tile by its number.
+  /// The work of a key tile, by its number.
   ATTNFORGE_DEVICE BwdWgmmaSm90aWork(const Params& params, int number)
       : tile(number),
         place(place_tile(params.order, number)),
