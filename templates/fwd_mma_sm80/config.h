@@ -29,7 +29,7 @@ struct FwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int row_warps() const { return num_warps / head_dim_warps; }
   ATTNFORGE_HOST_DEVICE constexpr int warp_m() const { return block_m / row_warps(); }
   ATTNFORGE_HOST_DEVICE constexpr int row_fragments() const { return warp_m() / 16; }
-  /// Of head_dim: what products and shared memory see.
+  /// A head dim as products and shared memory see it.
   ATTNFORGE_HOST_DEVICE constexpr int padded(int dim) const {
     if (pad_head_dim == 2) return round_up(dim, 16);
     return pad_head_dim ? next_power_of_two(dim) : dim;
@@ -46,8 +46,9 @@ struct FwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int v_pitch() const {
     return v_chunks() + (head_dim_warps > 1 && v_chunks() % 2 == 0 ? 1 : 0);
   }
-  // Of a warp: steps of 16 elements in the sums of Q K^T, and fragments of 8 output columns. Halves
-  // of an odd number of fragments overlap in one, which both warps compute, and store, alike.
+  // A warp's steps of 16 elements in the sums of Q K^T, and its fragments of 8 output columns.
+  // Halves of an odd number of fragments overlap in one, which both warps compute, and store,
+  // alike.
   ATTNFORGE_HOST_DEVICE constexpr int depth_steps() const {
     return qk_chunks() / 2 / head_dim_warps;
   }
@@ -57,7 +58,7 @@ struct FwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return block_m * qk_pitch() * 16; }
   ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return block_n * qk_pitch() * 16; }
   ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return block_n * v_pitch() * 16; }
-  /// Of a warp: its part of the sums in a softmax step, for its partner.
+  /// Bytes of a warp's part of the sums in a softmax step, for its partner.
   ATTNFORGE_HOST_DEVICE constexpr int parts_bytes() const {
     return head_dim_warps > 1 ? warp_m() * step_n * 4 : 0;
   }
