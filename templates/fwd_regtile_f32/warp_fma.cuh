@@ -122,7 +122,7 @@ struct FmaWarp {
       }
 #pragma unroll
       for (int i = 0; i < kColumns; i += 4) {
-        // Of the last chunks some may lie after the row, where other rows and the probabilities
+        // Some of the last chunks may lie after the row, where other rows and the probabilities
         // are: such columns are not stored.
         float v[4];
         load_shared_floats(v, v_rows + v_lane + n * kVRowBytes + i * 32);

@@ -50,7 +50,7 @@ struct MmaWarp {
   static constexpr int kLanes = 4;
   static constexpr int kColumns = C.warp_columns() / 4;  // of each row, in a thread
   static constexpr int kOutFragments = C.warp_columns() / 8;
-  // Of them, 4 are worked on together as long as there are registers for it, then 2, then 1.
+  // 4 of them are worked on together as long as there are registers for it, then 2, then 1.
   static constexpr int kBy4 = C.columns_by_4() ? kOutFragments / 4 * 4 : 0;
   static constexpr int kBy2 = kOutFragments / 2 * 2;
   static constexpr int kDepthSteps = C.head_dim / 8;
