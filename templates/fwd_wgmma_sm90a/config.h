@@ -128,8 +128,8 @@ struct FwdWgmmaSm90aConfig : Shape {
   }
 };
 
-/// By which the blocks of a kGridDynamic share out the tiles. Zeros when a kernel starts, and
-/// again when it has ended, but for `runs`; no two kernels with the same counters at a time. 32
+/// Counters by which the blocks of a kGridDynamic share out the tiles. Zeros when a kernel starts,
+/// and again when it has ended, but for `runs`; no two kernels with the same counters at a time. 32
 /// bytes that begin on a multiple of 32 serve.
 struct TileCounters {
   int given;      // tiles, beyond the first of each block

@@ -99,8 +99,8 @@ struct FwdWgmmaSm90aProducer {
     if (last == 0) ask_for_next();
     load_v(keys, work.walk.tile(last));
   }
-  /// The same of gathered tiles. Their groups, or pages, come from global memory: asked for two
-  /// tiles ahead.
+  /// Loads gathered tiles. Their groups, or pages, come from global memory: asked for two tiles
+  /// ahead.
   template <class AskForNext>
   ATTNFORGE_DEVICE void load_ahead(const Keys& keys, const Work& work, int tile,
                                    const AskForNext& ask_for_next) {

@@ -33,8 +33,8 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
       return next;
     } else {
       mbarrier_wait(wg.smem.q_full(wg.q_ring.stage), wg.q_ring.parity);
-      // The same in all lanes, and the compiler must know: descriptors then stay in uniform
-      // registers.
+      // All lanes have the same number, and the compiler must know: descriptors then stay in
+      // uniform registers.
       return from_lane_0(load_shared(wg.smem.tile(wg.q_ring.stage)));
     }
   }

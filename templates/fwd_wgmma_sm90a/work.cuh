@@ -38,7 +38,7 @@ struct FwdWgmmaSm90aWork {
   ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Params& params, int tile)
       : FwdWgmmaSm90aWork(params, Tile(params, Order::place(params, tile), C.block_m())) {}
 
-  // As words in shared memory (kTellsAll).
+  // This work as words in shared memory (kTellsAll).
   ATTNFORGE_DEVICE void store(u32 to) const {
     queries.store(to);
     if constexpr (kListed) walk.store(to + 4 * Tile::kWords);
