@@ -49,7 +49,7 @@ struct Shape {
 
   /// Whether each row sees all keys, but for a block mask and what a text hides.
   ATTNFORGE_HOST_DEVICE constexpr bool sees_all() const { return !right_bound && !left_bound; }
-  /// Of dq, dk or dv, when that of q, k or v is `input`.
+  /// The dtype of dq, dk or dv, when that of q, k or v is `input`.
   ATTNFORGE_HOST_DEVICE constexpr int gradient_dtype(int input) const {
     return fp32_gradients ? kFp32 : input;
   }
