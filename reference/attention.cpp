@@ -272,7 +272,7 @@ void append(Reference part, std::int64_t sequence, Reference& to) {
   to.max_abs_v = std::max(to.max_abs_v, part.max_abs_v);
 }
 
-/// Of sequences that are as long as the problem says; `mask` is the block mask.
+/// The reference of sequences that are as long as the problem says; `mask` is the block mask.
 Reference reference_of_full(const Problem& problem, const Tensors& tensors, const MaskRows& mask,
                             std::span<const QueryRow> rows, const CodeFunctions& code,
                             int threads) {

@@ -34,15 +34,15 @@ struct Reference {
   int head_dim_v = 0;
   std::vector<double> o;    // [rows][head_dim_v]
   std::vector<double> lse;  // [rows], natural logarithm; -inf for a row that sees no key
-  // Of the probabilities of a row: sqrt(sum of squares) / sum, which is 1 / sqrt(n) for n equal
-  // ones and 1 for a single one.
+  // sqrt(sum of squares) / sum of the probabilities of a row: 1 / sqrt(n) for n equal ones, 1 for a
+  // single one.
   std::vector<double> spread;  // [rows]
   // Bound of the scores of a row before the soft cap: softmax_scale * |q| * the largest |k| that it
   // sees.
   std::vector<double> score_magnitude;  // [rows]
-  // Of the products q_d k_d that a score adds up, after rotation: softmax_scale * the square root
-  // of the sum of their squares, the largest of the keys that a row sees. What independent
-  // roundings of their factors are relative to. [rows], 0 where
+  // softmax_scale * the square root of the sum of the squares of the products q_d k_d that a score
+  // adds up, after rotation; the largest of the keys that a row sees. Independent roundings of the
+  // factors are relative to it. [rows], 0 where
   // rows of q and k are taken as they are.
   std::vector<double> product_magnitude;
   double max_abs_v = 0;  // over the whole of v

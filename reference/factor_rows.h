@@ -22,7 +22,7 @@ void set_usual_factor_tables(const Problem& problem, HostTensors& host);
 void change_query(const Problem& problem, const Tensors& tensors, std::int64_t query, double* row);
 void change_key(const Problem& problem, const Tensors& tensors, std::int64_t key, double* row);
 
-/// The same, rounded to the dtype of q, or of k.
+/// Changes a row and rounds it to the dtype of q, or of k.
 void change_query(const Problem& problem, const Tensors& tensors, std::int64_t query,
                   std::span<float> row);
 void change_key(const Problem& problem, const Tensors& tensors, std::int64_t key,

@@ -23,7 +23,7 @@ struct MaskRow {
   bool asks_rule(std::int64_t key) const;
   /// How many keys of a range it lets the query see.
   std::int64_t count(KeyRange range) const;
-  /// The same of one of its blocks alone: an index of columns.
+  /// The count of one of its blocks alone: an index of columns.
   std::int64_t count(std::size_t entry, KeyRange range) const;
   /// The keys of one of them, of so many that there are.
   KeyRange keys_of(std::size_t entry, std::int64_t seqlen_kv) const;

@@ -16,7 +16,7 @@ struct ChangedScore {
 };
 ChangedScore changed_score(const Problem& problem, double scaled);
 
-/// The same, rounded to a dtype after each operation.
+/// A score and its slope, rounded to a dtype after each operation.
 struct PlainScore {
   float value, slope = 1;
 };

@@ -15,7 +15,7 @@
 namespace attnforge {
 namespace {
 
-/// Of one side, q or kv.
+/// The lengths of one side, q or kv.
 struct Side {
   const int* array;
   std::int64_t seqlen, tokens;
@@ -261,7 +261,7 @@ Sequences transposed(const Sequences& sequences) {
 
 namespace {
 
-/// Of one query head and queries first to end - 1, which are in one row of blocks.
+/// Visible pairs of one query head and queries first to end - 1, which are in one row of blocks.
 std::int64_t pairs_of_block_row(const Problem& one, const MaskRows& mask, std::int64_t sequence,
                                 std::int64_t head, std::int64_t first, std::int64_t end) {
   const MaskRow row = mask.row(sequence, head, first);

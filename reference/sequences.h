@@ -21,7 +21,7 @@ struct Sequences {
   Problem problem;
   Tensors tables{};
 };
-/// Of tensors in host memory, or on the host as well.
+/// The sequences of tensors in host memory, or in memory that the host reads too.
 Sequences sequences_of(const Problem& problem, const Tensors& tensors);
 Sequences sequences_of(const Problem& problem, const HostTensors& host);
 
@@ -46,7 +46,7 @@ Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_
 
 /// Where a row lies in q, o and lse: in which batch, and how many rows from its beginning.
 QueryRow place_of(const Sequences& sequences, const QueryRow& row);
-/// The same in k and v, which are not in pages.
+/// The place of a key in k and v, which are not in pages.
 KeyRow place_of_key(const Sequences& sequences, const KeyRow& row);
 
 /// Every row, in the order [sequence, num_heads_q, query].
@@ -55,7 +55,7 @@ std::vector<QueryRow> all_rows(const Sequences& sequences);
 /// Queries of all sequences, of one head.
 std::int64_t total_queries(const Sequences& sequences);
 
-/// The same of keys.
+/// Keys of all sequences, of one head.
 std::int64_t total_keys(const Sequences& sequences);
 
 /// Queries and keys in one another's places: row j sees as queries what key j is seen by. For where
@@ -72,10 +72,10 @@ double flops(const Sequences& sequences);
 /// Throws Error(kInvalidArgument), naming the sequence, unless the tables are as Tensors says.
 /// Lists of masks are not looked at: nobody knows their lengths here.
 void check_sequences(const Sequences& sequences);
-/// The same of the host's lengths alone, and their numbers: what all else that follows from them
-/// needs first.
+/// Checks the host's lengths alone, and their numbers: what all else that follows from them needs
+/// first.
 void check_lengths(const Problem& problem, const HostTensors& host);
-/// The same of all of the host's tables.
+/// Checks all of the host's tables.
 void check_tables(const Problem& problem, const HostTensors& host);
 
 /// What another kernel gave for `rows` as a Reference: o is [rows][head_dim_v], lse [rows] or
@@ -91,7 +91,7 @@ Reference reference_from_outputs(const Sequences& sequences, std::span<const Que
 /// ones and one of the longest there may be. Nothing for fixed lengths.
 void set_random_sequences(const Problem& problem, HostTensors& host, std::uint64_t seed);
 
-/// The same of all tables that say which rows and keys there are.
+/// Sets all tables that say which rows and keys there are at random.
 void set_random_tables(const Problem& problem, HostTensors& host, std::uint64_t seed);
 
 }  // namespace attnforge

@@ -54,7 +54,7 @@ double allowed_error(const GradientTolerance& tolerance, double expected, const 
 
 GradientTolerance gradient_tolerance(const Problem& problem, GradientName name) {
   const DType dtype = dtype_of(problem, name);
-  // Of dsinks all is in fp32: sums of head_dim_v products, then of all rows, and an lse that is
+  // dsinks are all in fp32: sums of head_dim_v products, then of all rows, and an lse that is
   // rounded again in base 2.
   if (name == GradientName::kDsinks)
     return {.atol = 0x1p-126,
@@ -74,9 +74,9 @@ GradientTolerance gradient_tolerance(const Problem& problem, GradientName name) 
   const double roundoff = input_roundoff(problem);
   const std::int64_t group = problem.num_heads_q / problem.num_heads_kv;
   GradientTolerance tolerance;
-  // As in output_tolerance(): weights of the same value are rounded the same way, others
-  // independently, by 0.4 of a roundoff in the root mean square. Three roundoffs were never seen
-  // exceeded, and cover the worst case of up to 9 terms.
+  // Roundings are as in output_tolerance(): weights of the same value are rounded the same way,
+  // others independently, by 0.4 of a roundoff in the root mean square. Three roundoffs were never
+  // seen exceeded, and cover the worst case of up to 9 terms.
   tolerance.rtol = 2 * roundoff + unit_roundoff(dtype);
   tolerance.root_rtol = 3 * roundoff;
   // A weight ds is p times a difference, of a product in fp32 over head_dim_v and a sum that is as

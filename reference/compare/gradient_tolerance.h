@@ -8,9 +8,9 @@
 
 namespace attnforge {
 
-/// Of an element of dq, dk, dv, dsinks or the gradient of an array that a score reads: |actual -
-/// expected| <= atol + rtol * |expected| + sum_rtol * sum + root_rtol * root + score_rtol *
-/// by_score + factors_atol * factors, where the last four are the row's (TermSizes).
+/// The limit of an element of dq, dk, dv, dsinks or the gradient of an array that a score reads:
+/// |actual - expected| <= atol + rtol * |expected| + sum_rtol * sum + root_rtol * root + score_rtol
+/// * by_score + factors_atol * factors, where the last four are the row's (TermSizes).
 struct GradientTolerance {
   double atol = 0;
   double rtol = 0;
@@ -25,8 +25,8 @@ std::string_view to_string(GradientName name);  // "dq", ..., "dsinks", "darg"
 
 double allowed_error(const GradientTolerance& tolerance, double expected, const TermSizes& terms);
 
-/// Of kernels that hold scores, differences and sums in fp32, take o and lse as they come, and
-/// round p and ds to the dtypes of the inputs, and the gradients once, to theirs.
+/// The tolerance of kernels that hold scores, differences and sums in fp32, take o and lse as they
+/// come, and round p and ds to the dtypes of the inputs, and the gradients once, to theirs.
 GradientTolerance gradient_tolerance(const Problem& problem, GradientName name);
 
 /// The project's rule for gradients in any dtype, as plain_rule_limit(): twice the largest error of

@@ -50,7 +50,7 @@ struct Verdict {
   bool passed() const { return o.passed() && lse.passed(); }
 };
 Verdict compare(const Problem& problem, const Tensors& tensors, const Reference& expected);
-/// The same for outputs that hold just the rows of `expected`, in their order: `o` is
+/// Compares outputs that hold just the rows of `expected`, in their order: `o` is
 /// [rows][head_dim_v] of dtype_o, `lse` [rows].
 Verdict compare_rows(const Problem& problem, const void* o, const float* lse,
                      const Reference& expected);

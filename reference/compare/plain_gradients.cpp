@@ -27,7 +27,7 @@ struct PlainRows {
   }
 };
 
-/// As inputs of a product.
+/// The rows of a tensor, as inputs of a product.
 PlainRows plain_rows(const Problem& problem, DType dtype, const Tensor& tensor, std::int64_t head,
                      std::int64_t rows, int columns) {
   PlainRows loaded{columns};

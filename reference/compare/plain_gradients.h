@@ -9,7 +9,7 @@
 
 namespace attnforge {
 
-/// Of each gradient the largest error.
+/// The largest error of each gradient.
 struct PlainGradientErrors {
   double dq = 0, dk = 0, dv = 0;
 };

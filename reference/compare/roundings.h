@@ -21,8 +21,8 @@ inline double sum_error(const Problem& problem) {
   return walk_error(static_cast<double>(problem.seqlen_kv));
 }
 
-// Of a number in TF32 (10 bits of mantissa): half a unit, and half as much again for kernels that
-// round in one instruction instead of four.
+// Rounding of a number to TF32 (10 bits of mantissa): half a unit, and half as much again for
+// kernels that round in one instruction instead of four.
 inline constexpr double kTf32Roundoff = 0x1.8p-11;
 
 // The scores of n products of TF32 numbers are off by roundings that are independent of each other:

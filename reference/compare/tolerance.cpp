@@ -34,14 +34,14 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
   tolerance.score_atol = (score_error(problem) + change_error(problem)) * max_abs_v;
   tolerance.atol = sum_error(problem) * max_abs_v;
   if (problem.tf32) {
-    // As for a 16-bit dtype of v, but v itself is rounded too. The errors of the scores of
+    // TF32 is as a 16-bit dtype of v, but v itself is rounded too. The errors of the scores of
     // different keys are independent, and so is what they do to the output.
     tolerance.rtol += 2 * kTf32Roundoff;
     tolerance.spread_atol += 4 * kTf32Roundoff * max_abs_v;
     tolerance.spread_score_atol = tf32_score_error(problem) * max_abs_v;
   }
-  // As probabilities that are off by their own roundings; twice, since they are relative to their
-  // sum, and the row's keys share the errors of its q.
+  // Probabilities are off as by their own roundings; twice, since they are relative to their sum,
+  // and the row's keys share the errors of its q.
   tolerance.product_spread_atol = 2 * row_change_error(problem) * max_abs_v;
   // Below the smallest normal number fp16 has an absolute step instead of a relative one.
   if (problem.dtype_o == DType::kFp16 || problem.dtype_v == DType::kFp16) tolerance.atol += 0x1p-24;

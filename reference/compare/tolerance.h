@@ -22,12 +22,12 @@ struct Tolerance {
 double allowed_error(const Tolerance& tolerance, double expected, double spread,
                      double score_magnitude, double product_magnitude);
 
-/// Of o, for kernels that hold scores and sums in fp32 and round rotated q and k to their dtypes,
-/// probabilities to dtype_v and outputs to dtype_o; with tf32, for those that round q, k, v and
-/// probabilities to TF32. `max_abs_v` is Reference::max_abs_v.
+/// The tolerance of o, for kernels that hold scores and sums in fp32 and round rotated q and k to
+/// their dtypes, probabilities to dtype_v and outputs to dtype_o; with tf32, for those that round
+/// q, k, v and probabilities to TF32. `max_abs_v` is Reference::max_abs_v.
 Tolerance output_tolerance(const Problem& problem, double max_abs_v);
 
-/// Of lse, which is fp32 for every dtype.
+/// The tolerance of lse, which is fp32 for every dtype.
 Tolerance lse_tolerance(const Problem& problem);
 
 /// The project's rule for any dtype: the largest error may be twice that of a plain attention in

@@ -23,11 +23,11 @@ struct CodePair {
 struct CodeFunctions {
   std::function<double(double s, const CodePair&)> score;
   std::function<bool(const CodePair&)> mask;
-  // Of `score` by s; reference_attention() does not ask for it.
+  // The derivative of `score` by s; reference_attention() does not ask for it.
   std::function<double(double s, const CodePair&)> score_derivative{};
 
-  // Of problem.dargs, each array in its order: how many elements it has, and what its gradient is
-  // added to; null: zeros.
+  // The arrays of problem.dargs, in their order: how many elements each has, and what its gradient
+  // is added to; null: zeros.
   struct Darg {
     std::int64_t elements = 0;
     const float* before = nullptr;
@@ -47,7 +47,8 @@ void check_code_functions(const Problem& problem, const CodeFunctions& code);
 Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               std::span<const QueryRow> rows, const CodeFunctions& code,
                               int threads = 0);
-/// The same of gradients, by its score_derivative too, and with dargs its score_reads.
+/// reference_gradients() of a problem with code, by its score_derivative too, and with dargs its
+/// score_reads.
 ReferenceGradients reference_gradients(const Problem& problem, const Tensors& tensors,
                                        const BackwardRows& rows, const CodeFunctions& code,
                                        int threads = 0);

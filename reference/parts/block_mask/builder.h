@@ -44,7 +44,7 @@ class MaskBuilder {
   void add_partial(std::int64_t column, std::vector<std::uint32_t> bits) {
     add(column, true, block_of(std::move(bits)));
   }
-  /// As full, partial or not present, by sees(query, key).
+  /// Adds a block as full, partial or not present, by sees(query, key).
   template <class Sees>
   void add_by_pairs(std::int64_t row, std::int64_t column, const Sees& sees) {
     std::vector<std::uint32_t> bits(static_cast<std::size_t>(mask_.words_per_block()), 0);

@@ -19,7 +19,7 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, "block mask: " + message);
 }
 
-/// Of one head of one sequence; an empty mask of it passes validate().
+/// The shape of one head of one sequence; an empty mask of it passes validate().
 BlockMaskShape one_of(const BlockMaskShape& shape) {
   BlockMaskShape one = shape;
   one.heads = one.batch = 1;
@@ -27,7 +27,7 @@ BlockMaskShape one_of(const BlockMaskShape& shape) {
   return one;
 }
 
-/// The same mask for every head and sequence.
+/// `mask` for every head and sequence.
 BlockMask repeated(BlockMask mask, const BlockMaskShape& shape) {
   const auto copies = static_cast<std::size_t>(shape.heads * shape.batch);
   if (mask.columns.size() > MaskBuilder::kMostEntries / copies) MaskBuilder::refuse_entries();
