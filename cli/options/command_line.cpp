@@ -187,7 +187,7 @@ Command::Parsed Command::parse(int argc, const char* const* argv, std::string& e
       return Parsed::kShown;
     }
     error = mistake.what();
-    // By code: the name of such an error may be that of its verb.
+    // Errors are told apart by code: the name of one may be that of its verb.
     const int code = mistake.get_exit_code();
     const bool of_words = code == static_cast<int>(CLI::ExitCodes::ExtrasError) ||
                           code == static_cast<int>(CLI::ExitCodes::RequiredError);

@@ -20,7 +20,7 @@ class Option {
   Option* type_name(const std::string& name);
   /// Refuses a value; messages begin with the option's name.
   Option* check(ValueRule rule);
-  /// The same; the value that the rule leaves is what is read.
+  /// Checks values by a rule; the value that the rule leaves is what is read.
   Option* transform(ValueRule rule);
   Option* one_of(const std::vector<std::string>& words);
   Option* excludes(Option* other);

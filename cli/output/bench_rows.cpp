@@ -96,7 +96,7 @@ const std::vector<Field>& fields() {
   return kFields;
 }
 
-/// As shortest text that is the same number again.
+/// A value as text; a number as the shortest text that is the same number again.
 std::string cell_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_null()) return "";

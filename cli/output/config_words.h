@@ -7,7 +7,8 @@
 
 namespace attnforge::cli {
 
-/// Of the flag --full, the same in every verb that shows configs. JSON and CSV have the whole text.
+/// Help of the flag --full, equal in every verb that shows configs. JSON and CSV have the whole
+/// text.
 inline constexpr const char* kFullHelp = "Configs as their whole text, as --config takes it";
 
 /// In words, or `full`: the text as it is.

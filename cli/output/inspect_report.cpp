@@ -47,7 +47,7 @@ std::string cut_lines(const std::vector<CutCount>& cuts, std::size_t most, bool 
   return text;
 }
 
-/// Of the kept ones; `more` is said of those that are left out.
+/// A table of the kept candidates; `more` is said of those that are left out.
 std::string kept_table(const Inspection& i, int most, bool full, const char* more) {
   Table table{{{"estimate us", kRight}, {"config"}}, {}};
   for (const CandidateInfo& candidate : i.candidates) {

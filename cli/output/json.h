@@ -23,7 +23,7 @@ double number_of(const Json& line, const char* key);
 /// Indented, in ASCII: a terminal obeys some characters that JSON may hold. Text that is not UTF-8
 /// (a compiler's log may hold some) is replaced.
 std::string json_text(const Json& json);
-/// The same on standard output.
+/// Prints `json` on standard output.
 void print_json(const Json& json);
 
 }  // namespace attnforge::cli

@@ -90,7 +90,7 @@ std::string instruction(std::string_view line) {
   return code.empty() ? "" : std::string(offset) + "  " + std::string(code);
 }
 
-/// Of lists of many registers, as a wgmma has, the first and the last.
+/// `code` with lists of many registers, as a wgmma has, as their first and last.
 std::string abbreviated(std::string_view code) {
   constexpr std::ptrdiff_t kLong = 8;
   std::string result;

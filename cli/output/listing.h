@@ -19,11 +19,12 @@ struct Listing {
   std::vector<Line> lines;  // instructions, and the labels that some instruction names
 };
 
-/// Of `nvdisasm --print-code --print-line-info-inline`; without the second option, and of
-/// cuobjdump, no origin is known.
+/// The listing of `nvdisasm --print-code --print-line-info-inline`; without the second option, and
+/// from cuobjdump, no origin is known.
 Listing sass_listing(std::string_view text);
 
-/// Of NVRTC, compiled with line info or without: what stands between the braces of functions.
+/// The listing of NVRTC's PTX, with line info or without: what stands between the braces of
+/// functions.
 Listing ptx_listing(std::string_view text);
 
 }  // namespace attnforge::cli

@@ -34,7 +34,7 @@ std::string drawing_text(const Drawing& drawing, const TileInfo& tiles);
 /// What --json says of one, as "block_mask": its counts, and "merged", merged_blocks() of the
 /// config's tiles. Nothing where there are no blocks.
 void add_drawing(Json& json, const Drawing& drawing, const TileInfo& tiles);
-/// The same for a page, with the picture and a text about tiles; null without blocks.
+/// Adds the drawing for a page, with the picture and a text about tiles; null without blocks.
 void add_picture(Json& json, const Drawing& drawing, const TileInfo& tiles);
 
 }  // namespace attnforge::cli

@@ -14,7 +14,7 @@ struct Roof {
   double tflops_per_s = 0;
 };
 
-/// Of the units that multiply `dtype`, the fastest first. Never empty.
+/// Roofs of the units that multiply `dtype`, the fastest first. Never empty.
 std::vector<Roof> roofs(const DeviceFacts& device, DType dtype);
 
 /// 1e9 bytes per second.

@@ -25,7 +25,7 @@ std::string aligned(const Table& table, const std::string& indent = "");
 
 /// RFC 4180, with a line of names; lines end in \n.
 std::string csv(const Table& table);
-/// The same without the line of names: what is added to a file as rows come.
+/// CSV without the line of names: what is added to a file as rows come.
 std::string csv_rows(const Table& table);
 
 /// Reads what csv() writes, and what spreadsheets make of it (\r\n, quotes anywhere). Lines before
@@ -34,7 +34,7 @@ std::string csv_rows(const Table& table);
 /// any.
 Table parse_csv(std::string_view text, const std::string& name);
 
-/// Of a text of several lines what fits into a cell: an error's or a compiler's first.
+/// What of a text of several lines fits into a cell: its first line.
 inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace attnforge::cli

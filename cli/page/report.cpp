@@ -150,7 +150,7 @@ Json report_json(const Report& report, const std::string& made) {
 
 std::string report_page(const Report& report, const std::string& made) {
   Json data = report_json(report, made);
-  // Of each row its config, as people read it.
+  // The config of each row, as people read it.
   for (const ReportRow& row : report.rows)
     data["words"].push_back(describe_config(row.best.config));
   return page("report.html", "Database of winners - attnforge", data);

@@ -86,7 +86,7 @@ With the word blocks and a mask text, but neither --bsr nor --mask-random, the b
     }
     return mask_ ? with_block_mask(problem, *mask_) : problem;
   }
-  /// As it is, then with random blocks of each size and density.
+  /// The problem as it is, then with random blocks of each size and density.
   std::vector<Problem> swept(const Problem& problem) const override {
     std::vector<Problem> all = {problem};
     if (blocks_.empty() && densities_.empty()) return all;

@@ -68,7 +68,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> masks_of(const Problem& p) {
   return all;
 }
 
-/// Of a file with so many rows of blocks.
+/// The shape of a file with this many rows of blocks.
 BlockMaskShape shape_of_rows(const Problem& p, std::int64_t rows, const std::string& path) {
   BlockMaskShape shape{.seqlen_q = p.seqlen_q, .seqlen_kv = p.seqlen_kv};
   for (const auto& [heads, batch] : masks_of(p)) {

@@ -64,7 +64,7 @@ void check_packed(const SequenceFiles& files, Packing packing) {
       "lengths=packed needs --lengths-q and --lengths-kv: where each sequence begins, and the end");
 }
 
-/// Of tensors from files they say nothing of, all rows count.
+/// Reads lengths from files. All rows count of tensors that no file says anything of.
 void take_lengths(const SequenceFiles& files, const Problem& problem, bool random,
                   HostTensors& host) {
   const bool none = files.q.empty() && files.kv.empty();
@@ -175,7 +175,7 @@ std::string sequence_words(const SequenceFiles& files, const std::set<std::strin
     if (!has("lengths")) text += " lengths=used";
     add("page_size", k.seqlen);
   }
-  // Of packed ones seqlen is how long the longest may be.
+  // seqlen of packed sequences is how long the longest may be.
   add("batch", packing.q ? static_cast<std::int64_t>(files.q.size()) - 1 : q.batch);
   if (!has("seqlen")) {
     // An empty file may have any extents: their product is cut at what no problem has.

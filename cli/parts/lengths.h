@@ -19,7 +19,7 @@ struct SequenceArguments {
   std::string q, kv, table;
 };
 void add_sequence_options(Command& verb, SequenceArguments& arguments);
-/// Of the help's end.
+/// The end of the help.
 extern const char* const kSequenceHelp;
 
 /// What they hold.
@@ -47,7 +47,8 @@ void check_table(const SequenceFiles& files, const Problem& problem,
 
 // ---- For the problem of files ----
 
-/// Of the file of q, k or v; packed ones have one sequence, and in pools these are pages.
+/// Sizes of the file of q, k or v; packed files have one sequence, and sequences of pools are
+/// pages.
 struct FileSizes {
   std::int64_t batch, seqlen, num_heads, head_dim;
 };
@@ -56,7 +57,8 @@ struct FileSizes {
 struct Packing {
   bool q = false, kv = false;
 };
-/// As the words say. Throws Error(kInvalidProblem) unless the arrays of packed sequences are there.
+/// What the words say is packed. Throws Error(kInvalidProblem) unless the arrays of packed
+/// sequences are there.
 Packing packing_of(const std::vector<std::string>& words, const SequenceFiles& files);
 
 /// What the files say of batch and sequences, each word after a blank, where no word `given` does.
@@ -86,8 +88,8 @@ void check_pools(const SequenceFiles& files, const Problem& problem, const Named
 
 // ---- Shapes of files ----
 
-/// Of a tensor with the rows of q, or of k: packed [tokens, heads, dim], else [batch, seqlen,
-/// heads, dim], for kBhsd heads before rows.
+/// The shape of a tensor with the rows of q, or of k: packed [tokens, heads, dim], else [batch,
+/// seqlen, heads, dim], for kBhsd heads before rows.
 std::vector<std::int64_t> file_shape(const Problem& problem, bool of_keys, std::int64_t heads,
                                      std::int64_t dim);
 std::vector<std::int64_t> output_shape(const Problem& problem);

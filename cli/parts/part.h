@@ -32,7 +32,7 @@ struct RunFlags {
   bool on_gpu = true;
 };
 
-/// Of a run that is only looked at: what of its tables is known.
+/// The tables that are known of a run that is only looked at.
 struct KnownTables {
   HostTensors tables{};
   std::vector<std::vector<std::byte>> arrays{};  // of each argument; empty: not known
@@ -49,7 +49,7 @@ class RunPart {
   virtual void add_problem_options(Command&) {}  // of run, inspect and bench
   virtual void add_sweep_options(Command&) {}    // of bench alone
   virtual const char* help() const { return ""; }
-  /// Of "run" or "inspect".
+  /// Examples for "run" or "inspect".
   virtual std::string examples(std::string_view) const { return ""; }
 
   // ---- What they say of problems ----
@@ -107,11 +107,11 @@ RunParts run_parts();
 /// Reads problems with what the parts' options say, while these live.
 ReadText reader_of(const RunParts& parts, std::uint64_t seed = 0);
 
-/// As far as the parts' options say what a run computes.
+/// The work of a run, as far as the parts' options say what it computes.
 Work work_of(const RunParts& parts, const Problem& problem);
 
-/// Of the parts that draw the last in their order (a given block mask before a text's); an empty
-/// one where none does.
+/// The drawing of the last part, in their order, that draws (a given block mask before a text's);
+/// empty where none does.
 Drawing drawing_of(const RunParts& parts, const Problem& problem);
 
 /// Examples of all.

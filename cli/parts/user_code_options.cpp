@@ -95,7 +95,7 @@ bool is_number(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// As args has what is given. Arrays of no elements are left to the library to refuse.
+/// What is given, as args declares it. The library refuses arrays of no elements.
 std::string declaration(const Given& given) {
   if (given.is_random()) return fmt::format("float* {}", given.name);
   if (given.is_file()) {
@@ -110,7 +110,7 @@ std::string declaration(const Given& given) {
                   printable(given.name), printable(given.value)));
 }
 
-/// As a word: a problem is read with all that its args may belong to.
+/// Adds a text as a word: a problem is read with all that its args may belong to.
 void add_text(std::string& problem, std::string_view name, const std::string& given) {
   if (given.empty()) return;
   const std::string begin = fmt::format("{}=", name);

@@ -15,7 +15,7 @@ namespace attnforge::cli {
 /// said); all data and scripts are written before.
 std::vector<std::string> draw(const std::vector<Picture>& pictures, const std::string& folder);
 
-/// The same of what `pictures` makes, and says on standard error what was drawn. After Ctrl-C there
+/// Draws what `pictures` makes, and says on standard error what was drawn. After Ctrl-C there
 /// may be too few results for a picture: that is said too, and is no error.
 void draw_results(const std::function<std::vector<Picture>()>& pictures, const std::string& folder);
 

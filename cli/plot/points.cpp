@@ -82,7 +82,7 @@ DType dtype_of(const std::string& text) {
   return text == "fp32" ? DType::kFp32 : text == "fp16" ? DType::kFp16 : DType::kBf16;
 }
 
-/// Of the rows of bench/peers.py, whose lines are attnforge, tuned, and its peers.
+/// Points of the rows of bench/peers.py, whose lines are attnforge, tuned, and its peers.
 std::vector<SweepPoint> peer_points_of(const Table& table) {
   const Cells cells(table);
   std::vector<SweepPoint> points;

@@ -120,7 +120,7 @@ std::vector<Curve> curves_of(const std::vector<SweepPoint>& points,
   for (const std::string& line : names) {
     Curve curve{.name = line, .points = {}};
     for (const auto& [at, point] : lines[line]) curve.points.emplace_back(at, y(*point));
-    // Of times and of what is 1 / time: half of the interquartile range to either side.
+    // Error bars of times and of what is 1 / time: half of the interquartile range to either side.
     const bool all_known = std::all_of(lines[line].begin(), lines[line].end(),
                                        [](const auto& each) { return each.second->noise > 0; });
     for (std::size_t i = 0; errors && all_known && i < curve.points.size(); ++i) {
@@ -218,7 +218,7 @@ void add_length_figures(const std::vector<SweepPoint>& points, const std::string
   add(points, "latency", "Latency against sequence length",
       {"time of a call", Unit::kSeconds, true},
       [](const SweepPoint& p) { return p.time_us * 1e-6; });
-  // Of runs that nobody can count there are times alone.
+  // Runs that nobody can count have times alone.
   std::vector<SweepPoint> counted = points;
   std::erase_if(counted, [](const SweepPoint& p) { return !(p.tflops_per_s > 0); });
   if (!counted.empty()) {

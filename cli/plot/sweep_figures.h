@@ -9,7 +9,8 @@
 
 namespace attnforge::cli {
 
-/// Of rows with the columns of `bench --csv`, told by their names; failed rows are left out.
+/// Figures of rows with the columns of `bench --csv`, told by their names; failed rows are left
+/// out.
 /// - A line stands for a family (or for the best one, where none was asked for), and a head dim, a
 ///   batch, a strategy where these differ; problems that differ in anything else (dtype, heads,
 ///   mask, ...) are figures of their own, and so are head dims where there would be many lines.

@@ -22,10 +22,11 @@ std::string no_host_memory();
 /// larger than `available` bytes of host memory (0: unknown).
 void require_host_memory(const Problem& problem, double available = available_host_bytes());
 
-/// The same with what the reference takes beside them to compute all rows.
+/// Throws Error(kUnsupported) if tensors and what the reference takes to compute all rows do not
+/// fit.
 void require_reference_memory(const Problem& problem, double available = available_host_bytes());
 
-/// The same for the GPU's memory.
+/// Throws Error(kUnsupported) if the tensors do not fit the GPU's memory.
 void require_gpu_memory(const Problem& problem, const DeviceFacts& device);
 
 }  // namespace attnforge::cli
