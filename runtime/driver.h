@@ -16,9 +16,9 @@ const Driver& driver();
 /// Whether this process was forked from one that had opened the driver: CUDA does not survive that,
 /// and what the parent made with it is the parent's to give back.
 bool driver_of_a_parent();
-/// The same without throwing: "" if usable, else why not.
+/// "" if the driver is usable, else why not. Does not throw.
 const std::string& driver_problem();
-/// As cuDriverGetVersion, e.g. 13000; 0 without a usable driver.
+/// The version that cuDriverGetVersion gives, e.g. 13000; 0 without a usable driver.
 int driver_version();
 
 /// Throws Error(kCuda): `what` was attempted and the driver answered `result`; adds its name, its

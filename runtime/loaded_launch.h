@@ -36,7 +36,7 @@ class LoadedKernels {
   bool empty() const { return kernels_.empty(); }
   /// Throws Error(kInternal) for a kernel that was not loaded.
   const Kernel& at(const std::string& name) const;
-  /// Of that launch.
+  /// The steps of that launch.
   const std::vector<LoadedStep>& steps() const { return steps_; }
 
  private:

@@ -7,7 +7,7 @@
 
 namespace attnforge {
 
-/// Of a failed compile, the errors in the user's texts of score and mask, each with its line and
+/// The errors of a failed compile in the user's texts of score and mask, each with its line and
 /// column there and the line with a caret below: "" if there are none.
 ///   score, line 1, column 5: identifier "slop" is undefined
 ///     s + slop * 2.0f
