@@ -10,7 +10,7 @@
 
 namespace attnforge {
 
-/// Of one run. Workers that outlive it keep it alive.
+/// What the workers of one run share. Workers that outlive the run keep it alive.
 struct CompilePool::Shared {
   Job job;
   std::size_t count = 0;

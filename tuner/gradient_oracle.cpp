@@ -43,11 +43,11 @@ struct RowTolerance {
   double of_norm = 0, of_sum = 0, of_stored = 0, always = 0;
 };
 
-/// Of sums over `terms` products of a p or ds, whose roundings to `factor` are independent of each
-/// other, and a standard normal number. `scale`: what the sum is multiplied by.
+/// The tolerance of sums over `terms` products of a p or ds, whose roundings to `factor` are
+/// independent of each other, and a standard normal number. `scale`: what the sum is multiplied by.
 RowTolerance tolerance_of(const Problem& problem, DType factor, DType stored, double terms,
                           double scale) {
-  // As in reference/compare/tolerance.cpp: of TF32 both factors are rounded.
+  // TF32 rounds both factors (reference/compare/tolerance.cpp).
   constexpr double kTf32Roundoff = 0x1.8p-11;
   const double roundoff = problem.tf32 ? 2 * kTf32Roundoff : unit_roundoff(factor);
   // The relative error of p, and of dp - delta beside it, in fp32: sums of head_dim products.
@@ -105,7 +105,7 @@ class GradientOracle : public Oracle {
   std::vector<ListedRow> query_rows_, key_rows_;
   ListOnGpu queries_, keys_;
   std::array<Compared, 3> compared_;
-  // Of all rows, one for each query head; empty without sinks.
+  // Sums over all rows, one for each query head; empty without sinks.
   std::vector<float> dsinks_, dsink_norms_, dsinks_before_;
   double dsink_tolerance_ = 0;  // of a norm
   // For each array of problem.dargs: of each element the gradient and the sum of the sizes that it

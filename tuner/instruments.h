@@ -18,7 +18,7 @@ namespace attnforge {
 
 /// instruments_params.h and instruments.cuh as one text; generated when attnforge is built.
 std::string_view instruments_text();
-/// The same, to compile.
+/// The source of the instruments, to compile.
 Source instruments_source();
 
 /// A NaN in fp16 and bf16, and in fp32 when both halves are: what outputs hold before a run.

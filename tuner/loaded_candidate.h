@@ -25,7 +25,7 @@ class LoadedCandidate {
   const std::string& config() const { return config_; }
   double estimate_us() const { return estimate_us_; }
   const Compiled& compiled() const { return compiled_; }
-  /// Of one run on a warm L2, once known.
+  /// The time of one run on a warm L2, once known.
   double rough_us = 0;
 
  private:

@@ -12,7 +12,7 @@
 
 namespace attnforge {
 
-/// Of one problem on inputs that stay as they are.
+/// The oracle of one problem on inputs that stay as they are.
 class Oracle {
  public:
   virtual ~Oracle() = default;

@@ -68,7 +68,7 @@ std::int64_t begin_to_compare(std::int64_t seqlen, std::size_t i, std::mt19937_6
   return below(last_begin + 1, random);
 }
 
-/// As far as the bounds allow.
+/// Ranges of rows that are chosen as far as the bounds allow.
 class ChosenRanges {
  public:
   ChosenRanges(const Problem& problem, double flops_most)

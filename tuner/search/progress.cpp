@@ -37,7 +37,8 @@ void ProgressReporter::end() {
 
 void ProgressReporter::report(double now_s) {
   state.elapsed_s = now_s - start_s_;
-  // Of this phase at its pace so far; the limit is the better guess when it comes first.
+  // What is left of this phase at its pace so far; the limit is the better guess when it comes
+  // first.
   const int left = std::max(0, state.total - state.done);
   state.remaining_s = state.done > 0 ? (now_s - phase_start_s_) / state.done * left : 0;
   if (limit_s_ > 0) {

@@ -37,7 +37,7 @@ class SearchState {
 
   /// Known good ones, fastest first; ties in the order of the candidates.
   std::vector<std::size_t> by_time() const;
-  /// Of the fastest; 0: none yet.
+  /// The time of the fastest; 0: none yet.
   double best_us() const;
   int count(bool (*of)(const Entry&)) const;
   /// Known ones as trials, best first, failures last.

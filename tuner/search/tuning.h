@@ -19,9 +19,8 @@
 
 namespace attnforge {
 
-// Of the time limit: until then candidates are compiled, in searches that go on from the leaders to
-// their neighbours the seeds until the first and neighbours until the second. The rest is the
-// final's.
+// Shares of the time limit until which candidates are compiled: seeds until the first and, in
+// searches that go on from the leaders, their neighbours until the second. The rest is the final's.
 inline constexpr double kSeedShare = 0.5, kSearchShare = 0.75;
 inline constexpr double kHopeless = 1.5;  // times the best: not worth a round
 
