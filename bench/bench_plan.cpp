@@ -159,7 +159,7 @@ void decode_step(benchmark::State& state) {
   state.SetLabel(std::to_string(launch.steps.size()) + " launches");
 }
 
-/// The same with the launches: a plan for one more key, and its run.
+/// A step of decode with its launches: a plan for one more key, and its run.
 void decode_step_with_launches(benchmark::State& state) {
   Device device({.cache_path = ":memory:"});
   Problem problem = parse_problem(kDecode);
