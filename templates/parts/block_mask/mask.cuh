@@ -11,7 +11,7 @@
 
 namespace attnforge {
 
-/// Of a mask without a text: what is partial has bits, or is seen.
+/// The text of a mask that has none: what is partial has bits, or is seen.
 struct NoBlockText {
   template <class QueryTile>
   ATTNFORGE_DEVICE static auto of_row(const QueryTile&, int, int) {

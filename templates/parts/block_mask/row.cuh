@@ -34,7 +34,8 @@ struct BlockColumns {
   }
 };
 
-/// Of a key: hidden by the mask's blocks or bits; seen; the text's to decide, if there is one.
+/// What blocks say of a key: hidden by them or their bits; seen; the text's to decide, if there is
+/// one.
 enum class BlockSight { kHidden, kFull, kPartial };
 
 /// A query's blocks, and its place in them. kBits: partial blocks have bits.
@@ -47,7 +48,7 @@ struct MaskRow : BlockColumns {
       : BlockColumns(params, params.row(sequence, head, num_heads_q, query / kBlockQ)),
         in_block(query % kBlockQ) {}
 
-  /// Of a key in the block of an entry.
+  /// The sight of a key in the block of an entry.
   ATTNFORGE_DEVICE BlockSight sight(int entry, int key) const {
     if (entry < 0) return BlockSight::kHidden;
     if (mask->columns[entry] % 2 == 0) return BlockSight::kFull;

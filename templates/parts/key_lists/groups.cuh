@@ -11,7 +11,7 @@
 
 namespace attnforge {
 
-/// Of a warp with one fragment of rows. The same in all lanes, but for `own`.
+/// The groups of a tile for a warp with one fragment of rows. Equal in all lanes, but for `own`.
 template <int kGroups, int kGroupKeys>
 struct KeyGroups {
   static constexpr u32 kAll = kGroups == 32 ? ~0u : (1u << kGroups) - 1;
@@ -77,7 +77,7 @@ struct GroupedScores {
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) of_part(g, of_row);
   }
-  /// The same of one part.
+  /// for_each() of one part.
   template <class OfRow>
   ATTNFORGE_DEVICE void of_part(int g, const OfRow& of_row) const {
     const int lane_key = groups.first_key(g) + MmaFragment::column(thread_index() % 32);
@@ -95,7 +95,7 @@ struct GroupedScores {
   }
 };
 
-/// The same of a step of kStepKeys keys of a tile, which are some of its groups or lie in one, in
+/// The groups of a step of kStepKeys keys of a tile, which are some of its groups or lie in one, in
 /// accumulators of several times 16 rows. Reads the groups from global memory.
 template <class Array, int kStepKeys, int kGroupKeys>
 struct StepGroupedScores;

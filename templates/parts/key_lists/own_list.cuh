@@ -35,7 +35,7 @@ struct OwnList {
 /// Source and Window as TileList takes them.
 template <auto C, class Source, class Window>
 struct OwnLists {
-  /// By all threads of the block, with a barrier after it. The argument has a TileListParams
+  /// All threads of the block call this, with a barrier after it. The argument has a TileListParams
   /// `lists`, whose sizes are read.
   template <class Pieces, class Params>
   ATTNFORGE_DEVICE static void make(const Params& params) {

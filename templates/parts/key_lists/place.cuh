@@ -9,7 +9,7 @@
 
 namespace attnforge {
 
-/// Of list `index`. `head` is a head of the mask.
+/// Which query tile a list is of. `head` is a head of the mask.
 struct ListPlace {
   int m_block, head, sequence;
 

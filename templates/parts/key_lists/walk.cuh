@@ -43,7 +43,7 @@ struct ListWalk {
   const KeyGroup* groups;
   int tiles;
 
-  /// Of the query tile that begins at `row`; all have `rows` rows.
+  /// The walk of the query tile that begins at `row`; all have `rows` rows.
   template <class Params, class QueryTile>
   ATTNFORGE_DEVICE static ListWalk of_rows(const Params& params, const QueryTile& tile, int,
                                            int row, int rows) {
@@ -74,7 +74,7 @@ struct ListWalk {
   }
 
   ATTNFORGE_DEVICE int count() const { return tiles; }
-  /// Of the tile that comes i-th: the group of this lane of a warp.
+  /// The group that this lane of a warp has in the tile that comes i-th.
   ATTNFORGE_DEVICE KeyGroup tile(int i) const {
     const int lane = thread_index() % 32;
     if (lane >= kGroups || i >= tiles) return {0, 0};
@@ -82,7 +82,7 @@ struct ListWalk {
     return {u32(both), u32(both >> 32)};
   }
 
-  // By place, which of a list is the index.
+  // Walking by place, which is the index.
 
   ATTNFORGE_DEVICE static constexpr int first() { return 0; }
   ATTNFORGE_DEVICE static int later(int place, int tiles) { return place + tiles; }

@@ -30,8 +30,8 @@ struct alignas(16) LengthsParams {
   const int* q;
   const int* kv;
   WorkList* work;
-  // Of the list: sequences are taken in groups of about so many keys, whose K and V stay in L2
-  // together; 0: all in one.
+  // Keys of a group, about: the list takes sequences in groups whose K and V stay in L2 together;
+  // 0: all in one.
   int keys_per_group;
   int most_tiles;  // that there is room for
 };

@@ -39,7 +39,8 @@ struct ListWork {
     }
   }
 
-  /// By where the sequence's keys begin, as if all sequences of a padded tensor were full.
+  /// The group of a sequence by where its keys begin, as if all sequences of a padded tensor were
+  /// full.
   template <class Params>
   ATTNFORGE_DEVICE static int group_of(const Params& params, const Lengths& lengths, int sequence) {
     const int keys = params.lengths.keys_per_group;

@@ -9,8 +9,8 @@
 
 namespace attnforge {
 
-/// The same address, of which the compiler does not know how it came about: it keeps it, where it
-/// else computes it again for every tile, by several 64-bit multiplications.
+/// Returns the address, but hides from the compiler how it came about: the compiler then keeps it,
+/// where it else computes it again for every tile, by several 64-bit multiplications.
 template <class T>
 ATTNFORGE_DEVICE T* kept(T* address) {
   asm("" : "+l"(address));
@@ -80,8 +80,8 @@ struct PagedKeys {
   static constexpr int kChunkKeys = gcd(kPageSize, kTileKeys);
   template <int kTileKeys>
   static constexpr int kChunks = kTileKeys / kChunkKeys<kTileKeys>;
-  // Of a thread that copies every kApart-th row. Its rows have one place in their chunks; or, as
-  // the chunks of a warp's rows do, places that the compiler knows.
+  // The rows of a thread that copies every kApart-th one. They have one place in their chunks; or,
+  // as the chunks of a warp's rows do, places that the compiler knows.
   template <int kTileKeys, int kApart>
   static constexpr bool kSamePlace = kApart % kChunkKeys<kTileKeys> == 0;
   template <int kTileKeys, int kApart>
@@ -133,7 +133,7 @@ struct PagedKeys {
     constexpr int kKeys = kChunkKeys<kTileKeys>, kNumChunks = kChunks<kTileKeys>;
     const i64 row_bytes = tensor.stride_row * kElementBytes,
               page_bytes = tensor.stride_batch * kElementBytes;
-    // By number: one shuffle, and a product that is added as it is made.
+    // The address of a chunk by number: one shuffle, and a product that is added as it is made.
     const auto of_chunk = [first = at, lane = first_lane, its_page = page, page_bytes, row_bytes,
                            n](int chunk) {
       const char* address = first + u32(from_lane(int(its_page), lane + chunk)) * page_bytes;

@@ -6,7 +6,8 @@
 
 namespace attnforge {
 
-/// Of the argument of a backward kernel, or of a step around one, whose problem has a block mask.
+/// The bits in the argument of a backward kernel, or of a step around one, whose problem has a
+/// block mask.
 template <int kBlockM, int kBlockN, class Params>
 ATTNFORGE_DEVICE QueryTileBits query_tile_bits(const Params& params) {
   return QueryTileBits::of(params.mask.mask_heads, params.mask.mask_batch, params.fwd.seqlen_kv,

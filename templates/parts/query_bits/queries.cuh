@@ -85,7 +85,7 @@ struct ListedQueries : Window {
     const unsigned mask_head = unsigned(head) * unsigned(mask_heads) / unsigned(num_heads_q);
     return lists + mask_head * words_of_head;
   }
-  /// Of 32 query tiles those that some window and block let see the keys.
+  /// Those of 32 query tiles that some window and block let see the keys.
   ATTNFORGE_DEVICE u32 seen(int head, int word) const {
     u32 bits = words_of(head)[word * 2];
     const int first = this->begin - word * 32, end = this->end - word * 32;

@@ -47,7 +47,7 @@ struct RotationWork {
   ATTNFORGE_HOST_DEVICE constexpr int items() const {
     return turns() + ceil_div(head_dim - rope_dim, 2 * vector());
   }
-  /// Of a block: each with kHeads heads.
+  /// Tokens of a block, each with kHeads heads.
   ATTNFORGE_HOST_DEVICE constexpr int tokens() const { return kThreads / items(); }
 };
 

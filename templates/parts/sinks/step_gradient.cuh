@@ -29,7 +29,7 @@ struct BwdSinks {
   }
 
  private:
-  /// Of every kThreads-th four rows.
+  /// A thread's sum, over every kThreads-th four rows.
   template <class Params>
   ATTNFORGE_DEVICE static float sum_of_thread(const Params& params, int head, float sink) {
     const BwdScratch& scratch = params.scratch;

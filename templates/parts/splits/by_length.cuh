@@ -28,8 +28,8 @@ struct LengthSplits {
     }
     ATTNFORGE_DEVICE int operator()(int sequence) const { return all()[sequence]; }
   };
-  /// By all threads of a block: each has a sequence, for loads that wait for one another would take
-  /// most of the time here.
+  /// All threads of a block call this: each has a sequence, as loads that wait for one another
+  /// would take most of the time here.
   template <class Params>
   ATTNFORGE_DEVICE static void count_all(const Params& params) {
 #pragma unroll 1
@@ -53,12 +53,12 @@ struct LengthSplits {
     return params.fwd.batch * params.partials.splits;
   }
 
-  /// Of this block, once it has been found.
+  /// The item of this block, once it has been found.
   ATTNFORGE_DEVICE static SplitItem& own() {
     __shared__ SplitItem item;
     return item;
   }
-  /// By all threads of a block, before a barrier.
+  /// All threads of a block call this, before a barrier.
   template <class Params>
   ATTNFORGE_DEVICE static void find(const Params& params) {
     count_all(params);
@@ -69,7 +69,7 @@ struct LengthSplits {
   ATTNFORGE_DEVICE static TileSlice slice(const Params&, int tiles) {
     return TileSlice::of(tiles, own().split, own().splits);
   }
-  /// By all lanes of a warp, after count_all().
+  /// All lanes of a warp call this, after count_all().
   template <class Params>
   ATTNFORGE_DEVICE static PartsOfRow of_row(const Params& params, int sequence, int head, int row) {
     const SplitItems<TilesOf> all = items(params);

@@ -8,7 +8,7 @@
 
 namespace attnforge {
 
-/// As ceil_div, where neither is negative: see quotient().
+/// ceil_div() where neither is negative: see quotient().
 ATTNFORGE_DEVICE int ceil_quotient(int a, int b) { return quotient(a + b - 1, b); }
 
 /// Key tiles of a split among those of a query tile, by index: first to last - 1. There may be
@@ -103,9 +103,9 @@ struct SplitItems {
     return total([&](int i) { return ceil_quotient(tiles_of(i), tiles); });
   }
 
-  /// Of an item, for no more than `all_items` of them; there are `all` tiles. Equal lengths have
-  /// their answer at once. Else it lies between that and what is enough whatever the lengths are,
-  /// since rounding adds less than one item a sequence; a few halvings come near.
+  /// The tiles of an item, for no more than `all_items` of them; there are `all` tiles. Equal
+  /// lengths have their answer at once. Else it lies between that and what is enough whatever the
+  /// lengths are, since rounding adds less than one item a sequence; a few halvings come near.
   ATTNFORGE_DEVICE int fewest_tiles(int all, int all_items) const {
     constexpr int kTries = 6;
     int tried = max(ceil_quotient(all, all_items), 1), too_few = tried - 1;
@@ -121,7 +121,7 @@ struct SplitItems {
     return enough;
   }
 
-  /// Of the first sequence for which is_it(sequence, number of its first item, its items).
+  /// The item of the first sequence for which is_it(sequence, number of its first item, its items).
   template <class IsIt>
   ATTNFORGE_DEVICE SplitItem find(const IsIt& is_it, int number) const {
     int before = 0;

@@ -61,7 +61,7 @@ struct MergeRow {
                                    const Finish& finish, const Store& store,
                                    const StoreLse& store_lse) {
     extern __shared__ __align__(128) u8 shared_memory[];
-    // Of each warp.
+    // Each warp has its own.
     float* const sums = reinterpret_cast<float*>(shared_memory);
     float* const tops = sums + MergeShape::kWarps * kColumns;
     float* const totals = tops + MergeShape::kWarps;
@@ -109,7 +109,7 @@ struct MergeRow {
   }
 
  private:
-  /// Of a part that has seen no key: 0, also where no part has.
+  /// The weight of a part. 0 for one that has seen no key, also where no part has.
   ATTNFORGE_DEVICE static float weight(float lse, float top) {
     return lse == negative_infinity() ? 0.0f : exp2_approx((lse - top) * kLog2e);
   }
@@ -169,7 +169,7 @@ struct MergeRow {
       }
     }
 
-    /// Of a row that is all this warp's.
+    /// Stores a row that is all this warp's.
     template <class Finish, class Store, class StoreLse>
     ATTNFORGE_DEVICE void store(const Finish& finish, const Store& store,
                                 const StoreLse& store_lse) {

@@ -6,9 +6,9 @@
 
 namespace attnforge {
 
-/// Of each row, and of each of its splits: o over the keys of the split, divided by the sum of
-/// their probabilities, and lse. A row of a split that sees no key has lse = -inf and any o.
-/// Rows are numbered as those of an lse [batch, num_heads_q, rows_of_head] are.
+/// Partial results. For each row, and each of its splits: o over the keys of the split, divided by
+/// the sum of their probabilities, and lse. A row of a split that sees no key has lse = -inf and
+/// any o. Rows are numbered as those of an lse [batch, num_heads_q, rows_of_head] are.
 struct PartialParams {
   float* o;    // [rows, splits, head_dim_v]
   float* lse;  // [rows, splits], natural log

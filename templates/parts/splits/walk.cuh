@@ -29,26 +29,26 @@ struct PartsOfRow {
 /// of the grid. The argument has a PartialParams `partials`.
 struct EvenSplits {
   ATTNFORGE_DEVICE static int index() { return split_index(); }
-  /// By all threads of a block that is to call of_row().
+  /// All threads of a block that is to call of_row() call this.
   template <class Params>
   ATTNFORGE_DEVICE static void count_all(const Params&) {}
   template <class Params>
   ATTNFORGE_DEVICE static int count(const Params& params) {
     return params.partials.splits;
   }
-  /// Of a walk of so many tiles.
+  /// This block's slice of a walk of this many tiles.
   template <class Params>
   ATTNFORGE_DEVICE static TileSlice slice(const Params& params, int tiles) {
     return TileSlice::of(tiles, index(), count(params));
   }
-  /// Of row `row` of head `head` of tensor `tensor`.
+  /// The splits of row `row` of head `head` of tensor `tensor`.
   template <class Params>
   ATTNFORGE_DEVICE static PartsOfRow of_row(const Params& params, int tensor, int head, int row) {
     const PartialParams& partials = params.partials;
     const i64 of_all = (i64(tensor) * params.fwd.num_heads_q + head) * partials.rows_of_head + row;
     return {of_all * partials.splits, 1, partials.splits};
   }
-  /// The same of this block's split.
+  /// Where this block's split of a row lies.
   template <class Params>
   ATTNFORGE_DEVICE static i64 place(const Params& params, int tensor, int head, int row) {
     return of_row(params, tensor, head, row).first + index();
@@ -101,7 +101,7 @@ struct SplitOrder : Order {
 /// Output of rows to `partials`.
 template <int kHeadDimV, class Splits>
 struct PartialOutput {
-  /// As that of RowsOutput.
+  /// Stores as RowsOutput does.
   template <int kHalf, int kStored, class QueryTile, int kComputed>
   ATTNFORGE_DEVICE static void store(const QueryTile& tile, int row, int first_column,
                                      const float (&o)[kComputed][4], float inverse, float lse) {

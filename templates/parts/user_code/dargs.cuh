@@ -72,10 +72,10 @@ struct ElementSum {
   }
 };
 
-/// Of scores after Before. Code is the entry's, Row what its texts see of a row.
+/// Dargs of scores after Before. Code is the entry's, Row what its texts see of a row.
 template <class Code, class Row, class Before = PlainScore>
 struct DargsOfRows {
-  /// Of a lane, for kRows rows.
+  /// A lane's sums, for kRows rows.
   template <int kRows>
   struct Sums {
     static constexpr int kSlots = Code::kMostReads > 0 ? Code::kMostReads : 1;
@@ -134,7 +134,7 @@ struct DargsOfRows {
       }
   }
 
-  /// Of a pair that is seen, by one thread, whose score is scaled and capped already: calls
+  /// One thread, for a pair that is seen and whose score is scaled and capped already: calls
   /// add(gradient, element, slope) for each read.
   template <class Params, class Lengths, class Add>
   ATTNFORGE_DEVICE static void of_pair(const Params& params, const Lengths& lengths, int sequence,

@@ -22,7 +22,8 @@ struct TextBits {
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
     scores.for_each([&](int row, int lane_key) {
       const u32* const words = words_of(tile, row, lane_key / kGroupKeys);
-      // As in block_bits.cuh: a word holds all of the lane's keys that follow one multiple of 8.
+      // A word holds all of the lane's keys that follow one multiple of 8, as in
+      // block_mask/list_rule.cuh.
       const int eights = Scores::kWholeGroups ? 0 : lane_key % kGroupKeys / 8 * 8;
       const int rest = lane_key % 8;
       return [words, eights, rest](float s, int offset) {

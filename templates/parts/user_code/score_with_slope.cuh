@@ -159,7 +159,7 @@ struct TanhWithSlope {
 
 ATTNFORGE_DEVICE ScoreWithSlope value_of_score(ScoreWithSlope x) { return x; }
 
-/// Of what a text gives: numbers without the score in them have none.
+/// The slope of what a text gives: numbers without the score in them have none.
 ATTNFORGE_DEVICE float slope_of(ScoreWithSlope x) { return x.slope; }
 template <class T>
 ATTNFORGE_DEVICE float slope_of(T) {

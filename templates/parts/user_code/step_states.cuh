@@ -43,8 +43,8 @@ struct MaskStates {
     // 2. What is told of many pairs at once.
     u32 left = some;
     if constexpr (Terms::kCount > 0) {
-      // By all threads or none. Under causal masks half of the blocks have groups that no row's
-      // window reaches.
+      // All threads or none do this. Under causal masks half of the blocks have groups that no
+      // row's window reaches.
       if (__syncthreads_or(some != 0)) {
         const Verdicts verdicts = decide<0>(params, place, lengths, first);
         some &= ~verdicts.none;
@@ -84,7 +84,8 @@ struct MaskStates {
     u32 none, all;
   };
 
-  /// By the terms from kTerm on. All threads of the block come: its groups have the same rows.
+  /// Decides by the terms from kTerm on. All threads of the block come: its groups have the same
+  /// rows.
   template <int kTerm, class Params>
   ATTNFORGE_DEVICE static Verdicts decide(const Params& params, const ListPlace& place,
                                           const Lengths& lengths, int first_key) {
@@ -127,7 +128,7 @@ struct MaskStates {
     bool some = false, all = true;
   };
 
-  /// Of 16 rows: bit 0, one sees a key of the group; bit 1, and one does not.
+  /// Two bits of 16 rows: bit 0, one sees a key of the group; bit 1, and one does not.
   template <class Params>
   ATTNFORGE_DEVICE static u32 of_rows(const Params& params, const ListPlace& place,
                                       const Lengths& lengths, int query, int first_key, u32* bits) {

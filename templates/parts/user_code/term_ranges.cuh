@@ -6,7 +6,7 @@
 
 namespace attnforge {
 
-/// The same names as PairTerm::Relation.
+/// Relations with the names of PairTerm::Relation.
 enum class TermRelation { kEqual, kUnequal, kBelow, kAtMost, kAbove, kAtLeast };
 
 /// An int for each float, in the same order, and back.
@@ -42,7 +42,7 @@ struct TermRange {
     if constexpr (T(1) / T(2) != T(0)) ordered = __reduce_and_sync(lanes, u32(ordered)) != 0;
   }
 };
-/// Of values of another type: nothing is told of them.
+/// The range of values of another type: nothing is told of them.
 struct NoTermRange {
   static constexpr bool kKnown = false;
 
