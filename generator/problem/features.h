@@ -43,7 +43,7 @@ inline constexpr Features kFeaturesOfScores = kFeatureSoftcap;
 /// Features of the keys that a query's position lets it see: served by Walk and Mask.
 inline constexpr Features kFeaturesOfWindows = kFeatureCausal | kFeatureWindow;
 /// Served by pieces of the entry and steps before the kernel, for whichever kernel takes both
-/// (docs/ARCHITECTURE.md, "Seams").
+/// (templates/pieces/README.md).
 inline constexpr Features kFeaturesOfPieces = kFeatureLengths | kFeatureScoreCode |
                                               kFeatureMaskCode | kFeatureSinks | kFeaturePages;
 /// Features of gradients: served for whichever family has the steps of templates/backward/host.

@@ -11,7 +11,7 @@ namespace attnforge {
 struct SeeingQueries {
   int first, last;
 
-  /// Lengths is that of the key's sequence (docs/ARCHITECTURE.md, "Seams").
+  /// Lengths is that of the key's sequence (templates/pieces/README.md).
   template <class Lengths>
   ATTNFORGE_DEVICE static SeeingQueries of_key(const FwdParams& p, const Lengths& lengths,
                                                int key) {

@@ -1,5 +1,5 @@
 // dense.cuh - the pieces of a kernel for tensors of one length, whose keys lie in rows: what a
-// generated entry starts from. docs/ARCHITECTURE.md, "Seams", says what each is.
+// generated entry starts from. templates/pieces/README.md says what each is.
 #pragma once
 
 #include "base.cuh"

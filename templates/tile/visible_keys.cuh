@@ -12,7 +12,7 @@ namespace attnforge {
 struct VisibleKeys {
   int first, last;
 
-  /// Lengths is that of the row's sequence (docs/ARCHITECTURE.md, "Seams").
+  /// Lengths is that of the row's sequence (templates/pieces/README.md).
   template <class Lengths>
   ATTNFORGE_DEVICE static VisibleKeys of_row(const FwdParams& p, const Lengths& lengths,
                                              int query) {
