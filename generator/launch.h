@@ -144,7 +144,7 @@ inline constexpr std::size_t kRunsCounter = 2;
 struct Launch {
   std::vector<LaunchStep> steps;
   std::size_t workspace_bytes = 0;  // scratch: a run writes it before it reads it
-  std::size_t steps_after = 0;      // the config's own kernel is the step before so many last ones
+  std::size_t steps_after = 0;      // steps after the config's own kernel
 };
 
 /// The step of the config's own kernel, of a launch that has steps.

@@ -52,9 +52,8 @@ std::string contradiction(const Config& config, const Overrides& overrides);
 Source render(const Family& family, const Config& config, const Problem& problem,
               const Overrides& overrides);
 
-/// The symbol in the compiled code of a kernel that LaunchStep::kernel calls `kernel`. Of several
-/// kernels the one that the source is named after is called kernel_name, the others kernel_name_
-/// and their own symbol.
+/// The symbol in the compiled code of a kernel that LaunchStep::kernel calls `kernel`. The kernel
+/// that the source is named after is called kernel_name, others kernel_name_ and their own symbol.
 std::string symbol_of(std::string_view kernel, const Source& source);
 
 }  // namespace attnforge

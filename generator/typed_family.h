@@ -115,8 +115,8 @@ Reason never_needless(const Typed&, const Problem&, const DeviceFacts&) {
 }
 
 /// `family` with the members that take a config: functions like those of Family, but for
-/// `const Typed&` where Family has `const Config&`. kFields is the table of Typed's fields. Of what
-/// kDescribe is given, only these fields are set. kNeedless and kEstimate see typical_problem().
+/// `const Typed&` where Family has `const Config&`. kFields is the table of Typed's fields; only
+/// these are set in what kDescribe gets. kNeedless and kEstimate see typical_problem().
 template <const auto& kFields, auto kIllegal, auto kNeedless, auto kEstimate, auto kRender,
           auto kLaunch, auto kDescribe = nullptr>
 constexpr Family typed_family(Family family) {

@@ -50,8 +50,7 @@ class Evaluator {
   virtual std::vector<double> sample_us(std::span<const Config> order) = 0;
 
   /// Brings the GPU to its steady clock by running proved candidates back to back for about 0.1 s;
-  /// called before a series of samples, because whoever runs first after a pause meets a boosted
-  /// clock.
+  /// called before a series of samples, because the first run after a pause meets a boosted clock.
   virtual void heat(std::span<const Config> configs) = 0;
 
   /// SM clock during the last sample_us() or heat(); 0: unknown.

@@ -17,8 +17,8 @@ namespace attnforge {
 /// sequences.
 Problem bucket(const Problem& problem);
 
-/// What bucket() makes of one length and of a batch that is not batch_invariant. Of a rounded one:
-/// itself.
+/// What bucket() makes of one length and of a batch that is not batch_invariant. A rounded one
+/// stays as it is.
 std::int64_t bucket_seqlen(std::int64_t seqlen);
 std::int64_t bucket_batch(std::int64_t batch);
 

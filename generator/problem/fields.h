@@ -23,7 +23,7 @@ enum class FieldKind : std::uint8_t {
   kDType,   // of all tensors, by its name alone
 };
 
-/// What a word gives. Of a pair and of a dtype: nothing of its own.
+/// What a word gives. A pair and a dtype give nothing of their own.
 struct FieldValue {
   FieldKind kind;
   bool (*is_set)(const Problem&);  // whether it is part of the text

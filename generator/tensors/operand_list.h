@@ -56,7 +56,7 @@ class OperandList {
   Operand& add_words(Operand operand, std::int64_t rows, std::int64_t row_elements = 1) {
     return add(operand, DType::kFp32, rows, row_elements);
   }
-  /// Rows of so many of them: one or more.
+  /// Adds rows of row_elements elements: one row or more.
   void add_longer(Operand operand, std::int64_t row_elements) {
     add_words(operand, 1, row_elements).may_be_longer = true;
   }

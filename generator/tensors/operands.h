@@ -36,7 +36,7 @@ struct Operand {
 
   /// Sets where it lies in a run. kPackedQkv's one tensor is q, k and v.
   void (*bind)(const Problem&, void* data, Tensors&) = nullptr;
-  /// Its content in host memory, and room for so many bytes.
+  /// Its content in host memory, and a way to make that `bytes` large.
   std::span<std::byte> (*in_host)(HostTensors&) = nullptr;
   void (*resize)(HostTensors&, std::size_t bytes) = nullptr;
 

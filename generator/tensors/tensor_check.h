@@ -21,13 +21,13 @@ inline bool words_good(const void* words) {
 /// Throws Error(kInvalidArgument).
 [[noreturn]] void refuse_tensors(const std::string& message);
 
-/// Throws Error(kInvalidArgument) unless a tensor, of `batch` one after another, sequences or
-/// pages, with so many rows, is there and aligned as the problem says.
+/// Throws Error(kInvalidArgument) unless a tensor of `batch` sequences or pages, of seqlen rows
+/// each, is there and aligned as the problem says.
 void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std::int64_t num_heads,
                   std::int64_t batch, std::int64_t seqlen, const Problem& problem);
 
 /// Throws Error(kInvalidArgument) where `pointer` is null, saying so and then `or_else`, or is no
-/// multiple of so many bytes.
+/// multiple of alignment_bytes.
 void check_address(std::string_view name, const void* pointer, std::uintptr_t alignment_bytes,
                    std::string_view or_else);
 /// Checks the alignment of a pointer that may be null.

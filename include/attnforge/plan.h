@@ -188,13 +188,13 @@ class ATTNFORGE_API Plan {
   std::shared_ptr<const PlanState> state_;
 };
 
-/// Memory, then the database, then options.policy. Thread-safe; the same problem is compiled or
-/// tuned once. Of the processes that share a database one tunes, the others wait for it and take
-/// its winner. Who waits in vain goes on with the best so far or an estimate; its later calls look
-/// for the winner, at most once a second, and plans made before run on as they are. A GPU's context
-/// is made by Device(), before the time limit begins. Throws Error(kInvalidProblem),
-/// Error(kUnsupported) with every family's reason, Error(kNotReady) with the problem's text,
-/// Error(kCompile), Error(kCuda).
+/// Makes a plan from memory, else from the database, else as options.policy says. Thread-safe; a
+/// problem is compiled or tuned once. One of the processes that share a database tunes, the others
+/// wait for it and take its winner. A process that waits in vain goes on with the best so far or an
+/// estimate; its later calls look for the winner, at most once a second, and plans made before run
+/// on as they are. Device() makes a GPU's context, before the time limit begins. Throws
+/// Error(kInvalidProblem), Error(kUnsupported) with every family's reason, Error(kNotReady) with
+/// the problem's text, Error(kCompile), Error(kCuda).
 ATTNFORGE_API Plan make_plan(const Problem& problem, Device& device,
                              const PlanOptions& options = {});
 

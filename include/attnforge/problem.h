@@ -109,7 +109,7 @@ struct Problem {
   bool batch_invariant = false;       // one config for every batch; not with a block mask
   bool fp32_gradients = false;        // dq, dk and dv are fp32; else as q, k and v
   Lengths lengths = Lengths::kFixed;  // not with a rope
-  // k and v lie in pages of so many rows, and a run's table (Tensors::pages) says which pages a
+  // k and v lie in pages of page_size rows, and a run's table (Tensors::pages) says which pages a
   // sequence has. With kUsed, or with kPacked queries; how many keys a sequence has is given as for
   // kUsed. A multiple of 8, 8 to 65536; 0: in one piece. Not with a block mask.
   int page_size = 0;
@@ -170,7 +170,8 @@ ATTNFORGE_API float effective_softmax_scale(const Problem& problem);
 /// Whether gradients are computed.
 inline bool is_backward(const Problem& problem) { return problem.op == Op::kBackward; }
 
-/// The forward problem, with lse, whose o and lse a backward one takes. Of others: the same.
+/// The forward problem, with lse, whose o and lse a backward problem takes. A forward problem is
+/// returned as it is.
 ATTNFORGE_API Problem forward_of(const Problem& problem);
 
 /// The dtype of dq, dk or dv, when that of q, k or v is `input`.
@@ -243,8 +244,8 @@ ATTNFORGE_API Problem typical_problem(const Problem& problem);
 /// text hides, work.h counts.
 ATTNFORGE_API std::int64_t visible_pairs(const Problem& problem);
 
-/// Floating point operations of so many pairs: 2 * (head_dim + head_dim_v) each. Backward 2.5 times
-/// that, for five products in place of two.
+/// Floating point operations of `pairs` pairs: 2 * (head_dim + head_dim_v) each; 2.5 times that for
+/// backward, which has five products in place of two.
 ATTNFORGE_API double flops_of_pairs(const Problem& problem, double pairs);
 
 /// flops_of_pairs() of the visible_pairs() of all heads of typical_problem(): for estimates. What

@@ -20,7 +20,7 @@ namespace attnforge {
 std::string slow_path(const Problem& problem, const DeviceFacts& device,
                       const Overrides& overrides = {});
 
-/// Logs slow_path(), once for each bucket, unless the kernel was forced: whoever does that knows.
+/// Logs slow_path(), once for each bucket, unless the kernel was forced.
 void warn_of_slow_path(const ChoiceKey& key, DeviceState& state);
 
 }  // namespace attnforge

@@ -42,8 +42,8 @@ bool lock_until(std::unique_lock<std::timed_mutex>& lock, Clock::time_point call
   return lock.try_lock_until(called + std::chrono::duration_cast<Clock::duration>(wait));
 }
 
-/// Adds what won here before, where a search would leave it out today: what was measured knows more
-/// than rules of thumb. Of the tier that is searched, and under the same force.
+/// Adds what won here before, in the tier that is searched and under the same force, where a search
+/// would leave it out today: what was measured knows more than rules of thumb.
 void add_stored_winner(std::vector<Candidate>& all, const std::vector<const Family*>& families,
                        const ChoiceKey& key, DeviceState& state) {
   const std::string text = stored_as(key.problem, state.overrides);

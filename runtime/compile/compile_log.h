@@ -7,8 +7,8 @@
 
 namespace attnforge {
 
-/// What `--ptxas-options=-v` says. Of several functions in one cubin: the largest registers, stack
-/// and shared memory, and all spills together.
+/// What `--ptxas-options=-v` says. Several functions in one cubin have the largest registers, stack
+/// and shared memory of any, and all spills together.
 struct CompileLog {
   int registers = 0;  // per thread
   int smem_static_bytes = 0;

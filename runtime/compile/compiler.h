@@ -34,8 +34,8 @@ struct CompileOptions {
   const std::atomic<bool>* unwanted = nullptr;
 };
 
-/// Compiles for real hardware (sm_xx), not PTX. The same source, options and NVRTC give the same
-/// bytes. Thread-safe; different sources compile in parallel. Throws Error(kNoDriver) when NVRTC is
+/// Compiles for real hardware (sm_xx), not PTX. Equal source, options and NVRTC give equal bytes.
+/// Thread-safe; different sources compile in parallel. Throws Error(kNoDriver) when NVRTC is
 /// missing or does not know the arch, Error(kCompile) with the first errors (at most about 4 KiB)
 /// when the source is refused.
 Cubin compile(const Source& source, const Arch& arch, const CompileOptions& options = {});

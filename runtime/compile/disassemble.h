@@ -20,8 +20,8 @@ struct DisassembleOptions {
       folders;  // where to look for nvdisasm and cuobjdump; empty: $PATH and the usual toolkits
   double time_limit_s = 30;
   // Comments before instructions say which lines of the source they come from, those that it was
-  // inlined into too: `//## File "f.cu", line 8 inlined at "f.cu", line 20`. Of nvdisasm, where the
-  // cubin was compiled with line info.
+  // inlined into too: `//## File "f.cu", line 8 inlined at "f.cu", line 20`. Only nvdisasm has
+  // these, where the cubin was compiled with line info.
   bool line_info = false;
 };
 

@@ -1,5 +1,5 @@
-// packed_tiles.cuh - tiles of packed sequences by number: whoever has a number finds the sequence,
-// without a list of them.
+// packed_tiles.cuh - tiles of packed sequences by number: the number leads to the sequence, without
+// a list of them.
 #pragma once
 
 #include "base.cuh"

@@ -41,8 +41,9 @@ struct BwdWgmmaSm90aKeyTiles<C, Pieces, Params, true> {
                                          const BwdWgmmaSm90aShared<C>& shared)
       : params(kernel_params), smem(shared) {}
 
-  /// Calls visit(work) for each, by lane 0 of a warp, or with kWarps by all its lanes. Whoever has
-  /// read the number, and in shared memory what it wants of K and V, arrives at kv_empty().
+  /// Calls visit(work) for each, by lane 0 of a warp, or with kWarps by all its lanes. A thread
+  /// that has read the number, and in shared memory what it wants of K and V, arrives at
+  /// kv_empty().
   template <bool kWarps, class Visit>
   ATTNFORGE_DEVICE void for_each(const Visit& visit) const {
 #pragma unroll 1
