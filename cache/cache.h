@@ -104,8 +104,9 @@ class Cache {
   void finish(std::string_view problem, std::string_view device_class, Rigor rigor,
               std::string_view winner_config);
 
-  /// By source digest, arch and NVRTC version; nvrtc "" is any, the newest first: code runs without
-  /// the compiler that made it. A blob whose checksum does not match is dropped and missed.
+  /// The cubin of a source digest, arch and NVRTC version; nvrtc "" is any, the newest first: code
+  /// runs without the compiler that made it. A blob whose checksum does not match is dropped and
+  /// missed.
   std::optional<Cubin> get_cubin(std::string_view source_digest, std::string_view arch,
                                  std::string_view nvrtc);
   void put_cubin(const Cubin& cubin, std::string_view source_text, std::string_view kernel_symbol);

@@ -20,10 +20,10 @@ namespace attnforge {
 /// Thread-safe. Logs while it holds its mutex: the log function must not call back into the cache.
 class Store {
  public:
-  /// As Cache's constructor. Never throws for a file that cannot be used. After a wait for another
-  /// process's lock that was in vain, nothing waits again for `waits.write_ms`: what the lock stops
-  /// then fails or misses at once. A file that was locked when it was to be opened is tried again
-  /// by each write, which then carries over what was kept in memory.
+  /// Opens a store as Cache's constructor says. Never throws for a file that cannot be used. After
+  /// a wait for another process's lock that was in vain, nothing waits again for `waits.write_ms`:
+  /// what the lock stops then fails or misses at once. A file that was locked when it was to be
+  /// opened is tried again by each write, which then carries over what was kept in memory.
   Store(std::string path, bool read_only, LogFunction log, const Waits& waits = {});
 
   /// The file in use, ":memory:" after a fallback.

@@ -20,7 +20,7 @@ using LeftOut = std::vector<std::string>;
 /// SqliteError only for what is not damage (a lock, a missing table).
 std::vector<Try> scan_tries(Database& database, std::string_view filter, LeftOut& left_out);
 
-/// By problem, GPU class and rigor.
+/// Finished searches, ordered by problem, GPU class and rigor.
 std::vector<Search> scan_searches(Database& database, std::string_view filter, LeftOut& left_out);
 
 /// Gives each cubin to `take`, one at a time. One that is not intact() is left out.

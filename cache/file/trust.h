@@ -28,7 +28,7 @@ std::string cannot_be_made(const std::string& path);
 /// do. Anything is trusted under $ATTNFORGE_CACHE_TRUST=any.
 std::string distrust(const std::string& path);
 
-/// The same whatever the environment says: for doctor.
+/// Why a path is not trusted, whatever the environment says: for doctor.
 std::string reason_for_distrust(const std::string& path);
 
 /// Whether $ATTNFORGE_CACHE_TRUST is any. Throws Error(kInvalidArgument) if it is set to something
@@ -36,7 +36,7 @@ std::string reason_for_distrust(const std::string& path);
 bool anybody_is_trusted();
 
 /// Make the folders of `path` that are missing (0700), and an empty file (0600). What exists is
-/// left as it is; what cannot be made is noticed by whoever opens the file.
+/// left as it is; what cannot be made shows when the file is opened.
 void make_private_folder(const std::string& path);
 void make_private_file(const std::string& path);
 

@@ -44,12 +44,12 @@ std::int64_t padded_rows(const Problem& problem, int block_m) {
   return tiles_of_stored(problem, stored_rows(problem).q, block_m) * block_m;
 }
 
-/// Of so many query heads' sums of dq.
+/// Bytes of the sums of dq of this many query heads.
 std::size_t sums_bytes(const Problem& problem, const BwdSteps& steps, std::int64_t heads) {
   return static_cast<std::size_t>(heads * padded_rows(problem, steps.block_m)) * steps.dq_columns *
          sizeof(float);
 }
-/// Of those that are zeros before the kernel.
+/// Bytes of the sums that are zeros before the kernel.
 std::size_t zero_sums_bytes(const Problem& problem, const BwdSteps& steps) {
   if (steps.turns != 0) return 0;
   return sums_bytes(problem, steps, steps.zero_heads != 0 ? steps.zero_heads : all_heads(problem));

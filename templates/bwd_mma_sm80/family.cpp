@@ -145,7 +145,7 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   int slack = kSafeSlack + c.keys_in_regs * kKeysSlack + (c.roles == 1 ? kBothRoles : 0) +
               (device.arch.sm < 90 ? kWithoutUniform : 0);
   if (c.stages == 1 && c.blocks_per_sm == 1 && c.steps() == 1) slack -= kOneStage;
-  // Of what takes turns, ptxas has some of the one begin before the other has ended.
+  // ptxas lets some of what takes turns begin before the other has ended.
   if (c.dq_registers() >= 2 * c.step_registers()) slack -= kDqAlone;
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
   return estimate_bwd_mma_sm80_us(c, problem, device,

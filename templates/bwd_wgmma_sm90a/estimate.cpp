@@ -23,8 +23,8 @@ constexpr double kInstructionsPerScore = 6.5;
 constexpr double kBare = 0.55, kBareLate = 0.45;
 constexpr double kBlockStart = 3500;  // K and V come, dK and dV go
 constexpr double kBlockStartColumns = 12000;
-// Of that, where the next K and V come while dK and dV go. In any order less is gained, and nothing
-// under a mask: the next block's loads are under way as well when a block ends.
+// Shares of that, where the next K and V come while dK and dV go. In any order less is gained, and
+// nothing under a mask: the next block's loads are under way as well when a block ends.
 constexpr double kNextTile = 0.3, kNextTileInAnyOrder = 0.8;
 // Where the producer spills; up to 7% faster all the same, which tuning finds.
 constexpr double kSpills = 1.05;
@@ -36,14 +36,14 @@ constexpr double kInOrder = 1.06, kInOrderOfAHead = 1.25, kInOrderMasked = 1.1,
 // What it is worth that a block may be a tile behind its turn; more where it goes on with the next
 // key tile.
 constexpr double kTwoDqStages = 0.99, kTwoDqStagesPersistent = 0.97;
-// Of more than 64 rows where dQ has two blocks of columns: as two warpgroups were measured, each
-// with one of the blocks and so all rows of dQ, from head_dim 72 to 112.
+// Cost of more than 64 rows where dQ has two blocks of columns: as two warpgroups were measured,
+// each with one of the blocks and so all rows of dQ, from head_dim 72 to 112.
 constexpr double kManyRows = 1.05;
-// Of dV before dQ, by which dQ is added under fewer products; blocks that wait for turns lose
+// Cost of dV before dQ, by which dQ is added under fewer products; blocks that wait for turns lose
 // nothing.
 constexpr double kDvBeforeDq = 1.03;
 
-/// Of the tensor cores, for a tile.
+/// Clocks of the tensor cores, for a tile.
 double product_clocks(const BwdWgmmaSm90aConfig& c) {
   const double columns = 2 * round_up(c.head_dim, 16) + 2 * round_up(c.head_dim_v, 16) +
                          c.dq_columns();

@@ -8,7 +8,7 @@
 
 namespace attnforge {
 
-/// Of a head with fewer key tiles all blocks are soon done.
+/// A head with fewer key tiles has all of its blocks done soon.
 inline constexpr int kFewKeyTiles = 16;
 
 /// Predicted microseconds of the main kernel. `order` is that of its key tiles; alternate: groups

@@ -59,7 +59,7 @@ constexpr Field<Typed> kFields[] = {
 /// Registers beside the planned ones that the main loop needs. With fewer, ptxas spills, and then
 /// makes products wait for each other.
 constexpr int kSpared = 8, kRegisterSlack = 12, kSoftcapSlack = 16;
-/// The same of texts and block masks.
+/// Registers that texts and block masks take beside these.
 constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
 
 int register_slack(const Typed& c, const Problem& problem) {
@@ -77,8 +77,8 @@ bool fits_dq_first(const Typed& c, int slack) {
   return c.late_accumulators() + kAddressRegisters <= c.consumer_registers() &&
          c.planned_registers() + slack + kMoreSlack <= c.consumer_registers();
 }
-/// Of tiles for which it finds them all the same, as nothing is beside the products in the loop:
-/// it spills two words that never change.
+/// Tiles for which ptxas finds registers all the same, as nothing is beside the products in the
+/// loop: it spills two words that never change.
 bool has_bare_loop(const Typed& c) {
   return c.block_m == 80 && c.head_dim == 128 && c.head_dim_v == 128 && c.dq == kDqAnyOrder &&
          c.sees_all() && !c.changes_scores() && !c.has_work_list();
@@ -179,7 +179,7 @@ Reason needless_zeros(const Typed& c, const Problem& problem, const DeviceFacts&
   return "";
 }
 
-/// Of the groups of heads, blocks of one in so many walk from the last query tile on
+/// One group of heads in how many has blocks that walk from the last query tile on
 /// (BwdWgmmaSm90aParams).
 int from_end_every(const Typed& c, const Problem& problem) {
   if (c.alternate) return 2;
@@ -225,7 +225,7 @@ Reason needless_turns(const Typed& c, const Problem& problem) {
   if (!c.adds_in_order()) return "";
   if (c.split_columns && !problem.deterministic)
     return "blocks that wait for turns hold up products";
-  // Of few key tiles the wait is short, and there are no zeros to set.
+  // With few key tiles the wait is short, and there are no zeros to set.
   constexpr int kFewKeys = 512;
   if (!c.split_columns && !c.late_dq && problem.seqlen_kv > kFewKeys)
     return "blocks that wait for turns hold up products of the same tile";

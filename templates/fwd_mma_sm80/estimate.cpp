@@ -63,7 +63,7 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
   return cost;
 }
 
-// Of few query rows, where keys come from memory once: not fitted yet.
+// For few query rows, where keys come from memory once: not fitted yet.
 constexpr double kMemoryLatency = 1100, kBlockStart = 4000;  // clocks
 constexpr double kSustainedClock = 0.85;                     // of the maximum
 

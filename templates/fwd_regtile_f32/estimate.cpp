@@ -39,7 +39,7 @@ double step_clocks(const FwdRegtileF32Config& c, const Arch& arch) {
   const double k_loads = c.head_dim / 8.0 * c.step_n / 16,
                q_loads = c.q_in_regs ? 0 : c.head_dim / 8.0 * c.warp_m / 16,
                v_loads = c.step_n / 8 * std::ceil(c.warp_columns() / 32.0) * 2;
-  // Of the four words of a load each is split in two (cut: Q and K; rounded: V), or rounded.
+  // Each of the four words of a load is split in two (cut: Q and K; rounded: V), or rounded.
   const double other = products == 3 ? 9 * (k_loads + q_loads) + 13 * v_loads + 14 * scores +
                                            c.thread_rows() * c.thread_columns()
                                      : 5 * (k_loads + q_loads + v_loads) + 9 * scores;

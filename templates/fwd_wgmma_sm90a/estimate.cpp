@@ -22,9 +22,9 @@ constexpr double kTileStart = 2100, kStorePerColumn = 4.32, kNewBlock = 1722, kQ
                  kMask = 0.227;
 constexpr double kPingpong = 0.961, kQInRegs = 1.004, kGroup = 1.0075, kTail = 0.205;
 
-// Of 49 full searches on an H200: the end of causal masks and windows, in query tiles that a block
-// would have got through; blocks of one SM that get into each other's way; two stages of tiles that
-// take less time than a load; two warpgroups with tiles that three could not hold.
+// Fitted to 49 full searches on an H200: the end of causal masks and windows, in query tiles that a
+// block would have got through; blocks of one SM that get into each other's way; two stages of
+// tiles that take less time than a load; two warpgroups with tiles that three could not hold.
 constexpr double kWindowTail = 0.03, kSharedSm = 1.23, kShortTile = 1.05, kWideTile = 1.015;
 // Short sequences in groups that the L2 does not hold together with their queries.
 constexpr double kLargeGroup = 1.07;

@@ -60,8 +60,8 @@ constexpr Field<Typed> kFields[] = {
 /// spills, and then serializes the products.
 constexpr int kRegisterSlack = 28, kSoftcapSlack = 8, kScoreCodeSlack = 8, kMaskCodeSlack = 8,
               kMaskArgumentsSlack = 64, kTextBitsSlack = 12;
-// Of Q K^T and P V together, from which heads may be walked in groups even where they are few, and
-// from which tiles of few keys are all that fits.
+// Head dims of Q K^T and P V together from which heads may be walked in groups even where they are
+// few, and from which tiles of few keys are all that fits.
 constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;
 constexpr int kMostColumns = 256;            // of a wgmma's result
 constexpr int kListedGroupMb = 32;           // first of those tried with lists of keys
@@ -154,7 +154,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"q_in_regs", {0, 1}},
       {"q_stages", {1, 2}},
       {"pingpong", {1, 0}},
-      // Tiles of unequal work are given to whoever is free.
+      // The next block that is free takes a tile of unequal work.
       {"grid", {masked || shape.has_work_list() ? kGridDynamic : kGridStatic, kGridPlain}},
       {"blocks_per_sm", {1, 2, 3}},
       {"swizzle", either(128, narrow, 64)},
@@ -300,7 +300,7 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
                       part_steps_us(c, problem, tiling_of(c), device);
     return has_few_rows(problem) ? with_memory_time(us, problem, device) * unequal : us;
   }
-  // As sequences of their own.
+  // Splits count as sequences of their own.
   Problem split = problem;
   split.batch *= c.num_splits;
   split.seqlen_kv = (problem.seqlen_kv + c.num_splits - 1) / c.num_splits;

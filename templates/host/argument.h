@@ -32,7 +32,7 @@ OwnArgument own_argument(void (*)(Params&, const Tensors&, const RunMemory&)) {
 
 }  // namespace detail
 
-/// Of a struct Params that kBind, a function void(Params&, const Tensors&, const RunMemory&), fills
+/// A struct Params that kBind, a function void(Params&, const Tensors&, const RunMemory&), fills
 /// in.
 template <auto kBind>
 OwnArgument own_argument() {
@@ -48,13 +48,13 @@ constexpr std::size_t aligned(std::size_t size, std::size_t alignment) {
 /// multiple of its alignment, as compilers lay a struct out, so offsets are running sums.
 class Argument {
  public:
-  /// Of `step`, whose kernel takes a Params.
+  /// The argument of `step`, whose kernel takes a Params.
   template <class Params>
   static Argument of(LaunchStep& step) {
     static_assert(std::is_trivially_copyable_v<Params> && sizeof(Params) <= kMaxParamsBytes);
     return Argument(step, sizeof(Params));
   }
-  /// Of a struct of `size` bytes. Throws Error(kInternal) for one that no run could copy.
+  /// An argument of `size` bytes. Throws Error(kInternal) for one that no run could copy.
   static Argument of_size(LaunchStep& step, std::size_t size);
 
   /// FwdParams: sizes and scale now, pointers and strides by each run.

@@ -25,7 +25,7 @@ inline constexpr int kLongQuery = 128;
 Reason below_sm80(const Arch& arch);
 Reason without_cp_async(const Arch& arch);
 Reason not_16_bits(const Problem& problem);
-/// Of pointers and strides, in bytes.
+/// Refuses problems whose pointers and strides are less aligned, in bytes.
 Reason below_alignment(const Problem& problem, int bytes);
 Reason head_dim_above(const Problem& problem, int most);
 /// A double: the product of sizes may be more than 64 bits hold.
@@ -46,12 +46,12 @@ inline Reason too_much_smem(int smem_bytes, const Arch& arch) {
                 arch.smem_per_block_bytes);
 }
 
-/// Of the tensor cores' fragments: 16 rows for each warp, or a multiple.
+/// Refuses rows that are no whole fragments of the tensor cores: 16 for each warp, or a multiple.
 inline Reason uneven_rows(int block_m, int warps) {
   return block_m % (16 * warps) == 0 ? "" : "block_m is not a multiple of 16 rows per warp";
 }
 
-/// Of softmax steps of some of a tile's keys.
+/// Refuses softmax steps that do not divide a tile's keys.
 template <class Typed>
 Reason wrong_steps(const Typed& c) {
   return c.block_n % c.step_n == 0 ? "" : "step_n does not divide block_n";
@@ -73,8 +73,8 @@ inline Reason uneven_pack(int block_m, int pack_gqa) {
   return block_m % pack_gqa == 0 ? "" : "block_m is not a multiple of the packed heads";
 }
 
-/// Of a wgmma whose result has so many columns: with fewer registers ptxas does not spill, it
-/// fails.
+/// Refuses a wgmma whose result has more columns than registers hold: ptxas does not spill there,
+/// it fails.
 inline Reason wide_product(int columns, int launch_registers) {
   constexpr int kOtherOperands = 32;
   if (columns / 2 + kOtherOperands <= launch_registers) return "";
@@ -82,7 +82,7 @@ inline Reason wide_product(int columns, int launch_registers) {
                 columns, launch_registers);
 }
 
-/// By sm_holds_blocks().
+/// Refuses what sm_holds_blocks() denies.
 template <class Typed>
 Reason no_room(const Typed& c, const Arch& arch) {
   if (sm_holds_blocks(c, arch)) return "";
@@ -92,7 +92,7 @@ Reason no_room(const Typed& c, const Arch& arch) {
 
 // ---- Needless: legal, and not worth a try ----
 
-/// By registers_suffice().
+/// Refuses what registers_suffice() denies.
 template <class Typed>
 Reason few_registers(const Typed& c, const Arch& arch, int register_slack) {
   if (registers_suffice(c, arch, register_slack)) return "";
@@ -101,7 +101,7 @@ Reason few_registers(const Typed& c, const Arch& arch, int register_slack) {
                 c.blocks_per_sm);
 }
 
-/// Of warps with fragments of 16 rows.
+/// Skips warps with more than two fragments of 16 rows.
 template <class Typed>
 Reason many_rows(const Typed& c) {
   return c.row_fragments() > 2 ? "more than 32 query rows per warp leave no registers for scores"

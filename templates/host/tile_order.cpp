@@ -12,7 +12,7 @@
 namespace attnforge {
 namespace {
 
-/// Of K and V of one K/V head.
+/// Bytes of K and V of one K/V head.
 std::int64_t kv_head_bytes(const Problem& problem) {
   return problem.seqlen_kv * key_bytes(problem);
 }
@@ -30,7 +30,7 @@ TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head
   const std::int64_t head_bytes = kv_head_bytes(problem) / (packed ? 1 : gqa_group(problem));
   const std::int64_t wanted = (std::int64_t{head_group_mb} << 20) /
                               std::max<std::int64_t>(1, head_bytes);
-  // As many groups as would be full; the heads that are left over are spread among them. A small
+  // There are as many groups as would be full; the heads left over are spread among them. A small
   // last group would begin with its heavy tiles when all else is done.
   const std::int64_t groups = std::max<std::int64_t>(heads / std::max<std::int64_t>(wanted, 1), 1);
   TileOrder order;

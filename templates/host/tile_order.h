@@ -20,7 +20,7 @@ std::int64_t key_bytes(const Problem& problem);
 TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
                      bool heavy_last);
 
-/// The same for kernels on CUDA cores, which do not search it. They are slow enough for L2 to
+/// The order for kernels on CUDA cores, which do not search it. They are slow enough for L2 to
 /// matter little; under a causal mask what counts is that all blocks end together.
 TileOrder cuda_core_order(const Problem& problem, int block_m, bool heavy_last);
 
@@ -33,8 +33,8 @@ std::vector<int> head_groups_mb(const Problem& problem, const DeviceFacts& devic
 /// last round leaves some of them empty. 1 or more.
 double idle_factor(double blocks, double places);
 
-/// The same for the blocks of an order. Under a causal mask the light tiles at the end fill the
-/// last round, unless the last group is small: its heavy tiles start late.
+/// idle_factor() for the blocks of an order. Under a causal mask the light tiles at the end fill
+/// the last round, unless the last group is small: its heavy tiles start late.
 double idle_factor(const TileOrder& order, double places);
 
 }  // namespace attnforge

@@ -19,7 +19,7 @@ double sum_of(double start, double step, std::int64_t count) {
   return double(count) * start + step * (double(count) * double(count - 1) / 2);
 }
 
-/// The same, each at most `most`.
+/// The sum with each term at most `most`.
 double sum_of_at_most(double start, double step, std::int64_t count, double most) {
   if (step < 0) return sum_of_at_most(start + step * double(count - 1), -step, count, most);
   if (step == 0) return double(count) * std::min(start, most);
