@@ -5,7 +5,8 @@ keys have much in common.
     python3 bench/gradient_error.py --ways bwd_mma_sm80 --keys 1024,16384 --out /tmp/gradient_error.csv
 
 128 queries, 2 heads. Each way (the default choice, a family forced, a family with deterministic) is a process of its own. Soft caps have no
-peer. `ratio` is the largest of ours over theirs of dq, dk and dv. Ends with 1 if one is above 1.3.
+peer. `ratio` is the largest of ours over theirs of dq, dk and dv. Ends with 1 if one is above 1.3, or 1.6 of
+`bwd_mma_sm80` in bf16, which rounds P before it makes dS.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import machine
 
 WAYS = "default,bwd_mma_sm80,bwd_mma_sm80:deterministic,bwd_wgmma_sm90a"
 COLUMNS = "way,dtype,head_dim,keys,inputs,softcap,dq,dk,dv,flash_dq,flash_dk,flash_dv,ratio".split(",")
-HEADS, ROWS, MOST_RATIO = 2, 128, 1.3
+HEADS, ROWS = 2, 128
 
 
 def reference(torch, q, k, v, dout, softcap, chunk=16384):
@@ -103,6 +104,10 @@ def measure(way, keys, out):
         out.writerow([way, dtype, head_dim, each, kind, softcap, *cells])
 
 
+def most_ratio(way, dtype):
+    return 1.6 if way.startswith("bwd_mma_sm80") and dtype == "bfloat16" else 1.3
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ways", default=WAYS, help="default, or families, each perhaps with :deterministic after it")
@@ -126,7 +131,7 @@ def main():
     with open(args.out, "w", newline="") as file:
         file.write(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}\n# {machine.command()}\n# peer flash: torch {torch.__version__}\n")
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
-    return int(any(float(row[-1]) > MOST_RATIO for row in rows if row[-1]))
+    return int(any(float(row[-1]) > most_ratio(*row[:2]) for row in rows if row[-1]))
 
 
 if __name__ == "__main__":
