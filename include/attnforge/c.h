@@ -265,15 +265,13 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *                    with deterministic; none]
  * Words that belong together:
  *   q=fp16 and the like win over the dtype for all. tf32 needs fp32 q, k and v.
- *   num_heads_q is a multiple of num_heads_kv. causal is window_right=0, and takes no other
- *   window_right.
- *   layout=packed_qkv needs seqlen_q = seqlen_kv, head_dim = head_dim_v and one dtype.
+ *   causal is window_right=0, and takes no other window_right.
+ *   layout=packed_qkv needs equal lengths, head dims and dtypes.
  *   tokens needs lengths=packed, rope_dim needs rope. rope does not go with lengths, nor
  *   batch_invariant with blocks.
  *   page_size needs lengths=used, or lengths=packed and tokens_kv=0: then q and o are packed, and k
  *   and v lie in pages, of which a run's lengths.kv says how many rows of each sequence count. It
  *   does not go with blocks or layout=packed_qkv.
- *   alignment is at least the bytes of an element.
  *   args needs score or mask (USER_CODE.md). In quotes \", \\ and \n are a quote, a backslash and
  *   the end of a line; a text without blanks needs no quotes, and on a command line the shell's do.
  * (end of the words)

@@ -1,20 +1,21 @@
 // generated: fwd_mma_sm80 block_m=64 num_warps=2 block_n=32 step_n=16 stages=2 q_in_regs=0 blocks_per_sm=3 pack_gqa=1 head_group_mb=33 head_dim_warps=1 pad_head_dim=0 num_splits=1
 #include "fwd_mma_sm80/kernel.cuh"
 #include "pieces/concepts.cuh"
+#include "parts/lengths/params.h"
 #include "parts/user_code/code.cuh"
 #include "parts/softcap/score.cuh"
-#include "parts/user_code/list_rule.cuh"
 #include "parts/user_code/mask.cuh"
-#include "parts/key_lists/step_lists.cuh"
-#include "parts/user_code/list_source.cuh"
 #include "parts/user_code/step_states.cuh"
 #include "parts/user_code/terms.cuh"
+#include "parts/key_lists/step_lists.cuh"
 #include "parts/lengths/step_queue.cuh"
 #include "pieces/dense.cuh"
-#include "parts/key_lists/keys.cuh"
 #include "parts/user_code/score.cuh"
+#include "parts/user_code/list_source.cuh"
+#include "parts/user_code/list_rule.cuh"
 #include "parts/key_lists/walk.cuh"
 #include "parts/key_lists/mask.cuh"
+#include "parts/key_lists/keys.cuh"
 #include "parts/lengths/queue_order.cuh"
 namespace attnforge {
 struct UserCode {
@@ -47,17 +48,18 @@ using namespace attnforge;
 static_assert(sizeof(WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>) == 320);
 inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2, .text_bits = 1}, 64, 2, 32, 16, 2, 0, 3, 1, 33, 1, 0};
 struct Pieces : DensePieces<kConfig> {
-  template <int kElementBytes> using Keys = GatheredKeys<kElementBytes, kConfig.key_groups(), kConfig.block_n / kConfig.key_groups()>;
   using Score = UserScore<UserCode, SoftcapScore>;
   using Walk = ListWalk<kConfig.key_groups()>;
   using Mask = ListMask<DensePieces<kConfig>::Mask, TextBits<kConfig.block_m, kConfig.block_n>>;
+  template <int kElementBytes> using Keys = GatheredKeys<kElementBytes, kConfig.key_groups(), kConfig.block_n / kConfig.key_groups()>;
   using Order = WorkListOrder;
 };
-static_assert(seams::Keys<Pieces::Keys<2>, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys<2> is not what pieces/concepts.cuh says");
 static_assert(seams::Score<Pieces::Score, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Score is not what pieces/concepts.cuh says");
 static_assert(seams::Walk<Pieces::Walk, WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
 static_assert(seams::Mask<Pieces::Mask, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Mask is not what pieces/concepts.cuh says");
+static_assert(seams::Keys<Pieces::Keys<2>, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys<2> is not what pieces/concepts.cuh says");
 static_assert(seams::Order<Pieces::Order, WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
+static_assert(sizeof(WithTileLists<WithCode<WithLengths<StepParams>, 2>>) == 304);
 extern "C" __global__ void __launch_bounds__(256, 4)
 mask_states(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
   MaskStates<Pieces::Lengths, UserRule<UserCode>, UserTerms<UserCode>, kConfig.block_m, kConfig.block_n, DensePieces<kConfig>::Mask, kConfig.text_bits>::run(p);

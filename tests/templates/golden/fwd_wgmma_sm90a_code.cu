@@ -1,21 +1,22 @@
-// generated: fwd_wgmma_sm90a warpgroups=2 block_n=128 k_stages=2 v_stages=2 q_in_regs=0 q_stages=2 pingpong=1 grid=2 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32 own_lists=0 fused_rope=0 num_splits=1
+// generated: fwd_wgmma_sm90a warpgroups=2 block_n=128 k_stages=2 v_stages=2 q_in_regs=0 q_stages=2 pingpong=1 grid=2 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32 own_lists=0 num_splits=1
 #include "fwd_wgmma_sm90a/kernel.cuh"
 #include "pieces/concepts.cuh"
-#include "fwd_wgmma_sm90a/gathered_tiles.cuh"
+#include "parts/lengths/params.h"
 #include "parts/user_code/code.cuh"
 #include "parts/softcap/score.cuh"
-#include "parts/user_code/list_rule.cuh"
+#include "fwd_wgmma_sm90a/gathered_tiles.cuh"
 #include "parts/user_code/mask.cuh"
-#include "parts/key_lists/step_lists.cuh"
-#include "parts/user_code/list_source.cuh"
 #include "parts/user_code/step_states.cuh"
 #include "parts/user_code/terms.cuh"
+#include "parts/key_lists/step_lists.cuh"
 #include "parts/lengths/step_queue.cuh"
 #include "hopper/dense_pieces.cuh"
-#include "parts/key_lists/tma_keys.cuh"
 #include "parts/user_code/score.cuh"
+#include "parts/user_code/list_source.cuh"
+#include "parts/user_code/list_rule.cuh"
 #include "parts/key_lists/walk.cuh"
 #include "parts/key_lists/mask.cuh"
+#include "parts/key_lists/tma_keys.cuh"
 #include "parts/lengths/queue_order.cuh"
 namespace attnforge {
 template <>
@@ -125,20 +126,21 @@ return value_of_mask((
 };
 }  // namespace attnforge
 using namespace attnforge;
-static_assert(sizeof(WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>) == 832);
-inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2, .text_bits = 1}, 2, 128, 2, 2, 0, 2, 1, 2, 1, 128, 1, 32, 0, 0};
+static_assert(sizeof(WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>) == 768);
+inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2, .text_bits = 1}, 2, 128, 2, 2, 0, 2, 1, 2, 1, 128, 1, 32, 0};
 struct Pieces : DenseTmaPieces<kConfig> {
-  using Keys = GroupedTmaKeys<kConfig>;
   using Score = UserScore<UserCode, SoftcapScore>;
   using Walk = ListWalk<kConfig.key_groups()>;
   using Mask = ListMask<DenseTmaPieces<kConfig>::Mask, TextBits<kConfig.block_m(), kConfig.block_n>>;
+  using Keys = GroupedTmaKeys<kConfig>;
   using Order = WorkListOrder;
 };
-static_assert(seams::TmaKeys<Pieces::Keys, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys is not what pieces/concepts.cuh says");
 static_assert(seams::Score<Pieces::Score, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>>, "Pieces::Score is not what pieces/concepts.cuh says");
 static_assert(seams::Walk<Pieces::Walk, WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
 static_assert(seams::Mask<Pieces::Mask, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>>, "Pieces::Mask is not what pieces/concepts.cuh says");
+static_assert(seams::TmaKeys<Pieces::Keys, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys is not what pieces/concepts.cuh says");
 static_assert(seams::Order<Pieces::Order, WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
+static_assert(sizeof(WithTileLists<WithCode<WithLengths<StepParams>, 2>>) == 304);
 extern "C" __global__ void __launch_bounds__(256, 4)
 mask_states(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
   MaskStates<Pieces::Lengths, UserRule<UserCode>, UserTerms<UserCode>, kConfig.block_m(), kConfig.block_n, DenseTmaPieces<kConfig>::Mask, kConfig.text_bits>::run(p);

@@ -1,5 +1,6 @@
 // generated: fwd_wgmma_sm90a warpgroups=1 block_n=192 k_stages=2 v_stages=2 q_in_regs=0 q_stages=1 pingpong=0 grid=0 blocks_per_sm=1 swizzle=128 pack_gqa=4 head_group_mb=0 own_lists=0 num_splits=16
 #include "fwd_wgmma_sm90a/kernel.cuh"
+#include "pieces/concepts.cuh"
 #include "parts/splits/step_combine.cuh"
 #include "hopper/dense_pieces.cuh"
 #include "parts/splits/walk.cuh"
@@ -198,8 +199,12 @@ struct Pieces : DenseTmaPieces<kConfig> {
   using Splits = EvenSplits;
   using Order = SplitOrder<DenseTmaPieces<kConfig>::Order>;
   using Walk = SplitWalk<DenseTmaPieces<kConfig>::Walk, Splits>;
-  template <int kDtype, int kAlignment, bool kLse> using Output = PartialOutput<WithPartials<FwdWgmmaSm90aParams>, kConfig.head_dim_v, Splits>;
+  template <int kDtype, int kAlignment, bool kLse> using Output = PartialOutput<kConfig.head_dim_v, Splits>;
 };
+static_assert(seams::Splits<Pieces::Splits, WithPartials<FwdWgmmaSm90aParams>>, "Pieces::Splits is not what pieces/concepts.cuh says");
+static_assert(seams::Order<Pieces::Order, WithPartials<FwdWgmmaSm90aParams>, QueryTile<WithPartials<FwdWgmmaSm90aParams>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
+static_assert(seams::Walk<Pieces::Walk, WithPartials<FwdWgmmaSm90aParams>, QueryTile<WithPartials<FwdWgmmaSm90aParams>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
+static_assert(seams::Output<Pieces::Output<kFp16, 16, true>, QueryTile<WithPartials<FwdWgmmaSm90aParams>, 1, Pieces::Lengths>>, "Pieces::Output<kFp16, 16, true> is not what pieces/concepts.cuh says");
 static_assert(sizeof(WithPartials<StepParams>) == 256);
 extern "C" __global__ void __launch_bounds__(256, 4)
 combine_splits(const __grid_constant__ WithPartials<StepParams> p) {

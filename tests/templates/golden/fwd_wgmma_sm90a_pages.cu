@@ -1,12 +1,13 @@
-// generated: fwd_wgmma_sm90a warpgroups=1 block_n=96 k_stages=2 v_stages=2 q_in_regs=0 q_stages=1 pingpong=0 grid=2 blocks_per_sm=2 swizzle=128 pack_gqa=4 head_group_mb=2049 own_lists=0 fused_rope=0 num_splits=1
+// generated: fwd_wgmma_sm90a warpgroups=1 block_n=96 k_stages=2 v_stages=2 q_in_regs=0 q_stages=1 pingpong=0 grid=0 blocks_per_sm=2 swizzle=128 pack_gqa=4 head_group_mb=2049 own_lists=0 num_splits=4
 #include "fwd_wgmma_sm90a/kernel.cuh"
 #include "pieces/concepts.cuh"
 #include "parts/pages/params.h"
-#include "parts/lengths/step_queue.cuh"
+#include "parts/splits/step_combine.cuh"
 #include "hopper/dense_pieces.cuh"
 #include "parts/lengths/used_lengths.cuh"
 #include "parts/pages/tma_keys.cuh"
-#include "parts/lengths/queue_order.cuh"
+#include "parts/splits/by_length.cuh"
+#include "parts/splits/walk.cuh"
 namespace attnforge {
 template <>
 struct Wgmma<kBf16, 96> {
@@ -151,21 +152,28 @@ struct Wgmma<kBf16, 128> {
 };
 }  // namespace attnforge
 using namespace attnforge;
-static_assert(sizeof(WithPages<WithLengths<FwdWgmmaSm90aParams>>) == 768);
-inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .lengths = 2, .page_size = 16}, 1, 96, 2, 2, 0, 1, 0, 2, 2, 128, 4, 2049, 0, 0};
+static_assert(sizeof(WithPages<WithLengths<WithPartials<FwdWgmmaSm90aParams>>>) == 768);
+inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .lengths = 2, .page_size = 16}, 1, 96, 2, 2, 0, 1, 0, 0, 2, 128, 4, 2049, 0};
 struct Pieces : DenseTmaPieces<kConfig> {
   using Lengths = UsedLengths;
   using Keys = PagedTmaKeys<kConfig>;
-  using Order = WorkListOrder;
+  using Splits = LengthSplits<UsedLengths, DenseTmaPieces<kConfig>::Walk, kConfig.block_n, kConfig.pack_gqa>;
+  using Order = LengthSplitOrder<Splits>;
+  using Walk = SplitWalk<DenseTmaPieces<kConfig>::Walk, Splits>;
+  template <int kDtype, int kAlignment, bool kLse> using Output = PartialOutput<kConfig.head_dim_v, Splits>;
 };
-static_assert(seams::Lengths<Pieces::Lengths, WithPages<WithLengths<FwdWgmmaSm90aParams>>>, "Pieces::Lengths is not what pieces/concepts.cuh says");
-static_assert(seams::TmaKeys<Pieces::Keys, QueryTile<WithPages<WithLengths<FwdWgmmaSm90aParams>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys is not what pieces/concepts.cuh says");
-static_assert(seams::Order<Pieces::Order, WithPages<WithLengths<FwdWgmmaSm90aParams>>, QueryTile<WithPages<WithLengths<FwdWgmmaSm90aParams>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
-extern "C" __global__ void __launch_bounds__(1024)
-work_list(const __grid_constant__ WithPages<WithLengths<StepParams>> p) {
-  ListWork<Pieces::Lengths, Pieces::Walk, kConfig.block_m(), kConfig.block_n, kConfig.pack_gqa>::run(p);
+static_assert(seams::Lengths<Pieces::Lengths, WithPages<WithLengths<WithPartials<FwdWgmmaSm90aParams>>>>, "Pieces::Lengths is not what pieces/concepts.cuh says");
+static_assert(seams::TmaKeys<Pieces::Keys, QueryTile<WithPages<WithLengths<WithPartials<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys is not what pieces/concepts.cuh says");
+static_assert(seams::Splits<Pieces::Splits, WithPages<WithLengths<WithPartials<FwdWgmmaSm90aParams>>>>, "Pieces::Splits is not what pieces/concepts.cuh says");
+static_assert(seams::Order<Pieces::Order, WithPages<WithLengths<WithPartials<FwdWgmmaSm90aParams>>>, QueryTile<WithPages<WithLengths<WithPartials<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
+static_assert(seams::Walk<Pieces::Walk, WithPages<WithLengths<WithPartials<FwdWgmmaSm90aParams>>>, QueryTile<WithPages<WithLengths<WithPartials<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
+static_assert(seams::Output<Pieces::Output<kFp16, 16, true>, QueryTile<WithPages<WithLengths<WithPartials<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>>, "Pieces::Output<kFp16, 16, true> is not what pieces/concepts.cuh says");
+static_assert(sizeof(WithPages<WithLengths<WithPartials<StepParams>>>) == 320);
+extern "C" __global__ void __launch_bounds__(256, 4)
+combine_splits(const __grid_constant__ WithPages<WithLengths<WithPartials<StepParams>>> p) {
+  Combine<kConfig, Pieces::Lengths, Pieces::Splits>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
-fwd_wgmma_sm90a_bf16_d128_64x96(const __grid_constant__ WithPages<WithLengths<FwdWgmmaSm90aParams>> p) {
-  FwdWgmmaSm90a<kConfig, Pieces, WithPages<WithLengths<FwdWgmmaSm90aParams>>>::run(p);
+fwd_wgmma_sm90a_bf16_d128_64x96(const __grid_constant__ WithPages<WithLengths<WithPartials<FwdWgmmaSm90aParams>>> p) {
+  FwdWgmmaSm90a<kConfig, Pieces, WithPages<WithLengths<WithPartials<FwdWgmmaSm90aParams>>>>::run(p);
 }
