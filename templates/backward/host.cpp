@@ -14,7 +14,7 @@
 
 namespace attnforge {
 
-const Part& gradients_part();
+extern const Part gradients_part;
 
 namespace {
 
@@ -120,17 +120,14 @@ const BasePieces kBackwardPieces{
     .type = "DensePieces", .header = "pieces/dense.cuh", .more = kDenseOfBackward};
 
 /// What becomes of rows before a backward kernel, and of dq after it.
-const Part& gradients_part() {
-  static constexpr Part kPart{
-      .name = "gradients",
-      .in = [](const Assembly& a) { return a.kernel.gradients != nullptr; },
-      .steps = kSteps,
-      .scratch =
-          [](const LaunchWork& work) {
-            return bwd_work(work.problem(), *work.assembly.kernel.gradients).bytes;
-          }};
-  return kPart;
-}
+constinit const Part gradients_part{
+    .name = "gradients",
+    .in = [](const Assembly& a) { return a.kernel.gradients != nullptr; },
+    .steps = kSteps,
+    .scratch =
+        [](const LaunchWork& work) {
+          return bwd_work(work.problem(), *work.assembly.kernel.gradients).bytes;
+        }};
 
 LaunchStep bwd_step(const char* kernel, std::int64_t blocks) {
   ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
@@ -149,7 +146,7 @@ std::int64_t tiles_of_stored(const Problem& problem, std::int64_t rows, int rows
 std::int64_t sink_blocks(const Problem& problem) { return problem.sinks ? problem.num_heads_q : 0; }
 
 BwdWork bwd_work(const LaunchWork& work) {
-  return bwd_work(work.problem(), *work.assembly.kernel.gradients, work.begin_of(gradients_part()));
+  return bwd_work(work.problem(), *work.assembly.kernel.gradients, work.begin_of(gradients_part));
 }
 
 BwdWork bwd_work(const Problem& problem, const BwdSteps& steps, std::size_t begin) {

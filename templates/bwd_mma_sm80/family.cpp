@@ -209,7 +209,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork of_launch = launch_work(assembly, device);
   const BwdWork work = bwd_work(of_launch);
-  Launch launch;
+  std::vector<LaunchStep> own_steps;
   // A block for each tile of an order.
   const auto add = [&](LaunchStep step, const TileOrder& order) {
     if (order.m_blocks == 0 || order.heads == 0) return;
@@ -219,7 +219,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       add_scratch(argument, work);
       argument.value(order);
     });
-    launch.steps.push_back(std::move(step));
+    own_steps.push_back(std::move(step));
   };
   add(step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes()),
       key_tile_order(problem, c.block_n, c.head_group_mb));
@@ -230,9 +230,8 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     order.m_blocks = static_cast<int>(tiles_of_stored(problem, stored.q, own.block_m()));
     order.heads = static_cast<int>(stored.batch * problem.num_heads_q);
     add(step_of(symbol_of(assembly, kDqEnd), own.num_threads(), own.smem_bytes()), order);
-    launch.steps_after = launch.steps.size() > 1 ? 1 : 0;
   }
-  return launch_of(of_launch, std::move(launch));
+  return launch_of(of_launch, own_steps);
 }
 
 }  // namespace

@@ -376,7 +376,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork of_launch = launch_work(assembly, device);
   const BwdWork work = bwd_work(of_launch);
-  Launch launch;
+  std::vector<LaunchStep> own;
   if (order.m_blocks != 0 && order.heads != 0) {
     LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
     const auto blocks = static_cast<unsigned>(order.m_blocks) * static_cast<unsigned>(order.heads);
@@ -405,9 +405,9 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
         argument.value<int*>(nullptr);
       add_tensor_maps(argument, c, problem);
     });
-    launch.steps.push_back(std::move(step));
+    own.push_back(std::move(step));
   }
-  return launch_of(of_launch, std::move(launch));
+  return launch_of(of_launch, own);
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ Assembly assemble(const Problem& problem, const Shape& shape, const KernelTraits
   for (const Part* part : all_parts()) {
     if (part->in(assembly)) assembly.parts.push_back(part);
   }
+  if (assembly.parts.count == 0) return assembly;
   for (const Part* part : argument_parts()) {
     if (std::ranges::find(assembly.parts, part) != assembly.parts.end())
       assembly.in_argument.push_back(part);

@@ -48,10 +48,10 @@ struct KernelBeside {
 /// A kernel as its family describes it. `folder`/kernel.cuh defines the template `type` with a
 /// static run(); its config type is `type` + "Config".
 struct KernelTraits {
-  std::string symbol;       // of the entry point, "fwd_wmma_bf16_d128_64x64"; parts add to it
-  std::string_view folder;  // below templates/: "ladder/fwd_wmma"
-  std::string_view type;    // "FwdWmma"
-  OwnParams params;
+  std::string symbol{};       // of the entry point, "fwd_wmma_bf16_d128_64x64"; parts add to it
+  std::string_view folder{};  // below templates/: "ladder/fwd_wmma"
+  std::string_view type{};    // "FwdWmma"
+  OwnParams params{};
   // Of the config: threads of a block, and blocks on an SM that registers are to leave room for.
   std::string_view threads = "num_threads()";
   std::string_view blocks_per_sm = "blocks_per_sm";

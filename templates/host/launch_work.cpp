@@ -62,17 +62,17 @@ void add_parts(Argument& argument, const LaunchWork& work, const Part* of_step) 
   }
 }
 
-Launch launch_of(const LaunchWork& work, Launch own) {
+Launch launch_of(const LaunchWork& work, std::span<LaunchStep> own) {
   const std::span parts(work.assembly.parts.list.data(), work.assembly.parts.count);
   Launch launch;
-  launch.workspace_bytes = std::max(own.workspace_bytes, work.workspace_bytes);
-  launch.steps.reserve(own.steps.size() + 4);
+  launch.workspace_bytes = work.workspace_bytes;
+  launch.steps.reserve(own.size() + 4);
   for (const Part* part : parts) {
     for (const Step& step : part->steps) {
       if (!step.after) add_step(launch.steps, work, *part, step);
     }
   }
-  for (LaunchStep& step : own.steps) {
+  for (LaunchStep& step : own) {
     step.overlaps_previous = true;
     launch.steps.push_back(std::move(step));
   }
@@ -83,7 +83,7 @@ Launch launch_of(const LaunchWork& work, Launch own) {
     }
   }
   // Where there is no kernel, and no step before it, the first one is in its place.
-  launch.steps_after = own.steps_after + launch.steps.size() - before;
+  launch.steps_after = launch.steps.size() - before + (own.empty() ? 0 : own.size() - 1);
   if (before == 0 && !launch.steps.empty()) --launch.steps_after;
   for (std::size_t i = 0; i < launch.steps.size(); ++i)
     launch.steps[i].overlaps_previous &= i > 0 && work.device.arch.sm >= 90;
@@ -93,9 +93,7 @@ Launch launch_of(const LaunchWork& work, Launch own) {
 Launch launch_of_tiles(const LaunchWork& work, LaunchStep step) {
   if (work.tiles.all_tiles() == 0) return {};
   ATTNFORGE_ASSERT(work.tiles.all_tiles() <= kMaxGridX, "supports() lets no larger grid through");
-  Launch own;
-  own.steps.push_back(std::move(step));
-  return launch_of(work, std::move(own));
+  return launch_of(work, {&step, 1});
 }
 
 }  // namespace attnforge

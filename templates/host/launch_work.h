@@ -5,7 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <span>
 
 #include "generator/arch.h"
 #include "generator/launch.h"
@@ -46,9 +46,10 @@ void fill_argument(LaunchStep& step, const LaunchWork& work, const Fill& fill) {
   argument.done();
 }
 
-/// The family's own steps, which may be none, among those of parts. From sm_90 on each overlaps
-/// with the one before it, unless the part says otherwise.
-Launch launch_of(const LaunchWork& work, Launch own);
+/// The family's own steps, which are moved from, among those of parts. The first of them is the
+/// config's kernel; there may be none. From sm_90 on each overlaps with the one before it, unless
+/// its part says otherwise.
+Launch launch_of(const LaunchWork& work, std::span<LaunchStep> own);
 
 /// The launch of a forward kernel by tiles: `step`, whose argument and grid are set. No steps if
 /// there are no tiles.

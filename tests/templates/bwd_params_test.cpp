@@ -43,16 +43,14 @@ struct Backward {
   /// With the kernel itself, or without one.
   Launch launch(std::string_view arch, bool own = true) const {
     const LaunchWork of_launch = launch_work(assembly, typical_device(arch));
-    Launch launch;
-    if (!own) return attnforge::launch_of(of_launch, std::move(launch));
+    if (!own) return attnforge::launch_of(of_launch, {});
     LaunchStep step = step_of("mine", 128, 0);
     fill_argument(step, of_launch, [&](Argument& argument) {
       add_bwd(argument, problem).end_of_base<BwdParams>();
       add_scratch(argument, bwd_work(of_launch));
       argument.value(7);
     });
-    launch.steps.push_back(std::move(step));
-    return attnforge::launch_of(of_launch, std::move(launch));
+    return attnforge::launch_of(of_launch, {&step, 1});
   }
 };
 BwdWork work_of(const Problem& problem, const BwdSteps& steps) {

@@ -20,7 +20,7 @@
 
 namespace attnforge {
 
-const Part& pages_part();  // templates/parts/pages/host
+extern const Part pages_part;  // templates/parts/pages/host
 
 namespace {
 
@@ -59,7 +59,7 @@ TEST(OwnArguments, APageTableIsThatOfTheRun) {
   const Assembly assembly = assemble(problem, shape, kernel);
   LaunchStep step;
   Argument argument = Argument::of<PagesParams>(step);
-  pages_part().add(argument, launch_work(assembly));
+  pages_part.add(argument, launch_work(assembly));
   const int table[6] = {};
   Tensors tensors;
   tensors.pages = {.table = table, .stride_batch = 3, .num_pages = 9};

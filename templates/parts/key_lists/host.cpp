@@ -15,7 +15,7 @@
 
 namespace attnforge {
 
-const Part& key_lists_part();
+extern const Part key_lists_part;
 
 namespace {
 
@@ -194,7 +194,7 @@ constexpr Step kListsStep{
 
 void add_lists(Argument& argument, const LaunchWork& work) {
   const TileLists lists = tile_lists(work);
-  TileListParams params = tile_list_params(lists, work.begin_of(key_lists_part()));
+  TileListParams params = tile_list_params(lists, work.begin_of(key_lists_part));
   if (work.assembly.lists_by_steps()) {
     argument.own<bind_tile_lists>(params);
     return;
@@ -210,24 +210,21 @@ void add_lists(Argument& argument, const LaunchWork& work) {
 
 }  // namespace
 
-const Part& key_lists_part() {
-  static constexpr Part kPart{
-      .name = "key_lists",
-      .in = [](const Assembly& a) { return a.gathers(); },
-      .type = [](const Assembly&,
-                 std::string_view params) { return fmt::format("WithTileLists<{}>", params); },
-      .bytes = [](const Assembly&) { return sizeof(TileListParams); },
-      .add = add_lists,
-      .fill = fill_lists,
-      .steps = {&kListsStep, 1},
-      .scratch = [](const LaunchWork& work) -> std::size_t {
-        if (!work.assembly.lists_by_steps()) return 0;
-        return static_cast<std::size_t>(tile_lists(work).bytes());
-      },
-      .illegal = illegal_lists,
-      .needless = needless_lists,
-      .steps_us = steps_us};
-  return kPart;
-}
+constinit const Part key_lists_part{
+    .name = "key_lists",
+    .in = [](const Assembly& a) { return a.gathers(); },
+    .type = [](const Assembly&,
+               std::string_view params) { return fmt::format("WithTileLists<{}>", params); },
+    .bytes = [](const Assembly&) { return sizeof(TileListParams); },
+    .add = add_lists,
+    .fill = fill_lists,
+    .steps = {&kListsStep, 1},
+    .scratch = [](const LaunchWork& work) -> std::size_t {
+      if (!work.assembly.lists_by_steps()) return 0;
+      return static_cast<std::size_t>(tile_lists(work).bytes());
+    },
+    .illegal = illegal_lists,
+    .needless = needless_lists,
+    .steps_us = steps_us};
 
 }  // namespace attnforge

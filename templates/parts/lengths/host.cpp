@@ -9,6 +9,11 @@
 #include "templates/host/launch_work.h"
 
 namespace attnforge {
+
+extern const Part queue_part;
+
+extern const Part lengths_part;
+
 namespace {
 
 constexpr int kListThreads = 1024;  // of ListWork, one block
@@ -57,43 +62,37 @@ void bind_lengths(LengthsParams& lengths, const Tensors& tensors, const RunMemor
 }
 
 /// The arrays of lengths, and the list of query tiles that they and masks ask for.
-const Part& lengths_part() {
-  static constexpr Part kPart{
-      .name = "lengths",
-      .in = [](const Assembly& a) { return a.problem.lengths != Lengths::kFixed || a.gathers(); },
-      .type = [](const Assembly&,
-                 std::string_view params) { return fmt::format("WithLengths<{}>", params); },
-      .bytes = [](const Assembly&) { return sizeof(LengthsParams); },
-      .add =
-          [](Argument& argument, const LaunchWork& work) {
-            ATTNFORGE_ASSERT(work.begin_of(lengths_part()) == 0, "bind_lengths() finds it there");
-            argument.own<bind_lengths>(lengths_params(work.tiles));
-          },
-      .fill = fill_lengths,
-      .scratch = [](const LaunchWork& work) -> std::size_t {
-        if (!work.tiles.listed()) return 0;
-        return sizeof(WorkList) + static_cast<std::size_t>(work.tiles.tiles) * sizeof(WorkItem);
-      }};
-  return kPart;
-}
+constinit const Part lengths_part{
+    .name = "lengths",
+    .in = [](const Assembly& a) { return a.problem.lengths != Lengths::kFixed || a.gathers(); },
+    .type = [](const Assembly&,
+               std::string_view params) { return fmt::format("WithLengths<{}>", params); },
+    .bytes = [](const Assembly&) { return sizeof(LengthsParams); },
+    .add =
+        [](Argument& argument, const LaunchWork& work) {
+          ATTNFORGE_ASSERT(work.begin_of(lengths_part) == 0, "bind_lengths() finds it there");
+          argument.own<bind_lengths>(lengths_params(work.tiles));
+        },
+    .fill = fill_lengths,
+    .scratch = [](const LaunchWork& work) -> std::size_t {
+      if (!work.tiles.listed()) return 0;
+      return sizeof(WorkList) + static_cast<std::size_t>(work.tiles.tiles) * sizeof(WorkItem);
+    }};
 
 /// Where blocks find their query tiles when lengths or lists decide it.
-const Part& queue_part() {
-  static constexpr Part kPart{
-      .name = "queue",
-      .in =
-          [](const Assembly& a) {
-            return a.tiles == TileSource::kBound || a.tiles == TileSource::kList;
-          },
-      .fill =
-          [](Entry& entry, const Assembly& a) {
-            if (a.tiles == TileSource::kBound)
-              entry.pieces.fill(Slot::kOrder, {"BoundOrder", "parts/lengths/bound_order.cuh"});
-            else
-              entry.pieces.fill(Slot::kOrder, {"WorkListOrder", "parts/lengths/queue_order.cuh"});
-          },
-      .steps = {&kQueueStep, 1}};
-  return kPart;
-}
+constinit const Part queue_part{
+    .name = "queue",
+    .in =
+        [](const Assembly& a) {
+          return a.tiles == TileSource::kBound || a.tiles == TileSource::kList;
+        },
+    .fill =
+        [](Entry& entry, const Assembly& a) {
+          if (a.tiles == TileSource::kBound)
+            entry.pieces.fill(Slot::kOrder, {"BoundOrder", "parts/lengths/bound_order.cuh"});
+          else
+            entry.pieces.fill(Slot::kOrder, {"WorkListOrder", "parts/lengths/queue_order.cuh"});
+        },
+    .steps = {&kQueueStep, 1}};
 
 }  // namespace attnforge

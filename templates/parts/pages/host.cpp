@@ -8,6 +8,9 @@
 #include "templates/parts/pages/params.h"
 
 namespace attnforge {
+
+extern const Part pages_part;
+
 namespace {
 
 void bind_pages(PagesParams& pages, const Tensors& tensors, const RunMemory&) {
@@ -34,16 +37,13 @@ void fill_keys(Entry& entry, const Assembly& a) {
 
 }  // namespace
 
-const Part& pages_part() {
-  static constexpr Part kPart{
-      .name = "pages",
-      .in = [](const Assembly& a) { return has_pages(a.problem); },
-      .type = [](const Assembly&,
-                 std::string_view params) { return fmt::format("WithPages<{}>", params); },
-      .bytes = [](const Assembly&) { return sizeof(PagesParams); },
-      .add = [](Argument& argument, const LaunchWork&) { argument.own<bind_pages>(PagesParams{}); },
-      .fill = fill_keys};
-  return kPart;
-}
+constinit const Part pages_part{
+    .name = "pages",
+    .in = [](const Assembly& a) { return has_pages(a.problem); },
+    .type = [](const Assembly&,
+               std::string_view params) { return fmt::format("WithPages<{}>", params); },
+    .bytes = [](const Assembly&) { return sizeof(PagesParams); },
+    .add = [](Argument& argument, const LaunchWork&) { argument.own<bind_pages>(PagesParams{}); },
+    .fill = fill_keys};
 
 }  // namespace attnforge

@@ -9,6 +9,9 @@
 #include "templates/host/launch_work.h"
 
 namespace attnforge {
+
+extern const Part query_bits_part;
+
 namespace {
 
 QueryTileBits bits_of(const LaunchWork& work) {
@@ -61,18 +64,15 @@ QueryTileBits query_tile_bits(const Problem& problem, int block_m, int block_n) 
       static_cast<int>(problem.seqlen_kv), block_n, static_cast<int>(problem.seqlen_q), block_m);
 }
 
-const Part& query_bits_part() {
-  static constexpr Part kPart{
-      .name = "query_bits",
-      .in =
-          [](const Assembly& a) {
-            return a.kernel.gradients != nullptr && has_block_mask(a.problem);
-          },
-      .fill = fill_bits,
-      .steps = {&kBitsStep, 1},
-      .scratch =
-          [](const LaunchWork& work) { return static_cast<std::size_t>(bits_of(work).bytes()); }};
-  return kPart;
-}
+constinit const Part query_bits_part{
+    .name = "query_bits",
+    .in =
+        [](const Assembly& a) {
+          return a.kernel.gradients != nullptr && has_block_mask(a.problem);
+        },
+    .fill = fill_bits,
+    .steps = {&kBitsStep, 1},
+    .scratch =
+        [](const LaunchWork& work) { return static_cast<std::size_t>(bits_of(work).bytes()); }};
 
 }  // namespace attnforge

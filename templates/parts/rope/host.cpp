@@ -16,6 +16,9 @@
 #include "templates/host/launch_work.h"
 
 namespace attnforge {
+
+extern const Part rotation_part;
+
 namespace {
 
 using Operand = TensorMapSpec::Operand;
@@ -106,21 +109,18 @@ Argument& add_rope(Argument& argument, const Problem& problem) {
   return argument.own<bind_rope>(rope_params(problem));
 }
 
-const Part& rotation_part() {
-  static constexpr Part kPart{
-      .name = "rope",
-      .in = [](const Assembly& a) { return !plain(a.problem); },
-      .type = [](const Assembly&,
-                 std::string_view params) { return fmt::format("WithRope<{}>", params); },
-      .bytes = [](const Assembly&) { return sizeof(RopeParamsOfPart); },
-      .add =
-          [](Argument& argument, const LaunchWork& work) {
-            argument.part(RopeParamsOfPart{rope_params(work.problem()), {}},
-                          own_argument<bind_rope>());
-          },
-      .fill = [](Entry& entry, const Assembly&) { entry.pieces.include("parts/rope/params.h"); }};
-  return kPart;
-}
+constinit const Part rotation_part{
+    .name = "rope",
+    .in = [](const Assembly& a) { return !plain(a.problem); },
+    .type = [](const Assembly&,
+               std::string_view params) { return fmt::format("WithRope<{}>", params); },
+    .bytes = [](const Assembly&) { return sizeof(RopeParamsOfPart); },
+    .add =
+        [](Argument& argument, const LaunchWork& work) {
+          argument.part(RopeParamsOfPart{rope_params(work.problem()), {}},
+                        own_argument<bind_rope>());
+        },
+    .fill = [](Entry& entry, const Assembly&) { entry.pieces.include("parts/rope/params.h"); }};
 
 std::string too_much_to_rotate(const Problem& problem) {
   constexpr std::int64_t kMost = 1 << 30;

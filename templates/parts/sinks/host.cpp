@@ -8,6 +8,9 @@
 #include "templates/parts/sinks/params.h"
 
 namespace attnforge {
+
+extern const Part sinks_part;
+
 namespace {
 
 /// A kernel that splits keys stores parts of rows: the step that adds these up counts the sinks.
@@ -36,20 +39,15 @@ constexpr Step kGradient{.kernel = kGradientKernel,
 
 }  // namespace
 
-const Part& sinks_part() {
-  static constexpr Part kPart{
-      .name = "sinks",
-      .in = [](const Assembly& a) { return a.problem.sinks; },
-      .type = [](const Assembly&,
-                 std::string_view params) { return fmt::format("WithSinks<{}>", params); },
-      .bytes = [](const Assembly&) { return sizeof(SinkParams); },
-      .add =
-          [](Argument& argument, const LaunchWork&) {
-            argument.part(SinkParams{}, AddressArgument{&Tensors::sinks});
-          },
-      .fill = fill_output,
-      .steps = {&kGradient, 1}};
-  return kPart;
-}
+constinit const Part sinks_part{
+    .name = "sinks",
+    .in = [](const Assembly& a) { return a.problem.sinks; },
+    .type = [](const Assembly&,
+               std::string_view params) { return fmt::format("WithSinks<{}>", params); },
+    .bytes = [](const Assembly&) { return sizeof(SinkParams); },
+    .add = [](Argument& argument,
+              const LaunchWork&) { argument.part(SinkParams{}, AddressArgument{&Tensors::sinks}); },
+    .fill = fill_output,
+    .steps = {&kGradient, 1}};
 
 }  // namespace attnforge

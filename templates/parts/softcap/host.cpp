@@ -3,17 +3,16 @@
 
 namespace attnforge {
 
-const Part& softcap_part() {
-  static constexpr Part kPart{
-      .name = "softcap",
-      .in = [](const Assembly& a) { return a.shape.softcap != 0 && !a.kernel.pieces->exact; },
-      .fill =
-          [](Entry& entry, const Assembly& a) {
-            entry.pieces.fill(Slot::kScore, {"SoftcapScore", "parts/softcap/score.cuh"});
-            if (a.kernel.slopes)
-              entry.pieces.fill(Slot::kSlope, {"SoftcapSlope", "parts/softcap/slope.cuh"});
-          }};
-  return kPart;
-}
+extern const Part softcap_part;
+
+constinit const Part softcap_part{
+    .name = "softcap",
+    .in = [](const Assembly& a) { return a.shape.softcap != 0 && !a.kernel.pieces->exact; },
+    .fill =
+        [](Entry& entry, const Assembly& a) {
+          entry.pieces.fill(Slot::kScore, {"SoftcapScore", "parts/softcap/score.cuh"});
+          if (a.kernel.slopes)
+            entry.pieces.fill(Slot::kSlope, {"SoftcapSlope", "parts/softcap/slope.cuh"});
+        }};
 
 }  // namespace attnforge

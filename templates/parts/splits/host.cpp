@@ -13,7 +13,7 @@
 
 namespace attnforge {
 
-const Part& splits_part();
+extern const Part splits_part;
 
 namespace {
 
@@ -110,7 +110,7 @@ PartialParams partial_params(const LaunchWork& work) {
   const QueryTiling& tiling = work.assembly.kernel.tiling;
   const int splits = tiling.num_splits;
   PartialParams params{};
-  const std::size_t begin = work.begin_of(splits_part());
+  const std::size_t begin = work.begin_of(splits_part);
   params.o = reinterpret_cast<float*>(begin);
   params.lse = reinterpret_cast<float*>(begin + o_bytes(problem, splits));
   params.splits = splits;
@@ -132,25 +132,22 @@ PartialParams partial_params(const LaunchWork& work) {
   return params;
 }
 
-const Part& splits_part() {
-  static constexpr Part kPart{
-      .name = "splits",
-      .in = [](const Assembly& a) { return a.splits(); },
-      .type = [](const Assembly&,
-                 std::string_view params) { return fmt::format("WithPartials<{}>", params); },
-      .bytes = [](const Assembly&) { return sizeof(PartialParams); },
-      .add = add_partials,
-      .steps_have_it = false,
-      .fill = fill_splits,
-      .steps = {&kCombine, 1},
-      .scratch =
-          [](const LaunchWork& work) {
-            const Problem& problem = work.problem();
-            const int splits = work.assembly.kernel.tiling.num_splits;
-            return o_bytes(problem, splits) +
-                   static_cast<std::size_t>(all_rows(problem)) * splits * sizeof(float);
-          }};
-  return kPart;
-}
+constinit const Part splits_part{
+    .name = "splits",
+    .in = [](const Assembly& a) { return a.splits(); },
+    .type = [](const Assembly&,
+               std::string_view params) { return fmt::format("WithPartials<{}>", params); },
+    .bytes = [](const Assembly&) { return sizeof(PartialParams); },
+    .add = add_partials,
+    .steps_have_it = false,
+    .fill = fill_splits,
+    .steps = {&kCombine, 1},
+    .scratch =
+        [](const LaunchWork& work) {
+          const Problem& problem = work.problem();
+          const int splits = work.assembly.kernel.tiling.num_splits;
+          return o_bytes(problem, splits) +
+                 static_cast<std::size_t>(all_rows(problem)) * splits * sizeof(float);
+        }};
 
 }  // namespace attnforge
