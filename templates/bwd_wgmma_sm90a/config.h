@@ -6,16 +6,16 @@
 #include "base.cuh"
 #include "base_params.h"
 #include "hopper/grid.cuh"
+#include "hopper/register_share.cuh"
 #include "shape.h"
 
 namespace attnforge {
 
 /// How dQ is added up over key tiles.
 inline constexpr int kDqAnyOrder = 0;
-inline constexpr int kDqInOrder = 1;        // of the key tiles: the same bits in every run
-inline constexpr int kDqFromRegs = 2;       // in any order, straight from registers
-inline constexpr int kDqFromDiagonal = 3;   // in order, from the last key tile that a query sees
-inline constexpr int kMostRegisters = 240;  // of a thread that computes
+inline constexpr int kDqInOrder = 1;       // of the key tiles: the same bits in every run
+inline constexpr int kDqFromRegs = 2;      // in any order, straight from registers
+inline constexpr int kDqFromDiagonal = 3;  // in order, from the last key tile that a query sees
 
 // Where dQ of a tile that is computed during the next comes among that one's products: before dV,
 // so that its sums are added under two others, or after it.
@@ -164,10 +164,6 @@ struct BwdWgmmaSm90aConfig : Shape {
     return told_begin() + (persistent() ? 8 : 0);
   }
 
-  // Registers move as in fwd_wgmma_sm90a: the consumers receive what the producer frees.
-  ATTNFORGE_HOST_DEVICE constexpr int launch_registers() const {
-    return 65536 / num_threads() / 8 * 8;
-  }
   /// A producer that asks for tiles wants more, which consumers with as many sums as they can hold
   /// do not give: there it spills.
   ATTNFORGE_HOST_DEVICE constexpr bool spares_registers() const {
@@ -176,11 +172,11 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
     return spares_registers() ? 40 : 24;
   }
-  ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const {
-    const int registers = (launch_registers() * (warpgroups + 1) - producer_registers()) /
-                          warpgroups / 8 * 8;
-    return registers > kMostRegisters ? kMostRegisters : registers;
+  ATTNFORGE_HOST_DEVICE constexpr RegisterShare registers() const {
+    return {warpgroups, 1, producer_registers()};
   }
+  ATTNFORGE_HOST_DEVICE constexpr int launch_registers() const { return registers().launch(); }
+  ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const { return registers().consumer(); }
   /// What the main loop keeps in registers, a thread: dK and dV, and scores, dP and rounded
   /// probabilities, or dQ and what is rounded. split_columns: scores or dP, also of the next tile.
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {

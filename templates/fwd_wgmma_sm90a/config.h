@@ -4,6 +4,7 @@
 #include "base.cuh"
 #include "base_params.h"
 #include "hopper/grid.cuh"
+#include "hopper/register_share.cuh"
 #include "shape.h"
 
 namespace attnforge {
@@ -96,22 +97,15 @@ struct FwdWgmmaSm90aConfig : Shape {
     return own_list_begin() + (own_lists ? own_list_bytes() : 0);
   }
 
-  // Registers a thread at launch, and after the producer has given its own to the consumers. What
-  // it gives must be what they take: 128 * producer + 128 * warpgroups * consumer = launch *
-  // threads.
-  ATTNFORGE_HOST_DEVICE constexpr int launch_registers() const {
-    const int registers = 65536 / (num_threads() * blocks_per_sm) / 8 * 8;
-    return registers > 240 ? 240 : registers;
-  }
   ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
     if (has_work_list()) return warpgroups == 3 ? 32 : 40;
     return warpgroups == 3 ? 32 : 24;
   }
-  ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const {
-    const int all = launch_registers() * (warpgroups + 1) - producer_registers();
-    const int registers = all / warpgroups / 8 * 8;
-    return registers > 240 ? 240 : registers;
+  ATTNFORGE_HOST_DEVICE constexpr RegisterShare registers() const {
+    return {warpgroups, blocks_per_sm, producer_registers()};
   }
+  ATTNFORGE_HOST_DEVICE constexpr int launch_registers() const { return registers().launch(); }
+  ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const { return registers().consumer(); }
   /// What the main loop keeps in registers, a thread: output, scores, probabilities, Q.
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
     return head_dim_v / 2 + block_n / 2 + block_n / 4 +

@@ -35,8 +35,8 @@ struct FwdWgmmaSm90aWarpgroup {
   static constexpr int kOutFragments = C.head_dim_v / 8;
   static constexpr int kDepthSteps = ceil_div(C.head_dim, 16);
   using ScoreArray = float[kScoreFragments][4];
-  /// Of two warpgroups one waits for the other's softmax: what counts is how soon it ends. More of
-  /// them, or more blocks, always have one that computes: what counts is how many instructions.
+  /// With two warpgroups one waits for the other's softmax: what counts is how soon it ends. With
+  /// more of them, or more blocks, one always computes: what counts is how many instructions.
   static constexpr bool kByRows = C.warpgroups == 2;
 
   const Params& params;

@@ -11,7 +11,7 @@ namespace attnforge {
 
 /// C.stages tiles of K and as many of V. With one, K's is loaded while V's is in use, and the other
 /// way round. C is a family's config: it has `stages`, and says where the tiles lie in shared
-/// memory. Walk and Keys are pieces of the kernel (docs/ARCHITECTURE.md, "Seams"): which tiles come
+/// memory. Walk and Keys are pieces of the kernel (templates/pieces/README.md): which tiles come
 /// in which order, and where their keys lie. The loaders are TileLoaders, whose rows are the keys
 /// of a tile.
 template <auto C, class Walk, class Keys, class KLoader, class VLoader>

@@ -137,7 +137,7 @@ Source block_text_source(const Problem& text, const BlockMaskShape& shape) {
   std::string entry = "// generated: the blocks of a mask's text\n" +
                       header_line("ops/block_lists/text.cuh");
   entry += header_line("parts/user_code/code.cuh") + header_line("parts/user_code/mask.cuh");
-  // Of the whole text: what is a window to other kernels is blocks too.
+  // The whole text: what is a window to other kernels is blocks too.
   entry += struct_of_code(text, text.mask);
   entry += fmt::format("using namespace attnforge;\nstatic_assert(sizeof({}) == {});\n", params,
                        text_params_bytes(text));

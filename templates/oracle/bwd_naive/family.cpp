@@ -30,14 +30,14 @@ constexpr Field<Typed> kFields[] = {
     {"num_threads", &Typed::num_threads, doubled(64, 256)},
 };
 
-/// Of dq, and of dk and dv.
+/// Blocks of dq, and below of dk and dv.
 std::int64_t query_blocks(const Problem& p, std::int64_t rows) {
   return p.num_heads_q * ((rows + Typed::kRows - 1) / Typed::kRows);
 }
 std::int64_t key_blocks(const Problem& p, std::int64_t rows) {
   return p.num_heads_kv * ((rows + Typed::kRows - 1) / Typed::kRows);
 }
-/// Of all rows of queries once more.
+/// Blocks of all rows of queries once more, for gradients of arrays.
 std::int64_t array_blocks(const Problem& p) {
   return p.dargs.empty() ? 0 : p.batch * query_blocks(p, p.seqlen_q);
 }
@@ -106,7 +106,8 @@ Source render(const Typed& config, const Problem& problem) {
   return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
 }
 
-/// Of blocks for each of `sequences`; with lists of one, whatever sequences their rows are of.
+/// The launch of blocks for each of `sequences`; with lists of one, whatever sequences their rows
+/// are of.
 Launch launch_blocks(const Typed& c, const Problem& problem, const GradientRows& rows,
                      std::int64_t sequences) {
   const std::int64_t of_queries = sequences * query_blocks(problem, rows.num_queries);

@@ -27,13 +27,13 @@ struct TileLists {
   std::int64_t bits_bytes() const { return lists() * groups_of_sequence * bits_of_group; }
   std::int64_t bytes() const;  // in the workspace
 };
-/// `shape` is the problem's: whoever asks for many configs has it, and it takes the reading of a
-/// mask's text.
+/// `shape` is the problem's: callers that ask for many configs have it, and it takes the reading of
+/// a mask's text.
 TileLists tile_lists(const Problem& problem, const Shape& shape, int block_m, int block_n);
 /// Of a launch.
 TileLists tile_lists(const LaunchWork& work);
 
-/// As an argument: the lists begin `begin` bytes after the start of the workspace.
+/// The member of an argument: the lists begin `begin` bytes after the start of the workspace.
 TileListParams tile_list_params(const TileLists& lists, std::size_t begin);
 /// Adds the workspace's address to where the lists begin.
 void bind_tile_lists(TileListParams& lists, const Tensors& tensors, const RunMemory& memory);

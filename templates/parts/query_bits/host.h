@@ -8,7 +8,7 @@
 
 namespace attnforge {
 
-/// Of tiles of block_m queries and block_n keys; zeros without the step.
+/// The bits of tiles of block_m queries and block_n keys; zeros without the step.
 QueryTileBits query_tile_bits(const Problem& problem, int block_m, int block_n);
 
 }  // namespace attnforge

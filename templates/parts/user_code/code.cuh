@@ -199,7 +199,7 @@ struct UserRow {
         q(min(tile.query_of(row), tile.lengths.q() - 1)),
         seqlen_q(tile.lengths.q()),
         seqlen_kv(tile.lengths.kv()) {}
-  /// Of a row and a key that are there.
+  /// What texts see of a row and a key that are there.
   template <class Params, class Lengths>
   ATTNFORGE_DEVICE UserRow(const Params& params, const Lengths& lengths, int sequence, int its_head,
                            int query, int key)
@@ -221,7 +221,7 @@ struct UserRow {
     return Code::score(words, tanh, s, batch, head, q, key<Code::kScoreReadsByKey>(offset),
                        seqlen_q, seqlen_kv);
   }
-  /// Of a key that is there.
+  /// Whether the mask lets a key that is there be seen.
   ATTNFORGE_DEVICE bool mask_of_present(int offset) const {
     return Code::mask(words, batch, head, q, KeyPosition{lane_key, offset}, seqlen_q, seqlen_kv);
   }

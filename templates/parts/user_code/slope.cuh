@@ -11,7 +11,7 @@
 
 namespace attnforge {
 
-/// Of scores after Before, whose derivative is BeforeSlope. Code is the entry's UserCode.
+/// The Slope of scores after Before, whose derivative is BeforeSlope. Code is the entry's UserCode.
 template <class Code, class Before = PlainScore, class BeforeSlope = PlainSlope>
 struct UserSlope {
   static constexpr bool kOne = false;
@@ -35,7 +35,7 @@ struct UserSlope {
     });
   }
 
-  /// Of one score, scaled and capped already.
+  /// The slope of one score, scaled and capped already.
   template <class Params, class Lengths>
   ATTNFORGE_DEVICE static float of_pair(const Params& params, const Lengths& lengths, int sequence,
                                         int head, int query, int key, float s) {
