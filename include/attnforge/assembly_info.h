@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "attnforge/cxx20.h"
+
 namespace attnforge {
 
 /// A piece that is not the dense one of its slot.

@@ -15,7 +15,7 @@ struct QueryTiling {
   int block_n = 0;
   int pack_gqa = 1;
   int blocks_per_sm = 1;
-  int num_splits = 1;      // more: several blocks a tile, each with a part of the keys
+  int num_splits = 1;  // more: several blocks a tile, each with a part of the keys
   // Of keys, the most in a list: each block makes its tile's, and no step orders the tiles. 0: a
   // step makes all.
   int own_list_groups = 0;
