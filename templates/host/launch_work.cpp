@@ -43,10 +43,9 @@ LaunchWork launch_work(const Assembly& assembly, const DeviceFacts& device, cons
   LaunchWork work{.assembly = assembly, .device = device, .tiles = tiles};
   for (std::size_t i = 0; i < assembly.parts.count; ++i) {
     const Part& part = *assembly.parts.list[i];
-    const std::size_t bytes = part.scratch == nullptr ? 0 : part.scratch(work);
-    if (bytes == 0) continue;
     work.begins[i] = scratch_aligned(work.workspace_bytes);
-    work.workspace_bytes = work.begins[i] + bytes;
+    const std::size_t bytes = part.scratch == nullptr ? 0 : part.scratch(work);
+    if (bytes != 0) work.workspace_bytes = work.begins[i] + bytes;
   }
   return work;
 }

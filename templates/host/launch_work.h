@@ -23,7 +23,8 @@ struct LaunchWork {
   std::array<std::size_t, kMaxParts> begins{};  // of the scratch of each of assembly.parts
   std::size_t workspace_bytes = 0;              // of all scratch
   const Problem& problem() const { return assembly.problem; }
-  /// Where the scratch of a part begins in the workspace; 0: it has none.
+  /// Where the scratch of a part begins in the workspace: after that of parts before it, also
+  /// where it has none.
   std::size_t begin_of(const Part& part) const;
 };
 LaunchWork launch_work(const Assembly& assembly, const DeviceFacts& device,

@@ -17,6 +17,7 @@
 #include "templates/host/fwd_params.h"
 #include "templates/host/launch_work.h"
 #include "templates/parts/block_mask/host.h"
+#include "templates/parts/query_bits/host.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
 
@@ -225,6 +226,15 @@ TEST(BwdSteps, UnderABlockMaskTheTilesComeFirst) {
   EXPECT_FALSE(launch.steps[0].overlaps_previous);
   EXPECT_FALSE(launch.steps[1].overlaps_previous) << "the kernel waits for the rows alone";
   EXPECT_EQ(test::places_of(own_argument<bind_block_mask>(), launch.steps[0]).size(), 1u);
+}
+
+TEST(BwdSteps, BitsOfTilesLieInTheWorkspaceWhereThereAreNoRows) {
+  const Problem p = parse_problem(
+      "bwd bf16 batch=0 num_heads=2 seqlen=64:100 head_dim=64 blocks=64");
+  const BwdSteps steps{.block_m = 64, .block_n = 64};
+  const std::int64_t bytes = query_tile_bits(p, 64, 64).bytes();
+  ASSERT_GT(bytes, 0);
+  EXPECT_GE(work_of(p, steps).lse_log2, static_cast<std::size_t>(bytes));
 }
 
 TEST(BwdSteps, OfNoQueriesTheFamilysOwnIsAll) {

@@ -50,6 +50,10 @@ constexpr Step kBitsStep{
         [](const LaunchWork& work) {
           constexpr int kWordsOfBlock = kBwdStepThreads / 32;
           const QueryTileBits bits = bits_of(work);
+          const auto bytes = static_cast<std::size_t>(bits.bytes());
+          ATTNFORGE_ASSERT(
+              bwd_work(work).lse_log2 == scratch_aligned(work.begin_of(query_bits_part) + bytes),
+              "kernels find the bits right before the rows' scratch (bits.cuh)");
           const std::int64_t words = has_rows(work.problem()) ? bits.lists() * bits.words : 0;
           return bwd_step(kBitsKernel, (words + kWordsOfBlock - 1) / kWordsOfBlock);
         }};
