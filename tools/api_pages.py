@@ -15,6 +15,8 @@ import re
 import sys
 import textwrap
 
+import written
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include/attnforge"
 PACKAGE = ROOT / "python/attnforge"
@@ -339,19 +341,7 @@ def pages():
 
 
 def main():
-    if sys.argv[1:] not in ([], ["--check"]):
-        raise SystemExit(__doc__)
-    old = 0
-    for path, text in pages().items():
-        if path.exists() and path.read_text() == text:
-            continue
-        old += 1
-        if sys.argv[1:]:
-            print(f"{path.relative_to(ROOT)} is not what tools/api_pages.py writes: run it", file=sys.stderr)
-        else:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
-    return 1 if old and sys.argv[1:] else 0
+    return written.main(__doc__, pages, lambda path: f"{path.relative_to(ROOT)} is not what tools/api_pages.py writes: run it")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ import re
 import sys
 import textwrap
 
+import written
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = [ROOT / "include/attnforge" / name for name in ("c.h", "c_block_mask.h")]
 MIRROR = ROOT / "python/attnforge/_c.py"
@@ -105,16 +107,7 @@ def mirror():
 
 
 def main():
-    if sys.argv[1:] not in ([], ["--check"]):
-        raise SystemExit(__doc__)
-    text = mirror()
-    if MIRROR.exists() and MIRROR.read_text() == text:
-        return 0
-    if sys.argv[1:]:
-        print("python/attnforge/_c.py is not what tools/c_mirror.py writes: run it", file=sys.stderr)
-        return 1
-    MIRROR.write_text(text)
-    return 0
+    return written.main(__doc__, lambda: {MIRROR: mirror()}, lambda _: "python/attnforge/_c.py is not what tools/c_mirror.py writes: run it")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ import re
 import sys
 import textwrap
 
+import written
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADER = ROOT / "include/attnforge/c.h"
 FIRST = """\
@@ -54,17 +56,9 @@ def header(text, page):
 
 
 def main():
-    if sys.argv[1:] not in ([], ["--check"]):
-        raise SystemExit(__doc__)
-    old = HEADER.read_text()
-    new = header(old, (ROOT / "docs/PROBLEM.md").read_text())
-    if old == new:
-        return 0
-    if sys.argv[1:]:
-        print("include/attnforge/c.h has not the words of docs/PROBLEM.md: run tools/c_words.py, then tools/api_pages.py", file=sys.stderr)
-        return 1
-    HEADER.write_text(new)
-    return 0
+    old = "include/attnforge/c.h has not the words of docs/PROBLEM.md: run tools/c_words.py, then tools/api_pages.py"
+    page = (ROOT / "docs/PROBLEM.md").read_text()
+    return written.main(__doc__, lambda: {HEADER: header(HEADER.read_text(), page)}, lambda _: old)
 
 
 if __name__ == "__main__":
