@@ -72,5 +72,19 @@ TEST(QInRegisters, IsGivenBackAfterProductsOfIt) {
   for (std::size_t i = 0; i < faults.size(); ++i) EXPECT_EQ(faults[i], "") << kCases[i].problem;
 }
 
+/// By columns a warp reads back its own dS, beside buffers of Q and dO that TMA fills.
+TEST(DsOfColumns, IsUsedBeforeBuffersAreGivenBack) {
+  const DeviceFacts& device = typical_device("90a");
+  const Family& family = *find_family("bwd_wgmma_sm90a");
+  for (const int head_dim : {192, 256}) {
+    const Problem problem = parse_problem(
+        fmt::format("bwd bf16 batch=2 num_heads=8 seqlen=999 head_dim={} causal", head_dim));
+    const Config config = candidates(family, problem, device).front().config;
+    const std::string ptx = compile_to_ptx(family.render(config, problem), device.arch);
+    ASSERT_NE(ptx.find("ldmatrix"), ptx.npos) << to_string(config);
+    EXPECT_EQ(early_arrival(ptx), -1) << to_string(config);
+  }
+}
+
 }  // namespace
 }  // namespace attnforge
