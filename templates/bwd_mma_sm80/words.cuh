@@ -2,7 +2,6 @@
 // through shared memory.
 #pragma once
 
-#include "backward/float_parts.cuh"
 #include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "bwd_mma_sm80/share.cuh"

@@ -3,9 +3,9 @@
 // the second dP and dS, and they hand each other P and dS through shared memory.
 #pragma once
 
-#include "backward/float_parts.cuh"
 #include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
+#include "bwd_wgmma_sm90a/float_parts.cuh"
 #include "bwd_wgmma_sm90a/key_tiles.cuh"
 #include "bwd_wgmma_sm90a/warpgroup.cuh"
 #include "ptx/convert.cuh"
