@@ -132,7 +132,7 @@ std::vector<TemplateFile> headers_with(const std::string& folder) {
   for (; !failed && entry != end; entry.increment(failed)) {
     if (++seen > kMostEntries)
       wrong(fmt::format("it holds more than {} files and folders", kMostEntries));
-    if (entry.depth() == 2) entry.disable_recursion_pending();  // at most steps/STEP/kernel.cuh
+    if (entry.depth() == 2) entry.disable_recursion_pending();  // at most parts/PART/piece.cuh
     const std::string extension = entry->path().extension().string();
     if (!entry->is_regular_file(dangling) || (extension != ".cuh" && extension != ".h")) continue;
     const std::string path = entry->path().lexically_relative(folder).generic_string();

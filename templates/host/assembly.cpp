@@ -79,8 +79,6 @@ Entry entry_of(const Assembly& assembly) {
   Entry entry{.pieces = PieceSet(kernel.pieces == nullptr ? kNoPieces : *kernel.pieces),
               .argument = argument_type(assembly),
               .declarations = kernel.declarations};
-  entry.pieces.changed_by(kernel.type);
-  for (const SlotPiece& own : kernel.own_pieces) entry.pieces.fill(own.slot, own.piece);
   for (const Part* part : assembly.parts) {
     entry.pieces.changed_by(part->name);
     if (part->fill != nullptr) part->fill(entry, assembly);

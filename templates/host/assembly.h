@@ -60,7 +60,6 @@ struct KernelTraits {
   std::string declarations{};  // lines after the headers
 
   const BasePieces* pieces = nullptr;    // null: the kernel takes none, and no part
-  std::vector<SlotPiece> own_pieces{};   // that the family has in the place of dense ones
   QueryTiling tiling{};                  // of a forward kernel whose tiles parts may order or split
   std::string_view block_m = "block_m";  // as the config names them
   std::string_view block_n = "block_n";

@@ -20,20 +20,21 @@ std::string include_line(std::string_view header) {
 
 /// What pieces/concepts.cuh asks of a piece: {0} is it, {1} the argument's type, {2} its QueryTile.
 struct Seam {
-  std::string_view member, concept_of_it;
+  Slot slot;
+  std::string_view concept_of_it;
   std::string_view arguments = "";  // of a piece that is a template
 };
 constexpr Seam kSeams[] = {
-    {"Order", "Order<{0}, {1}, {2}>"},
-    {"Lengths", "Lengths<{0}, {1}>"},
-    {"Walk", "Walk<{0}, {1}, {2}>"},
-    {"Keys", "TmaKeys<{0}, {2}, Pieces::Walk>"},
-    {"Keys", "Keys<{0}, {2}, Pieces::Walk>", "<2>"},
-    {"Score", "Score<{0}, {2}>"},
-    {"Slope", "Slope<{0}, {2}>"},
-    {"Mask", "Mask<{0}, {2}>"},
-    {"Output", "Output<{0}, {2}>", "<kFp16, 16, true>"},
-    {"Splits", "Splits<{0}, {1}>"},
+    {Slot::kOrder, "Order<{0}, {1}, {2}>"},
+    {Slot::kLengths, "Lengths<{0}, {1}>"},
+    {Slot::kWalk, "Walk<{0}, {1}, {2}>"},
+    {Slot::kKeys, "TmaKeys<{0}, {2}, Pieces::Walk>"},
+    {Slot::kKeys, "Keys<{0}, {2}, Pieces::Walk>", "<2>"},
+    {Slot::kScore, "Score<{0}, {2}>"},
+    {Slot::kSlope, "Slope<{0}, {2}>"},
+    {Slot::kMask, "Mask<{0}, {2}>"},
+    {Slot::kOutput, "Output<{0}, {2}>", "<kFp16, 16, true>"},
+    {Slot::kSplits, "Splits<{0}, {1}>"},
 };
 constexpr std::string_view kConcepts = "pieces/concepts.cuh";
 
@@ -43,11 +44,10 @@ std::string checks_of_pieces(const PieceSet& pieces, std::string_view argument) 
   std::string lines;
   for (const PieceSet::Filled& filled : pieces.filled()) {
     const auto seam = std::ranges::find_if(kSeams, [&](const Seam& s) {
-      return s.member == member_of(filled.slot) &&
-             s.arguments.empty() == filled.piece.parameters.empty();
+      return s.slot == filled.slot && s.arguments.empty() == filled.piece.parameters.empty();
     });
     if (seam == std::end(kSeams)) continue;
-    const std::string type = fmt::format("Pieces::{}{}", seam->member, seam->arguments);
+    const std::string type = fmt::format("Pieces::{}{}", member_of(seam->slot), seam->arguments);
     lines += fmt::format("static_assert(seams::{}, \"{} is not what {} says\");\n",
                          fmt::format(fmt::runtime(seam->concept_of_it), type, argument,
                                      fmt::format("QueryTile<{}, 1, Pieces::Lengths>", argument)),
@@ -56,9 +56,10 @@ std::string checks_of_pieces(const PieceSet& pieces, std::string_view argument) 
   return lines;
 }
 
-std::string include_lines(const KernelTraits& kernel, const PieceSet& pieces) {
+/// checked: there are checks_of_pieces().
+std::string include_lines(const KernelTraits& kernel, const PieceSet& pieces, bool checked) {
   std::string lines = include_line(fmt::format("{}/kernel.cuh", kernel.folder));
-  if (!checks_of_pieces(pieces, "").empty()) lines += include_line(kConcepts);
+  if (checked) lines += include_line(kConcepts);
   const auto add = [&](std::string_view header) {
     const std::string line = include_line(header);
     if (lines.find(line) == lines.npos) lines += line;
@@ -167,18 +168,18 @@ Source kernel_source(const Config& config, const Shape& shape, const Assembly& a
   const KernelTraits& kernel = assembly.kernel;
   Entry entry = entry_of(assembly);
   const std::string others = other_kernels(assembly, entry);  // before the headers are listed
+  const std::string checks = checks_of_pieces(entry.pieces, entry.argument);
   Source source;
   source.name = symbol_of(assembly);
   source.options = entry.options;
   source.assembly = info_of(assembly, entry.pieces);
   source.entry = fmt::format("// generated: {}\n", to_string(config)) +
-                 include_lines(kernel, entry.pieces) + entry.declarations +
+                 include_lines(kernel, entry.pieces, !checks.empty()) + entry.declarations +
                  "using namespace attnforge;\n" +
                  size_line(entry.argument, argument_bytes(assembly)) +
                  fmt::format("inline constexpr {}Config kConfig{};\n", kernel.type,
                              initializer(config, shape, kernel.launch_fields)) +
-                 struct_of_pieces(kernel, entry.pieces) +
-                 checks_of_pieces(entry.pieces, entry.argument) + others +
+                 struct_of_pieces(kernel, entry.pieces) + checks + others +
                  kernel_text(
                      source.name,
                      fmt::format("kConfig.{}, kConfig.{}", kernel.threads, kernel.blocks_per_sm),

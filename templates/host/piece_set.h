@@ -10,7 +10,7 @@
 
 namespace attnforge {
 
-/// docs/ARCHITECTURE.md, "Seams".
+/// What each of them is for: templates/pieces/README.md.
 enum class Slot {
   // Members of the entry's struct Pieces.
   kOrder,
@@ -43,12 +43,6 @@ struct Piece {
   std::string type;               // "PlainScore", defined in the header
   std::string_view header;        // "pieces/plain_score.cuh"
   std::string_view parameters{};  // of a template: "template <int kElementBytes> "
-};
-
-/// A piece in its slot.
-struct SlotPiece {
-  Slot slot;
-  Piece piece;
 };
 
 /// What a kernel starts from: the struct `type`<kConfig> has a dense piece for each slot that the

@@ -12,11 +12,6 @@ namespace {
 constexpr int kSplitsOfFullGrid = 4;  // of a sequence of mean length, where others are unequal
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial results, in a search
 
-std::int64_t all_rows(const Problem& problem) {
-  const StoredRows stored = stored_rows(problem);
-  return stored.batch * problem.num_heads_q * stored.q;
-}
-
 std::int64_t kv_bytes(const Problem& problem) {
   const std::int64_t of_key = problem.head_dim * size_bytes(problem.dtype_k) +
                               problem.head_dim_v * size_bytes(problem.dtype_v);
@@ -48,8 +43,13 @@ bool has_unequal_sequences(const Shape& shape, const Problem& typical) {
          !typical.batch_invariant && has_few_rows(typical);
 }
 
+std::int64_t partial_rows(const Problem& problem) {
+  const StoredRows stored = stored_rows(problem);
+  return stored.batch * problem.num_heads_q * stored.q;
+}
+
 std::int64_t partial_bytes(const Problem& problem, int splits) {
-  return all_rows(problem) * splits * (problem.head_dim_v + 1) *
+  return partial_rows(problem) * splits * (problem.head_dim_v + 1) *
          static_cast<std::int64_t>(sizeof(float));
 }
 

@@ -25,7 +25,9 @@ bool has_unequal_sequences(const Problem& problem);
 /// The same of what a config's Shape and typical_problem() know.
 bool has_unequal_sequences(const Shape& shape, const Problem& typical);
 
-/// Of all rows, in the workspace.
+/// Rows of all heads, which have partial results each.
+std::int64_t partial_rows(const Problem& problem);
+/// Bytes of the partial results in the workspace.
 std::int64_t partial_bytes(const Problem& problem, int splits);
 
 /// Illegal: partial results that the GPU's memory does not hold.

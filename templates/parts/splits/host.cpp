@@ -23,14 +23,9 @@ constexpr std::int64_t kMostMergeBlocks = 384;   // of that step, for rows to ha
 constexpr std::int64_t kMostSpreadBlocks = 256;  // of it: two on each SM of a large GPU
 static_assert(kMostSequencesOfSplits == kMostSharingSequences);
 
-std::int64_t all_rows(const Problem& problem) {
-  const StoredRows stored = stored_rows(problem);
-  return stored.batch * problem.num_heads_q * stored.q;
-}
-
 std::size_t o_bytes(const Problem& problem, int splits) {
-  return scratch_aligned(static_cast<std::size_t>(all_rows(problem)) * splits * problem.head_dim_v *
-                         sizeof(float));
+  return scratch_aligned(static_cast<std::size_t>(partial_rows(problem)) * splits *
+                         problem.head_dim_v * sizeof(float));
 }
 
 void fill_splits(Entry& entry, const Assembly& a) {
@@ -81,7 +76,7 @@ LaunchStep combine(const LaunchWork& work) {
   LaunchStep step = step_of(kCombineKernel, MergeShape::kThreads,
                             MergeShape::smem_bytes(static_cast<int>(problem.head_dim_v)));
   const int rows = MergeShape::kWarps / partial_params(work).row_warps;
-  step.grid.x = static_cast<unsigned>((all_rows(problem) + rows - 1) / rows);
+  step.grid.x = static_cast<unsigned>((partial_rows(problem) + rows - 1) / rows);
   // They start as SMs become free, and would crowd on the first of them: two have room on each.
   if (!work.assembly.kernel.shares_sms && step.grid.x <= kMostSpreadBlocks)
     step.smem_bytes = std::max(
@@ -119,7 +114,7 @@ PartialParams partial_params(const LaunchWork& work) {
   // turns: those whose turn comes late find out late how many splits their rows have.
   if (work.tiles.source == TileSource::kLengths && problem.batch > 1) {
     while (params.row_warps < MergeShape::of(kUnequalSplits).warps &&
-           2 * params.row_warps * all_rows(problem) <= kMostMergeBlocks * MergeShape::kWarps)
+           2 * params.row_warps * partial_rows(problem) <= kMostMergeBlocks * MergeShape::kWarps)
       params.row_warps *= 2;
   }
   const StoredRows stored = stored_rows(problem);
@@ -147,7 +142,7 @@ constinit const Part splits_part{
           const Problem& problem = work.problem();
           const int splits = work.assembly.kernel.tiling.num_splits;
           return o_bytes(problem, splits) +
-                 static_cast<std::size_t>(all_rows(problem)) * splits * sizeof(float);
+                 static_cast<std::size_t>(partial_rows(problem)) * splits * sizeof(float);
         }};
 
 }  // namespace attnforge
