@@ -56,9 +56,9 @@ struct Chosen {
 class Cache {
  public:
   /// Creates the file and its folder if missing. "" is default_cache_path(), ":memory:" keeps
-  /// nothing. Never throws for a file that cannot be used (corrupt, read-only folder, newer
-  /// schema): it goes on in memory, or in a new file beside the corrupt one, and says so in the
-  /// log.
+  /// nothing. Never throws for a file that cannot be used (corrupt, read-only folder,
+  /// another schema): it goes on in memory, or in a new file beside the corrupt one, and says so in
+  /// the log.
   explicit Cache(const std::string& path, bool read_only = false, LogFunction log = {});
   ~Cache();
   Cache(Cache&&) noexcept;

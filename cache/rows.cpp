@@ -9,7 +9,6 @@
 
 #include "attnforge/error.h"
 #include "attnforge/version.h"
-#include "generator/shape.h"
 #include "generator/text/utc.h"
 #include "generator/text/utf8.h"
 
@@ -54,8 +53,7 @@ std::int64_t problem_row(Database& database, std::string_view text) {
   return id;
 }
 
-std::int64_t device_class_row(Database& database, std::string_view named) {
-  const std::string text = with_todays_arch(named);
+std::int64_t device_class_row(Database& database, std::string_view text) {
   if (const auto id = device_class_id(database, text)) return *id;
   Query insert = database.query(
       "INSERT INTO device_classes (text, sm) VALUES (?1, ?2) RETURNING id");
@@ -149,44 +147,29 @@ std::string wrong_with(const Try& attempt) {
   return "";
 }
 
-constexpr std::string_view kArchPrefix = "sm";
-
-struct ArchWord {
-  std::size_t at = 0;  // in the text
-  bool has_underscore = false;
-  int sm = 0;  // 0: there is no such word
-};
-
-// The first word such as sm_90a, or sm90a, of a text.
-ArchWord arch_word(std::string_view text) {
-  for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
-    end = std::min(text.find(' ', at), text.size());
-    std::string_view name = text.substr(at, end - at);
-    if (!name.starts_with(kArchPrefix)) continue;
-    name.remove_prefix(kArchPrefix.size());
-    const bool has_underscore = name.starts_with('_');
-    if (has_underscore) name.remove_prefix(1);
-    if (name.size() < 2 || name.size() > 4) continue;
-    int sm = 0;
-    std::size_t digits = 0;
-    while (digits < name.size() && name[digits] >= '0' && name[digits] <= '9')
-      sm = 10 * sm + (name[digits++] - '0');
-    const bool feature_letter = digits + 1 == name.size() && name[digits] >= 'a' &&
-                                name[digits] <= 'z';
-    if (digits >= 2 && (digits == name.size() || feature_letter)) return {at, has_underscore, sm};
-  }
-  return {};
+/// The number in a word such as sm_90a, 0 if the word is none.
+int sm_of_word(std::string_view word) {
+  constexpr std::string_view kPrefix = "sm_";
+  if (!word.starts_with(kPrefix)) return 0;
+  word.remove_prefix(kPrefix.size());
+  if (word.size() < 2 || word.size() > 4) return 0;
+  int sm = 0;
+  std::size_t digits = 0;
+  while (digits < word.size() && word[digits] >= '0' && word[digits] <= '9')
+    sm = 10 * sm + (word[digits++] - '0');
+  const bool feature_letter = digits + 1 == word.size() && word[digits] >= 'a' &&
+                              word[digits] <= 'z';
+  return digits >= 2 && (digits == word.size() || feature_letter) ? sm : 0;
 }
 
 }  // namespace
 
-int sm_of_device_class(std::string_view device_class) { return arch_word(device_class).sm; }
-
-std::string with_todays_arch(std::string_view device_class) {
-  std::string text(device_class);
-  if (const ArchWord word = arch_word(device_class); word.sm != 0 && !word.has_underscore)
-    text.insert(word.at + kArchPrefix.size(), 1, '_');
-  return text;
+int sm_of_device_class(std::string_view device_class) {
+  for (std::size_t at = 0, end = 0; at < device_class.size(); at = end + 1) {
+    end = std::min(device_class.find(' ', at), device_class.size());
+    if (const int sm = sm_of_word(device_class.substr(at, end - at)); sm != 0) return sm;
+  }
+  return 0;
 }
 
 std::optional<std::int64_t> problem_id(Database& database, std::string_view text) {
@@ -252,11 +235,10 @@ void put_try(Database& database, const Try& attempt, Conflict conflict) {
                                                       : std::numeric_limits<double>::quiet_NaN();
   const std::int64_t problem = problem_row(database, attempt.problem);
   const std::int64_t device_class = device_class_row(database, attempt.device_class);
-  const std::string config = without_shape_words(attempt.config);
-  confirm_key(database, problem, device_class, config, attempt.digest);
+  confirm_key(database, problem, device_class, attempt.config, attempt.digest);
   Query insert = database.query(try_sql(conflict));
   insert.bind(1, problem).bind(2, device_class);
-  insert.bind(3, config)
+  insert.bind(3, attempt.config)
       .bind(4, attempt.digest)
       .bind(5, attempt.family)
       .bind(6, to_string(attempt.rigor));
@@ -282,7 +264,7 @@ void put_search(Database& database, const Search& search, Conflict conflict) {
   Query insert = database.query(search_sql(conflict));
   insert.bind(1, problem_row(database, search.problem))
       .bind(2, device_class_row(database, search.device_class));
-  insert.bind(3, to_string(search.rigor)).bind(4, without_shape_words(search.winner));
+  insert.bind(3, to_string(search.rigor)).bind(4, search.winner);
   const bool date_it = search.finished_at.empty() && conflict == Conflict::kReplace;
   insert.bind(5, date_it ? utc_now() : search.finished_at).run();
 }

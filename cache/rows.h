@@ -11,13 +11,8 @@
 
 namespace attnforge {
 
-/// 90 for "NVIDIA H200 sm_90a sms=132 ...", 0 if the text names none. Also of "sm90a", as an older
-/// attnforge spelt it.
+/// 90 for "NVIDIA H200 sm_90a sms=132 ...", 0 if the text names none.
 int sm_of_device_class(std::string_view device_class);
-
-/// The text with its arch spelt as today: "sm90a" becomes "sm_90a". One without an arch, or of
-/// today, stays as it is.
-std::string with_todays_arch(std::string_view device_class);
 
 /// The ids of texts. An index finds the row and the table must confirm it: throws SqliteError,
 /// corrupt() if it does not. Nothing if the text is not there.
@@ -39,11 +34,9 @@ enum class Conflict {
              // always beats an estimate
   kMerge,    // the greater one in a total order stays: measured, rigor, date, then everything else
 };
-/// Inside a transaction. What an older attnforge spelt otherwise is stored as today: a config
-/// without the words that repeat its problem (without_shape_words()), a GPU class
-/// with_todays_arch(). Fills in an empty version, and an empty date when replacing; keeps `detail`
-/// to 4 KiB of valid UTF-8. Throws Error(kInternal) for a try that cannot be one: no config, or ok
-/// without a time.
+/// Inside a transaction. Fills in an empty version, and an empty date when replacing; keeps
+/// `detail` to 4 KiB of valid UTF-8. Throws Error(kInternal) for a try that cannot be one: no
+/// config, or ok without a time.
 void put_try(Database& database, const Try& attempt, Conflict conflict);
 
 struct Search {
@@ -52,8 +45,7 @@ struct Search {
   std::string winner;  // "": nothing worked
   std::string finished_at;
 };
-/// kReplace: the new one stays. kMerge: the later one, then the greater text. The winner and
-/// the GPU class are stored as those of a try are.
+/// kReplace: the new one stays. kMerge: the later one, then the greater text.
 void put_search(Database& database, const Search& search, Conflict conflict);
 
 }  // namespace attnforge

@@ -1,4 +1,4 @@
--- schema.sql - version 5 of the database, the only DDL. docs/CACHE_FORMAT.md explains the meaning for people.
+-- schema.sql - version 1 of the database, the only DDL. docs/CACHE_FORMAT.md explains the meaning for people.
 --
 -- Everything is a row that a person can read with the sqlite3 shell; start with:  SELECT * FROM readable_tries;
 -- The caller runs this inside one transaction and then sets application_id and user_version.

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A newer attnforge has migrated the file since it was opened.
+// The file has another schema version than when it was opened.
 struct SchemaChanged {};
 
 }  // namespace
@@ -236,7 +236,7 @@ void Store::write(std::string_view what, const std::function<void(Database&)>& c
       if (attempt > 0)
         throw Error(ErrorCode::kCache,
                     fmt::format("{}: the schema of {} keeps changing", what, path()));
-      open();  // goes on in memory if the schema is newer
+      open();  // goes on in memory if the schema is another
     } catch (const SqliteError& error) {
       if (attempt == 0 && error.moved()) {
         log(LogLevel::kWarning,

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "generator/problem/fields.h"
-#include "generator/text/words.h"
 #include "generator/user_code/mask_windows.h"
 #include "generator/user_code/user_code.h"
 
@@ -48,15 +47,6 @@ constexpr ShapeField kMembers[] = {
     {"dargs", &Shape::dargs},
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
-
-constexpr ShapeField kOldName = {"dtype_q", &Shape::dtype};  // in configs of fwd_naive
-
-const ShapeField* field_named(std::string_view name) {
-  if (name == kOldName.name) return &kOldName;
-  const auto found = std::find_if(std::begin(kMembers), std::end(kMembers),
-                                  [&](const ShapeField& field) { return field.name == name; });
-  return found == std::end(kMembers) ? nullptr : found;
-}
 
 /// Whether a mask text's bits for all pairs take less memory than a run may be asked for, and so do
 /// those of all problems in its bucket.
@@ -140,21 +130,6 @@ std::string initializer(const Shape& shape) {
     text += fmt::format("{}.{} = {}", text.empty() ? "{" : ", ", name, shape.*member);
   }
   return text + "}";
-}
-
-std::string without_shape_words(std::string_view config_text) {
-  std::string kept;
-  std::string_view rest = config_text;
-  bool dropped = false;
-  for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
-    const std::size_t equals = word.find('=');
-    if (!kept.empty() && equals != word.npos && field_named(word.substr(0, equals)) != nullptr) {
-      dropped = true;
-      continue;
-    }
-    kept.append(kept.empty() ? "" : " ").append(word);
-  }
-  return dropped ? kept : std::string(config_text);
 }
 
 }  // namespace attnforge

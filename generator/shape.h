@@ -1,12 +1,9 @@
-// shape.h - Problem to Shape: the one function that says what of a problem is compiled in; and the
-// words for it that configs had before Shape.
+// shape.h - Problem to Shape: the one function that says what of a problem is compiled in.
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "attnforge/problem.h"
-#include "generator/config.h"
 #include "templates/shape.h"
 
 namespace attnforge {
@@ -34,9 +31,5 @@ bool operator==(const Shape& a, const Shape& b);
 
 /// "{.dtype = 2, .dtype_k = 2, ...}": as a C++ initialiser for the generated source.
 std::string initializer(const Shape& shape);
-
-/// A config's text without the words that repeat the problem ("head_dim=128", "dtype=2"), whatever
-/// their values and whatever the rest of the text is.
-std::string without_shape_words(std::string_view config_text);
 
 }  // namespace attnforge

@@ -1,4 +1,4 @@
-// open.cpp - opening, creating and migrating the file.
+// open.cpp - opening and creating the file.
 #include "cache/file/open.h"
 
 #include <fmt/format.h>
@@ -13,9 +13,7 @@
 #include "cache/file/checksum.h"
 #include "cache/file/journal.h"
 #include "cache/file/trust.h"
-#include "cache/rows.h"
 #include "cache/sql_texts.h"
-#include "generator/shape.h"
 
 namespace attnforge {
 namespace {
@@ -26,53 +24,12 @@ FileState state_in_transaction(Database& database) {
   const std::int64_t tables = database.integer("SELECT count(*) FROM sqlite_master");
   if (application == 0 && version == 0 && tables == 0) return FileState::kEmpty;
   if (application != kApplicationId || version < 1) return FileState::kForeign;
-  if (version > kSchemaVersion) return FileState::kNewer;
-  return version == kSchemaVersion ? FileState::kCurrent : FileState::kOlder;
-}
-
-void sm_of_device_class_function(sqlite3_context* context, int, sqlite3_value** values) {
-  const auto* text = reinterpret_cast<const char*>(sqlite3_value_text(values[0]));
-  sqlite3_result_int(context, text ? sm_of_device_class(text) : 0);
-}
-
-void with_todays_arch_function(sqlite3_context* context, int, sqlite3_value** values) {
-  const auto* text = reinterpret_cast<const char*>(sqlite3_value_text(values[0]));
-  const std::string device_class = with_todays_arch(text ? text : "");
-  sqlite3_result_text(context, device_class.data(), static_cast<int>(device_class.size()),
-                      SQLITE_TRANSIENT);
-}
-
-void without_shape_words_function(sqlite3_context* context, int, sqlite3_value** values) {
-  const auto* text = reinterpret_cast<const char*>(sqlite3_value_text(values[0]));
-  const std::string config = without_shape_words(text ? text : "");
-  sqlite3_result_text(context, config.data(), static_cast<int>(config.size()), SQLITE_TRANSIENT);
-}
-
-void add_function(Database& database, const char* name,
-                  void (*function)(sqlite3_context*, int, sqlite3_value**)) {
-  sqlite3_create_function_v2(database.handle(), name, 1,
-                             SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, nullptr,
-                             function, nullptr, nullptr, nullptr);
+  return version == kSchemaVersion ? FileState::kCurrent : FileState::kOther;
 }
 
 void stamp(Database& database) {
   database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {};",
                                kApplicationId, kSchemaVersion));
-}
-
-void migrate(Database& database) {
-  add_function(database, "sm_of_device_class", sm_of_device_class_function);
-  add_function(database, "with_todays_arch", with_todays_arch_function);
-  add_function(database, "without_shape_words", without_shape_words_function);
-  const std::int64_t version = database.integer("PRAGMA user_version");
-  if (version < 3) {
-    database.execute(version == 1 ? kFrom1BeforeSql : kFrom2BeforeSql);
-    database.execute(kSchemaSql);
-    database.execute(version == 1 ? kFrom1AfterSql : kFrom2AfterSql);
-  }
-  if (version < 4) database.execute(kFrom3Sql);
-  database.execute(kFrom4Sql);
-  stamp(database);
 }
 
 // The first bytes of the file, zeros after its end. Through SQLite's own descriptor: to open and
@@ -130,7 +87,7 @@ bool may_be_set_aside(const std::string& path) try {
 
 FileState make_current(Database& database, const Waits& waits) {
   FileState state = file_state(database);
-  if (state != FileState::kEmpty && state != FileState::kOlder) return state;
+  if (state != FileState::kEmpty) return state;
   database.wait_for_locks(waits.write_ms);
   {
     WriteTransaction transaction(database);
@@ -138,13 +95,11 @@ FileState make_current(Database& database, const Waits& waits) {
     if (state == FileState::kEmpty) {
       database.execute(kSchemaSql);
       stamp(database);
-    } else if (state == FileState::kOlder) {
-      migrate(database);
     }
     transaction.commit();
   }
   database.wait_for_locks(waits.read_ms);
-  return state == FileState::kEmpty || state == FileState::kOlder ? FileState::kCurrent : state;
+  return state == FileState::kEmpty ? FileState::kCurrent : state;
 }
 
 bool has_whole_schema(Database& database) try {
@@ -195,23 +150,16 @@ Opened open_file(const std::string& asked_path, OpenMode mode, const LogFunction
   switch (writable ? make_current(database, waits) : file_state(database)) {
     case FileState::kCurrent:
       return {std::move(database), writable};
-    case FileState::kNewer:
+    case FileState::kOther:
       throw Error(ErrorCode::kCache,
-                  fmt::format("{} has schema version {}, this attnforge knows up to {}: use a "
-                              "newer attnforge, or another file "
-                              "(ATTNFORGE_CACHE)",
+                  fmt::format("{} has schema version {}, this attnforge has {}: use the attnforge "
+                              "that made it, or name another file (ATTNFORGE_CACHE)",
                               path, database.integer("PRAGMA user_version"), kSchemaVersion));
     case FileState::kForeign:
       throw Error(ErrorCode::kCache, fmt::format("{} is a SQLite database of another application "
                                                  "(application_id {:#x}): name another file "
                                                  "(ATTNFORGE_CACHE)",
                                                  path, database.integer("PRAGMA application_id")));
-    case FileState::kOlder:
-      throw Error(
-          ErrorCode::kCache,
-          fmt::format("{} has the older schema version {} and cannot be brought up to date because "
-                      "it or its folder is read-only: make both writable once",
-                      path, database.integer("PRAGMA user_version")));
     case FileState::kEmpty:
       break;
   }

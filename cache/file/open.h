@@ -1,5 +1,4 @@
-// open.h - from a path to a database of the current schema: what a file is, creating it, bringing
-// an older one up to date.
+// open.h - from a path to a database of the current schema: what a file is, and creating it.
 #pragma once
 
 #include <string>
@@ -10,7 +9,7 @@
 namespace attnforge {
 
 inline constexpr int kApplicationId = 0x41744667;  // "AtFg" in the file's header
-inline constexpr int kSchemaVersion = 5;           // user_version of schema.sql
+inline constexpr int kSchemaVersion = 1;           // user_version of schema.sql
 inline constexpr const char* kDefaultFileName = "attnforge.db";
 
 /// How long a statement waits for another process. A look-up then misses; a write then fails.
@@ -22,17 +21,15 @@ struct Waits {
 enum class FileState {
   kEmpty,  // new, or no bytes
   kCurrent,
-  kOlder,    // ours, can be migrated
-  kNewer,    // ours, by a newer attnforge
+  kOther,    // ours, of another schema version
   kForeign,  // somebody else's database
 };
 
 /// Reads only. Throws SqliteError, corrupt() if the file is no database.
 FileState file_state(Database& database);
 
-/// Makes an empty database current, brings an older one up to date, in one transaction; leaves
-/// others alone. An up-to-date database is only read. Returns the state that it has then. Throws
-/// SqliteError and changes nothing.
+/// Makes an empty database current, in one transaction; leaves others alone. A current database is
+/// only read. Returns the state that it has then. Throws SqliteError and changes nothing.
 FileState make_current(Database& database, const Waits& waits = {});
 
 /// Whether a damaged file may be renamed: it begins as a SQLite database with our application_id,
@@ -44,8 +41,7 @@ bool has_whole_schema(Database& database);
 
 enum class OpenMode {
   kRead,       // the file must exist and be current
-  kReadWrite,  // the file must exist; migrated if older; opened for reading if it is current and
-               // cannot be written
+  kReadWrite,  // the file must exist; opened for reading if it cannot be written
   kCreate,     // and made, with its folder, if missing
 };
 
@@ -55,7 +51,7 @@ struct Opened {
 };
 
 /// Opens the file at `path`. Throws SqliteError, or Error(kCache) for a file that is no database,
-/// that others could have written (trust.h), that is foreign, newer, or older and not writable.
+/// that others could have written (trust.h), that is foreign or of another schema.
 /// Never renames or deletes anything. Folders are made with mode 0700, the file with 0600.
 Opened open_file(const std::string& path, OpenMode mode, const LogFunction& log,
                  const Waits& waits = {});

@@ -37,8 +37,7 @@ Salvaged salvage(Database& from, Database& to) {
     put_cubin_row(to, row);
     ++result.cubins;
   };
-  // Those before version 3 have no checksum of their key, and are compiled again.
-  if (from.integer("PRAGMA user_version") >= 3) scan_cubins(from, keep, left_out);
+  scan_cubins(from, keep, left_out);
   transaction.commit();
   result.left_out = static_cast<int>(left_out.size());
   return result;

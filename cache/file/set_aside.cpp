@@ -60,7 +60,8 @@ std::string free_name(const std::string& path) {
 bool cannot_be_opened(const std::string& path) {
   try {
     Database database(path, SQLITE_OPEN_READONLY);
-    return file_state(database) == FileState::kOlder;
+    file_state(database);
+    return false;
   } catch (const SqliteError& error) {
     return error.corrupt();
   }

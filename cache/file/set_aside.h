@@ -16,8 +16,7 @@ struct SetAside {
 /// one may have been faster), and if it is a database of ours.
 SetAside set_aside(const std::string& path, const std::function<bool()>& is_damaged);
 
-/// Whether a file that could not be opened because of damage is still there: it is no database, or
-/// an older one that could not be brought up to date.
+/// Whether a file that could not be opened because of damage is still there.
 bool cannot_be_opened(const std::string& path);
 
 }  // namespace attnforge

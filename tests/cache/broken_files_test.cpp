@@ -197,19 +197,19 @@ TEST_F(BrokenFilesTest, ADatabaseWithoutAnIdIsAnotherApplications) {
   EXPECT_THAT(messages_, ElementsAre(HasSubstr("another application")));
 }
 
-TEST_F(BrokenFilesTest, ANewerSchemaIsNotTouched) {
+TEST_F(BrokenFilesTest, AnotherSchemaIsNotTouched) {
   make_file(1);
   raw().execute("PRAGMA user_version = 99");
   const std::string before = read_file(path());
   Cache cache(path(), false, log());
   EXPECT_EQ(cache.path(), ":memory:");
-  EXPECT_THAT(messages_,
-              ElementsAre(AllOf(HasSubstr("schema version 99"), HasSubstr("newer attnforge"))));
+  EXPECT_THAT(messages_, ElementsAre(AllOf(HasSubstr("schema version 99"),
+                                           HasSubstr("this attnforge has 1"))));
   cache.put({good_try(1, 10)});
   EXPECT_EQ(read_file(path()), before);
 }
 
-TEST_F(BrokenFilesTest, AFileMigratedByANewerOneWhileOpenIsNotWrittenTo) {
+TEST_F(BrokenFilesTest, AFileThatGetsAnotherSchemaWhileOpenIsNotWrittenTo) {
   Cache cache(path(), false, log());
   raw().execute("PRAGMA user_version = 99");
   cache.put({good_try(1, 10)});

@@ -72,38 +72,6 @@ TEST_F(PortableTest, ALineSaysWhatItIs) {
   EXPECT_EQ(line.at("time_us"), 10);
 }
 
-TEST_F(PortableTest, OldExportsLoseTheWordsThatRepeatTheProblem) {
-  Cache cache(path());
-  cache.put({good_try(1, 10)});
-  cache.finish(kProblem, kH200, Rigor::kFull, config(1));
-  std::string lines = exported(path());
-  const std::string old = "fwd_test dtype=2 head_dim=128 lse=0 block_m=1";
-  for (std::size_t at = 0; (at = lines.find('"' + config(1) + '"', at)) != lines.npos;)
-    lines.replace(at + 1, config(1).size(), old);
-  ASSERT_THAT(lines, HasSubstr(old + "\",\"finished_at"));
-  EXPECT_EQ(import_text(other(), lines), 2);
-  Cache imported(other());
-  EXPECT_EQ(imported.tries(kProblem, kH200).at(0).config, config(1));
-  EXPECT_EQ(imported.best(kProblem, current(), digest_of)->rigor, Rigor::kFull);
-}
-
-TEST_F(PortableTest, OldExportsGetTheArchOfToday) {
-  {
-    Cache cache(path());
-    cache.put({good_try(1, 10)});
-    cache.finish(kProblem, kH200, Rigor::kFull, config(1));
-  }
-  const std::string today = exported(path());
-  std::string old = today;
-  for (std::size_t at = old.find(" sm_"); at != old.npos; at = old.find(" sm_", at))
-    old.erase(at + 3, 1);
-  EXPECT_NE(old, today);
-  EXPECT_EQ(import_text(other(), old), 2);
-  EXPECT_EQ(exported(other()), today);
-  EXPECT_EQ(import_text(other(), today), 2);
-  EXPECT_EQ(exported(other()), today) << "they are the same rows";
-}
-
 TEST_F(PortableTest, FilterTakesAPartOfTheProblem) {
   Cache cache(path());
   Try t = good_try(1, 10);

@@ -150,7 +150,7 @@ class Pages(unittest.TestCase):
         for i, candidate in enumerate(shown["candidates"]):
             lines.append(json.dumps({
                 "kind": "try", "format": 1, "problem": shown["measured_as"],
-                "device_class": f"{device['name']} {device['arch'].replace('_', '')} sms={device['num_sms']} memory_clock_mhz="
+                "device_class": f"{device['name']} {device['arch']} sms={device['num_sms']} memory_clock_mhz="
                                 f"{device['memory_clock_mhz']} l2_bytes={device['l2_bytes']}",
                 "config": candidate["config"], "digest": shown["digest"], "family": candidate["config"].split()[0],
                 "rigor": "full", "estimate_us": candidate["estimate_us"], "estimated": False,
