@@ -260,41 +260,6 @@ def first_run():
     )
 
 
-def counters_of(rows):
-    """{family: {counter: value}}: sums over its launches, per cents weighted by their times."""
-    sums = ("time_us", "instructions_1e6", "l2_bytes_1e9", "dram_bytes_1e9")
-    launches = collections.defaultdict(list)
-    for row in rows:
-        launches[row["family"]].append({name: float(row[name]) for name in row if name not in ("family", "kernel") and row[name]})
-    found = {}
-    for family, each in launches.items():
-        time = sum(launch["time_us"] for launch in each)
-        found[family] = {
-            name: sum(launch.get(name, 0) * (1 if name in sums else launch["time_us"] / time) for launch in each)
-            for name in each[0]
-        }
-    return found
-
-
-def ladder():
-    name, counters_name = "lineage.csv", "counters.csv"
-    if not (RESULTS / name).exists() or not (RESULTS / counters_name).exists():
-        return ""
-    comments, rows = read(name)
-    steps = [row for row in rows if row["project"] == "ladder" and row["tflops"]]
-    counter_comments, counter_rows = read(counters_name)
-    counters = counters_of(counter_rows)
-    table, before = [], None
-    for row in steps:
-        tflops, c = float(row["tflops"]), counters.get(row["family"], {})
-        gain = f"{tflops / before:.1f}x" if before else ""
-        before = tflops
-        percent = [f"{c[name]:.0f}" if name in c else "" for name in ("issue", "exponential", "tensor", "shared_memory")]
-        table.append([f"`{row['family']}`", f"{tflops:.3g}", gain, f"{float(row['ratio']):.2f}x", *percent])
-    header = ["family", "TFLOP/s", "step", "of PyTorch's flash", "issue %", "exponential %", "tensor %", "shared memory %"]
-    return "\n\n".join([markdown(header, table), f"{source(comments, name)} {source(counter_comments, counters_name)}"])
-
-
 MASK_FORMS = {"causal": "mask text", "causal, soft cap 30": "score text", "causal, ALiBi": "score text",
               "sliding window of 1024": "window", "documents, causal": "mask text"}
 OTHER_FORMS = {"built in": "built in", "text": "mask text", "packed": "packed sequences"}
@@ -498,7 +463,6 @@ PAGES = {
         "decode": decode,
         "serving": serving,
         "backward": backward,
-        "ladder": ladder,
         "first_run": first_run,
         "host": host,
     },

@@ -4,9 +4,7 @@
 usage: ATTNFORGE_LIBRARY=libattnforge.so bench_figures_test.py ROOT
 """
 
-import contextlib
 import csv
-import io
 import pathlib
 import sys
 import tempfile
@@ -20,8 +18,6 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
 import attnforge  # noqa: E402
 import backward  # noqa: E402
 import figures  # noqa: E402
-import lineage  # noqa: E402
-import lineage_points  # noqa: E402
 import peer_kernels  # noqa: E402
 import peers  # noqa: E402
 import tables  # noqa: E402
@@ -347,79 +343,6 @@ class TablesTest(unittest.TestCase):
         rows = rows_of({"attnforge": 1.0, "fa3": 0.9}) + rows_of({"attnforge": 1.0}, problem="fwd bf16 seqlen=4096 head_dim=64")
         numbers = self.page(rows, self.COMMENTS)
         self.assertIn("(no peer)", numbers)
-
-
-class LineageTest(unittest.TestCase):
-    POINTS = lineage_points.read_points()
-
-    def point(self, project, words=""):
-        return next(each for each in self.POINTS if each.project == project and words in each.problem)
-
-    def test_every_project_has_points_that_attnforge_reads(self):
-        projects = {point.project for point in self.POINTS}
-        named = {"progression", "ladder", "FlashSDPA-Mini", "attention-kernel-cuda", "PiKAttention", "ThunderKittens"}
-        self.assertLessEqual(named, projects)
-        for point in self.POINTS:
-            if point.project != "tf32":  # a word that not every attnforge has
-                attnforge.Problem.parse(point.problem)
-
-    def test_ratios_of_the_progression_are_what_it_published(self):
-        ratios = [lineage_points.theirs_ratio(point.published) for point in self.POINTS if point.project == "progression"]
-        self.assertEqual([f"{ratio:.2f}" for ratio in ratios], ["0.23", "0.19", "0.18", "0.17", "0.17", "0.15"])
-
-    def test_verdicts(self):
-        point = self.point("progression", "seqlen=512 ")
-        for ratio, verdict in ((1.65, "PASS"), (1.64, "MISS")):
-            found = {"ms": 0.5, "ratio": ratio, "peer": "torch-flash", "peer_ms": 0.5 * ratio}
-            self.assertEqual(lineage_points.row_of(point, found)["verdict"], verdict)
-        self.assertEqual(lineage_points.row_of(point, {"note": "no GPU"})["verdict"], "MISS", "not measured is not reached")
-        both = self.point("fp32", "head_dim=64")
-        self.assertEqual(lineage_points.row_of(both, {"ratio": 2.0, "max_diff": 2e-6})["verdict"], "MISS")
-        self.assertEqual(lineage_points.row_of(both, {"ratio": 2.0, "max_diff": 9e-7})["verdict"], "PASS")
-        vec = next(each for each in self.POINTS if each.asked.get("family") == "fwd_flash_vec")
-        self.assertEqual(lineage_points.row_of(vec, {"tflops": 20.0, "workspace_bytes": 0})["verdict"], "PASS")
-        self.assertEqual(lineage_points.row_of(vec, {"tflops": 20.0, "workspace_bytes": 1 << 20})["verdict"], "MISS")
-        self.assertEqual(lineage_points.row_of(self.point("PiKAttention"), {"ratio": 0.1})["verdict"], "", "nothing is asked")
-
-    def test_summary_has_theirs_and_ours(self):
-        found = {"ms": 0.125, "family": "fwd_x", "tflops": 400.0, "ns_per_token_head": 0.5, "ratio": 2.0, "peer": "torch-flash"}
-        rows = [lineage_points.row_of(self.point("progression"), found | {"peer_ms": 0.25})]
-        rows.append(lineage_points.row_of(self.point("ladder"), {"note": "no kernel family"}))
-        text = lineage_points.summary(rows)
-        for part in ("7.307 ms on RTX 3090, 0.230x of torch", "0.125 ms fwd_x", "2.00x", "PASS", "no kernel family", "MISS"):
-            self.assertIn(part, text)
-        self.assertTrue(text.endswith("1 of 2 figures reached"))
-
-    def test_a_point_that_fails_is_a_row_and_rows_are_written_as_they_come(self):
-        points = lineage_points.of_projects(self.POINTS, "ladder,progression")
-        self.assertEqual(len(points), 12)
-        file, written = io.StringIO(), []
-
-        def measure_at(point):
-            written.append(file.getvalue().count("\n"))
-            if point.asked.get("family") == "fwd_wmma":
-                raise attnforge.InvalidError("no kernel family is named \"fwd_wmma\"\nmore")
-            if point.project == "progression":
-                raise SystemExit("attnforge differs from PyTorch")
-            return {"ms": 1.0, "tflops": 1000.0, "workspace_bytes": 0, "family": point.asked["family"]}
-
-        with contextlib.redirect_stderr(io.StringIO()):
-            rows = lineage.run_points(points, measure_at, file)
-        self.assertEqual(written, list(range(1, 13)))
-        notes = [row["note"] for row in rows]
-        self.assertEqual(notes.count("attnforge differs from PyTorch"), 6)
-        self.assertEqual(notes.count('no kernel family is named "fwd_wmma"'), 1)
-        self.assertEqual([row["verdict"] for row in rows].count("PASS"), 5)
-        read = list(csv.DictReader(io.StringIO(file.getvalue())))
-        self.assertEqual(lineage_points.summary(read), lineage_points.summary(rows), "a file's table is the run's")
-
-    def test_a_project_that_is_not_there_is_named(self):
-        with self.assertRaisesRegex(SystemExit, "no project is named cake; there are progression"):
-            lineage_points.of_projects(self.POINTS, "ladder,cake")
-
-    def test_a_bad_line_is_named(self):
-        with self.assertRaisesRegex(ValueError, "speed"):
-            lineage_points.words("speed=3", lineage_points.ASKED, "x:1")
 
 
 if __name__ == "__main__":
