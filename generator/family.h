@@ -25,7 +25,6 @@ namespace attnforge {
 struct Axis {
   std::string_view name;
   std::vector<int> values;
-  std::vector<int> only_forced{};  // never searched; tests run them as they do the others
 };
 
 /// A point of a search space, as its family sees it.

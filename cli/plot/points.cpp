@@ -127,7 +127,6 @@ std::vector<SweepPoint> sweep_points(const Table& table) {
     point.group = group_of(cells.text(row, "problem"));
     read_block_mask(cells.text(row, "problem"), point);
     point.family = cells.text(row, "asked") == "any" ? "best family" : cells.text(row, "family");
-    point.strategy = cells.text_if_any(row, "strategy");
     point.gpu = cells.text(row, "gpu");
     point.date = cells.text(row, "date").substr(0, 10);
     point.provenance = cells.text_if_any(row, "provenance");

@@ -13,7 +13,6 @@ namespace attnforge::cli {
 struct SweepPoint {
   std::string group;   // the problem without what a line or an axis stands for
   std::string family;  // "best" where none was asked for
-  std::string strategy;
   std::string gpu, date;
   std::string provenance;  // "": not said, or of a peer
   DType dtype = DType::kBf16;

@@ -38,12 +38,11 @@ bool batch_tells_lines_apart(const std::vector<SweepPoint>& points) {
 
 /// What tells the points of one figure apart, by the name that the legend has.
 struct Naming {
-  bool family, head_dim, batch, strategy;
+  bool family, head_dim, batch;
 
   std::string name(const SweepPoint& point) const {
     std::string text = family ? point.family : "";
     const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-    if (strategy && !point.strategy.empty()) add(point.strategy);
     if (head_dim) add(fmt::format("head_dim {}", point.head_dim));
     if (batch) add(fmt::format("batch {}", point.batch));
     return text;
@@ -54,9 +53,8 @@ Naming naming_of(const std::vector<SweepPoint>& points) {
   Naming naming{};
   naming.head_dim = values(points, &SweepPoint::head_dim).size() > 1;
   naming.batch = batch_tells_lines_apart(points);
-  naming.strategy = values(points, &SweepPoint::strategy).size() > 1;
   naming.family = values(points, &SweepPoint::family).size() > 1 ||
-                  !(naming.head_dim || naming.batch || naming.strategy);
+                  !(naming.head_dim || naming.batch);
   return naming;
 }
 
@@ -162,8 +160,7 @@ std::vector<Curve> without_doubles(std::vector<Curve> curves) {
 
 /// What a kernel that materialises its scores would take: one line for each head dim and batch.
 std::vector<Curve> baseline(const std::vector<SweepPoint>& points, const Naming& naming) {
-  const Naming sizes{
-      .family = false, .head_dim = naming.head_dim, .batch = naming.batch, .strategy = false};
+  const Naming sizes{.family = false, .head_dim = naming.head_dim, .batch = naming.batch};
   const auto name = [&](const SweepPoint& point) {
     const std::string size = sizes.name(point);
     return "O(L^2): scores in fp32" + (size.empty() ? "" : ", " + size);
@@ -266,8 +263,7 @@ void add_cache_figure(const std::vector<SweepPoint>& points, const std::string& 
                                        [](const SweepPoint& p) { return p.gbytes_per_s > 0; });
   if (gpu != nullptr && bytes_known) {
     const double limit = memory_gb_per_s(*gpu);
-    const Naming sizes{
-        .family = false, .head_dim = naming.head_dim, .batch = naming.batch, .strategy = false};
+    const Naming sizes{.family = false, .head_dim = naming.head_dim, .batch = naming.batch};
     const auto name_of_limit = [&](const SweepPoint& point) {
       const std::string size = sizes.name(point);
       return fmt::format("memory: {:.1f} TB/s", limit / 1000) + (size.empty() ? "" : ", " + size) +
@@ -298,8 +294,6 @@ std::map<int, std::vector<SweepPoint>> by_head_dim(const std::vector<SweepPoint>
   return parts;
 }
 
-constexpr const char* kPaddedStrategy = "standard";
-
 int padded(int head_dim) {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(head_dim)));
 }
@@ -309,10 +303,7 @@ const SweepPoint* padded_point(const std::vector<SweepPoint>& points, const Swee
   const SweepPoint* wider = nullptr;
   for (const SweepPoint& other : points) {
     if (other.batch != point.batch || other.seqlen != point.seqlen) continue;
-    if (other.strategy == kPaddedStrategy && other.head_dim == point.head_dim) return &other;
-    if (other.family == point.family && other.head_dim == padded(point.head_dim) &&
-        other.strategy == point.strategy)
-      wider = &other;
+    if (other.family == point.family && other.head_dim == padded(point.head_dim)) wider = &other;
   }
   return wider;
 }
@@ -335,10 +326,10 @@ void add_waste_figure(const std::vector<SweepPoint>& points, const std::string& 
   }
   for (const SweepPoint& point : points) {
     const SweepPoint* const wide = padded_point(points, point);
-    if (wide == nullptr || point.strategy == kPaddedStrategy) continue;
+    if (wide == nullptr) continue;
     if (point.head_dim == padded(point.head_dim)) continue;  // nothing is padded
     Naming naming = all;
-    naming.family = !all.strategy || values(points, &SweepPoint::family).size() > 1;
+    naming.family = true;
     naming.head_dim = false;
     std::string name = naming.name(point);
     if (lengths) name += fmt::format(", seqlen {}", point.seqlen);

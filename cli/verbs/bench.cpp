@@ -23,7 +23,6 @@
 #include "cli/plot/files.h"
 #include "cli/plot/sweep_figures.h"
 #include "cli/plot/today.h"
-#include "cli/strategy.h"
 #include "cli/terminal/display.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/messages.h"
@@ -36,7 +35,7 @@ namespace {
 struct BenchArguments {
   std::vector<std::string> words, out;
   std::string file, cache, config, rigor;
-  std::string families, strategies, plot, from;
+  std::string families, plot, from;
   int gpu = 0;
   int min_samples = 20, max_samples = 200;
   double seconds = 1.0;
@@ -59,10 +58,9 @@ Examples:
   attnforge bench --score 's + slope[head] * (k - q)' --arg slope=random fwd bf16 num_heads=16 seqlen=2048,8192 head_dim=128 causal
   attnforge bench --from sweep.csv --plot pictures     (no GPU: draws a sweep of before)
   attnforge bench --file problems.txt --families fwd_mma_sm80,fwd_naive --csv > times.csv
-  attnforge bench fwd fp16 num_heads=16 seqlen=4096 head_dim=48,72,96,160 --strategy standard,variable_block,split_head_dims --rigor quick
   attnforge bench "fwd bf16 seqlen=1024 head_dim=64" "fwd bf16 seqlen=2048 head_dim=64" --rigor quick --json)";
 
-/// `family`: "" is any; or a strategy, where strategies were asked for.
+/// `family`: "" is any.
 BenchRow bench_one(const BenchArguments& a, Device& device, const Problem& problem,
                    const std::string& family) {
   BenchRow row;
@@ -71,17 +69,14 @@ BenchRow bench_one(const BenchArguments& a, Device& device, const Problem& probl
   try {
     require_gpu_memory(problem, device.facts());
     require_host_memory(problem);
-    TuneOptions tuning;
-    tuning.family = family;
-    tuning.cancelled = interrupted;
-    if (!a.rigor.empty()) tuning.rigor = parse_rigor(a.rigor);
-    const auto plan_of_family = [&] {
-      if (!a.rigor.empty()) tune(problem, device, tuning);
-      return make_plan(problem, device, {.family = family, .config = a.config});
-    };
-    const Plan plan = a.strategies.empty() ? plan_of_family()
-                                           : apply_strategy(family, problem, device,
-                                                            a.rigor.empty() ? nullptr : &tuning);
+    if (!a.rigor.empty()) {
+      TuneOptions tuning;
+      tuning.family = family;
+      tuning.cancelled = interrupted;
+      tuning.rigor = parse_rigor(a.rigor);
+      tune(problem, device, tuning);
+    }
+    const Plan plan = make_plan(problem, device, {.family = family, .config = a.config});
     row.config = plan.config();
     row.provenance = to_string(plan.provenance());
     row.result = measure(plan, device,
@@ -220,7 +215,7 @@ int run_bench(const BenchArguments& a) {
       read_problems(a.words, a.file, "bench", reader_of(a.parts)), a.parts);
   const InterruptScope scope;
   Sweep sweep(a);
-  sweep.run(problems, a.strategies.empty() ? families_of(a.families) : strategies_of(a.strategies));
+  sweep.run(problems, families_of(a.families));
   const std::vector<BenchRow>& rows = sweep.rows();
   if (a.json) {
     print_json(to_json(rows, sweep.origin(), interrupted()));
@@ -258,13 +253,6 @@ Verb add_bench(Command& program) {
   verb->add_option("--config", a.config,
                    "Exactly this config, as tune --full and inspect --full print it")
       ->type_name("TEXT");
-  verb->add_option(
-          "--strategy", a.strategies,
-          "A row for each of these: standard, variable_block, split_head_dims, register_tiled")
-      ->type_name("NAMES")
-      ->check(names())
-      ->excludes(verb->get_option("--families"))
-      ->excludes(verb->get_option("--config"));
   for (const auto& part : a.parts) {
     part->add_sweep_options(*verb);
     part->add_problem_options(*verb);

@@ -70,23 +70,22 @@ std::string supports(const Problem& problem, const Arch& arch) {
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const int half_of_l2 = std::max(1, static_cast<int>(device.l2_bytes >> 21));
   const bool causal = later_see_more(shape_of(problem));
-  Axis groups{"head_group_mb", {0}, {half_of_l2}};
+  Axis groups{"head_group_mb", {0}};
   if (causal) groups = {"head_group_mb", {half_of_l2, 0}};
-  Axis dq{"dq", {kDqAdded}, {kDqOwnKernel}};
+  Axis dq{"dq", {kDqAdded}};
   if (problem.deterministic || !problem.dargs.empty()) dq = {"dq", {kDqOwnKernel}};
-  Axis vector{"dq_vector", {4}, {1}};
-  if (device.arch.sm < 90) vector = {"dq_vector", {1}, {4}};
+  const int vector = device.arch.sm < 90 ? 1 : 4;
   return {
       {"block_m", {64, 128, 32}},
       {"block_n", {128, 64, 96, 32, 192}},
       {"num_warps", {8, 4}},
       {"roles", {2, 4, 1}},
-      {"step_m", {64, 32}, {16, 128}},
+      {"step_m", {64, 32}},
       {"stages", {2, 1, 3}},
       {"ds_stages", {2, 1}},
       {"keys_in_regs", {0, 1}},
       dq,
-      vector,
+      {"dq_vector", {vector}},
       {"blocks_per_sm", {1, 2, 3}},
       groups,
   };

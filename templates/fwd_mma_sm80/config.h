@@ -22,8 +22,7 @@ struct FwdMmaSm80Config : Shape {
                        // another
   int head_dim_warps;  // 2: two warps share their rows, each has half of the head dims: of the sums
                        // of Q K^T and of the columns of O. 1: a warp has all of them
-  int pad_head_dim;    // 1: head dims are padded to the next power of two, as many a kernel does;
-                       // never searched. 2: to the next multiple of 16
+  int pad_head_dim;    // 1: head dims are padded to the next multiple of 16
 
   ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 32 * num_warps; }
   ATTNFORGE_HOST_DEVICE constexpr int row_warps() const { return num_warps / head_dim_warps; }
@@ -31,8 +30,7 @@ struct FwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int row_fragments() const { return warp_m() / 16; }
   /// A head dim as products and shared memory see it.
   ATTNFORGE_HOST_DEVICE constexpr int padded(int dim) const {
-    if (pad_head_dim == 2) return round_up(dim, 16);
-    return pad_head_dim ? next_power_of_two(dim) : dim;
+    return pad_head_dim ? round_up(dim, 16) : dim;
   }
   // 16-byte chunks of a row that take part in products.
   ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {

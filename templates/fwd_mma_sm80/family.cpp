@@ -46,7 +46,7 @@ constexpr Field<Typed> kFields[] = {
     {"pack_gqa", &Typed::pack_gqa, kPackedHeads},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
     {"head_dim_warps", &Typed::head_dim_warps, from_to(1, 2)},
-    {"pad_head_dim", &Typed::pad_head_dim, from_to(0, 2)},
+    {"pad_head_dim", &Typed::pad_head_dim, kFlag},
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
 
@@ -93,10 +93,9 @@ constexpr int kOneWarp = 256;  // columns of output that the registers of a warp
 std::int64_t rows_packed(const Problem& problem) { return problem.seqlen_q * gqa_group(problem); }
 
 /// An output of more columns than kOneWarp needs the registers of two warps; sums over more terms
-/// may be faster in two, and 16 rows are too few for two otherwise. Elsewhere halves only cost:
-/// they can be forced.
+/// may be faster in two, and 16 rows are too few for two otherwise. Elsewhere halves only cost.
 Axis head_dim_warps(const Problem& problem) {
-  Axis axis{"head_dim_warps", {1}, {2}};
+  Axis axis{"head_dim_warps", {1}};
   if (problem.head_dim > kOneWarp || rows_packed(problem) <= 16) axis = {"head_dim_warps", {1, 2}};
   if (problem.head_dim_v > kOneWarp) axis = {"head_dim_warps", {2}};
   return axis;
@@ -108,8 +107,8 @@ Axis head_dim_warps(const Problem& problem) {
 Axis pad_head_dim(const Problem& problem) {
   const bool odd = problem.head_dim_v % 16 == 8;
   if (odd && problem.head_dim <= kOneWarp && problem.head_dim_v <= kOneWarp)
-    return {"pad_head_dim", {0, 2}, {1}};
-  return {"pad_head_dim", {0}, {1}};
+    return {"pad_head_dim", {0, 1}};
+  return {"pad_head_dim", {0}};
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
@@ -128,9 +127,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
                                             : std::vector<int>{32, 16, 64};
     warps = {2, 4};
     if (splits.values.size() > 1) tile_keys = {64, 32, 128};
-    if (packs_heads && 64 % gqa_group(problem) == 0)
-      packs = {"pack_gqa", {gqa_group(problem)}, {1}};
-    groups.only_forced.assign(groups.values.begin(), groups.values.end() - 1);
+    if (packs_heads && 64 % gqa_group(problem) == 0) packs = {"pack_gqa", {gqa_group(problem)}};
     groups.values = {groups.values.back()};
   }
   return {
@@ -187,7 +184,7 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
 Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (Reason waste = needless_number_of_splits(c, problem, device)) return waste;
   // What little it changes shows in the tiles that win; elsewhere it only doubles the search.
-  if (c.pad_head_dim == 2 && (c.block_m < 128 || c.stages != 2 || c.q_in_regs == 2))
+  if (c.pad_head_dim && (c.block_m < 128 || c.stages != 2 || c.q_in_regs == 2))
     return "padding to 16 is tried in tiles of 128 rows or more, with two stages";
   const Arch& arch = device.arch;
   if (Reason waste = many_rows(c)) return waste;
@@ -228,14 +225,13 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
 
 std::string describe(const Typed& c) {
   const char* const queries[] = {"", "Q in registers", "Q in registers and its memory reused"};
-  const char* const pads[] = {"", "head dims padded", "head dims padded to 16"};
   return phrases(
       {fmt::format("{} x {} keys{}", c.block_m, c.block_n,
                    c.step_n == c.block_n ? "" : fmt::format(" by {}", c.step_n)),
        fmt::format("{} warps", c.num_warps), fmt::format("stages {}", c.stages),
        queries[c.q_in_regs], blocks_words(c.blocks_per_sm), pack_words(c.pack_gqa),
        head_group_words(c.head_group_mb), if_so(c.head_dim_warps == 2, "head dims over 2 warps"),
-       pads[c.pad_head_dim],
+       if_so(c.pad_head_dim, "head dims padded to 16"),
        if_so(c.num_splits > 1, fmt::format("keys over {} blocks", c.num_splits).c_str())});
 }
 

@@ -123,7 +123,6 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const bool few = few_tiles(typical_problem(problem), device);
   const std::vector<int> stages = few || shape.has_tile_lists() ? std::vector<int>{2, 3, 4}
                                                                 : std::vector<int>{2, 3};
-  std::vector<int> not_tried;
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
   if (shape.has_tile_lists()) {
     groups = {kListedGroupMb, 16, 64};
@@ -133,10 +132,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   } else if (shape.has_work_list()) {
     groups = head_groups_mb(problem, device);
     // One tile reads the keys once: nothing is left in the L2 for another.
-    if (has_few_rows(problem)) {
-      not_tried.assign(groups.begin() + 1, groups.end());
-      groups.resize(1);
-    }
+    if (has_few_rows(problem)) groups.resize(1);
   } else if (shape.head_dim + shape.head_dim_v >= kLargestHeadDims) {  // a head takes many MB
     groups = masked ? std::vector<int>{32, 16, 64, 48, 24, 8}
                     : std::vector<int>{0, 32, 64, 16, 8, 4};
@@ -159,7 +155,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"blocks_per_sm", {1, 2, 3}},
       {"swizzle", either(128, narrow, 64)},
       {"pack_gqa", either(1, packs, group)},
-      {"head_group_mb", groups, not_tried},
+      {"head_group_mb", groups},
       {"own_lists", either(0, may_have_own_lists(shape, typical_problem(problem), device), 1)},
       has_few_rows(problem) ? splits_axis(problem, device) : Axis{"num_splits", {1}},
   };

@@ -80,7 +80,7 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
                 kLeastKeysOfManyRows = 2048,
                 kMostRounds = 16;      // of blocks, after which the longest sequence hardly shows
   constexpr double kLeastBusy = 0.45;  // of the SMs: 64 of 132, too
-  Axis axis{"num_splits", {1}, {2, 4, 8}};
+  Axis axis{"num_splits", {1}};
   const Problem typical = typical_problem(problem);
   const bool few = has_few_rows(typical);
   // Of many rows in a batch of any size, partial results would fill the memory.
@@ -92,10 +92,9 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
   if (tiles <= 0 || typical.seqlen_kv < (few ? kLeastKeys : kLeastKeysOfManyRows)) return axis;
   if (2 * tiles > most * device.num_sms) {
     if (has_unequal_sequences(problem) && tiles <= kMostRounds * device.num_sms)
-      axis = {"num_splits", {1, 2, kSplitsOfFullGrid}, {8}};
+      axis = {"num_splits", {1, 2, kSplitsOfFullGrid}};
     return axis;
   }
-  axis.only_forced.clear();
   const double fill = device.num_sms / tiles,
                useful = double(typical.seqlen_kv) / kLeastKeysOfSplit;
   const auto busy = [&](double all) { return kLeastBusy * std::min(all, useful); };

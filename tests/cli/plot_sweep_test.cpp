@@ -174,19 +174,6 @@ TEST(PlotSweep, WasteIsTheShareOfThePaddedTime) {
   EXPECT_NEAR(all[0].curves[1].points.front().second, 25.0, 1e-9);
 }
 
-TEST(PlotSweep, WasteIsMeasuredAgainstThePaddingStrategyWhereItWasRun) {
-  Table rows = full_table({row("fwd fp16 seqlen=512 head_dim=96", "fwd_a", 60),
-                           row("fwd fp16 seqlen=512 head_dim=96", "fwd_a", 100)},
-                          origin());
-  rows.columns.push_back({"strategy"});
-  rows.rows[0].push_back("variable_block");
-  rows.rows[1].push_back("standard");
-  const auto all = sweep_figures(rows);
-  ASSERT_THAT(files(all), ElementsAre("padding_waste"));
-  EXPECT_EQ(all[0].curves[0].name, "variable_block");
-  EXPECT_NEAR(all[0].curves[0].points[0].second, 40.0, 1e-9);
-}
-
 TEST(PlotSweep, ManyLinesAreAFigureAHeadDim) {
   std::vector<BenchRow> rows;
   for (int head_dim : {64, 128, 256}) {

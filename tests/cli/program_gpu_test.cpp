@@ -101,20 +101,6 @@ TEST_F(ProgramOnGpu, BenchTimesFamiliesAsCsvAndJson) {
   EXPECT_EQ(std::count(csv_run.out.begin(), csv_run.out.end(), '\n'), 2);
 }
 
-TEST_F(ProgramOnGpu, BenchComparesStrategiesForHeadDims) {
-  const Outcome outcome = run({"bench", "fwd fp16 num_heads=4 seqlen=512 head_dim=72", "--strategy",
-                               "standard,variable_block,split_k,register_tiled", "--seconds", "0.1",
-                               "--json"});
-  EXPECT_EQ(outcome.exit_code, 3) << "register_tiled takes fp32 only; " << outcome.err;
-  const Json results = Json::parse(outcome.out).at("results");
-  ASSERT_EQ(results.size(), 4u);
-  const auto config = [&](std::size_t row) { return results[row].at("config").get<std::string>(); };
-  EXPECT_THAT(config(0), testing::EndsWith("head_dim_warps=1 pad_head_dim=1"));
-  EXPECT_THAT(config(1), testing::EndsWith("head_dim_warps=1 pad_head_dim=0"));
-  EXPECT_THAT(config(2), testing::EndsWith("head_dim_warps=2 pad_head_dim=0"));
-  EXPECT_THAT(results[3].at("error").at("message").get<std::string>(), HasSubstr("fp32"));
-}
-
 TEST_F(ProgramOnGpu, CtrlCKeepsWhatIsDone) {
   const std::string out = folder_.file("out"), err = folder_.file("err");
   const std::vector<std::string> arguments = {

@@ -81,7 +81,6 @@ TEST_F(Program, BadValuesOfOptionsAreUsageErrorsInPlainWords) {
       {{"bench", "--seed", "4294967296", "fwd"}, "from 0 to 4294967295"},
       {{"bench", "--gpu", "-1", "fwd"}, "from 0 to"},
       {{"bench", "--families", ",", "fwd"}, "names nothing"},
-      {{"bench", "--strategy", ",,", "fwd"}, "names nothing"},
       {{"bench", "--from", "x.csv", "--plot", "p", "fwd"}, "--from x.csv measures nothing"},
       {{"tune", "--arch", ",", "fwd"}, "names nothing"},
       {{"tune", "--arch", "", "fwd"}, "names nothing"},
@@ -166,7 +165,6 @@ TEST_F(Program, AProblemMayFollowEveryOption) {
                                                      {"--seconds", "1"},
                                                      {"--section", "launch"},
                                                      {"--seed", "1"},
-                                                     {"--strategy", "standard"},
                                                      {"--time-limit", "1"},
                                                      {"--top", "3"},
                                                      {"--v", "v.npy"}};

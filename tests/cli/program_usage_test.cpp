@@ -88,7 +88,6 @@ TEST_F(Program, UsageErrorsAreOneLineWithAdvice) {
       {"list", "nonsense"},
       {"cache"},
       {"bench", "--csv", "--json", "fwd"},
-      {"bench", "--strategy", "split_k", "--families", "fwd_naive", "fwd"},
       {"inspect", "--arch", "sm_86", "--gpu", "0", "fwd"},
   };
   for (const auto& arguments : wrong) {
@@ -143,16 +142,6 @@ TEST_F(Program, ABadWordIsNamedWithWhatIsAllowed) {
   const Outcome outcome = run({"tune", "fwd", "headdim=64"});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("did you mean \"head_dim=64\""));
-}
-
-TEST_F(Program, AnUnknownStrategyIsNamedWithTheKnownOnes) {
-  const Outcome outcome = run({"bench", "--strategy", "standard,split", "fwd", "head_dim=72"});
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("no strategy \"split\""));
-  EXPECT_THAT(outcome.err, HasSubstr("standard, variable_block, split_head_dims, register_tiled"));
-  for (const char* name : {"split_head_dims", "split_k"})
-    EXPECT_THAT(run({"bench", "--strategy", name, "fwd", "head_dim=72"}).err,
-                Not(HasSubstr("no strategy")));
 }
 
 TEST_F(Program, ABadLineOfAFileIsNamed) {

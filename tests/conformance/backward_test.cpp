@@ -88,8 +88,6 @@ TEST(BackwardConformanceOfUnsearchedConfigs, MatchesTheOracle) {
     const BackwardExpectation expected(problem, hard);
     GpuProblem gpu(expected.host);
     for (const Family* family : families_of(Op::kBackward)) {
-      expect_right_gradients(problem, expected, gpu,
-                             compile_forced(*family, problem, kConformanceSeed));
       expect_right_gradients(
           problem, expected, gpu,
           compile_unsearched(*family, problem, random_configs(), kConformanceSeed));

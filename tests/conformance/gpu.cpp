@@ -99,28 +99,6 @@ std::vector<Compiled> compile_some(const Family& family, const Problem& problem,
                     compile_for_this_gpu);
 }
 
-std::vector<Compiled> compile_forced(const Family& family, const Problem& problem, unsigned seed) {
-  const DeviceFacts& device = gpu_facts();
-  const std::vector<Candidate> all = candidates(family, problem, device);
-  std::vector<Candidate> forced;
-  const std::vector<Axis> axes = family.axes(problem, device);
-  for (std::size_t axis = 0; axis < axes.size(); ++axis) {
-    for (const int value : axes[axis].only_forced) {
-      std::vector<Candidate> legal;
-      for (Candidate candidate : all) {
-        candidate.config.fields[axis].second = value;
-        if (illegal(family, candidate.config, problem, device).empty() &&
-            family.needless(candidate.config, problem, device).empty())
-          legal.push_back(candidate);
-      }
-      if (legal.empty()) continue;
-      forced.push_back(legal.front());
-      forced.push_back(legal[std::mt19937(seed)() % legal.size()]);
-    }
-  }
-  return compile_by(forced, problem, device, compile_for_this_gpu);
-}
-
 std::vector<Compiled> compile_unsearched(const Family& family, const Problem& problem, int count,
                                          unsigned seed) {
   if (!rejection(family, problem, gpu_facts().arch).empty()) return {};
@@ -166,8 +144,6 @@ std::string Loaded::misfit(const Arch& arch) const {
     if (smem_bytes > arch.smem_per_block_bytes)
       return fmt::format("{} wants {} bytes of shared memory, sm_{} gives a block {}", step.kernel,
                          smem_bytes, arch.name, arch.smem_per_block_bytes);
-    if (step.cluster.x * step.cluster.y * step.cluster.z != 1)
-      return fmt::format("{} wants a cluster of blocks", step.kernel);
     if (static_cast<int>(step.block.x * step.block.y * step.block.z) > arch.max_threads_per_sm)
       return fmt::format("{} wants a block of {} threads", step.kernel, step.block.x);
   }

@@ -45,10 +45,6 @@ std::vector<Compiled> compile_some(const Family& family, const Problem& problem,
 std::vector<Compiled> compile_some_to_ptx(const Family& family, const Problem& problem,
                                           const DeviceFacts& device, int more, unsigned seed);
 
-/// The same for values that only a caller can force (Axis::only_forced): for each of them the first
-/// config that it makes legal, and one chosen by `seed`.
-std::vector<Compiled> compile_forced(const Family& family, const Problem& problem, unsigned seed);
-
 /// The same for `count` configs that a caller may give and that no search tries.
 std::vector<Compiled> compile_unsearched(const Family& family, const Problem& problem, int count,
                                          unsigned seed);

@@ -32,11 +32,11 @@ std::vector<std::string> corpus() {
       "# made by hand\nproblem,family,time_us\n\"fwd bf16 seqlen=512 head_dim=64\",fwd_naive,12.5\n"
       "\"fwd bf16 seqlen=1024 head_dim=64\",fwd_naive,50\n",
       "a,b\r\n\"x \"\"y\"\" \n z\",\r\n", "one\n1\n\n2\n", ",\n,\n",
-      "date,gpu,problem,asked,family,strategy,dtype,batch,num_heads_q,seqlen_q,seqlen_kv,"
+      "date,gpu,problem,asked,family,dtype,batch,num_heads_q,seqlen_q,seqlen_kv,"
       "head_dim,head_dim_v,time_us,tflops,gbps,workspace_bytes,memory_bytes,error\n"
-      "2025,H200,fwd bf16 seqlen=512 head_dim=64,,fwd_mma_sm80,,bf16,1,1,512,512,64,64,10,1,1,0,"
+      "2025,H200,fwd bf16 seqlen=512 head_dim=64,,fwd_mma_sm80,bf16,1,1,512,512,64,64,10,1,1,0,"
       "100,\n"
-      "2025,H200,fwd bf16 seqlen=1024 head_dim=64,,fwd_mma_sm80,,bf16,1,1,1024,1024,64,64,40,1,"
+      "2025,H200,fwd bf16 seqlen=1024 head_dim=64,,fwd_mma_sm80,bf16,1,1,1024,1024,64,64,40,1,"
       "1,0,100,\n"};
 }
 
@@ -54,9 +54,7 @@ std::vector<std::string> words() {
           "fwd bf16 seqlen=2048 head_dim=64",
           "nan",
           "-1",
-          "1e308",
-          "strategy",
-          "standard"};
+          "1e308"};
 }
 
 }  // namespace attnforge::fuzz

@@ -40,10 +40,8 @@ TEST_F(PlanTest, ValuesThatNoSearchTriesCanBeForced) {
   std::string text = make_plan(kProblem, device, with_family("fwd_mma_sm80")).config();
   const std::string exact = "pad_head_dim=0";
   ASSERT_NE(text.find(exact), text.npos);
-  for (const char* forced : {"pad_head_dim=1", "pad_head_dim=2"}) {
-    text.replace(text.find("pad_head_dim="), exact.size(), forced);
-    EXPECT_EQ(make_plan(kProblem, device, with_config(text)).config(), text);
-  }
+  text.replace(text.find(exact), exact.size(), "pad_head_dim=1");
+  EXPECT_EQ(make_plan(kProblem, device, with_config(text)).config(), text);
 }
 
 /// A config of the family that is legal for the bucket of kProblem and that no search tries.

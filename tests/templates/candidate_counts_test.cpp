@@ -102,7 +102,7 @@ TEST(CandidateCounts, LargeHeadDimsHaveAChoiceOnEveryArch) {
 TEST(CandidateCounts, PaddingTo16IsTriedWhereItIsOneMoreFragmentOfV) {
   const Family& family = *find_family("fwd_mma_sm80");
   const DeviceFacts& device = typical_device("90a");
-  const auto padded = [](const Candidate& each) { return each.config.get("pad_head_dim") == 2; };
+  const auto padded = [](const Candidate& each) { return each.config.get("pad_head_dim") == 1; };
   for (const char* head_dim : {"40", "72", "128:72", "200"}) {
     const Problem problem = parse_problem(std::string("fwd fp16 seqlen=4096 head_dim=") + head_dim);
     const std::vector<Candidate> all = candidates(family, problem, device);
@@ -117,26 +117,9 @@ TEST(CandidateCounts, PaddingTo16IsTriedWhereItIsOneMoreFragmentOfV) {
     EXPECT_EQ(std::count_if(all.begin(), all.end(), padded), 0) << head_dim;
     Config forced = all.front().config;
     std::ranges::find(forced.fields, "pad_head_dim", &std::pair<std::string, int>::first)
-        ->second = 2;
+        ->second = 1;
     // 512 columns take two warps, whose halves are not padded.
     EXPECT_EQ(illegal(family, forced, problem, device) == "", forced.get("head_dim_warps") == 1);
-  }
-}
-
-TEST(CandidateCounts, NoSearchTriesWhatIsOnlyForced) {
-  for (const Counted& counted : kProblems) {
-    const Problem problem = parse_problem(counted.problem);
-    for (const Family* family : registry()) {
-      const DeviceFacts& device = typical_device("90a");
-      const std::vector<Axis> axes = family->axes(problem, device);
-      for (const Candidate& candidate : candidates(*family, problem, device)) {
-        for (std::size_t i = 0; i < axes.size(); ++i) {
-          EXPECT_THAT(axes[i].only_forced,
-                      testing::Not(testing::Contains(candidate.config.fields[i].second)))
-              << to_string(candidate.config);
-        }
-      }
-    }
   }
 }
 

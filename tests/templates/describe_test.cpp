@@ -29,7 +29,7 @@ TEST(Describe, SaysWhatWasSearched) {
             "fwd_mma_sm80 128 x 64 keys by 32, 4 warps, stages 2, Q in registers, 2 blocks per SM, "
             "4 heads packed, heads by 32 MB");
   EXPECT_EQ(words("fwd_mma_sm80 block_m=128 num_warps=4 block_n=64 step_n=64 stages=2 q_in_regs=0 "
-                  "blocks_per_sm=1 pack_gqa=1 head_group_mb=0 head_dim_warps=1 pad_head_dim=2 "
+                  "blocks_per_sm=1 pack_gqa=1 head_group_mb=0 head_dim_warps=1 pad_head_dim=1 "
                   "num_splits=1"),
             "fwd_mma_sm80 128 x 64 keys, 4 warps, stages 2, 1 block per SM, head "
             "dims padded to 16");
