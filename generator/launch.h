@@ -121,7 +121,6 @@ struct ArgumentPart {
 struct LaunchStep {
   std::string kernel;  // extern "C" symbol in the cubin
   Dim3 grid, block;
-  Dim3 cluster;        // {1, 1, 1}: no cluster attribute
   int smem_bytes = 0;  // dynamic
   // Programmatic dependent launch, from sm_90 on: blocks may start before the step ahead has ended,
   // and must wait before they read what it wrote: for its end (griddepcontrol.wait), or for what it

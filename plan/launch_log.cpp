@@ -23,13 +23,11 @@ void LaunchLog::print(const PlanState& plan, const Logger& log) {
       if (!printed_.insert(plan.loaded->config_text + ' ' + launch.kernel).second) continue;
     }
     const Kernel::Attributes kernel = step.loaded->kernel->attributes();
-    const bool cluster = launch.cluster.x * launch.cluster.y * launch.cluster.z > 1;
     const std::string& forced = plan.device->overrides.kernel_name;
     log.announce(fmt::format(
-        "launch {}{} grid={} block={}{} smem_bytes={} registers={} local_bytes={} config=\"{}\" "
+        "launch {}{} grid={} block={} smem_bytes={} registers={} local_bytes={} config=\"{}\" "
         "problem=\"{}\"",
         launch.kernel, forced.empty() ? "" : " as " + forced, text(step.grid), text(launch.block),
-        cluster ? " cluster=" + text(launch.cluster) : "",
         launch.smem_bytes + kernel.smem_static_bytes, kernel.registers, kernel.local_bytes,
         describe_config(plan.loaded->config_text), to_string(plan.problem)));
   }

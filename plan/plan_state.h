@@ -8,7 +8,6 @@
 
 namespace attnforge {
 
-class Context;
 class DeviceState;
 
 /// Immutable once made; shared by the Plans of a problem and, for a while, its DeviceState, which

@@ -61,13 +61,11 @@ void allow_smem(CUfunction function, const std::string& symbol, int smem_bytes) 
 
 [[noreturn]] void throw_launch_error(CUresult result, const LaunchStep& step, const Dim3& grid,
                                      std::size_t params_bytes) {
-  throw_cuda_error(
-      result,
-      fmt::format(
-          "launch {} with grid {}x{}x{}, block {}x{}x{}, cluster {}x{}x{}, {} bytes of dynamic "
-          "shared memory, {} bytes of arguments",
-          step.kernel, grid.x, grid.y, grid.z, step.block.x, step.block.y, step.block.z,
-          step.cluster.x, step.cluster.y, step.cluster.z, step.smem_bytes, params_bytes));
+  throw_cuda_error(result,
+                   fmt::format("launch {} with grid {}x{}x{}, block {}x{}x{}, {} bytes of dynamic "
+                               "shared memory, {} bytes of arguments",
+                               step.kernel, grid.x, grid.y, grid.z, step.block.x, step.block.y,
+                               step.block.z, step.smem_bytes, params_bytes));
 }
 
 }  // namespace
@@ -131,20 +129,9 @@ void Kernel::launch(const LaunchStep& step, const Dim3& grid, std::span<const st
                     CUstream stream) const {
   ATTNFORGE_ASSERT(params_bytes_ == 0 || params.size() == params_bytes_,
                    "params must be of the size of the kernel's argument");
-  CUlaunchAttribute attributes[2];
-  unsigned attribute_count = 0;
-  if (step.cluster.x != 1 || step.cluster.y != 1 || step.cluster.z != 1) {
-    CUlaunchAttribute& cluster = attributes[attribute_count++];
-    cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    cluster.value.clusterDim.x = step.cluster.x;
-    cluster.value.clusterDim.y = step.cluster.y;
-    cluster.value.clusterDim.z = step.cluster.z;
-  }
-  if (step.overlaps_previous) {
-    CUlaunchAttribute& overlap = attributes[attribute_count++];
-    overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    overlap.value.programmaticStreamSerializationAllowed = 1;
-  }
+  CUlaunchAttribute overlap;
+  overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  overlap.value.programmaticStreamSerializationAllowed = 1;
   CUlaunchConfig config{};
   config.gridDimX = grid.x;
   config.gridDimY = grid.y;
@@ -154,8 +141,8 @@ void Kernel::launch(const LaunchStep& step, const Dim3& grid, std::span<const st
   config.blockDimZ = step.block.z;
   config.sharedMemBytes = static_cast<unsigned>(step.smem_bytes);
   config.hStream = stream;
-  config.attrs = attributes;
-  config.numAttrs = attribute_count;
+  config.attrs = &overlap;
+  config.numAttrs = step.overlaps_previous ? 1 : 0;
   void* arguments[] = {const_cast<std::byte*>(params.data())};
   const CUresult result = driver().cuLaunchKernelEx(&config, function_, arguments, nullptr);
   if (result != CUDA_SUCCESS) [[unlikely]]

@@ -21,9 +21,9 @@ auto find(Kernels& kernels, const std::string& name) {
 
 /// Whether all but grids and numbers is the same.
 bool alike(const LaunchStep& a, const LaunchStep& b) {
-  return a.kernel == b.kernel && a.block == b.block && a.cluster == b.cluster &&
-         a.smem_bytes == b.smem_bytes && a.overlaps_previous == b.overlaps_previous &&
-         a.params.size() == b.params.size() && a.args == b.args;
+  return a.kernel == b.kernel && a.block == b.block && a.smem_bytes == b.smem_bytes &&
+         a.overlaps_previous == b.overlaps_previous && a.params.size() == b.params.size() &&
+         a.args == b.args;
 }
 
 using Word = LoadedLaunch::Word;

@@ -167,32 +167,6 @@ TEST_F(KernelGpu, ThreadsLaunchOneKernelOnTheirStreams) {
   for (int i = 0; i < kWorkers; ++i) expect_filled(outs[i], kN, float(i));
 }
 
-TEST_F(KernelGpu, ClusterIsLaunchedWhereThereAreClusters) {
-  const Source source = one_liner("ranks", R"(
-extern "C" __global__ void ranks(unsigned* out) {
-  unsigned rank = 7;
-#if __CUDA_ARCH__ >= 900
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-#endif
-  out[blockIdx.x] = rank;
-}
-)");
-  const Kernel kernel = Kernel::load(compile(source, facts_.arch).bytes, "ranks", 0);
-  Buffer out(4 * sizeof(unsigned));
-  void* pointer = out.data();
-  LaunchStep step;
-  step.kernel = "ranks";
-  step.grid.x = 4;
-  step.cluster.x = 2;
-  const auto launch = [&] { kernel.launch(step, std::as_bytes(std::span(&pointer, 1)), nullptr); };
-  if (facts_.arch.sm < 90) {
-    EXPECT_THROW(launch(), Error);
-    return;
-  }
-  launch();
-  EXPECT_EQ(out.to_host<unsigned>(), (std::vector<unsigned>{0, 1, 0, 1}));
-}
-
 TEST_F(KernelGpu, BadLoadsSayWhatAndWhy) {
   const auto message = [](auto&& action) -> std::string {
     try {

@@ -98,7 +98,6 @@ TEST_F(LoadedLaunchTest, StepThatIsNotLikeTheLoadedOneIsItsOwn) {
     loaded.run({}, {.workspace = workspace, .counters = counters}, nullptr);
   };
   expect_own([](LaunchStep& step) { step.block.y = 2; });
-  expect_own([](LaunchStep& step) { step.cluster.x = 2; });
   expect_own([](LaunchStep& step) { step.smem_bytes = 1024; });
   expect_own([](LaunchStep& step) { step.params.resize(16); });
   EXPECT_EQ(fake_cuda().last_argument(), workspace + 16);

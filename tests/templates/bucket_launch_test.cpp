@@ -116,7 +116,6 @@ std::string fault_of(const Launch& launch, const Launch& loaded, const Arch& arc
       return fault(fmt::format("{} bytes of shared memory, and a block may have {}",
                                step.smem_bytes, arch.smem_per_block_bytes));
     if (step.block != of_bucket.block) return fault("another block");
-    if (step.cluster != of_bucket.cluster) return fault("another cluster");
     if (step.args != of_bucket.args) return fault("other parts of the argument");
     if (step.params.size() != of_bucket.params.size()) return fault("another size of the argument");
     if (step.grid.x < 1 || step.grid.x > kMaxGridX || step.grid.y < 1 || step.grid.y > 65535 ||
