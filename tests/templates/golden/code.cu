@@ -1,4 +1,4 @@
-// generated: fwd_mma_sm80 block_m=64 num_warps=2 block_n=32 step_n=16 stages=2 q_in_regs=0 blocks_per_sm=3 pack_gqa=1 head_group_mb=33 head_dim_warps=1 pad_head_dim=0 num_splits=1
+// generated: fwd_mma_sm80 block_m=128 num_warps=4 block_n=64 step_n=32 stages=2 q_in_regs=0 blocks_per_sm=2 pack_gqa=1 head_group_mb=33 head_dim_warps=1 pad_head_dim=0 num_splits=1
 #include "fwd_mma_sm80/kernel.cuh"
 #include "pieces/concepts.cuh"
 #include "parts/lengths/params.h"
@@ -46,7 +46,7 @@ return value_of_mask((
 }  // namespace attnforge
 using namespace attnforge;
 static_assert(sizeof(WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>) == 320);
-inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2, .text_bits = 1}, 64, 2, 32, 16, 2, 0, 3, 1, 33, 1, 0};
+inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2, .text_bits = 1}, 128, 4, 64, 32, 2, 0, 2, 1, 33, 1, 0};
 struct Pieces : DensePieces<kConfig> {
   using Score = UserScore<UserCode, SoftcapScore>;
   using Walk = ListWalk<kConfig.key_groups()>;
@@ -73,6 +73,6 @@ work_list(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>
   ListWork<Pieces::Lengths, Pieces::Walk, kConfig.block_m, kConfig.block_n, kConfig.pack_gqa>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
-fwd_mma_sm80_bf16_d128_64x32_e8b3b043(const __grid_constant__ WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>> p) {
+fwd_mma_sm80_bf16_d128_128x64_e8b3b043(const __grid_constant__ WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>> p) {
   FwdMmaSm80<kConfig, Pieces, WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>>::run(p);
 }

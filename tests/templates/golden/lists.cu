@@ -1,24 +1,65 @@
-// generated: fwd_wgmma_sm90a warpgroups=2 block_n=128 k_stages=2 v_stages=2 q_in_regs=0 q_stages=2 pingpong=1 grid=2 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32 own_lists=0 num_splits=1
+// generated: fwd_wgmma_sm90a warpgroups=1 block_n=64 k_stages=3 v_stages=3 q_in_regs=0 q_stages=1 pingpong=0 grid=2 blocks_per_sm=2 swizzle=128 pack_gqa=1 head_group_mb=32 own_lists=0 num_splits=1
 #include "fwd_wgmma_sm90a/kernel.cuh"
 #include "pieces/concepts.cuh"
-#include "parts/lengths/params.h"
-#include "parts/user_code/code.cuh"
-#include "parts/softcap/score.cuh"
 #include "fwd_wgmma_sm90a/gathered_tiles.cuh"
-#include "parts/user_code/mask.cuh"
-#include "parts/user_code/step_states.cuh"
-#include "parts/user_code/terms.cuh"
 #include "parts/key_lists/step_lists.cuh"
 #include "parts/lengths/step_queue.cuh"
 #include "hopper/dense_pieces.cuh"
-#include "parts/user_code/score.cuh"
-#include "parts/user_code/list_source.cuh"
-#include "parts/user_code/list_rule.cuh"
+#include "parts/lengths/packed_lengths.cuh"
+#include "parts/block_mask/list_source.cuh"
 #include "parts/key_lists/walk.cuh"
 #include "parts/key_lists/mask.cuh"
 #include "parts/key_lists/tma_keys.cuh"
 #include "parts/lengths/queue_order.cuh"
 namespace attnforge {
+template <>
+struct Wgmma<kBf16, 64> {
+  ATTNFORGE_DEVICE static void smem_smem(float (&d)[8][4], u64 a, u64 b, int accumulate) {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+        ", %32, %33, p, 1, 1, 0, 0; }"
+        : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]),
+          "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),
+          "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+          "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]),
+          "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]),
+          "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+          "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]),
+          "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3])
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  ATTNFORGE_DEVICE static void regs_smem(float (&d)[8][4], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, int accumulate) {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+        ", {%32, %33, %34, %35}, %36, p, 1, 1, 0; }"
+        : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]),
+          "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),
+          "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+          "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]),
+          "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]),
+          "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+          "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]),
+          "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));
+  }
+  ATTNFORGE_DEVICE static void regs_smem_mn(float (&d)[8][4], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+        ", {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+        : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]),
+          "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),
+          "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+          "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]),
+          "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]),
+          "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+          "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]),
+          "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+  }
+};
 template <>
 struct Wgmma<kBf16, 128> {
   ATTNFORGE_DEVICE static void smem_smem(float (&d)[16][4], u64 a, u64 b, int accumulate) {
@@ -98,62 +139,31 @@ struct Wgmma<kBf16, 128> {
   }
 };
 }  // namespace attnforge
-namespace attnforge {
-struct UserCode {
-  using Words = CodeParams<2>;
-  static constexpr bool kScoreReadsByKey = false, kMaskReadsByKey = false, kTanh = false;
-  template <class Tanh, class S>
-  ATTNFORGE_DEVICE static auto score([[maybe_unused]] const Words& attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, S s, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
-    [[maybe_unused]] const UserArray<float> slope(attnforge_code.words[0]);
-    [[maybe_unused]] const int reach = int(u32(attnforge_code.words[1]));
-#line 1 "score"
-return value_of_score((
-#line 1 "score"
-s + slope[head] * (k - q) ));
-#line 1 "entry"
-  }
-  ATTNFORGE_DEVICE static bool mask([[maybe_unused]] const Words& attnforge_code, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
-    [[maybe_unused]] const UserArray<float> slope(attnforge_code.words[0]);
-    [[maybe_unused]] const int reach = int(u32(attnforge_code.words[1]));
-#line 1 "mask"
-return value_of_mask((
-#line 1 "mask"
-1      && q - k < reach ));
-#line 1 "entry"
-  }
-  static constexpr int kTerms = 0;
-  static constexpr bool kAllTerms = false;
-};
-}  // namespace attnforge
 using namespace attnforge;
-static_assert(sizeof(WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>) == 768);
-inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2, .text_bits = 1}, 2, 128, 2, 2, 0, 2, 1, 2, 1, 128, 1, 32, 0};
+static_assert(sizeof(WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>) == 832);
+inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .lengths = 1, .mask_block_q = 64, .mask_block_kv = 64}, 1, 64, 3, 3, 0, 1, 0, 2, 2, 128, 1, 32, 0};
 struct Pieces : DenseTmaPieces<kConfig> {
-  using Score = UserScore<UserCode, SoftcapScore>;
+  using Lengths = PackedLengths;
   using Walk = ListWalk<kConfig.key_groups()>;
-  using Mask = ListMask<DenseTmaPieces<kConfig>::Mask, TextBits<kConfig.block_m(), kConfig.block_n>>;
+  using Mask = ListMask<DenseTmaPieces<kConfig>::Mask, NoRule>;
   using Keys = GroupedTmaKeys<kConfig>;
   using Order = WorkListOrder;
 };
-static_assert(seams::Score<Pieces::Score, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>>, "Pieces::Score is not what pieces/concepts.cuh says");
-static_assert(seams::Walk<Pieces::Walk, WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
-static_assert(seams::Mask<Pieces::Mask, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>>, "Pieces::Mask is not what pieces/concepts.cuh says");
-static_assert(seams::TmaKeys<Pieces::Keys, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys is not what pieces/concepts.cuh says");
-static_assert(seams::Order<Pieces::Order, WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, QueryTile<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
-static_assert(sizeof(WithTileLists<WithCode<WithLengths<StepParams>, 2>>) == 304);
+static_assert(seams::Lengths<Pieces::Lengths, WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>>, "Pieces::Lengths is not what pieces/concepts.cuh says");
+static_assert(seams::Walk<Pieces::Walk, WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, QueryTile<WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
+static_assert(seams::Mask<Pieces::Mask, QueryTile<WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>>, "Pieces::Mask is not what pieces/concepts.cuh says");
+static_assert(seams::TmaKeys<Pieces::Keys, QueryTile<WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys is not what pieces/concepts.cuh says");
+static_assert(seams::Order<Pieces::Order, WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, QueryTile<WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
+static_assert(sizeof(WithTileLists<WithBlockMask<WithLengths<StepParams>>>) == 336);
 extern "C" __global__ void __launch_bounds__(256, 4)
-mask_states(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
-  MaskStates<Pieces::Lengths, UserRule<UserCode>, UserTerms<UserCode>, kConfig.block_m(), kConfig.block_n, DenseTmaPieces<kConfig>::Mask, kConfig.text_bits>::run(p);
-}
-extern "C" __global__ void __launch_bounds__(256, 4)
-tile_lists(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
-  ListTiles<Pieces::Lengths, TextSource, kConfig.block_m(), kConfig.key_groups(), kConfig.block_n / kConfig.key_groups(), DenseTmaPieces<kConfig>::Mask>::run(p);
+tile_lists(const __grid_constant__ WithTileLists<WithBlockMask<WithLengths<StepParams>>> p) {
+  ListTiles<Pieces::Lengths, BlockSource<kConfig.mask_block_q, kConfig.mask_block_kv>, kConfig.block_m(), kConfig.key_groups(), kConfig.block_n / kConfig.key_groups(), DenseTmaPieces<kConfig>::Mask>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(1024)
-work_list(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
+work_list(const __grid_constant__ WithTileLists<WithBlockMask<WithLengths<StepParams>>> p) {
   ListWork<Pieces::Lengths, Pieces::Walk, kConfig.block_m(), kConfig.block_n, kConfig.pack_gqa>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
-fwd_wgmma_sm90a_bf16_d128_128x128_e8b3b043(const __grid_constant__ WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>> p) {
-  FwdWgmmaSm90a<kConfig, Pieces, WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>>::run(p);
+fwd_wgmma_sm90a_bf16_d128_64x64(const __grid_constant__ WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>> p) {
+  FwdWgmmaSm90a<kConfig, Pieces, WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>>::run(p);
 }

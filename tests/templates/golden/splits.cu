@@ -1,4 +1,4 @@
-// generated: fwd_mma_sm80 block_m=32 num_warps=2 block_n=64 step_n=64 stages=2 q_in_regs=0 blocks_per_sm=2 pack_gqa=4 head_group_mb=0 head_dim_warps=1 pad_head_dim=0 num_splits=27
+// generated: fwd_mma_sm80 block_m=32 num_warps=2 block_n=32 step_n=32 stages=2 q_in_regs=0 blocks_per_sm=4 pack_gqa=4 head_group_mb=0 head_dim_warps=1 pad_head_dim=0 num_splits=33
 #include "fwd_mma_sm80/kernel.cuh"
 #include "pieces/concepts.cuh"
 #include "parts/splits/step_combine.cuh"
@@ -7,7 +7,7 @@
 #include "parts/splits/walk.cuh"
 using namespace attnforge;
 static_assert(sizeof(WithPartials<FwdMmaSm80Params>) == 272);
-inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 1, .alignment = 16, .rope = 0, .rope_dim = 0}, 32, 2, 64, 64, 2, 0, 2, 4, 0, 1, 0};
+inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 1, .alignment = 16, .rope = 0, .rope_dim = 0}, 32, 2, 32, 32, 2, 0, 4, 4, 0, 1, 0};
 struct Pieces : DensePieces<kConfig> {
   using Splits = GridSplits;
   using Order = SplitOrder<GridOrder<4>>;
@@ -24,6 +24,6 @@ combine_splits(const __grid_constant__ WithPartials<StepParams> p) {
   Combine<kConfig, Pieces::Lengths, Pieces::Splits>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
-fwd_mma_sm80_bf16_d128_32x64(const __grid_constant__ WithPartials<FwdMmaSm80Params> p) {
+fwd_mma_sm80_bf16_d128_32x32(const __grid_constant__ WithPartials<FwdMmaSm80Params> p) {
   FwdMmaSm80<kConfig, Pieces, WithPartials<FwdMmaSm80Params>>::run(p);
 }

@@ -1,9 +1,0 @@
-// generated: fwd_flash_vec lanes_per_row=16 rows_per_thread=1 num_warps=8 block_n=64 keys_per_lane=1
-#include "ladder/fwd_flash_vec/kernel.cuh"
-using namespace attnforge;
-static_assert(sizeof(FwdTiledParams) == 208);
-inline constexpr FwdFlashVecConfig kConfig{{.dtype = 0, .dtype_k = 0, .dtype_v = 0, .dtype_o = 0, .head_dim = 64, .head_dim_v = 64, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 1, .alignment = 16, .rope = 0, .rope_dim = 0}, 16, 1, 8, 64, 1};
-extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm())
-fwd_flash_vec_fp32_d64_16x64(const __grid_constant__ FwdTiledParams p) {
-  FwdFlashVec<kConfig>::run(p);
-}
