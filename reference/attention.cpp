@@ -102,6 +102,13 @@ CodePair pair_of(const Problem& problem, const QueryRow& row, std::int64_t key) 
   return {row.batch, row.head, row.query, key, problem.seqlen_q, problem.seqlen_kv};
 }
 
+/// Whether a text hides the key from the row. In a block of a mask the text decides only where that
+/// is partial.
+bool is_hidden_by_code(const Problem& problem, const CodeFunctions& code, const RowKeys& keys,
+                       const QueryRow& row, std::int64_t key) {
+  return code.mask && keys.mask.asks_rule(key) && !code.mask(pair_of(problem, row, key));
+}
+
 /// Scores, scaled, changed and after code, -inf where that hides the key, of the block's rows with
 /// the keys from range.first on: [keys][kRows]. Fills score_magnitude, and product_magnitude where
 /// rows are changed.
@@ -141,10 +148,9 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
     double* to = &scores[static_cast<std::size_t>(key - range.first) * kRows];
     for (int r = 0; r < count; ++r) {
       to[r] = changed_score(problem, s[r] * scale).value;
-      const CodePair pair = pair_of(problem, result.rows[block.begin + r], key);
-      if (code.score) to[r] = code.score(to[r], pair);
-      // In a block of a mask the text decides only where that is partial.
-      if (code.mask && visible[r].mask.asks_rule(key) && !code.mask(pair)) to[r] = -kInfinity;
+      const QueryRow& query = result.rows[block.begin + r];
+      if (code.score) to[r] = code.score(to[r], pair_of(problem, query, key));
+      if (is_hidden_by_code(problem, code, visible[r], query, key)) to[r] = -kInfinity;
       if (!visible[r].contains(key)) continue;
       k_square[r] = std::max(k_square[r], square);
       if (code.score && std::isfinite(to[r])) coded[r] = std::max(coded[r], std::abs(to[r]));
@@ -211,7 +217,7 @@ void attend(const Problem& problem, const Tensors& tensors, const MaskRows& mask
     for (int r = 0; r < count; ++r) {
       const QueryRow& row = result.rows[block.begin + r];
       if (!visible[r].contains(key) || result.lse[block.begin + r] == -kInfinity) continue;
-      if (code.mask && !code.mask(pair_of(problem, row, key))) continue;
+      if (is_hidden_by_code(problem, code, visible[r], row, key)) continue;
       double* o = &result.o[(block.begin + r) * static_cast<std::size_t>(problem.head_dim_v)];
       const double probability = at(key, r);
       for (int d = 0; d < problem.head_dim_v; ++d) o[d] += probability * v[d];

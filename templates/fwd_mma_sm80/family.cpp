@@ -253,7 +253,9 @@ bool has_grid_order(const Typed& c, const Problem& problem) {
 /// Its name for pieces, with the rows that a tile has in any problem of the bucket, or "".
 std::string grid_order(const Typed& c, const Problem& problem) {
   if (!has_grid_order(c, problem)) return "";
-  return fmt::format("GridOrder<{}>", bucket_seqlen(problem.seqlen_q) * c.pack_gqa);
+  // A tile has a row at least, for kernels of problems without queries compile too.
+  return fmt::format("GridOrder<{}>",
+                     std::max<std::int64_t>(bucket_seqlen(problem.seqlen_q) * c.pack_gqa, 1));
 }
 
 KernelTraits kernel_of(const Typed& c, const Problem& problem) {

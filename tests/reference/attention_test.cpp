@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -356,6 +357,23 @@ TEST(ReferenceWithCode, IsTheProblemThatSaysTheSame) {
   same(" softcap=3", " score=s",
        {[](double s, const CodePair&) { return 3.0 * std::tanh(s / 3.0); }, {}});
   same("", " score=s", {[](double s, const CodePair&) { return s; }, {}});
+}
+
+/// The text decides in partial blocks alone, for o as for lse: weights of a row add up to 1.
+TEST(ReferenceWithCode, AsksAMaskNothingInFullBlocks) {
+  HostProblem host = make_host_problem(
+      parse_problem("fwd fp32 num_heads=2 seqlen=64:128 head_dim=16 lse blocks=32 mask=k%3!=0"), 1,
+      Inputs::kEqualScores, {}, test::Blocks::kAll);
+  auto& v = host.storages[static_cast<std::size_t>(host.v.storage)];
+  for (std::size_t at = 0; at + 4 <= v.size(); at += 4) {
+    const float one = 1;
+    std::memcpy(v.data() + at, &one, 4);
+  }
+  const std::vector<QueryRow> rows = all_rows(sequences_of(host.problem, host.tensors()));
+  const Reference result = reference_attention(
+      host.problem, host.tensors(), rows, {{}, [](const CodePair& p) { return p.k % 3 != 0; }});
+  for (const double o : result.o) EXPECT_NEAR(o, 1, 1e-12);
+  EXPECT_GT(std::ranges::max(result.lse), std::log(86)) << "keys that the text alone leaves";
 }
 
 TEST(ReferenceWithCode, KnowsSequenceHeadAndPositions) {

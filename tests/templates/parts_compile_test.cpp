@@ -193,6 +193,43 @@ TEST_P(Parts, CompileWithoutSpills) {
     EXPECT_EQ(faults[i], "") << "sm_" << cases[i].arch << ": " << cases[i].problem;
 }
 
+/// What is empty is not launched, but its kernel is compiled, also for several splits of the keys.
+TEST(NothingToCompute, Compiles) {
+  struct Kernel {
+    const Family* family;
+    Config config;
+    Problem problem;
+  };
+  std::vector<Kernel> kernels;
+  for (const char* text :
+       {"fwd bf16 batch=2 num_heads=4:2 seqlen=0:100 head_dim=64 lse",
+        "fwd bf16 batch=2 num_heads=4:2 seqlen=0:100 head_dim=64 lengths=used page_size=16",
+        "fwd fp16 batch=0 num_heads=4:1 seqlen=3:100 head_dim=64 lengths=packed causal lse",
+        "fwd bf16 batch=2 num_heads=4:2 seqlen=0 head_dim=64 sinks blocks=64"}) {
+    const Problem problem = parse_problem(text);
+    for (const Family* const family : registry()) {
+      std::vector<Candidate> all = candidates(*family, problem, typical_device("90a"));
+      if (all.empty() || family->name.starts_with("bwd")) continue;
+      Config config = all.front().config;
+      kernels.push_back({family, config, problem});
+      for (auto& [name, value] : config.fields)
+        if (name == "num_splits") value = 2;
+      if (illegal(*family, config, problem, typical_device("90a")).empty())
+        kernels.push_back({family, config, problem});
+    }
+  }
+  EXPECT_GT(kernels.size(), 8u);
+  const std::vector<std::string> faults = test::compile_together(kernels.size(), [&](auto i) {
+    const Kernel& kernel = kernels[i];
+    test::check_cpp(kernel.family->render(kernel.config, kernel.problem),
+                    typical_device("90a").arch);
+    return std::string();
+  });
+  for (std::size_t i = 0; i < faults.size(); ++i)
+    EXPECT_EQ(faults[i], "") << to_string(kernels[i].config) << ": "
+                             << to_string(kernels[i].problem);
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, Parts,
                          testing::Values("lengths", "block_mask", "pages", "splits", "sinks"),
                          [](const auto& info) { return std::string(info.param); });
