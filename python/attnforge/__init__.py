@@ -16,7 +16,6 @@ times). Needs libattnforge.so, found through $ATTNFORGE_LIBRARY, in the wheel or
 a build folder of the checkout, or by the loader. Imports no other package.
 """
 
-import sys
 
 from . import _graphs, texts
 from ._append import append_kv
@@ -68,6 +67,4 @@ __all__ = [
     "version",
 ]
 
-if sys.modules.get("torch") is not None:  # None: an import of it is refused
-    _graphs.leave_out(sys.modules["torch"])
-del sys
+_graphs.torch_is_there()

@@ -3,7 +3,7 @@
 import ctypes
 from typing import NamedTuple
 
-from . import _c, _checks
+from . import _c, _checks, _graphs
 from ._arrays import BF16, FP16, FP32, INTEGERS, backend_of, contiguous
 from ._context import context
 from ._errors import InvalidError
@@ -78,6 +78,9 @@ def append_kv(
     ATTNFORGE_CHECK_INPUTS=1 for lengths above the capacity, pages that are not there and pages that two sequences write, too.
     """
     arrays = k, v, k_cache, v_cache, q, q_out, used_kv, page_table, cu_seqlens, used_kv_after
+    if _graphs.waiting and _graphs.torch_is_there():
+        given = k, v, k_cache, v_cache, used_kv, page_table, cu_seqlens, used_kv_after, rope, rope_interleaved, rope_offset
+        return append_kv(*given, q, q_out, layout, stream)
     values = layout, rope_interleaved, rope_offset, *arrays, rope
     key, ran = fast.again(("append_kv",), values, arrays, rope, stream)
     if ran is None:

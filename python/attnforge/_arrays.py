@@ -18,7 +18,6 @@ import sys
 from typing import NamedTuple
 
 from ._errors import InvalidError
-from ._graphs import leave_out
 
 FP32, FP16, BF16, INT32, BOOL = range(5)
 ITEM_BYTES = (4, 2, 2, 4, 1)
@@ -48,7 +47,6 @@ class _Torch:
 
     def __init__(self, torch):
         self.torch = torch
-        leave_out(torch)
         self._dtypes = [getattr(torch, name) for name in _NAMES]
         self._codes = {dtype: code for code, dtype in enumerate(self._dtypes)}
         self.stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or self._slow_stream

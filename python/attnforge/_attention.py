@@ -1,6 +1,6 @@
 """attention(): a call like an earlier one is one look-up and one call of the library."""
 
-from . import _autograd, _checks, _parts
+from . import _autograd, _checks, _graphs, _parts
 from ._arguments import check_inputs, check_outputs, shape_of_lse, shape_of_o, view_inputs, view_outputs
 from ._arrays import FP32, backend_of
 from ._call import Call
@@ -38,6 +38,8 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, **options):
     what it cannot take, UnsupportedError, NotReadyError or CudaError as the library says. Warns with PerformanceWarning, once per
     problem, where dtypes or addresses keep it from the tensor cores.
     """
+    if _graphs.waiting and _graphs.torch_is_there():
+        return attention(q, k, v, out=out, stream=stream, rope_offset=rope_offset, **options)
     key = ran = None
     try:  # fast.again(), written out: each line costs
         key = fast.key_of_attention(q, k, v, out, options)

@@ -4,7 +4,7 @@ import ctypes
 import warnings
 from dataclasses import replace
 
-from . import _c, _checks, _parts
+from . import _c, _checks, _graphs, _parts
 from ._arguments import (
     alignment_of,
     check_inputs,
@@ -67,6 +67,9 @@ def attention_backward(
     take, UnsupportedError, NotReadyError or CudaError as the library says. Warns with PerformanceWarning, once per problem, where
     dtypes, head dims or addresses keep it from the tensor cores.
     """
+    if _graphs.waiting and _graphs.torch_is_there():
+        own = dict(stream=stream, dlse=dlse, accumulate=accumulate, fp32_gradients=fp32_gradients, dargs=dargs)
+        return attention_backward(q, k, v, o, lse, dout, out=out, **own, **options)
     epoch = plan_cache.epoch
     # ---- 1. Arguments ----
     given = options_of(options, OF_FORWARD)

@@ -19,7 +19,7 @@ import torch
 
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
-from attnforge import _arrays, _autograd, _c, _fast, _library  # noqa: E402
+from attnforge import _arrays, _autograd, _c, _fast, _graphs, _library  # noqa: E402
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
@@ -358,6 +358,30 @@ class AutogradTest(unittest.TestCase):
         torch._dynamo.reset()
         with self.assertRaisesRegex(Exception, "launches kernels that no graph knows"):
             torch.compile(loss, backend="eager", fullgraph=True)(q, k, v)
+
+    @unittest.skipUnless(hasattr(torch, "compile") and sys.version_info < (3, 15), "needs torch.compile")
+    def test_a_first_call_under_compile_is_not_traced_where_torch_came_later(self):
+        import torch._dynamo
+        from torch._C._dynamo import eval_frame
+
+        traced = eval_frame._FrameExecStrategy(eval_frame._FrameAction.DEFAULT, eval_frame._FrameAction.DEFAULT)
+        for function in _graphs._outside:
+            eval_frame.set_code_exec_strategy(function.__code__, traced)
+        _graphs.waiting = True
+        torch._dynamo.reset()
+        frames = []
+
+        def backend(module, inputs):
+            frames.append(module)
+            return module
+
+        q, k, v = self.inputs()
+        compiled = torch.compile(lambda q, k, v: attnforge.attention(2 * q, k, v, causal=True).float() * 3, backend=backend)
+        got = torch.autograd.grad(compiled(q, k, v).sum(), (q, k, v))
+        wanted = torch.autograd.grad((attnforge.attention(2 * q, k, v, causal=True).float() * 3).sum(), (q, k, v))
+        self.assertTrue(all(map(torch.equal, got, wanted)))
+        self.assertEqual(len(frames), 2, "what comes before the call, and what comes after it")
+        self.assertFalse(_graphs.waiting)
 
     def test_of_sinks(self):
         for both in (False, True):
