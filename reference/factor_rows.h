@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "attnforge/host_tensors.h"
 #include "attnforge/plan.h"
@@ -21,12 +20,6 @@ void set_usual_factor_tables(const Problem& problem, HostTensors& host);
 /// memory.
 void change_query(const Problem& problem, const Tensors& tensors, std::int64_t query, double* row);
 void change_key(const Problem& problem, const Tensors& tensors, std::int64_t key, double* row);
-
-/// Changes a row and rounds it to the dtype of q, or of k.
-void change_query(const Problem& problem, const Tensors& tensors, std::int64_t query,
-                  std::span<float> row);
-void change_key(const Problem& problem, const Tensors& tensors, std::int64_t key,
-                std::span<float> row);
 
 /// What a score may be off by then, relative to Reference::product_magnitude; 0 where rows are
 /// those of the tensors.

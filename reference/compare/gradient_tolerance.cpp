@@ -24,6 +24,8 @@ bool has_fp16(const Problem& problem) {
          problem.dtype_v == DType::kFp16 || problem.dtype_o == DType::kFp16;
 }
 
+}  // namespace
+
 DType dtype_of(const Problem& problem, GradientName name) {
   switch (name) {
     case GradientName::kDq:
@@ -38,8 +40,6 @@ DType dtype_of(const Problem& problem, GradientName name) {
   }
   return gradient_dtype(problem, problem.dtype_v);
 }
-
-}  // namespace
 
 std::string_view to_string(GradientName name) {
   constexpr std::string_view kNames[] = {"dq", "dk", "dv", "dsinks", "darg"};
@@ -97,21 +97,6 @@ GradientTolerance gradient_tolerance(const Problem& problem, GradientName name) 
   tolerance.factors_atol = has_fp16(problem) ? 0x1p-25 : 0x1p-110;
   tolerance.atol = dtype == DType::kFp16 ? 0x1p-24 : 0x1p-126;
   return tolerance;
-}
-
-double plain_gradient_limit(const Problem& problem, GradientName name, double plain_error,
-                            const ReferenceGradient& expected) {
-  GradientTolerance fp32 = gradient_tolerance(problem, name);
-  fp32.rtol = fp32.root_rtol = 0;
-  double largest = 0, most = 0;
-  for (const double x : expected.values) {
-    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
-  }
-  for (const TermSizes& terms : expected.terms)
-    most = std::max(most, allowed_error(fp32, 0, terms));
-  const double roundoff = unit_roundoff(dtype_of(problem, name)) +
-                          (problem.tf32 ? kTf32Roundoff : 0.0);
-  return 2 * plain_error + roundoff * largest + most;
 }
 
 }  // namespace attnforge

@@ -23,16 +23,13 @@ struct GradientTolerance {
 enum class GradientName { kDq, kDk, kDv, kDsinks, kDarg };
 std::string_view to_string(GradientName name);  // "dq", ..., "dsinks", "darg"
 
+/// That of a gradient.
+DType dtype_of(const Problem& problem, GradientName name);
+
 double allowed_error(const GradientTolerance& tolerance, double expected, const TermSizes& terms);
 
 /// The tolerance of kernels that hold scores, differences and sums in fp32, take o and lse as they
 /// come, and round p and ds to the dtypes of the inputs, and the gradients once, to theirs.
 GradientTolerance gradient_tolerance(const Problem& problem, GradientName name);
-
-/// The project's rule for gradients in any dtype, as plain_rule_limit(): twice the largest error of
-/// plain attention's (plain_gradient_errors()), plus one rounding of the largest element and what
-/// sums in fp32 may be off by in the row where they may most.
-double plain_gradient_limit(const Problem& problem, GradientName name, double plain_error,
-                            const ReferenceGradient& expected);
 
 }  // namespace attnforge

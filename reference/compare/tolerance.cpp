@@ -60,13 +60,4 @@ Tolerance lse_tolerance(const Problem& problem) {
   return tolerance;
 }
 
-double plain_rule_limit(const Problem& problem, double plain_error, double max_abs_output,
-                        double score_magnitude) {
-  // Plain attention may happen to be exact where there are few keys or few rows; a rounding more is
-  // no mistake.
-  const double roundoff = unit_roundoff(problem.dtype_o) + (problem.tf32 ? kTf32Roundoff : 0.0);
-  const double score_roundoff = 0x1p-24 * score_magnitude;
-  return 2 * plain_error + (roundoff + score_roundoff + sum_error(problem)) * max_abs_output;
-}
-
 }  // namespace attnforge

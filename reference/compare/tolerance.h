@@ -30,11 +30,4 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v);
 /// The tolerance of lse, which is fp32 for every dtype.
 Tolerance lse_tolerance(const Problem& problem);
 
-/// The project's rule for any dtype: the largest error may be twice that of a plain attention in
-/// that dtype (plain_low_precision_error()), plus one rounding of the largest output and one, in
-/// fp32, of the largest score: with few rows plain attention may be lucky in both.
-/// `score_magnitude` is the largest of Reference::score_magnitude.
-double plain_rule_limit(const Problem& problem, double plain_error, double max_abs_output,
-                        double score_magnitude);
-
 }  // namespace attnforge

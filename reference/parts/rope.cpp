@@ -59,19 +59,6 @@ void rotate(const Problem& problem, const Tensors& tensors, std::int64_t table_r
   }
 }
 
-namespace {
-
-void rotate_and_round(const Problem& problem, const Tensors& tensors, DType dtype,
-                      std::int64_t table_row, std::span<float> row) {
-  if (problem.rope == Rope::kNone) return;
-  std::vector<double> exact(row.begin(), row.end());
-  rotate(problem, tensors, table_row, exact.data());
-  for (std::size_t d = 0; d < row.size(); ++d)
-    row[d] = round_to(dtype, static_cast<float>(exact[d]));
-}
-
-}  // namespace
-
 bool changes_rows(const Problem& problem) { return problem.rope != Rope::kNone; }
 
 void set_usual_factor_tables(const Problem& problem, HostTensors& host) {
@@ -83,15 +70,6 @@ void change_query(const Problem& problem, const Tensors& tensors, std::int64_t q
 }
 void change_key(const Problem& problem, const Tensors& tensors, std::int64_t key, double* row) {
   rotate(problem, tensors, rope_row_of_key(tensors, key), row);
-}
-void change_query(const Problem& problem, const Tensors& tensors, std::int64_t query,
-                  std::span<float> row) {
-  rotate_and_round(problem, tensors, problem.dtype_q, rope_row_of_query(problem, tensors, query),
-                   row);
-}
-void change_key(const Problem& problem, const Tensors& tensors, std::int64_t key,
-                std::span<float> row) {
-  rotate_and_round(problem, tensors, problem.dtype_k, rope_row_of_key(tensors, key), row);
 }
 
 // Rotated elements of q and k are rounded: each product of a score is off by up to 2 roundings,

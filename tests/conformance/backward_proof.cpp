@@ -11,6 +11,7 @@
 #include "reference/compare/outputs.h"
 #include "reference/sequences.h"
 #include "tests/conformance/proof.h"
+#include "tests/support/plain/limits.h"
 
 namespace attnforge::test {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <string>
 
-#include "reference/compare/plain_gradients.h"
 #include "reference/gradients.h"
 #include "reference/parts/user_code.h"
 #include "tests/conformance/cases.h"
 #include "tests/conformance/gpu.h"
+#include "tests/support/plain/gradients.h"
 
 namespace attnforge::test {
 

@@ -6,8 +6,9 @@
 #include <random>
 
 #include "reference/compare/outputs.h"
-#include "reference/compare/plain.h"
 #include "reference/sequences.h"
+#include "tests/support/plain/attention.h"
+#include "tests/support/plain/limits.h"
 
 namespace attnforge::test {
 namespace {

@@ -10,11 +10,12 @@
 #include "reference/compare/gradient_tolerance.h"
 #include "reference/compare/gradients.h"
 #include "reference/compare/outputs.h"
-#include "reference/compare/plain_gradients.h"
 #include "reference/half.h"
 #include "reference/sequences.h"
 #include "tests/support/flash_gradients.h"
 #include "tests/support/host_problem.h"
+#include "tests/support/plain/gradients.h"
+#include "tests/support/plain/limits.h"
 
 namespace attnforge {
 namespace {

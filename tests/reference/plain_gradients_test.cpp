@@ -1,6 +1,7 @@
 // plain_gradients_test.cpp - the yardstick of gradients: sane sizes, the same problem as the
 // oracle, and room for one rounding.
-#include "reference/compare/plain_gradients.h"
+#include "tests/support/plain/gradients.h"
+#include "tests/support/plain/limits.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

@@ -1,6 +1,7 @@
 // plain_test.cpp - the yardstick of low precision: sane sizes, and wide enough for kernels that do
 // better than it.
-#include "reference/compare/plain.h"
+#include "tests/support/plain/attention.h"
+#include "tests/support/plain/limits.h"
 
 #include <gtest/gtest.h>
 

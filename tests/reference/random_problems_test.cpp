@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "reference/attention.h"
-#include "reference/compare/plain.h"
 #include "reference/half.h"
 #include "reference/sequences.h"
 #include "tests/support/arbitrary_problem.h"
 #include "tests/support/host_problem.h"
+#include "tests/support/plain/attention.h"
 
 namespace attnforge {
 namespace {

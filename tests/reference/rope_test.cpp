@@ -13,9 +13,9 @@
 #include "attnforge/error.h"
 #include "reference/attention.h"
 #include "reference/compare/outputs.h"
-#include "reference/compare/plain.h"
 #include "reference/half.h"
 #include "tests/support/host_problem.h"
+#include "tests/support/plain/attention.h"
 
 namespace attnforge {
 namespace {

@@ -1,4 +1,4 @@
-// plain_product.h - the inputs of a plain attention's products.
+// product.h - the inputs of a plain attention's products.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// plain_gradients.h - what automatic differentiation of a plain attention in low precision would
+// gradients.h - what automatic differentiation of a plain attention in low precision would
 // give: the yardstick of gradients in fp16 and bf16.
 #pragma once
 

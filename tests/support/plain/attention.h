@@ -1,5 +1,5 @@
-// plain.h - what a plain attention in low precision would give: the yardstick of the tolerance of
-// fp16 and bf16.
+// attention.h - what a plain attention in low precision would give: the yardstick of the tolerance
+// of fp16 and bf16.
 #pragma once
 
 #include "attnforge/plan.h"

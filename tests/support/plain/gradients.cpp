@@ -1,12 +1,11 @@
-// plain_gradients.cpp - backward as operations on tensors in low precision, head by head.
-#include "reference/compare/plain_gradients.h"
+// gradients.cpp - backward as operations on tensors in low precision, head by head.
+#include "tests/support/plain/gradients.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <vector>
 
-#include "reference/compare/plain_product.h"
 #include "reference/dot.h"
 #include "reference/half.h"
 #include "reference/mask_rows.h"
@@ -14,6 +13,7 @@
 #include "reference/score.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"
+#include "tests/support/plain/product.h"
 
 namespace attnforge {
 namespace {

@@ -1,5 +1,5 @@
-// plain.cpp - attention as three operations in low precision, row by row.
-#include "reference/compare/plain.h"
+// attention.cpp - attention as three operations in low precision, row by row.
+#include "tests/support/plain/attention.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,6 @@
 #include <map>
 #include <vector>
 
-#include "reference/compare/plain_product.h"
 #include "reference/factor_rows.h"
 #include "reference/half.h"
 #include "reference/mask_rows.h"
@@ -15,6 +14,7 @@
 #include "reference/score.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"
+#include "tests/support/plain/product.h"
 
 namespace attnforge {
 namespace {
@@ -40,6 +40,17 @@ std::vector<std::int64_t> keys_of(const Problem& problem, const MaskRows& mask,
   return keys;
 }
 
+/// Changes a row as the problem does, and rounds it to its dtype.
+template <class Change>
+void change_and_round(const Problem& problem, DType dtype, std::vector<float>& row,
+                      const Change& change) {
+  if (!changes_rows(problem)) return;
+  std::vector<double> exact(row.begin(), row.end());
+  change(exact.data());
+  for (std::size_t d = 0; d < row.size(); ++d)
+    row[d] = round_to(dtype, static_cast<float>(exact[d]));
+}
+
 /// Scores of one row, rounded after each operation as tensors of dtype_q would be.
 std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, const QueryRow& row,
                                 const std::vector<std::int64_t>& keys) {
@@ -47,13 +58,15 @@ std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, 
   const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
   std::vector<float> q = load_row(dtype, tensors.q, row.batch, row.head, row.query,
                                   problem.head_dim);
-  change_query(problem, tensors, row.query, std::span(q));
+  change_and_round(problem, dtype, q,
+                   [&](double* exact) { change_query(problem, tensors, row.query, exact); });
   const float scale = effective_softmax_scale(problem);
   std::vector<float> scores;
   for (const std::int64_t key : keys) {
     std::vector<float> k = load_row(problem.dtype_k, tensors.k, row.batch, kv_head, key,
                                     problem.head_dim);
-    change_key(problem, tensors, key, std::span(k));
+    change_and_round(problem, problem.dtype_k, k,
+                     [&](double* exact) { change_key(problem, tensors, key, exact); });
     float dot = 0;
     for (std::size_t d = 0; d < q.size(); ++d)
       dot += product_input(problem, q[d]) * product_input(problem, k[d]);
