@@ -13,24 +13,19 @@ largest of those of dq, dk and dv of one head (and its group), relative to fp32;
 written as soon as a point is measured; an existing file is gone on with. backward_peers.py has the peers.
 """
 
-import argparse
-import csv
 import math
-import os
 import pathlib
 import re
 import statistics
 import sys
 import time
-import warnings
 
 import backward_peers
 import figures
-import machine
 import peer_kernels
+import rounds
 from peer_kernels import first_line
 
-HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = (
     "list,impl,dtype,batch,num_heads_q,num_heads_kv,seqlen_q,seqlen_kv,head_dim,head_dim_v,causal,ms,tflops,ratio_to_best_peer,"
     "best_peer,error,rounds,spread,late,note,config"
@@ -83,13 +78,6 @@ def text_of(p, deterministic=False):
     return figures.problem_text(p, "bwd", *["deterministic"] * deterministic)
 
 
-def flops(p):
-    """Five products of the visible pairs, as attnforge counts: causal is a little more than half."""
-    rows, keys = p.seqlen_q, p.seqlen_kv
-    pairs = sum(min(keys, max(0, i + keys - rows + 1)) for i in range(rows)) if p.causal else rows * keys
-    return 2.5 * 2.0 * p.batch * p.num_heads_q * pairs * (p.head_dim + p.head_dim_v)
-
-
 def chosen(args):
     """[(list's name, point)] in order, those that --list, --only and --points ask for."""
     known = lists(args.dtype)
@@ -111,24 +99,12 @@ def chosen(args):
 # ---- One point ----
 
 
-def rows_of(name, p, times, errors, notes, rounds, configs):
+def rows_of(name, p, times, errors, notes, count, configs):
     """The rows of a point, attnforge's first: of {impl: (ms, spread, late)}, {impl: error}, {impl: note} and {impl: config}."""
-    best = ratio = None
-    if "attnforge" in times:
-        ms = {impl: float(f"{each[0]:.4f}") for impl, each in times.items() if impl != UNTUNED}
-        best, ratio = figures.best_peer(figures.ratios(ms))
-    rows = []
-    for impl in dict.fromkeys(["attnforge", *times, *notes]):
-        row = {"list": name, "impl": impl, **p._asdict(), "note": notes.get(impl, ""), "config": configs.get(impl, "")}
-        if impl in times:
-            ms, spread, late = times[impl]
-            row |= {"ms": f"{ms:.4f}", "tflops": f"{flops(p) / ms / 1e9:.1f}", "rounds": rounds, "spread": f"{spread:.3f}", "late": late}
-        if impl in errors:
-            row["error"] = f"{errors[impl]:.1e}"
-        if impl == "attnforge":
-            row |= {"best_peer": best or "", "ratio_to_best_peer": f"{ratio:.3f}" if ratio else ""}
-        rows.append({column: row.get(column, "") for column in COLUMNS})
-    return rows
+    more = {impl: {"config": config} for impl, config in configs.items()}
+    more["attnforge"] = more.get("attnforge", {}) | rounds.beside_best(times, [UNTUNED])
+    work = rounds.tflops(2.5 * rounds.flops(p))
+    return rounds.table(COLUMNS, {"list": name, **p._asdict()}, ["attnforge", *times, *notes], times, errors, notes, count, work, more)
 
 
 def exact(torch, q, k, v, dout, causal, rows_at_once=1024):
@@ -159,8 +135,7 @@ def error_of(gradients, wanted):
     """The largest relative error of dq, dk and dv, of the head that `wanted` has."""
     worst = 0.0
     for got, of in zip(gradients, wanted):
-        got = got[0, :, : of.shape[1]].float()
-        error = ((got - of).norm() / of.norm()).item()
+        error = rounds.relative_error(got[0, :, : of.shape[1]], of)
         worst = max(worst, error) if error == error else math.inf
     return worst
 
@@ -209,12 +184,13 @@ def choose(attnforge, p, which, args, stored=""):
     return configs, notes
 
 
-def measure(name, p, args, stored, peers, flush, heat):
+def measure(name, p, session, stored, peers):
     """The rows of a point."""
     import attnforge
     import peer_runs
     import torch
 
+    args = session.args
     which = lists(args.dtype)[name]
     shapes = [(p.seqlen_q, p.num_heads_q, p.head_dim)] + [(p.seqlen_kv, p.num_heads_kv, p.head_dim)] * 2
     dtype = peer_runs.DTYPES[p.dtype]
@@ -248,8 +224,7 @@ def measure(name, p, args, stored, peers, flush, heat):
         except RuntimeError as error:
             notes[impl] = first_line(error)
             del runs[impl]
-    times = peer_runs.time_ms(runs, args.rounds, heat, flush) if runs else {}
-    return rows_of(name, p, times, errors, notes, args.rounds, taken)
+    return rows_of(name, p, session.time_ms(runs), errors, notes, args.rounds, taken)
 
 
 # ---- The file ----
@@ -268,12 +243,6 @@ def done_in(path):
     if rows and list(rows[0]) != COLUMNS:
         raise SystemExit(f"{path} has other columns than this writes; give another --out")
     return {key_of(row) for row in rows if row["impl"] == "attnforge" and row["ms"]}
-
-
-def line_of(rows):
-    text = ", ".join(f"{row['impl']} {row['tflops'] or '-'}" for row in rows)
-    ours = rows[0]
-    return f"{text}; {ours['ratio_to_best_peer']}x {ours['best_peer']}" if ours["best_peer"] else text
 
 
 def summary(rows):
@@ -295,78 +264,43 @@ def summary(rows):
     return "\n".join(lines)
 
 
-def write_header(file, args, peers, missing, about):
-    for line in [about, machine.command(), *peer_kernels.who(peers, missing, (), ()), figures.configs_line(args)]:
-        file.write(f"# {line}\n")
-
-
 def run(args):
-    sys.path.insert(0, str(HERE.parent / "python"))
-    torch = machine.torch()
+    session = rounds.Session(args, COLUMNS)
     import attnforge
-    import peer_runs
 
-    warnings.filterwarnings("ignore")
+    torch = session.torch
     torch.backends.cuda.matmul.allow_tf32 = False
-    peer_runs.seed(args.seed)
-    gpu, driver = peer_runs.machine()
-    path = figures.result_path(gpu, args.name) if args.name else args.out
-    already = None if args.again else done_in(path)
-    stored = figures.stored_configs(args.configs, key_of)  # before --out opens what may be the same file
+    already = None if args.again else done_in(session.path)
+    stored = figures.stored_configs(args.configs, key_of)
     points = [each for each in chosen(args) if each not in (already or ())]
     known = lists(args.dtype)
     names = list(dict.fromkeys(peer for name, _ in points for peer in known[name].peers))
     if args.peers is not None:
         asked = [name for name in args.peers.split(",") if name]
         names = [name for name in asked if name in names or name not in backward_peers.LOADERS]
-    peers, missing = backward_peers.find(names, needed=args.peers is not None)
-    flush = peer_runs.ColdL2()
-    heat = peer_runs.Heat(args.heat_ms)
-    new = done_in(path) is None
-    file = open(path, "w" if new else "a", newline="") if path else sys.stdout
-    write_header(file, args, peers, missing, f"{gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}")
-    out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-    if new:
-        out.writeheader()
-    for name, why in missing.items():
-        print(f"not in the run: {name}: {why}", file=sys.stderr)
-    rows, start = [], time.monotonic()
+    peers, missing = peer_kernels.find(names, backward_peers.LOADERS, needed=args.peers is not None)
+    goes_on = done_in(session.path) is not None
+    session.begin([*peer_kernels.who(peers, missing, (), ()), figures.configs_line(args)], goes_on)
     for i, (name, p) in enumerate(points):
         try:
-            of_point = measure(name, p, args, stored, peers, flush, heat)
+            of_point = measure(name, p, session, stored, peers)
         except RuntimeError as error:  # of attnforge, or memory ran out
             torch.cuda.synchronize()  # ends this where the GPU's context is broken: nothing after it would be true
             of_point = rows_of(name, p, {}, {}, {"attnforge": first_line(error)}, args.rounds, {})
-        out.writerows(of_point)
-        file.flush()
-        if path:
-            os.fsync(file.fileno())
-        rows += of_point
         attnforge.plan_cache.clear()
-        torch.cuda.empty_cache()  # attnforge's tuner allocates from the driver
-        seconds = time.monotonic() - start
-        print(f"{seconds:.0f} s, {i + 1} of {len(points)}, {name} {label_of(p)}: {line_of(of_point)}", file=sys.stderr, flush=True)
-        for row in of_point:
-            if row["note"] and not row["ms"]:
-                print(f"  {row['impl']}: {row['note']}", file=sys.stderr, flush=True)
-    return rows
+        session.add(of_point, f"{i + 1} of {len(points)}, {name} {label_of(p)}")
+    return session.rows
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = rounds.options(__doc__, rounds=15, tunes=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--list", default=",".join(lists("bf16")), help="separated by commas; default: %(default)s")
     parser.add_argument("--only", metavar="REGEX", help='only points whose line of --dry-run has it, as "d128 causal s(512|1024) "')
     parser.add_argument("--points", metavar="BEGIN:END", help="only these of what is left, by the numbers of --dry-run")
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
     parser.add_argument("--peers", help=f"only these, of {', '.join(backward_peers.LOADERS)}; \"\": none")
     parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
-    parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--tune-seconds", type=float, default=0, help="the most for a point; 0: no limit")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--heat-ms", type=float, default=100, help="of a peer's kernel before each round")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", help="CSV file, gone on with if it is there; default: standard output")
-    parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
     parser.add_argument("--again", action="store_true", help="points that the file has already, too")
     parser.add_argument("--dry-run", action="store_true", help="measure nothing, print the points")
     parser.add_argument("--summary", metavar="FILE.csv", help="measure nothing, print the means of a file")

@@ -9,7 +9,6 @@ import importlib
 import importlib.metadata
 import inspect
 
-import peer_kernels
 
 
 def of_autograd(torch, leaves, o, dout):
@@ -115,8 +114,3 @@ LOADERS = {
     "fa3-deterministic": flash_attention_3(True),
     "fa4-deterministic": flash_attention_4(True),
 }
-
-
-def find(names, needed=False):
-    """As peer_kernels.find()."""
-    return peer_kernels.find(names, LOADERS, needed)

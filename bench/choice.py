@@ -7,7 +7,6 @@ the luckiest, must win again among the few fastest.
 
 import sys
 
-import peer_kernels
 
 CHOICE_ROUNDS, FINAL_ROUNDS, FINALISTS = 31, 61, 4
 TOLD_APART_BY = ("block_n", "num_splits", "stages", "k_stages", "v_stages")  # configs, beside their family

@@ -10,20 +10,13 @@ reach FlexAttention as a function, with the block mask that it makes of that. --
 as PiKAttention makes them, where each row of blocks keeps one run of them, beside the same problem without a mask.
 """
 
-import argparse
-import csv
 import functools
-import pathlib
 import random
-import sys
-import warnings
 
-import figures
-import machine
 import peer_kernels
-from varlen import log_normal, output_of
+import rounds
+from varlen import log_normal
 
-HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = "case,batch,heads,seqlen,head_dim,density,impl,ms,tflops,ratio,error,rounds,spread,late,note".split(",")
 # ratio: of the implementation's time to attnforge's.
 BATCH, HEADS, SEQLEN, HEAD_DIM = 2, 16, 8192, 128
@@ -157,9 +150,8 @@ def flex_run(case, q, k, v, torch):
     return run, lambda: run().transpose(1, 2)
 
 
-def point(case, args, flush, heat, torch, attnforge):
-    import peer_runs
-
+def point(case, session, torch, attnforge):
+    args = session.args
     shape = case.batch, case.seqlen, case.heads, case.head_dim
     q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     runs, outputs, notes = {}, {}, {}
@@ -169,7 +161,7 @@ def point(case, args, flush, heat, torch, attnforge):
         if args.tune != "none":
             attnforge.tune(*inputs, rigor=args.tune, **keywords)
         runs[name] = run
-        outputs[name] = lambda run=run: output_of(run()).reshape(shape)
+        outputs[name] = lambda run=run: rounds.output_of(run()).reshape(shape)
     attnforge.plan_cache.clear()
     if not args.without_flex:
         try:
@@ -182,65 +174,34 @@ def point(case, args, flush, heat, torch, attnforge):
     errors = {}
     reference = outputs["attnforge"]().float()
     for name, output in outputs.items():
-        result = output().float()  # the run that makes its plan
+        result = output()  # the run that makes its plan
         if name == UNMASKED:
             continue  # another problem
-        errors[name] = ((result - reference).norm() / reference.norm()).item()
+        errors[name] = rounds.relative_error(result, reference)
         if name == "attnforge" or "score" in case.ours.get(name, {}):
             notes[name] = list(attnforge.plan_cache)[-1].config
         if not errors[name] < peer_kernels.WRONG:
             notes[name] = "differs"
-    times = peer_runs.time_ms(runs, args.rounds, heat, flush)
-    rows = []
-    for name in [*case.ours, *([] if args.without_flex else ["flex"])]:
-        row = {"case": case.name, "batch": case.batch, "heads": case.heads, "seqlen": case.seqlen, "head_dim": case.head_dim, "impl": name}
-        row |= {"density": f"{case.density:.4f}", "note": notes.get(name, "")}
-        if name in errors:
-            row["error"] = f"{errors[name]:.1e}"
-        if name in times:
-            row |= {"ms": f"{times[name].ms:.4f}", "tflops": f"{case.flops() / times[name].ms / 1e9:.1f}", "rounds": args.rounds}
-            row |= {"ratio": f"{times[name].ms / times['attnforge'].ms:.3f}", "spread": f"{times[name].spread:.3f}", "late": times[name].late}
-        rows.append({column: row.get(column, "") for column in COLUMNS})
-    return rows
+    named = {"case": case.name, "batch": case.batch, "heads": case.heads, "seqlen": case.seqlen, "head_dim": case.head_dim}
+    named["density"] = f"{case.density:.4f}"
+    impls = [*case.ours, *([] if args.without_flex else ["flex"])]
+    times = session.time_ms(runs)
+    return rounds.table(COLUMNS, named, impls, times, errors, notes, args.rounds, rounds.tflops(case.flops()))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = rounds.options(__doc__, tunes=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--runs", action="store_true", help="small problems with a run of blocks a row")
-    parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--only", default="", help="cases whose names have this")
     parser.add_argument("--without-flex", action="store_true", help="attnforge alone")
-    parser.add_argument("--rounds", type=int, default=21)
-    parser.add_argument("--heat-ms", type=float, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", help="CSV file; default: standard output")
-    parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
     args = parser.parse_args()
-    sys.path.insert(0, str(HERE.parent / "python"))
-    torch = machine.torch()
+    session = rounds.Session(args, COLUMNS)
     import attnforge
-    import peer_runs
 
-    warnings.filterwarnings("ignore")
-    peer_runs.seed(args.seed)
-    flush = peer_runs.ColdL2()
-    heat = peer_runs.Heat(args.heat_ms)
-    gpu, driver = peer_runs.machine()
-    path = figures.result_path(gpu, args.name) if args.name else args.out
-    file = open(path, "w", newline="") if path else sys.stdout
-    file.write(f"# {gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
-    file.write(f"# {machine.command()}\n")
-    out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-    out.writeheader()
-    for case in (cases_of_runs if args.runs else cases)(torch, attnforge, args.seed):
-        if args.only not in case.name:
-            continue
-        rows = point(case, args, flush, heat, torch, attnforge)
-        out.writerows(rows)
-        file.flush()
-        line = ", ".join(f"{row['impl']} {row['tflops'] or row['note'] or '-'}" for row in rows)
-        print(f"{case.name}: {line}", file=sys.stderr)
-        torch.cuda.empty_cache()
+    session.begin([])
+    for case in (cases_of_runs if args.runs else cases)(session.torch, attnforge, args.seed):
+        if args.only in case.name:
+            session.add(point(case, session, session.torch, attnforge), case.name)
 
 
 if __name__ == "__main__":

@@ -10,17 +10,13 @@ heated card, medians over the rounds, on the GPU's own clock. Outputs are compar
 is another is not timed, and its row says so. peer_kernels.py has the peers.
 """
 
-import argparse
-import csv
 import pathlib
 import sys
-import time
-import warnings
 
 import choice
 import figures
-import machine
 import peer_kernels
+import rounds
 
 HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = (
@@ -40,39 +36,16 @@ def read_list(name, dtype):
             yield line.replace("fwd bf16 ", f"fwd {dtype} ")
 
 
-def flops(problem):
-    """Of the visible pairs, as attnforge counts: causal is a little more than half."""
-    rows, keys = problem.seqlen_q, problem.seqlen_kv
-    pairs = sum(min(keys, max(0, i + keys - rows + 1)) for i in range(rows)) if problem.causal else rows * keys
-    return 2.0 * problem.batch * problem.num_heads_q * pairs * (problem.head_dim + problem.head_dim_v)
-
-
 def point_of(problem):
     sizes = [problem.batch, problem.num_heads_q, problem.num_heads_kv, problem.seqlen_q, problem.seqlen_kv]
     return figures.Point(problem.dtype_q, *sizes, problem.head_dim, problem.head_dim_v, int(problem.causal))
 
 
-def rows_of(problem, times, errors, notes, rounds, config=""):
-    """The rows of a point, attnforge's first: of {name: (ms, spread, late)}, {name: relative error} and {name: note}.
-
-    Ratios are of the times as they are written, so that whoever reads the file finds the same.
-    """
-    best, ratio = None, None
-    if "attnforge" in times:
-        best, ratio = figures.best_peer(figures.ratios({name: float(f"{time[0]:.4f}") for name, time in times.items()}))
-    rows = []
-    for name in dict.fromkeys(["attnforge", *times, *notes]):
-        row = {"impl": name, **point_of(problem)._asdict(), "note": notes.get(name, "")}
-        if name in times:
-            ms, spread, late = times[name]
-            row |= {"ms": f"{ms:.4f}", "tflops": f"{flops(problem) / ms / 1e9:.1f}", "rounds": rounds, "spread": f"{spread:.3f}"}
-            row["late"] = late
-        if name in errors:
-            row["error"] = f"{errors[name]:.1e}"
-        if name == "attnforge":
-            row |= {"config": config, "best_peer": best or "", "ratio_to_best_peer": f"{ratio:.3f}" if ratio else ""}
-        rows.append({column: row.get(column, "") for column in COLUMNS})
-    return rows
+def rows_of(problem, times, errors, notes, count, config=""):
+    """The rows of a point, attnforge's first: of {name: (ms, spread, late)}, {name: relative error} and {name: note}."""
+    more = {"attnforge": {"config": config, **rounds.beside_best(times)}}
+    work = rounds.tflops(rounds.flops(problem))
+    return rounds.table(COLUMNS, point_of(problem)._asdict(), ["attnforge", *times, *notes], times, errors, notes, count, work, more)
 
 
 def choose(problem, args, stored, plan, fastest):
@@ -112,17 +85,17 @@ def asked_peers(text):
     return {name: words for name, _, words in (each.partition("@") for each in names)}
 
 
-def measure(text, args, stored, peers, flush, heat):
+def measure(text, session, stored, peers):
     """The rows of a line of a list."""
     import attnforge
     import peer_runs
 
-    problem = attnforge.Problem.parse(text)
+    args, problem = session.args, attnforge.Problem.parse(text)
     q, k, v = peer_runs.tensors(problem)
     ours = peer_runs.attnforge_run(problem, q, k, v)
 
     def fastest(config):
-        found = choice.chosen({"attnforge": ours}, {"attnforge": config}, q.device.index, args.choose, flush, heat, attnforge)
+        found = choice.chosen({"attnforge": ours}, {"attnforge": config}, q.device.index, args.choose, session.flush, session.heat, attnforge)
         return found.get("attnforge", "")  # of a problem that nothing serves the run says so
 
     how = choose(problem, args, stored, ours, fastest)
@@ -132,21 +105,10 @@ def measure(text, args, stored, peers, flush, heat):
     runs, notes = peer_runs.implementations(problem, q, k, v, here)
     notes |= {peer.name: f"only asked for at {words[peer.name]}" for peer in peers if peer not in here}
     errors = peer_runs.drop_wrong(runs, notes)
-    times = peer_runs.time_ms(runs, args.rounds, heat, flush)
+    times = session.time_ms(runs)
     notes.setdefault("attnforge", how)
     config = next(plan.config for plan in attnforge.plan_cache)
     return rows_of(problem, times, errors, notes, args.rounds, config)
-
-
-def line_of(rows):
-    """What is printed of a point: TFLOP/s of all, and attnforge's ratio."""
-    text = ", ".join(f"{row['impl']} {row['tflops'] or '-'}" for row in rows)
-    ours = rows[0]
-    return f"{text}; {ours['ratio_to_best_peer']}x {ours['best_peer']}" if ours["best_peer"] else text
-
-
-def output_path(args, gpu):
-    return figures.result_path(gpu, f"{args.name}{'' if args.dtype == 'bf16' else '_' + args.dtype}") if args.name else args.out
 
 
 def header(args, peers, missing):
@@ -156,51 +118,27 @@ def header(args, peers, missing):
 
 
 def run(args):
-    sys.path.insert(0, str(HERE.parent / "python"))
-    torch = machine.torch()
+    session = rounds.Session(args, COLUMNS, "" if args.dtype == "bf16" else f"_{args.dtype}")
     import attnforge
     import peer_runs
 
-    warnings.filterwarnings("ignore")
-    peer_runs.seed(args.seed)
-    stored = figures.stored_configs(args.configs, figures.point_of)  # before --out opens what may be the same file
+    stored = figures.stored_configs(args.configs, figures.point_of)
     peers, missing = peer_kernels.find(list(asked_peers(args.peers)), needed=args.peers is not None)
-    flush = peer_runs.ColdL2(args.clean_l2)
-    heat = peer_runs.Heat(args.heat_ms)
-    gpu, driver = peer_runs.machine()
-    path = output_path(args, gpu)
-    file = open(path, "w", newline="") if path else sys.stdout
-    about = f"{gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}"
     copies = f"a copy of 1 GiB: {peer_runs.copy_tb_per_s():.2f} TB/s, read and written bytes together"
-    for line in [about, machine.command(), *header(args, peers, missing), copies]:
-        file.write(f"# {line}\n")
-        print(line, file=sys.stderr)
-    out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-    out.writeheader()
-    rows = []
-    start = time.monotonic()
-    for name in args.list.split(","):
-        for text in read_list(name, args.dtype):
-            if not all(word in text.split() for word in args.only.split()):
-                continue
-            try:
-                of_point = measure(text, args, stored, peers, flush, heat)
-            except attnforge.AttnforgeError as error:
-                notes = {"attnforge": peer_kernels.first_line(error)}
-                of_point = rows_of(attnforge.Problem.parse(text), {}, {}, notes, args.rounds)
-            torch.cuda.empty_cache()  # attnforge's tuner allocates from the driver
-            out.writerows(of_point)
-            file.flush()
-            rows += of_point
-            print(f"{time.monotonic() - start:.0f} s, {text}: {line_of(of_point)}", file=sys.stderr)
-            for row in of_point[1:]:
-                if row["note"]:
-                    print(f"  {row['impl']}: {row['note']}", file=sys.stderr)
-    return rows
+    session.begin([*header(args, peers, missing), copies])
+    for text in (text for name in args.list.split(",") for text in read_list(name, args.dtype)):
+        if not all(word in text.split() for word in args.only.split()):
+            continue
+        try:
+            of_point = measure(text, session, stored, peers)
+        except attnforge.AttnforgeError as error:
+            of_point = rows_of(attnforge.Problem.parse(text), {}, {}, {"attnforge": peer_kernels.first_line(error)}, args.rounds)
+        session.add(of_point, text)
+    return session.rows
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = rounds.options(__doc__)
     parser.add_argument("--list", default="main", help=f"lists of bench/problems, separated by commas: {', '.join(LISTS)}")
     parser.add_argument("--only", default="", metavar="WORDS", help='lines of the lists with all of these words, as "num_heads=16:1 batch=8"')
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"), help="in place of the lists' bf16")
@@ -210,15 +148,9 @@ def main():
         f"default: {', '.join(peer_kernels.DEFAULT)}, those that can be imported",
     )
     parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
-    parser.add_argument("--tune", default="quick", choices=("none", "first_run", "quick", "full", "exhaustive"), help="first_run: as a user's first call does")
     parser.add_argument("--choose", type=int, default=0, metavar="N", help="instead of tuning: the fastest of N configs and that of --configs")
     parser.add_argument("--family", help="tune only this kernel family; in a database (ATTNFORGE_CACHE) that knows no other it then runs")
-    parser.add_argument("--rounds", type=int, default=21)
-    parser.add_argument("--heat-ms", type=float, default=100, help="of a peer's kernel before each round")
     parser.add_argument("--clean-l2", action="store_true", help="nothing in the L2 has to be written back while a run is timed")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", help="CSV file; default: standard output")
-    parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv, NAME_fp16.csv")
     parser.add_argument("--summary", metavar="FILE.csv", help="measure nothing, print the means of a file")
     args = parser.parse_args()
     rows = figures.read_csv(args.summary)[1] if args.summary else run(args)

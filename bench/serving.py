@@ -13,26 +13,20 @@ are compared with attnforge's before anything is timed.
 64 equal ones of as many bytes, and at the end it says how much faster these are. TB/s are of K and V read once.
 """
 
-import argparse
 import collections
-import csv
 import functools
 import math
-import pathlib
 import random
 import re
 import statistics
 import sys
-import time
-import warnings
 
 import choice
 import figures
-import machine
 import peer_kernels
+import rounds
 import serving_peers
 
-HERE = pathlib.Path(__file__).resolve().parent
 HEAD_DIM = 128
 NAMED_BY = ["case", "batch", "num_heads_q", "num_heads_kv", "seqlen_q", "keys", "longest", "page_size", "impl"]  # a row, in any run
 COLUMNS = [*NAMED_BY, "ms", "tb_per_s", "ratio", "error", "rounds", "spread", "late", "note"]
@@ -186,20 +180,21 @@ def settle(run, config, tune, attnforge):
     return list(attnforge.plan_cache)[-1], output
 
 
-def rows_of(case, args, stored, peers, flush, heat, attnforge):
+def rows_of(case, session, stored, peers, attnforge):
     import peer_runs
 
+    args = session.args
     runs, notes, errors, plans = {}, {}, {}, []
     reference = None
 
     def error_of(output):
-        return ((output.float() - reference).norm() / reference.norm()).item()
+        return rounds.relative_error(rounds.output_of(output), reference)
 
     named = names_of(case)
     ours = runs_of(case, not args.no_dense, attnforge)
     configs = {name: config for name in ours if (config := stored.get(key_of(named | {"impl": name})))}
     if args.choose:
-        configs |= choice.chosen(ours, configs, case.q.device.index, args.choose, flush, heat, attnforge)
+        configs |= choice.chosen(ours, configs, case.q.device.index, args.choose, session.flush, session.heat, attnforge)
     for name, run in ours.items():
         try:
             plan, output = settle(run, configs.get(name), args.tune, attnforge)
@@ -217,110 +212,60 @@ def rows_of(case, args, stored, peers, flush, heat, attnforge):
         found, without = serving_peers.rows_of(peer, case)
         notes |= without
         for name, options in found.items():
-            run, notes[name], error = serving_peers.choose(options, lambda result: error_of(output_of(result)), peer_runs.fastest)
+            run, notes[name], error = serving_peers.choose(options, error_of, peer_runs.fastest)
             if run:
                 runs[name], errors[name] = run, error
     attnforge.plan_cache.clear()
     for plan in plans:  # what was configured and tuned for one made the others' be forgotten
         attnforge.plan_cache.put((case.q.device.index, plan.problem), plan)
-    times = peer_runs.time_ms(runs, args.rounds, heat, flush)
+    times = session.time_ms(runs)
     if len(attnforge.plan_cache) != len(plans):
         raise SystemExit("a run made a plan of its own while it was timed: its row's config is not its")
     return table_of(case, named, times, notes, errors, args.rounds)
 
 
-def table_of(case, named, times, notes, errors, rounds):
+def table_of(case, named, times, notes, errors, count):
     """Rows of COLUMNS, those with a time first: of {name: Time}, {name: note} and {name: relative error}."""
-    rows = []
-    for name in dict.fromkeys([*times, *notes]):
-        row = named | {"impl": name, "note": notes.get(name, "")}
-        if name in errors:
-            row["error"] = f"{errors[name]:.1e}"
-        if name in times:
-            ms = times[name].ms
-            row |= {"ms": f"{ms:.4f}", "tb_per_s": f"{case.bytes() / ms / 1e9:.2f}"}
-            row |= {"rounds": rounds, "spread": f"{times[name].spread:.3f}", "late": times[name].late}
-            if "attnforge" in times:
-                row["ratio"] = f"{ms / times['attnforge'].ms:.3f}"
-        rows.append({column: row.get(column, "") for column in COLUMNS})
-    return rows
-
-
-def output_of(result):
-    """FlashAttention-3 returns more beside it in some builds."""
-    return result[0] if isinstance(result, (tuple, list)) else result
+    return rounds.table(COLUMNS, named, [*times, *notes], times, errors, notes, count, lambda ms: {"tb_per_s": f"{case.bytes() / ms / 1e9:.2f}"})
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = rounds.options(__doc__, rounds=11, heat_ms=50, tune="full")
     parser.add_argument("--only", default="", help="of decode, ragged, prefill; NAME@WORDS: those with WORDS in their titles, as 64 x 8192, 32:8")
     parser.add_argument(
         "--peers", help=f"none, or these and no others, of {', '.join(serving_peers.LOADERS)}; default: those that can be imported"
     )
     parser.add_argument("--no-dense", action="store_true", help="a shorter run: without attnforge on lengths that the host knows")
-    parser.add_argument("--tune", default="full", choices=("none", "first_run", "quick", "full", "exhaustive"), help="first_run: as a user's first call does")
     parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
     parser.add_argument(
         "--choose", type=int, default=0, metavar="N", help="instead of tuning: the fastest of N configs and that of --configs, on a case's own lengths"
     )
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--heat-ms", type=float, default=50)
-    parser.add_argument("--seed", type=int, default=1, help="of tensors")
     parser.add_argument("--seeds", default="1,2,3", help="of ragged lengths (default: %(default)s)")
-    parser.add_argument("--out", help="CSV file; default: standard output")
-    parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
     args = parser.parse_args()
     named = list(serving_peers.LOADERS) if args.peers is None else args.peers.split(",")
     wanted = [name for name in named if name not in ("", "none")]
     unknown = {group for group, _ in words_of(args.only)} - set(GROUPS)
     if unknown:
         parser.error(f"--only {', '.join(sorted(unknown))}: there are {', '.join(GROUPS)}")
-    sys.path.insert(0, str(HERE.parent / "python"))
-    torch = machine.torch()
+    session = rounds.Session(args, COLUMNS)
     import attnforge
     import peer_runs
 
-    warnings.filterwarnings("ignore")
-    peer_runs.seed(args.seed)
     if args.tune == "first_run":
         attnforge.configure(policy="first_run")
-    stored = stored_configs(args.configs)  # before --out opens what may be the same file
+    stored = stored_configs(args.configs)
     peers, missing = peer_kernels.find(wanted, serving_peers.LOADERS, needed=args.peers is not None)
-    flush, heat = peer_runs.ColdL2(), peer_runs.Heat(args.heat_ms)
-    gpu, driver = peer_runs.machine()
-    path = figures.result_path(gpu, args.name) if args.name else args.out
-    file = open(path, "w", newline="") if path else sys.stdout
-
-    def say(line):
-        file.write(f"# {line}\n")
-        print(line, file=sys.stderr)
-
-    say(f"{gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}")
-    say(machine.command())
-    for line in peer_kernels.who(peers, missing, wanted, serving_peers.LOADERS):
-        say(line)
-    say(f"a copy of 1 GiB: {peer_runs.copy_tb_per_s():.2f} TB/s, read and written bytes together")
-    out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-    out.writeheader()
-    rows = []
-    start = time.monotonic()
-    for group, title, make in cases(torch, [int(seed) for seed in args.seeds.split(",")]):
-        if not asked(args.only, group, title):
-            continue
-        attnforge.plan_cache.clear()
-        case = make()
-        of_case = rows_of(case, args, stored, peers, flush, heat, attnforge)
-        out.writerows(of_case)
-        file.flush()
-        rows += of_case
-        times = ", ".join(f"{row['impl']} {row['ms'] or row['note']}" for row in of_case)
-        print(f"{time.monotonic() - start:.0f} s, {title}: {times}", file=sys.stderr)
-        del case
-        torch.cuda.empty_cache()
+    copies = f"a copy of 1 GiB: {peer_runs.copy_tb_per_s():.2f} TB/s, read and written bytes together"
+    session.begin([*peer_kernels.who(peers, missing, wanted, serving_peers.LOADERS), copies])
+    for group, title, make in cases(session.torch, [int(seed) for seed in args.seeds.split(",")]):
+        if asked(args.only, group, title):
+            attnforge.plan_cache.clear()
+            session.add(rows_of(make(), session, stored, peers, attnforge), title, "ms")
+    rows = session.rows
     for line in said_of_peers(rows):
-        say(line)
+        session.say(line)
     for line in said_of_ragged({(row["case"], row["impl"]): float(row["ms"]) for row in rows if row["ms"]}):
-        say(line)
+        session.say(line)
 
 
 if __name__ == "__main__":

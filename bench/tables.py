@@ -148,13 +148,9 @@ def backward_ratios(rows, select):
 LISTS = {"sm80": "bwd_mma_sm80, forced"}  # names for readers, where a list's own says too little
 
 
-def backward(gpu="h100"):
-    """The grid by head dim, mask and length; means of every list of bench/backward.py, on that GPU."""
-    path = RESULTS.parent / gpu / "backward.csv"
-    if not path.exists():
-        return ""
-    comments, rows = read(path)
-    found = {}  # of the grid: a point measured again counts as it was last
+def backward_cells(rows):
+    """(lengths, a row for each head dim and mask) of the grid. A point measured again counts as it was last."""
+    found = {}
     for row in rows:
         if row["list"] == "grid" and row["impl"] == "attnforge" and row["ms"]:
             found[int(row["head_dim"]), int(row["causal"]), int(row["seqlen_q"])] = row
@@ -167,6 +163,11 @@ def backward(gpu="h100"):
             ratio = f" ({float(row['ratio_to_best_peer']):.2f}x)" if row and row["ratio_to_best_peer"] else ""
             texts.append(f"{row['tflops'].split('.')[0]}{ratio}" if row else "")
         cells.append([f"{dim} {'causal' if causal else 'full'}", *texts])
+    return lengths, cells
+
+
+def backward_means(rows):
+    """A row for each list, and for each head dim of those that have few."""
     means = []
     for of_list in dict.fromkeys(row["list"] for row in rows):
         dims = sorted({int(row["head_dim"]) for row in rows if row["list"] == of_list})
@@ -176,13 +177,23 @@ def backward(gpu="h100"):
             untuned = [1 / each["attnforge-untuned"] for each in own.values() if "attnforge-untuned" in each]
             texts = [f"{statistics.geometric_mean(each):.3f}x, least {min(each):.3f}x" if each else "" for each in (best, untuned)]
             means.append([LISTS.get(of_list, of_list.replace("_", " ")), ", ".join(map(str, some)), len(ratios), *texts])
+    return means
+
+
+def backward(gpu="h100"):
+    """The grid by head dim, mask and length; means of every list of bench/backward.py, on that GPU."""
+    path = RESULTS.parent / gpu / "backward.csv"
+    if not path.exists():
+        return ""
+    comments, rows = read(path)
+    lengths, cells = backward_cells(rows)
     known = dict(line.removeprefix("peer ").split(": ", 1) for line in comments if line.startswith("peer "))
     timed = [f"{peer} ({version})" for peer, version in known.items() if any(row["impl"] == peer and row["ms"] for row in rows)]
     parts = ["Backward passes, bf16, 16384 tokens, hidden size 2048: TFLOP/s by 2.5 times the forward's products, in brackets the speed relative "
              f"to the fastest of the others at that point in the same run: {'; '.join(timed) or 'none'}."]
     if cells:
         parts.append(markdown(["head_dim", *lengths], cells))
-    parts.append(markdown(["list", "head_dim", "points", "relative to the fastest peer", "untuned relative to tuned"], means))
+    parts.append(markdown(["list", "head_dim", "points", "relative to the fastest peer", "untuned relative to tuned"], backward_means(rows)))
     parts.append(source(comments, path.name, gpu))
     return "\n\n".join(parts)
 

@@ -9,23 +9,17 @@ attnforge on equal sequences as long as a token's sequence is on average (sum of
 work; its time is scaled by what rounding leaves of the work.
 """
 
-import argparse
-import csv
 import functools
 import importlib
 import importlib.metadata
 import math
-import pathlib
 import random
 import statistics
 import sys
-import warnings
 
-import figures
-import machine
 import peer_kernels
+import rounds
 
-HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = "distribution,causal,sequences,tokens,longest,heads,head_dim,impl,ms,tflops,ratio,error,rounds,spread,late,note".split(",")
 # ratio: of the implementation's time to attnforge's.
 
@@ -78,10 +72,6 @@ def peer_functions():
     return found, missing
 
 
-def output_of(result):
-    return result[0] if isinstance(result, (tuple, list)) else result
-
-
 def dense_run(lengths, causal, args, torch, attnforge):
     """(function, how much of the work it does, its shape) of equal sequences."""
     length = max(128, round(sum(x * x for x in lengths) / sum(lengths) / 128) * 128)
@@ -91,12 +81,11 @@ def dense_run(lengths, causal, args, torch, attnforge):
     return functools.partial(attnforge.attention, q, k, v, causal=causal), share, f"{batch} x {length}"
 
 
-def point(name, lengths, causal, args, peers, flush, heat):
+def point(name, lengths, causal, session, peers):
     import attnforge
-    import peer_runs
     import torch
 
-    tokens = sum(lengths)
+    args, tokens = session.args, sum(lengths)
     cu = torch.tensor([0, *lengths]).cumsum(0).int().cuda()
     longest = max(lengths)
     q, k, v = (torch.randn(tokens, args.heads, args.head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(3))
@@ -114,34 +103,25 @@ def point(name, lengths, causal, args, peers, flush, heat):
         bounds = {"cu_seqlens_q": cu, "cu_seqlens_k": cu, "max_seqlen_q": longest, "max_seqlen_k": longest}
         run = functools.partial(function, q, k, v, **bounds, causal=causal)
         try:
-            output_of(run())
+            run()
             torch.cuda.synchronize()
             runs[peer] = run
         except Exception as error:
             notes[peer] = peer_kernels.first_line(error)
-    reference = output_of(runs["fa3" if "fa3" in runs else "attnforge"]()).float()
+    reference = rounds.output_of(runs["fa3" if "fa3" in runs else "attnforge"]()).float()
     errors = {}
     for each, run in list(runs.items()):
-        output = output_of(run()).float()
-        errors[each] = ((output - reference).norm() / reference.norm()).item()
+        errors[each] = rounds.relative_error(rounds.output_of(run()), reference)
         if not errors[each] < peer_kernels.WRONG:
             notes[each] = "wrong"
             del runs[each]
-    times = peer_runs.time_ms({**runs, "dense": dense}, args.rounds, heat, flush)
-    config = list(attnforge.plan_cache)[0].config
-    notes.setdefault("attnforge", config)
-    rows = []
-    for each in dict.fromkeys(["attnforge", "dense", *peers]):
-        row = {"distribution": name, "causal": int(causal), "sequences": len(lengths), "tokens": tokens, "longest": longest}
-        row |= {"heads": args.heads, "head_dim": args.head_dim, "impl": each, "note": notes.get(each, "")}
-        if each in errors:
-            row["error"] = f"{errors[each]:.1e}"
-        if each in times and "attnforge" in times:
-            ms = times[each].ms / (share if each == "dense" else 1)
-            row |= {"ms": f"{ms:.4f}", "tflops": f"{flops(lengths, causal, args) / ms / 1e9:.1f}", "rounds": args.rounds}
-            row |= {"ratio": f"{ms / times['attnforge'].ms:.3f}", "spread": f"{times[each].spread:.3f}", "late": times[each].late}
-        rows.append({column: row.get(column, "") for column in COLUMNS})
-    return rows
+    times = session.time_ms({**runs, "dense": dense})
+    times["dense"] = times["dense"]._replace(ms=times["dense"].ms / share)
+    notes.setdefault("attnforge", list(attnforge.plan_cache)[0].config)
+    named = {"distribution": name, "causal": int(causal), "sequences": len(lengths), "tokens": tokens, "longest": longest}
+    named |= {"heads": args.heads, "head_dim": args.head_dim}
+    work = rounds.tflops(flops(lengths, causal, args))
+    return rounds.table(COLUMNS, named, ["attnforge", "dense", *peers], times, errors, notes, args.rounds, work)
 
 
 def summary(rows):
@@ -155,50 +135,21 @@ def summary(rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = rounds.options(__doc__, tunes=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--tokens", type=int, default=16384)
     parser.add_argument("--heads", type=int, default=16)
     parser.add_argument("--head-dim", type=int, default=128)
-    parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--family", help="tune only this kernel family")
-    parser.add_argument("--rounds", type=int, default=21)
-    parser.add_argument("--heat-ms", type=float, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", help="CSV file; default: standard output")
-    parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
     args = parser.parse_args()
-    sys.path.insert(0, str(HERE.parent / "python"))
-    torch = machine.torch()
-    import attnforge
-    import peer_runs
-
-    warnings.filterwarnings("ignore")
-    peer_runs.seed(args.seed)
+    session = rounds.Session(args, COLUMNS)
     peers, missing = peer_functions()
-    flush = peer_runs.ColdL2()
-    heat = peer_runs.Heat(args.heat_ms)
-    gpu, driver = peer_runs.machine()
-    path = figures.result_path(gpu, args.name) if args.name else args.out
-    file = open(path, "w", newline="") if path else sys.stdout
-    file.write(f"# {gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
-    file.write(f"# {machine.command()}\n")
-    for name, (version, _) in peers.items():
-        file.write(f"# peer {name}: {version}\n")
-    for name, why in missing.items():
-        file.write(f"# not in the run: {name}: {why}\n")
-    out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-    out.writeheader()
-    rows = []
+    lines = [f"peer {name}: {version}" for name, (version, _) in peers.items()]
+    session.begin(lines + [f"not in the run: {name}: {why}" for name, why in missing.items()])
     for name, lengths in distributions(args.tokens, args.seed).items():
         for causal in (True, False):
-            of_point = point(name, lengths, causal, args, peers, flush, heat)
-            out.writerows(of_point)
-            file.flush()
-            rows += of_point
-            line = ", ".join(f"{row['impl']} {row['tflops'] or '-'}" for row in of_point)
-            print(f"{name}{' causal' if causal else ''}, {len(lengths)} sequences: {line}", file=sys.stderr)
-            torch.cuda.empty_cache()
-    print(summary(rows), file=sys.stderr)
+            title = f"{name}{' causal' if causal else ''}, {len(lengths)} sequences"
+            session.add(point(name, lengths, causal, session, peers), title)
+    print(summary(session.rows), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@
 usage: ATTNFORGE_LIBRARY=libattnforge.so bench_figures_test.py ROOT
 """
 
+import contextlib
 import csv
+import io
 import pathlib
 import sys
 import tempfile
@@ -18,8 +20,10 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
 import attnforge  # noqa: E402
 import backward  # noqa: E402
 import figures  # noqa: E402
+import machine  # noqa: E402
 import peer_kernels  # noqa: E402
 import peers  # noqa: E402
+import rounds  # noqa: E402
 import tables  # noqa: E402
 
 LISTS = ("main", "odd_head_dims", "prefill")
@@ -343,6 +347,36 @@ class TablesTest(unittest.TestCase):
         rows = rows_of({"attnforge": 1.0, "fa3": 0.9}) + rows_of({"attnforge": 1.0}, problem="fwd bf16 seqlen=4096 head_dim=64")
         numbers = self.page(rows, self.COMMENTS)
         self.assertIn("(no peer)", numbers)
+
+
+
+class SessionTest(unittest.TestCase):
+    """The file of a driver, on a machine of which only the clock is there."""
+
+    def session(self, path):
+        with fake_module("peer_runs", seed=lambda value: None, ColdL2=lambda clean: None, Heat=lambda ms: None, machine=lambda: ("NVIDIA H9", "1"),
+                         time_ms=lambda runs, rounds, heat, flush: {name: (2.0, 0.01, 0) for name in runs}):
+            torch = types.SimpleNamespace(__version__="9", cuda=types.SimpleNamespace(empty_cache=lambda: None))
+            with mock.patch.object(machine, "torch", lambda: torch), contextlib.redirect_stderr(io.StringIO()) as said:
+                session = rounds.Session(types.SimpleNamespace(seed=1, heat_ms=0, name=None, out=str(path), rounds=3), ["impl", "ms", "tflops", "ratio", "note"])
+                session.begin(["peer x: 1"], goes_on=path.exists())
+                self.assertEqual(session.time_ms({}), {})
+                times = session.time_ms({"attnforge": None, "x": None})
+                rows = rounds.table(session.columns, {}, ["attnforge", "x", "y"], times, {}, {"y": "no"}, 3, rounds.tflops(4e9))
+                session.add(rows, "a point")
+                return said.getvalue()
+
+    def test_rows_are_in_the_file_as_they_come_and_a_second_run_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "a.csv"
+            said = self.session(path)
+            self.assertRegex(said, "0 s, a point: attnforge 2.0, x 2.0, y -\n  y: no\n$")
+            self.session(path)
+            comments, rows = figures.read_csv(path)
+        self.assertTrue(comments[0].startswith("NVIDIA H9, driver 1, torch 9, attnforge "))
+        self.assertEqual(comments[2], "peer x: 1")
+        self.assertEqual([row["impl"] for row in rows], ["attnforge", "x", "y"] * 2)
+        self.assertEqual(rows[1], {"impl": "x", "ms": "2.0000", "tflops": "2.0", "ratio": "1.000", "note": ""})
 
 
 if __name__ == "__main__":

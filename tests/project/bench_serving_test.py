@@ -241,7 +241,7 @@ class ToldTest(unittest.TestCase):
     def rows(self, times, case="decode", lengths=(2048,)):
         of_case = case_of(list(lengths))
         named = dict(zip(serving.NAMED_BY, (case, len(lengths), 32, 8, 1, sum(lengths), max(lengths), 16)))
-        of_times = {name: types.SimpleNamespace(ms=ms, spread=0.01, late=0) for name, ms in times.items()}
+        of_times = {name: (ms, 0.01, 0) for name, ms in times.items()}
         return serving.table_of(of_case, named, of_times, {"flashinfer": "tensor cores", "dense": "refused"}, {"attnforge": 0.0}, 11)
 
     def test_rows(self):
