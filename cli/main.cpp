@@ -62,15 +62,17 @@ int with_flushed_output(int code) {
 }
 
 int run_program(int argc, char** argv) {
-  Command app("Tunes, runs and explains attention kernels for the NVIDIA GPU at hand.", "attnforge",
-              fmt::format("attnforge {}", kVersion));
+  Command app("Tunes, runs and explains attention kernels for the NVIDIA GPU at hand.",
+              "attnforge");
+  app.set_version_flag("--version", fmt::format("attnforge {}", kVersion));
+  app.require_subcommand(1);
   app.footer(kProgramFooter);
 
   const std::pair<const char*, Verb> verbs[] = {
       {"tune", add_tune(app)},       {"run", add_run(app)},       {"bench", add_bench(app)},
       {"inspect", add_inspect(app)}, {"report", add_report(app)}, {"list", add_list(app)},
       {"cache", add_cache(app)},     {"doctor", add_doctor(app)}, {"help", add_help(app)}};
-  app.refuse_empty_values();
+  refuse_empty_values(app);
   if (argc <= 1) {
     // Nothing was asked for: to a person this is the answer, to a script that lost its words it is
     // an error, as of most programs with verbs.
@@ -78,21 +80,21 @@ int run_program(int argc, char** argv) {
     return kExitUsage;
   }
   std::string wrong;
-  switch (app.parse(argc, argv, wrong)) {
-    case Command::Parsed::kShown:
+  switch (parse(app, argc, argv, wrong)) {
+    case Parsed::kShown:
       return with_flushed_output(kExitOk);
-    case Command::Parsed::kWrong: {
-      const Command* verb = app.parsed_subcommand();
+    case Parsed::kWrong: {
+      const Command* verb = parsed_verb(app);
       print_error(fmt::format("{}{} attnforge {}--help", wrong,
                               wrong.ends_with('?') ? " See" : "; see",
-                              verb == nullptr ? "" : verb->name() + " "));
+                              verb == nullptr ? "" : verb->get_name() + " "));
       return kExitUsage;
     }
-    case Command::Parsed::kVerb:
+    case Parsed::kVerb:
       break;
   }
   for (const auto& [name, verb] : verbs) {
-    if (app.parsed_subcommand()->name() != name) continue;
+    if (parsed_verb(app)->get_name() != name) continue;
     try {
       return with_flushed_output(verb());
     } catch (const Error& error) {

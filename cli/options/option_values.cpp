@@ -35,7 +35,7 @@ ValueRule whole_number(std::uint64_t least, std::uint64_t most) {
     text = std::to_string(number);
     return std::string();
   };
-  return check;
+  return ValueRule(check, "");
 }
 
 ValueRule seconds() {
@@ -46,7 +46,7 @@ ValueRule seconds() {
                          kMostSeconds);
     return std::string();
   };
-  return check;
+  return ValueRule(check, "");
 }
 
 ValueRule names() {
@@ -54,7 +54,7 @@ ValueRule names() {
     return names_of(text).empty() ? fmt::format("{} names nothing", shortened(text))
                                   : std::string();
   };
-  return check;
+  return ValueRule(check, "");
 }
 
 }  // namespace attnforge::cli

@@ -24,7 +24,7 @@ void add_policy_options(Command& verb, std::string& policy, double& time_limit_s
   for (Policy known : kPolicies) names.emplace_back(to_string(known));
   verb.add_option("--policy", policy,
                   "Without a winner in the database: take the model's choice, tune, or refuse")
-      ->one_of(names);
+      ->check(one_of(names));
   verb.add_option("--time-limit", time_limit_s, "Of the tuning by --policy first_run")
       ->type_name("SECONDS")
       ->transform(seconds());

@@ -28,9 +28,12 @@ std::optional<double> share_of(const std::string& text) {
 
 /// --mask-random's word.
 ValueRule share() {
-  return [](std::string& value) -> std::string {
-    return share_of(value) ? "" : fmt::format("must be a number from 0 to 1, not \"{}\"", value);
-  };
+  return ValueRule(
+      [](const std::string& value) -> std::string {
+        return share_of(value) ? ""
+                               : fmt::format("must be a number from 0 to 1, not \"{}\"", value);
+      },
+      "");
 }
 
 /// One of --density.
@@ -151,8 +154,8 @@ With the word blocks and a mask text, but neither --bsr nor --mask-random, the b
   std::optional<BlockMask> mask_{};       // what the first two say
 };
 
-const ListedRunPart kListedMaskPart(RunPartPlace::kLists, make_run_part<MaskPart>);
-
 }  // namespace
+
+std::unique_ptr<RunPart> mask_part() { return std::make_unique<MaskPart>(); }
 
 }  // namespace attnforge::cli

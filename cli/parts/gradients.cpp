@@ -95,8 +95,8 @@ class GradientFiles : public RunPart {
   std::string dout_, dlse_, dq_, dk_, dv_, dsinks_;
 };
 
-const ListedRunPart kListedGradientFiles(RunPartPlace::kOutputs, make_run_part<GradientFiles>);
-
 }  // namespace
+
+std::unique_ptr<RunPart> gradient_part() { return std::make_unique<GradientFiles>(); }
 
 }  // namespace attnforge::cli

@@ -1,38 +1,14 @@
 #include "cli/parts/part.h"
 
-#include <algorithm>
 #include <span>
 #include <utility>
 
-#include "attnforge/error.h"
-
 namespace attnforge::cli {
-namespace {
-
-struct Listed {
-  RunPartPlace place;
-  std::unique_ptr<RunPart> (*make)();
-};
-
-/// Filled before main() begins, by the files of the parts.
-std::vector<Listed>& listed() {
-  static std::vector<Listed> list;
-  return list;
-}
-
-}  // namespace
-
-ListedRunPart::ListedRunPart(RunPartPlace place, std::unique_ptr<RunPart> (*make)()) {
-  listed().push_back({place, make});
-}
 
 RunParts run_parts() {
-  std::vector<Listed> in_order = listed();
-  std::ranges::sort(in_order, {}, &Listed::place);
-  ATTNFORGE_ASSERT(std::ranges::adjacent_find(in_order, {}, &Listed::place) == in_order.end(),
-                   "each part has a place of its own");
   RunParts parts;
-  for (const Listed& part : in_order) parts.push_back(part.make());
+  for (const auto make : {rope_part, sink_part, gradient_part, code_part, mask_part})
+    parts.push_back(make());
   return parts;
 }
 

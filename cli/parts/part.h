@@ -83,25 +83,13 @@ class RunPart {
 
 using RunParts = std::vector<std::unique_ptr<RunPart>>;
 
-/// When a part's turn is. No two parts have the same.
-enum class RunPartPlace {
-  kTables,   // inputs of files
-  kSinks,    // logits of heads
-  kOutputs,  // files beside o and lse
-  kTexts,    // the user's code, with its arrays
-  kLists,    // block masks: of files, or found of the texts
-};
-
-/// A part's file has one of these, as a global: nothing else names the part.
-struct ListedRunPart {
-  ListedRunPart(RunPartPlace place, std::unique_ptr<RunPart> (*make)());
-};
-template <class Part>
-std::unique_ptr<RunPart> make_run_part() {
-  return std::make_unique<Part>();
-}
-
-/// All of them, in the order of their places.
+// In the order of their turns: tables of files, logits of heads, files beside o and lse, the user's
+// code with its arrays, block masks of files or found of the texts.
+std::unique_ptr<RunPart> rope_part();
+std::unique_ptr<RunPart> sink_part();
+std::unique_ptr<RunPart> gradient_part();
+std::unique_ptr<RunPart> code_part();
+std::unique_ptr<RunPart> mask_part();
 RunParts run_parts();
 
 /// Reads problems with what the parts' options say, while these live.

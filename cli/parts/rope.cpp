@@ -68,8 +68,8 @@ class RopeFiles : public RunPart {
   std::int64_t offset_ = -1;  // -1: not given
 };
 
-const ListedRunPart kListedRopeFiles(RunPartPlace::kTables, make_run_part<RopeFiles>);
-
 }  // namespace
+
+std::unique_ptr<RunPart> rope_part() { return std::make_unique<RopeFiles>(); }
 
 }  // namespace attnforge::cli

@@ -35,8 +35,8 @@ class SinkFiles : public RunPart {
   std::string sinks_;
 };
 
-const ListedRunPart kListedSinkFiles(RunPartPlace::kSinks, make_run_part<SinkFiles>);
-
 }  // namespace
+
+std::unique_ptr<RunPart> sink_part() { return std::make_unique<SinkFiles>(); }
 
 }  // namespace attnforge::cli

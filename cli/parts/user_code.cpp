@@ -20,11 +20,10 @@ class CodePart : public RunPart {
         ->type_name("TEXT");
     verb.add_option("--mask", options_.mask, "C++ that says whether query q sees key k")
         ->type_name("TEXT");
-    verb.add_option("--arg", options_.args,
-                    "What the texts name: a number, an .npy file, or random for an array of "
-                    "floats; may be repeated")
-        ->type_name("NAME=VALUE")
-        ->may_repeat();
+    may_repeat(verb.add_option("--arg", options_.args,
+                               "What the texts name: a number, an .npy file, or random for an "
+                               "array of floats; may be repeated")
+                   ->type_name("NAME=VALUE"));
   }
   const char* help() const override {
     return R"(--score and --mask are C++ of your own (docs/USER_CODE.md), --arg values for what they name. An array is an .npy file of float32,
@@ -67,8 +66,8 @@ int32, float16, bfloat16 or bool, or random; its size and type are then the file
   CodeOptions options_;
 };
 
-const ListedRunPart kListedCodePart(RunPartPlace::kTexts, make_run_part<CodePart>);
-
 }  // namespace
+
+std::unique_ptr<RunPart> code_part() { return std::make_unique<CodePart>(); }
 
 }  // namespace attnforge::cli

@@ -258,7 +258,7 @@ Verb add_bench(Command& program) {
     part->add_problem_options(*verb);
   }
   verb->add_option("--rigor", a.rigor, "Tune first: quick, full or exhaustive")
-      ->one_of({"quick", "full", "exhaustive"});
+      ->check(one_of({"quick", "full", "exhaustive"}));
   verb->add_option("--samples", a.min_samples, "Take at least this many")
       ->type_name("N")
       ->transform(whole_number(1, kMostSamples));
@@ -274,10 +274,11 @@ Verb add_bench(Command& program) {
       ->type_name("N")
       ->transform(whole_number(0, kMostInt));
   add_cache_option(*verb, a.cache);
-  verb->add_option("--out", a.out,
-                   "Also write the rows to this file, .csv (row by row) or .json; may be repeated")
-      ->type_name("PATH")
-      ->may_repeat();
+  may_repeat(
+      verb->add_option(
+              "--out", a.out,
+              "Also write the rows to this file, .csv (row by row) or .json; may be repeated")
+          ->type_name("PATH"));
   verb->add_option("--plot", a.plot,
                    "Draw latency, throughput, memory, padding waste and density in this folder "
                    "(gnuplot)")

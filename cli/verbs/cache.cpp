@@ -308,7 +308,7 @@ Verb add_cache(Command& program) {
   CacheArguments& a = *arguments;
   Command* verb = program.add_subcommand(
       "cache", "Look into the database of winners, carry it around, clear it");
-  verb->require_subcommand();
+  verb->require_subcommand(1);
   verb->footer(kCacheFooter);
 
   using Action = int (*)(const CacheArguments&);

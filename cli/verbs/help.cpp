@@ -63,9 +63,8 @@ Verb add_help(Command& program) {
   verb->footer(kHelpFooter);
   // Asked for now: after parsing, a program's help is that of the verb at hand.
   return [&program, topic, all = program.help()] {
-    const auto& verbs = program.subcommands();
-    const auto verb = std::find_if(verbs.begin(), verbs.end(),
-                                   [&](const auto& other) { return other->name() == *topic; });
+    const std::vector<Command*> verbs = program.get_subcommands([](Command*) { return true; });
+    const auto verb = std::ranges::find(verbs, *topic, &Command::get_name);
     if (topic->empty()) {
       fmt::print("{}", all);
     } else if (*topic == "problem") {
@@ -73,11 +72,12 @@ Verb add_help(Command& program) {
     } else if (*topic == "environment") {
       fmt::print("{}", environment_help());
     } else if (verb != verbs.end()) {
-      fmt::print("{}", (*verb)->help());
+      fmt::print("{}", (*verb)->help(program.get_name()));
     } else {
-      std::vector<std::string_view> topics = {"problem", "environment"};
-      for (const auto& other : verbs) topics.push_back(other->name());
-      const std::string_view meant = nearest_word(*topic, topics);
+      std::vector<std::string> topics = {"problem", "environment"};
+      for (const Command* other : verbs) topics.push_back(other->get_name());
+      const std::string_view meant = nearest_word(
+          *topic, std::vector<std::string_view>(topics.begin(), topics.end()));
       throw Error(
           ErrorCode::kInvalidArgument,
           fmt::format("help has no topic \"{}\"{}; it has problem, environment and every verb: "

@@ -113,7 +113,7 @@ Verb add_list(Command& program) {
   auto arguments = std::make_shared<ListArguments>();
   Command* verb = program.add_subcommand("list", "List kernel families, GPUs and archs");
   verb->add_option("section", arguments->section, "families, devices, archs or all")
-      ->one_of({"families", "devices", "archs", "all"});
+      ->check(one_of({"families", "devices", "archs", "all"}));
   verb->add_flag("--json", arguments->json, "As JSON");
   verb->footer(kListFooter);
   return [arguments] { return run_list(*arguments); };

@@ -280,7 +280,7 @@ Verb add_tune(Command& program) {
       ->type_name("N|all");
   verb->add_option("--rigor", a.rigor,
                    "quick: the model's best few; full: until converged; exhaustive: every config")
-      ->one_of({"quick", "full", "exhaustive"});
+      ->check(one_of({"quick", "full", "exhaustive"}));
   verb->add_option("--time-limit", a.time_limit_s, "For each problem; 0: none")
       ->type_name("SECONDS")
       ->transform(seconds());

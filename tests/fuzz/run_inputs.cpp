@@ -200,14 +200,14 @@ class Silence {
 
 /// Whether something was computed.
 bool runs(const std::vector<std::string>& words) {
-  cli::Command program("", "attnforge", "");
+  cli::Command program("", "attnforge");
   const cli::Verb run = cli::add_run(program);
   std::vector<const char*> argv;
   for (const std::string& word : words) argv.push_back(word.c_str());
   const Silence silence;
   std::string wrong;
-  if (program.parse(static_cast<int>(argv.size()), argv.data(), wrong) !=
-      cli::Command::Parsed::kVerb) {
+  if (cli::parse(program, static_cast<int>(argv.size()), argv.data(), wrong) !=
+      cli::Parsed::kVerb) {
     require_readable(wrong);
     return false;
   }
