@@ -118,6 +118,15 @@ class GradientOracle : public Oracle {
   double darg_tolerance_ = 0;  // of such a sum
 };
 
+/// Probabilities are not rounded to 16 bits; P, dP and delta are of sums of products.
+double darg_tolerance_of(const Problem& p) {
+  const double pairs = static_cast<double>(total_tokens(p).q * p.num_heads_q) *
+                       static_cast<double>(p.seqlen_kv);
+  const double dims = std::max(p.head_dim, p.head_dim_v);
+  return 1e-7 * (8 + std::sqrt(pairs)) + 0x1p-19 +
+         0x1p-22 * std::max(4.0, dims / 16) * (2 + std::sqrt(dims));
+}
+
 GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& device,
                                const Tensors& tensors, unsigned seed,
                                const Instruments& instruments, CUstream stream)
@@ -206,12 +215,7 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
   }
   for (std::size_t i = 0; i < dargs.size(); ++i)
     dargs_.push_back({dargs[i], darg_sums[i].to_host<float>(), darg_of(dargs[i], tensors, stream)});
-  // Probabilities are not rounded to 16 bits; P, dP and delta are of sums of products.
-  const double pairs = static_cast<double>(total_tokens(p).q * p.num_heads_q) *
-                       static_cast<double>(p.seqlen_kv);
-  const double dims = std::max(p.head_dim, p.head_dim_v);
-  darg_tolerance_ = 1e-7 * (8 + std::sqrt(pairs)) + 0x1p-19 +
-                    0x1p-22 * std::max(4.0, dims / 16) * (2 + std::sqrt(dims));
+  darg_tolerance_ = darg_tolerance_of(p);
   if (!p.sinks) return;
   dsinks_ = dsinks.to_host<float>();
   dsink_norms_ = dsink_norms.to_host<float>();

@@ -166,15 +166,17 @@ struct BwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr bool in_halves() const {
     return head_dim % 64 == 0 && head_dim_v % 64 == 0 && step_m % 32 == 0;
   }
+  ATTNFORGE_HOST_DEVICE constexpr bool warps_share_evenly() const {
+    return (roles == 1 || roles == 2 || roles == 4) && next_power_of_two(num_warps) == num_warps &&
+           num_warps >= roles && num_warps >= 2 && num_warps <= 16 && named_barriers() <= 15 &&
+           (roles != 4 || in_halves()) && block_n % (16 * key_warps()) == 0;
+  }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
-    return (dtype == kFp16 || dtype == kBf16) && (roles == 1 || roles == 2 || roles == 4) &&
-           next_power_of_two(num_warps) == num_warps && num_warps >= roles && num_warps >= 2 &&
-           num_warps <= 16 && named_barriers() <= 15 && (roles != 4 || in_halves()) &&
-           block_n % (16 * key_warps()) == 0 && block_m % step_m == 0 && step_m % 16 == 0 &&
-           (step_m == block_m || next_power_of_two(step_m) == step_m) && stages >= 1 &&
-           stages <= 4 && (ds_stages == 1 || (ds_stages == 2 && stages >= 2 && makes_dq())) &&
-           alignment >= 4 && ((dq == kDqAdded && !dargs) || dq == kDqOwnKernel) &&
-           (dq_vector == 1 || dq_vector == 4);
+    return (dtype == kFp16 || dtype == kBf16) && warps_share_evenly() && block_m % step_m == 0 &&
+           step_m % 16 == 0 && (step_m == block_m || next_power_of_two(step_m) == step_m) &&
+           stages >= 1 && stages <= 4 &&
+           (ds_stages == 1 || (ds_stages == 2 && stages >= 2 && makes_dq())) && alignment >= 4 &&
+           ((dq == kDqAdded && !dargs) || dq == kDqOwnKernel) && (dq_vector == 1 || dq_vector == 4);
   }
 };
 

@@ -191,14 +191,18 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int late_accumulators() const {
     return block_m + dq_rows() / 2 * dq_held() + own_columns() / 2;
   }
+  /// What concerns dQ, on its way from products to sums.
+  ATTNFORGE_HOST_DEVICE constexpr bool dq_valid() const {
+    return block_m % (8 * dq_sharers()) == 0 && (late_dq == 0 || ds_stages == 2) &&
+           late_dq <= kDvFirst && dq_rounds >= 1 && dq_rounds <= 2 && dq_stages >= 1 &&
+           dq_stages <= 2 && (adds_by_tma() || dq_stages == 1) &&
+           (zeros_ahead == 0 || !adds_in_order()) && dq_parts_of(dq_rounds - 1) > 0 &&
+           (split_columns || dq_rounds == 1);
+  }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && block_m % 16 == 0 && block_m >= 16 &&
            block_m <= 256 && do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
-           block_m % (8 * dq_sharers()) == 0 && head_dim % 8 == 0 && head_dim_v % 8 == 0 &&
-           (late_dq == 0 || ds_stages == 2) && late_dq <= kDvFirst && dq_rounds >= 1 &&
-           dq_rounds <= 2 && dq_stages >= 1 && dq_stages <= 2 &&
-           (adds_by_tma() || dq_stages == 1) && (zeros_ahead == 0 || !adds_in_order()) &&
-           dq_parts_of(dq_rounds - 1) > 0 && (split_columns || dq_rounds == 1) &&
+           head_dim % 8 == 0 && head_dim_v % 8 == 0 && dq_valid() &&
            (grid == kGridPlain || persistent()) &&
            (!persistent() || (!split_columns && adders() + zeros_ahead <= 3)) &&
            (split_columns == 0 || (late_dq == 0 && ds_stages == 1));

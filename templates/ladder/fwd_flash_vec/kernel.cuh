@@ -108,6 +108,81 @@ struct FwdFlashVec {
     return x;
   }
 
+  /// Each lane's share of the products of step_n keys, from row `first` of the tile on, then their
+  /// sums.
+  ATTNFORGE_DEVICE static void make_scores(const SharedMemory& smem,
+                                           const float (&q)[kRows][kQkChunks][4], int first,
+                                           int lane, Scores& s) {
+#pragma unroll
+    for (int j = 0; j < C.step_n(); ++j) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) s[j][r] = 0.0f;
+#pragma unroll
+      for (int c = 0; c < kQkChunks; ++c) {
+        const float4 k = load_4_shared(&smem.k[first + j][4 * (lane + c * kLanes)]);
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          s[j][r] = fmaf(q[r][c][0], k.x, s[j][r]);
+          s[j][r] = fmaf(q[r][c][1], k.y, s[j][r]);
+          s[j][r] = fmaf(q[r][c][2], k.z, s[j][r]);
+          s[j][r] = fmaf(q[r][c][3], k.w, s[j][r]);
+        }
+      }
+    }
+    sum_to_owners(s, lane);
+  }
+
+  /// Adds the products of a step's probabilities with this lane's chunks of V.
+  ATTNFORGE_DEVICE static void add_outputs(const SharedMemory& smem, int group, int first, int lane,
+                                           float (&o)[kRows][kVChunks][4]) {
+#pragma unroll
+    for (int j = 0; j < C.step_n(); ++j) {
+      float probability[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) probability[r] = smem.p[group][j * kRows + r];
+#pragma unroll
+      for (int c = 0; c < kVChunks; ++c) {
+        const float4 v = load_4_shared(&smem.v[first + j][4 * (lane + c * kLanes)]);
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          o[r][c][0] = fmaf(probability[r], v.x, o[r][c][0]);
+          o[r][c][1] = fmaf(probability[r], v.y, o[r][c][1]);
+          o[r][c][2] = fmaf(probability[r], v.z, o[r][c][2]);
+          o[r][c][3] = fmaf(probability[r], v.w, o[r][c][3]);
+        }
+      }
+    }
+  }
+
+  /// A lane's chunks of query rows; rows past the end compute zeros.
+  ATTNFORGE_DEVICE static void load_queries(const FwdParams& p, const char* head, int first_query,
+                                            int lane, float (&q)[kRows][kQkChunks][4]) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+#pragma unroll
+      for (int c = 0; c < kQkChunks; ++c) {
+        const int d = 4 * (lane + c * kLanes);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) q[r][c][i] = 0.0f;
+        if (first_query + r < p.seqlen_q && d < C.head_dim) {
+          const i64 at = (first_query + r) * p.q.stride_row + d;
+          load_floats<C.dtype, C.alignment>(head + at * element_bytes(C.dtype), q[r][c]);
+        }
+      }
+  }
+
+  /// A lane's chunks of a row of the output.
+  ATTNFORGE_DEVICE static void store_row(char* row, int lane, float inverse,
+                                         const float (&o)[kVChunks][4]) {
+#pragma unroll
+    for (int c = 0; c < kVChunks; ++c) {
+      const int d = 4 * (lane + c * kLanes);
+      if (d >= C.head_dim_v) break;
+      store_4<C.dtype, C.alignment>(row + d * element_bytes(C.dtype), o[c][0] * inverse,
+                                    o[c][1] * inverse, o[c][2] * inverse, o[c][3] * inverse);
+    }
+  }
+
   ATTNFORGE_DEVICE static void run(const FwdTiledParams& params) {
     extern __shared__ __align__(16) u8 shared_memory[];
     SharedMemory& smem = *reinterpret_cast<SharedMemory*>(shared_memory);
@@ -123,26 +198,9 @@ struct FwdFlashVec {
     const int first_query = first_row + group * kRows;  // of this thread
     const int last_row = min(first_row + C.block_m(), p.seqlen_q) - 1;
 
-    // ---- 1. This lane's chunks of its query rows; rows past the end compute zeros ----
-    float q[kRows][kQkChunks][4], o[kRows][kVChunks][4];
-    const char* q_head = head_pointer<C.dtype>(p.q, batch, head);
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-      for (int c = 0; c < kQkChunks; ++c) {
-        const int d = 4 * (lane + c * kLanes);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) q[r][c][i] = 0.0f;
-        if (first_query + r < p.seqlen_q && d < C.head_dim) {
-          const i64 at = (first_query + r) * p.q.stride_row + d;
-          load_floats<C.dtype, C.alignment>(q_head + at * element_bytes(C.dtype), q[r][c]);
-        }
-      }
-#pragma unroll
-      for (int c = 0; c < kVChunks; ++c)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) o[r][c][i] = 0.0f;
-    }
+    // ---- 1. This lane's chunks of its query rows ----
+    float q[kRows][kQkChunks][4], o[kRows][kVChunks][4] = {};
+    load_queries(p, head_pointer<C.dtype>(p.q, batch, head), first_query, lane, q);
     clear_padding<C.head_dim>(smem.k);
     clear_padding<C.head_dim_v>(smem.v);
     OnlineRow softmax[kRows];
@@ -161,25 +219,9 @@ struct FwdFlashVec {
 
 #pragma unroll 1
       for (int first = 0; first < C.block_n; first += C.step_n()) {
-        // ---- 3. Scores of step_n keys: each lane's share of the products, then their sums ----
+        // ---- 3. Scores of step_n keys ----
         Scores s;
-#pragma unroll
-        for (int j = 0; j < C.step_n(); ++j) {
-#pragma unroll
-          for (int r = 0; r < kRows; ++r) s[j][r] = 0.0f;
-#pragma unroll
-          for (int c = 0; c < kQkChunks; ++c) {
-            const float4 k = load_4_shared(&smem.k[first + j][4 * (lane + c * kLanes)]);
-#pragma unroll
-            for (int r = 0; r < kRows; ++r) {
-              s[j][r] = fmaf(q[r][c][0], k.x, s[j][r]);
-              s[j][r] = fmaf(q[r][c][1], k.y, s[j][r]);
-              s[j][r] = fmaf(q[r][c][2], k.z, s[j][r]);
-              s[j][r] = fmaf(q[r][c][3], k.w, s[j][r]);
-            }
-          }
-        }
-        sum_to_owners(s, lane);
+        make_scores(smem, q, first, lane, s);
 
         // ---- 4. Probabilities of this lane's keys ----
         const int own_key = n * C.block_n + first + lane * C.keys_per_lane;
@@ -219,42 +261,19 @@ struct FwdFlashVec {
         __syncwarp();
 
         // ---- 5. Output: all keys of the step, this lane's chunks ----
-#pragma unroll
-        for (int j = 0; j < C.step_n(); ++j) {
-          float probability[kRows];
-#pragma unroll
-          for (int r = 0; r < kRows; ++r) probability[r] = smem.p[group][j * kRows + r];
-#pragma unroll
-          for (int c = 0; c < kVChunks; ++c) {
-            const float4 v = load_4_shared(&smem.v[first + j][4 * (lane + c * kLanes)]);
-#pragma unroll
-            for (int r = 0; r < kRows; ++r) {
-              o[r][c][0] = fmaf(probability[r], v.x, o[r][c][0]);
-              o[r][c][1] = fmaf(probability[r], v.y, o[r][c][1]);
-              o[r][c][2] = fmaf(probability[r], v.z, o[r][c][2]);
-              o[r][c][3] = fmaf(probability[r], v.w, o[r][c][3]);
-            }
-          }
-        }
+        add_outputs(smem, group, first, lane, o);
       }
     }
 
     // ---- 6. Sums of whole rows, division, store ----
-    char* o_head = head_pointer<C.dtype>(p.o, batch, head);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const float sum = over_lanes(softmax[r].row_sum, [](float a, float b) { return a + b; });
       const int query = first_query + r;
       if (query >= p.seqlen_q) continue;  // the same in all lanes of the group
-      const float inverse = softmax[r].inverse_sum(sum);
-#pragma unroll
-      for (int c = 0; c < kVChunks; ++c) {
-        const int d = 4 * (lane + c * kLanes);
-        if (d >= C.head_dim_v) break;
-        store_4<C.dtype, C.alignment>(
-            o_head + (query * p.o.stride_row + d) * element_bytes(C.dtype), o[r][c][0] * inverse,
-            o[r][c][1] * inverse, o[r][c][2] * inverse, o[r][c][3] * inverse);
-      }
+      store_row(
+          head_pointer<C.dtype>(p.o, batch, head) + query * p.o.stride_row * element_bytes(C.dtype),
+          lane, softmax[r].inverse_sum(sum), o[r]);
       if (C.lse && lane == 0) {
         p.lse[batch * p.lse_stride_batch + head * p.lse_stride_head + query] = softmax[r].lse(
             sum, p.softmax_scale);

@@ -120,36 +120,59 @@ struct BwdNaive {
     if (listed) atomicAdd(gradient + element * 2 + 1, size);
   }
 
-  /// kOfQueries: rows of dq; else of dk and dv. kOfArrays: what rows of queries add to the
-  /// gradients of arrays, and nothing else.
-  template <bool kOfQueries, bool kOfArrays = false>
-  ATTNFORGE_DEVICE static void gradients(const Params& params, const Rows& rows,
-                                         SharedMemory& smem) {
-    const FwdParams& p = params.fwd;
+  /// kOfQueries: rows of dq; else of dk and dv. Tensors of the block's own side, of which a row is
+  /// two vectors, and of the other side.
+  template <bool kOfQueries>
+  struct Sides {
+    static constexpr int kOwnA = kOfQueries ? C.dtype : C.dtype_k;
+    static constexpr int kOwnB = kOfQueries ? C.dtype_o : C.dtype_v;
+    static constexpr int kOtherA = kOfQueries ? C.dtype_k : C.dtype;
+    static constexpr int kOtherB = kOfQueries ? C.dtype_v : C.dtype_o;
+    const TensorRef &own_a, &own_b, &other_a, &other_b;
+    int own_begin, other_begin;
+
+    ATTNFORGE_DEVICE Sides(const Params& params, const Lengths& lengths)
+        : own_a(kOfQueries ? params.fwd.q : params.fwd.k),
+          own_b(kOfQueries ? params.dout : params.fwd.v),
+          other_a(kOfQueries ? params.fwd.k : params.fwd.q),
+          other_b(kOfQueries ? params.fwd.v : params.dout),
+          own_begin(kOfQueries ? lengths.q_begin() : lengths.kv_begin()),
+          other_begin(kOfQueries ? lengths.kv_begin() : lengths.q_begin()) {}
+  };
+
+  /// A thread's columns of dq, or of dk and then dv, are num_threads apart.
+  template <bool kOfQueries>
+  struct Sums {
+    static constexpr int kColumns = C.head_dim + (kOfQueries ? 0 : C.head_dim_v);
+    static constexpr int kOfThread = ceil_div(kColumns, kThreads);
+    float of[kOfThread][kRows], ds_squares[kRows], p_squares[kRows];
+
+    ATTNFORGE_DEVICE void clear() {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        ds_squares[r] = p_squares[r] = 0.0f;
+#pragma unroll
+        for (int c = 0; c < kOfThread; ++c) of[c][r] = 0.0f;
+      }
+    }
+  };
+
+  /// The block's rows to shared memory; rows past the end are 0.
+  template <bool kOfQueries>
+  ATTNFORGE_DEVICE static void load_rows(const Params& params, const Rows& rows,
+                                         const Sides<kOfQueries>& sides, SharedMemory& smem) {
+    using S = Sides<kOfQueries>;
     const int thread = threadIdx.x;
     const Lengths& lengths = rows.lengths;
-    const int group = p.num_heads_q / p.num_heads_kv;
-    constexpr int kDtypeA = kOfQueries ? C.dtype : C.dtype_k;  // of its own side
-    constexpr int kDtypeB = kOfQueries ? C.dtype_o : C.dtype_v;
-    constexpr int kOtherA = kOfQueries ? C.dtype_k : C.dtype;
-    constexpr int kOtherB = kOfQueries ? C.dtype_v : C.dtype_o;
-    const TensorRef& own_a = kOfQueries ? p.q : p.k;
-    const TensorRef& own_b = kOfQueries ? params.dout : p.v;
-    const TensorRef& other_a = kOfQueries ? p.k : p.q;
-    const TensorRef& other_b = kOfQueries ? p.v : params.dout;
-    const int own_begin = kOfQueries ? lengths.q_begin() : lengths.kv_begin();
-    const int other_begin = kOfQueries ? lengths.kv_begin() : lengths.q_begin();
-
-    // ---- 1. The block's rows to shared memory; rows past the end are 0 ----
 #pragma unroll 1
     for (int r = 0; r < kRows; ++r) {
-      const int at = own_begin + rows.at[r];
-      const char* a = row_of<kDtypeA>(own_a, lengths.batch(), rows.head, at);
-      const char* b = row_of<kDtypeB>(own_b, lengths.batch(), rows.head, at);
+      const int at = sides.own_begin + rows.at[r];
+      const char* a = row_of<S::kOwnA>(sides.own_a, lengths.batch(), rows.head, at);
+      const char* b = row_of<S::kOwnB>(sides.own_b, lengths.batch(), rows.head, at);
       for (int d = thread; d < C.head_dim; d += kThreads)
-        smem.a[r][d] = rows.present(r) ? load_1<kDtypeA>(a + d * element_bytes(kDtypeA)) : 0.0f;
+        smem.a[r][d] = rows.present(r) ? load_1<S::kOwnA>(a + d * element_bytes(S::kOwnA)) : 0.0f;
       for (int d = thread; d < C.head_dim_v; d += kThreads)
-        smem.b[r][d] = rows.present(r) ? load_1<kDtypeB>(b + d * element_bytes(kDtypeB)) : 0.0f;
+        smem.b[r][d] = rows.present(r) ? load_1<S::kOwnB>(b + d * element_bytes(S::kOwnB)) : 0.0f;
     }
     if constexpr (kOfQueries) {
       for (int r = thread / 32; r < kRows; r += C.num_warps()) {
@@ -167,8 +190,159 @@ struct BwdNaive {
       }
     }
     __syncthreads();
+  }
 
-    const SeenRange seen(p, lengths);
+  /// What a pair that is seen adds to the gradients of arrays that the score's text reads.
+  ATTNFORGE_DEVICE static void add_to_arrays(const Params& params, const Rows& rows, int head,
+                                             int query, int key, float score, float lse,
+                                             float delta, float dp) {
+    const float text = Pieces::Score::of_pair(params, rows.lengths, rows.sequence, head, query, key,
+                                              score);
+    const float probability = expf(text - lse), of_text = probability * (dp - delta);
+    const float size = probability * (fabsf(dp) + fabsf(delta));
+    Pieces::Dargs::of_pair(params, rows.lengths, rows.sequence, head, query, key, score,
+                           [&](float* gradient, i64 element, float of_read) {
+                             add_to_darg(gradient, element, params.dq_norms != nullptr,
+                                         of_text * of_read, size * fabsf(of_read));
+                           });
+  }
+
+  /// p and ds of row `other` of the other side with each of the block's, to shared memory.
+  /// kOfArrays: instead what they add to the gradients of arrays.
+  template <bool kOfQueries, bool kOfArrays>
+  ATTNFORGE_DEVICE static void weigh(const Params& params, const Rows& rows,
+                                     const Sides<kOfQueries>& sides, const SeenRange& seen,
+                                     int head, int other, SharedMemory& smem,
+                                     Sums<kOfQueries>& sums) {
+    using S = Sides<kOfQueries>;
+    const Lengths& lengths = rows.lengths;
+    float s[kRows], dp[kRows];
+    const int at = sides.other_begin + other;
+    products<S::kOtherA>(smem.a, row_of<S::kOtherA>(sides.other_a, lengths.batch(), head, at), s);
+    products<S::kOtherB>(smem.b, row_of<S::kOtherB>(sides.other_b, lengths.batch(), head, at), dp);
+    float lse = 0.0f, delta = 0.0f;
+    const int query_head = kOfQueries ? rows.head : head;
+    if constexpr (!kOfQueries) {
+      lse = lse_of(params, lengths, head, other);
+      delta = delta_of(params, lengths, head, other, 0, 1);
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if constexpr (kOfQueries) lse = smem.lse[r], delta = smem.delta[r];
+      const int query = kOfQueries ? rows.at[r] : other;
+      const int key = kOfQueries ? other : rows.at[r];
+      const bool sees = key >= query + seen.from && key <= query + seen.to &&
+                        lse != negative_infinity() && rows.present(r) &&
+                        exact_mask<C, Pieces>(params, lengths, rows.sequence, query_head, query,
+                                              key);
+      auto [score, slope] = exact_score<C>(params.fwd, s[r]);
+      if constexpr (kOfArrays) {
+        if (sees) add_to_arrays(params, rows, query_head, query, key, score, lse, delta, dp[r]);
+        continue;
+      }
+      if (sees) {
+        slope *= exact_text_slope<C, Pieces>(params, lengths, rows.sequence, query_head, query, key,
+                                             score);
+        score = exact_text<C, Pieces>(params, lengths, rows.sequence, query_head, query, key,
+                                      score);
+      }
+      const float probability = sees ? expf(score - lse) : 0.0f;
+      const float ds = sees ? probability * (dp[r] - delta) * slope : 0.0f;
+      smem.p[threadIdx.x][r] = probability;
+      smem.ds[threadIdx.x][r] = ds;
+      sums.p_squares[r] += probability * probability;
+      sums.ds_squares[r] += ds * ds;
+    }
+  }
+
+  /// Adds `count` rows of a tensor from x on, each times a weight of the block's rows.
+  template <int kDtype>
+  ATTNFORGE_DEVICE static void add_rows(const char* x, i64 stride_row, int count,
+                                        const float (&weights)[kThreads][kRows],
+                                        float (&sums)[kRows]) {
+#pragma unroll 2
+    for (int i = 0; i < count; ++i, x += stride_row * element_bytes(kDtype)) {
+      const float value = load_1<kDtype>(x);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) sums[r] += weights[i][r] * value;
+    }
+  }
+
+  /// Products of ds and p with `count` rows of the other side, from `first` on.
+  template <bool kOfQueries>
+  ATTNFORGE_DEVICE static void add_products(const Rows& rows, const Sides<kOfQueries>& sides,
+                                            int head, int first, int count,
+                                            const SharedMemory& smem, Sums<kOfQueries>& sums) {
+    using S = Sides<kOfQueries>;
+    const char* a = row_of<S::kOtherA>(sides.other_a, rows.lengths.batch(), head, first);
+    const char* b = row_of<S::kOtherB>(sides.other_b, rows.lengths.batch(), head, first);
+#pragma unroll
+    for (int c = 0; c < sums.kOfThread; ++c) {
+      const int column = int(threadIdx.x) + c * kThreads;
+      if (column < C.head_dim) {
+        add_rows<S::kOtherA>(a + column * element_bytes(S::kOtherA), sides.other_a.stride_row,
+                             count, smem.ds, sums.of[c]);
+      } else if (column < sums.kColumns) {
+        add_rows<S::kOtherB>(b + (column - C.head_dim) * element_bytes(S::kOtherB),
+                             sides.other_b.stride_row, count, smem.p, sums.of[c]);
+      }
+    }
+  }
+
+  template <bool kOfQueries>
+  ATTNFORGE_DEVICE static void store_sums(const Params& params, const Rows& rows,
+                                          const Sides<kOfQueries>& sides,
+                                          const Sums<kOfQueries>& sums) {
+    constexpr int kGradientA = C.gradient_dtype(Sides<kOfQueries>::kOwnA);
+    constexpr int kGradientV = C.gradient_dtype(C.dtype_v);
+    const TensorRef& to = kOfQueries ? params.dq : params.dk;
+    const int batch = rows.listed ? 0 : rows.lengths.batch();
+    const int row = rows.first + (rows.listed ? 0 : sides.own_begin);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (!rows.present(r)) break;
+#pragma unroll
+      for (int c = 0; c < sums.kOfThread; ++c) {
+        const int column = int(threadIdx.x) + c * kThreads;
+        if (column < C.head_dim) {
+          store<kGradientA>(row_of<kGradientA>(to, batch, rows.head, row + r) +
+                                column * element_bytes(kGradientA),
+                            sums.of[c][r] * params.fwd.softmax_scale);
+        } else if (column < sums.kColumns) {
+          store<kGradientV>(row_of<kGradientV>(params.dv, batch, rows.head, row + r) +
+                                (column - C.head_dim) * element_bytes(kGradientV),
+                            sums.of[c][r]);
+        }
+      }
+    }
+  }
+
+  /// Of listed rows: the norms of their ds, and of their p.
+  template <bool kOfQueries>
+  ATTNFORGE_DEVICE static void store_norms(const Params& params, const Rows& rows,
+                                           const Sums<kOfQueries>& sums, SharedMemory& smem) {
+    const int thread = threadIdx.x;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+      smem.ds[thread][r] = sums.ds_squares[r], smem.p[thread][r] = sums.p_squares[r];
+    __syncthreads();
+    if (thread >= kRows || !rows.present(thread)) return;
+    float of_ds = 0.0f, of_p = 0.0f;
+    for (int i = 0; i < kThreads; ++i) of_ds += smem.ds[i][thread], of_p += smem.p[i][thread];
+    const i64 norm = i64(rows.head) * rows.count + rows.first + thread;
+    (kOfQueries ? params.dq_norms : params.dk_norms)[norm] = sqrtf(of_ds);
+    if constexpr (!kOfQueries) params.dv_norms[norm] = sqrtf(of_p);
+  }
+
+  /// kOfArrays: what rows of queries add to the gradients of arrays, and nothing else.
+  template <bool kOfQueries, bool kOfArrays = false>
+  ATTNFORGE_DEVICE static void gradients(const Params& params, const Rows& rows,
+                                         SharedMemory& smem) {
+    const Lengths& lengths = rows.lengths;
+    const Sides<kOfQueries> sides(params, lengths);
+    load_rows(params, rows, sides, smem);
+
+    const SeenRange seen(params.fwd, lengths);
     int lowest = rows.at[0], highest = rows.at[0];
 #pragma unroll
     for (int r = 1; r < kRows; ++r) {
@@ -178,141 +352,29 @@ struct BwdNaive {
     const int others = kOfQueries ? lengths.kv() : lengths.q();
     const int begin = max(kOfQueries ? lowest + seen.from : lowest - seen.to, 0);
     const int end = min((kOfQueries ? highest + seen.to : highest - seen.from) + 1, others);
+    Sums<kOfQueries> sums;
+    sums.clear();
 
-    // A thread's columns of dq, or of dk and then dv, are num_threads apart.
-    constexpr int kColumns = C.head_dim + (kOfQueries ? 0 : C.head_dim_v);
-    constexpr int kOfThread = ceil_div(kColumns, kThreads);
-    float sums[kOfThread][kRows], ds_squares[kRows], p_squares[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      ds_squares[r] = p_squares[r] = 0.0f;
-#pragma unroll
-      for (int c = 0; c < kOfThread; ++c) sums[c][r] = 0.0f;
-    }
-
+    const int group = params.fwd.num_heads_q / params.fwd.num_heads_kv;
     const int first_head = kOfQueries ? rows.head / group : rows.head * group;
     const int last_head = kOfQueries ? first_head : first_head + group - 1;
 #pragma unroll 1
     for (int head = first_head; head <= last_head; ++head) {
 #pragma unroll 1
       for (int tile = begin; tile < end; tile += kThreads) {
-        // ---- 2. p and ds of a row of the other side a thread ----
-        const int other = tile + thread;
-        if (other < end) {
-          float s[kRows], dp[kRows];
-          const int at = other_begin + other;
-          products<kOtherA>(smem.a, row_of<kOtherA>(other_a, lengths.batch(), head, at), s);
-          products<kOtherB>(smem.b, row_of<kOtherB>(other_b, lengths.batch(), head, at), dp);
-          float lse = 0.0f, delta = 0.0f;
-          const int query_head = kOfQueries ? rows.head : head;
-          if constexpr (!kOfQueries) {
-            lse = lse_of(params, lengths, head, other);
-            delta = delta_of(params, lengths, head, other, 0, 1);
-          }
-#pragma unroll
-          for (int r = 0; r < kRows; ++r) {
-            if constexpr (kOfQueries) lse = smem.lse[r], delta = smem.delta[r];
-            const int query = kOfQueries ? rows.at[r] : other;
-            const int key = kOfQueries ? other : rows.at[r];
-            const bool sees = key >= query + seen.from && key <= query + seen.to &&
-                              lse != negative_infinity() && rows.present(r) &&
-                              exact_mask<C, Pieces>(params, lengths, rows.sequence, query_head,
-                                                    query, key);
-            auto [score, slope] = exact_score<C>(p, s[r]);
-            if constexpr (kOfArrays) {
-              if (sees) {
-                const float text = Pieces::Score::of_pair(params, lengths, rows.sequence,
-                                                          query_head, query, key, score);
-                const float probability = expf(text - lse), of_text = probability * (dp[r] - delta);
-                const float size = probability * (fabsf(dp[r]) + fabsf(delta));
-                Pieces::Dargs::of_pair(params, lengths, rows.sequence, query_head, query, key,
-                                       score, [&](float* gradient, i64 element, float of_read) {
-                                         add_to_darg(gradient, element, params.dq_norms != nullptr,
-                                                     of_text * of_read, size * fabsf(of_read));
-                                       });
-              }
-              continue;
-            }
-            if (sees) {
-              slope *= exact_text_slope<C, Pieces>(params, lengths, rows.sequence, query_head,
-                                                   query, key, score);
-              score = exact_text<C, Pieces>(params, lengths, rows.sequence, query_head, query, key,
-                                            score);
-            }
-            const float probability = sees ? expf(score - lse) : 0.0f;
-            const float ds = sees ? probability * (dp[r] - delta) * slope : 0.0f;
-            smem.p[thread][r] = probability;
-            smem.ds[thread][r] = ds;
-            p_squares[r] += probability * probability;
-            ds_squares[r] += ds * ds;
-          }
-        }
+        const int other = tile + int(threadIdx.x);
+        if (other < end)
+          weigh<kOfQueries, kOfArrays>(params, rows, sides, seen, head, other, smem, sums);
         if constexpr (kOfArrays) continue;
         __syncthreads();
-
-        // ---- 3. Their products with the other side's rows ----
-        const int count = min(kThreads, end - tile);
-        const char* a = row_of<kOtherA>(other_a, lengths.batch(), head, other_begin + tile);
-        const char* b = row_of<kOtherB>(other_b, lengths.batch(), head, other_begin + tile);
-#pragma unroll
-        for (int c = 0; c < kOfThread; ++c) {
-          const int column = thread + c * kThreads;
-          if (column < C.head_dim) {
-            const char* x = a + column * element_bytes(kOtherA);
-#pragma unroll 2
-            for (int i = 0; i < count; ++i, x += other_a.stride_row * element_bytes(kOtherA)) {
-              const float value = load_1<kOtherA>(x);
-#pragma unroll
-              for (int r = 0; r < kRows; ++r) sums[c][r] += smem.ds[i][r] * value;
-            }
-          } else if (column < kColumns) {
-            const char* x = b + (column - C.head_dim) * element_bytes(kOtherB);
-#pragma unroll 2
-            for (int i = 0; i < count; ++i, x += other_b.stride_row * element_bytes(kOtherB)) {
-              const float value = load_1<kOtherB>(x);
-#pragma unroll
-              for (int r = 0; r < kRows; ++r) sums[c][r] += smem.p[i][r] * value;
-            }
-          }
-        }
+        add_products(rows, sides, head, sides.other_begin + tile, min(kThreads, end - tile), smem,
+                     sums);
         __syncthreads();
       }
     }
-
-    // ---- 4. Store ----
     if constexpr (kOfArrays) return;
-    constexpr int kGradientA = C.gradient_dtype(kDtypeA), kGradientV = C.gradient_dtype(C.dtype_v);
-    const TensorRef& to = kOfQueries ? params.dq : params.dk;
-    const int batch_out = rows.listed ? 0 : lengths.batch();
-    const int row_out = rows.first + (rows.listed ? 0 : own_begin);
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      if (!rows.present(r)) break;
-#pragma unroll
-      for (int c = 0; c < kOfThread; ++c) {
-        const int column = thread + c * kThreads;
-        if (column < C.head_dim) {
-          store<kGradientA>(row_of<kGradientA>(to, batch_out, rows.head, row_out + r) +
-                                column * element_bytes(kGradientA),
-                            sums[c][r] * p.softmax_scale);
-        } else if (column < kColumns) {
-          store<kGradientV>(row_of<kGradientV>(params.dv, batch_out, rows.head, row_out + r) +
-                                (column - C.head_dim) * element_bytes(kGradientV),
-                            sums[c][r]);
-        }
-      }
-    }
-    if (!rows.listed) return;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r)
-      smem.ds[thread][r] = ds_squares[r], smem.p[thread][r] = p_squares[r];
-    __syncthreads();
-    if (thread >= kRows || !rows.present(thread)) return;
-    float of_ds = 0.0f, of_p = 0.0f;
-    for (int i = 0; i < kThreads; ++i) of_ds += smem.ds[i][thread], of_p += smem.p[i][thread];
-    const i64 norm = i64(rows.head) * rows.count + rows.first + thread;
-    (kOfQueries ? params.dq_norms : params.dk_norms)[norm] = sqrtf(of_ds);
-    if constexpr (!kOfQueries) params.dv_norms[norm] = sqrtf(of_p);
+    store_sums(params, rows, sides, sums);
+    if (rows.listed) store_norms(params, rows, sums, smem);
   }
 
   /// The gradient of a head's sink, a row per thread.

@@ -152,30 +152,16 @@ struct FwdNaive {
     }
   }
 
-  ATTNFORGE_DEVICE static void run(const Params& params) {
-    const FwdParams& p = params.fwd;
-    __shared__ __align__(16) SharedMemory smem;
-    const int thread = threadIdx.x;
-    const Rows rows(params);
-    if constexpr (Lengths::kAnythingAfter)
-      if (!rows.present(0)) return;  // of a sequence that is shorter than others
-    const Lengths& lengths = rows.lengths;
-    const int kv_head = rows.head / (p.num_heads_q / p.num_heads_kv);
-    const char *k_head, *v_head;
-    if constexpr (C.page_size != 0) {
-      k_head = head_pointer<C.dtype_k>(p.k, 0, kv_head);
-      v_head = head_pointer<C.dtype_v>(p.v, 0, kv_head);
-    } else {
-      k_head = sequence_pointer<C.dtype_k>(p.k, lengths, kv_head, lengths.kv_begin());
-      v_head = sequence_pointer<C.dtype_v>(p.v, lengths, kv_head, lengths.kv_begin());
-    }
-
-    // ---- 1. Query rows to shared memory; rows past the end stay 0 ----
-    const char* q_head = sequence_pointer<C.dtype>(p.q, lengths, rows.head, lengths.q_begin());
+  /// Query rows to shared memory; those past the end are 0.
+  ATTNFORGE_DEVICE static void load_queries(const Params& params, const Rows& rows,
+                                            SharedMemory& smem) {
+    const TensorRef& q = params.fwd.q;
+    const char* head = sequence_pointer<C.dtype>(q, rows.lengths, rows.head,
+                                                 rows.lengths.q_begin());
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const char* row = q_head + rows.query[r] * p.q.stride_row * element_bytes(C.dtype);
-      for (int d = thread; d < C.head_dim; d += C.num_threads) {
+      const char* row = head + rows.query[r] * q.stride_row * element_bytes(C.dtype);
+      for (int d = threadIdx.x; d < C.head_dim; d += C.num_threads) {
         float x = 0.0f;
         if (rows.present(r)) {
           x = load_1<C.dtype>(row + d * element_bytes(C.dtype));
@@ -185,31 +171,58 @@ struct FwdNaive {
       }
     }
     __syncthreads();
+  }
 
-    const SeenRange seen(p, lengths);
-    int lowest = rows.query[0], highest = rows.query[0];
+  /// Which keys the block's rows see.
+  struct Seen {
+    const Params& params;
+    const Rows& rows;
+    SeenRange range;
+    ExactBlocks<C, kRows> present;
+    int begin, end;  // of all rows
+
+    ATTNFORGE_DEVICE Seen(const Params& params, const Rows& rows)
+        : params(params),
+          rows(rows),
+          range(params.fwd, rows.lengths),
+          present(params, rows.sequence, rows.head, rows.query) {
+      int lowest = rows.query[0], highest = rows.query[0];
 #pragma unroll
-    for (int r = 1; r < kRows; ++r) {
-      lowest = min(lowest, rows.query[r]);
-      highest = max(highest, rows.query[r]);
+      for (int r = 1; r < kRows; ++r) {
+        lowest = min(lowest, rows.query[r]);
+        highest = max(highest, rows.query[r]);
+      }
+      begin = max(lowest + range.from, 0);
+      end = min(highest + range.to + 1, rows.lengths.kv());
     }
-    const int keys_begin = max(lowest + seen.from, 0);
-    const int keys_end = min(highest + seen.to + 1, lengths.kv());
-    const ExactBlocks<C, kRows> present(params, rows.sequence, rows.head, rows.query);
-    const auto sees = [&](int r, int key) {
-      if (key < rows.query[r] + seen.from || key > rows.query[r] + seen.to) return false;
-      return exact_mask<C, Pieces>(present(r, key), params, lengths, rows.sequence, rows.head,
+    ATTNFORGE_DEVICE bool operator()(int r, int key) const {
+      if (key < rows.query[r] + range.from || key > rows.query[r] + range.to) return false;
+      return exact_mask<C, Pieces>(present(r, key), params, rows.lengths, rows.sequence, rows.head,
                                    rows.query[r], key);
-    };
+    }
+  };
 
-    // ---- 2. Maxima ----
+  /// The first row of keys, or of values, of the block's sequence; of page 0 where they lie in
+  /// pages.
+  template <int kDtype>
+  ATTNFORGE_DEVICE static const char* first_row(const TensorRef& tensor, const Rows& rows,
+                                                int kv_head) {
+    if constexpr (C.page_size != 0) return head_pointer<kDtype>(tensor, 0, kv_head);
+    return sequence_pointer<kDtype>(tensor, rows.lengths, kv_head, rows.lengths.kv_begin());
+  }
+
+  /// The rows' maxima, to shared memory: not in registers through the next loop.
+  ATTNFORGE_DEVICE static void find_maxima(const Params& params, const Rows& rows, const Seen& sees,
+                                           const char* k_head, SharedMemory& smem) {
+    const int thread = threadIdx.x;
     float row_max[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) row_max[r] = negative_infinity();
-    for (int key = keys_begin + thread; key < keys_end; key += C.num_threads) {
-      if (!present.any(key)) continue;
+    for (int key = sees.begin + thread; key < sees.end; key += C.num_threads) {
+      if (!sees.present.any(key)) continue;
       float s[kRows];
-      scores(params, smem, rows, key_row<C.dtype_k>(params, p.k, rows, k_head, key), key, s);
+      scores(params, smem, rows, key_row<C.dtype_k>(params, params.fwd.k, rows, k_head, key), key,
+             s);
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
         if (sees(r, key)) row_max[r] = fmaxf(row_max[r], s[r]);
@@ -221,68 +234,51 @@ struct FwdNaive {
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
-      if (thread == r) smem.row_max[r] = row_max[r];  // not in registers through the next loop
+      if (thread == r) smem.row_max[r] = row_max[r];
     __syncthreads();
+  }
 
-    // ---- 3. Probabilities of a tile of keys, then their product with V ----
-    constexpr int kColumns = C.columns_per_thread();
-    const int group = thread / C.threads_per_group(), column = thread % C.threads_per_group();
-    float row_sum[kRows], o[kColumns][kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      row_sum[r] = 0.0f;
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) o[c][r] = 0.0f;
-    }
-    for (int tile = keys_begin; tile < keys_end; tile += C.num_threads) {
-      const int key = tile + thread;
-      if (key < keys_end) {
-        float s[kRows] = {};
-        if (present.any(key)) {
-          scores(params, smem, rows, key_row<C.dtype_k>(params, p.k, rows, k_head, key), key, s);
-        }
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-          const float p = sees(r, key) ? probability(s[r], smem.row_max[r]) : 0.0f;
-          row_sum[r] += p;
-          smem.p[thread][r] = p;
-        }
-      }
-      __syncthreads();
-      const int tile_keys = min(C.num_threads, keys_end - tile);
-      const char* v_column = v_head + (tile * p.v.stride_row + column) * element_bytes(C.dtype_v);
+  // A thread's columns of the output, and its keys of a tile in the products of these.
+  static constexpr int kColumns = C.columns_per_thread();
+  ATTNFORGE_DEVICE static int group() { return int(threadIdx.x) / C.threads_per_group(); }
+  ATTNFORGE_DEVICE static int column() { return int(threadIdx.x) % C.threads_per_group(); }
+
+  /// Adds the products of a tile's probabilities, of keys from `tile` on, with V.
+  ATTNFORGE_DEVICE static void add_products(const Params& params, const Rows& rows,
+                                            const char* v_head, int tile, int tile_keys,
+                                            const SharedMemory& smem, float (&o)[kColumns][kRows]) {
+    const TensorRef& tensor = params.fwd.v;
+    const char* v_column = v_head +
+                           (tile * tensor.stride_row + column()) * element_bytes(C.dtype_v);
 #pragma unroll 2
-      for (int i = group; i < tile_keys; i += C.key_groups()) {
-        const char* v_row = v_column + i * p.v.stride_row * element_bytes(C.dtype_v);
-        if constexpr (C.page_size != 0)
-          v_row = key_row<C.dtype_v>(params, p.v, rows, v_head, tile + i) +
-                  column * element_bytes(C.dtype_v);
+    for (int i = group(); i < tile_keys; i += C.key_groups()) {
+      const char* v_row = v_column + i * tensor.stride_row * element_bytes(C.dtype_v);
+      if constexpr (C.page_size != 0)
+        v_row = key_row<C.dtype_v>(params, tensor, rows, v_head, tile + i) +
+                column() * element_bytes(C.dtype_v);
 #pragma unroll
-        for (int c = 0; c < kColumns; ++c) {
-          const int d = c * C.threads_per_group();
-          if (column + d >= C.head_dim_v) break;
-          const float v = load_1<C.dtype_v>(v_row + d * element_bytes(C.dtype_v));
+      for (int c = 0; c < kColumns; ++c) {
+        const int d = c * C.threads_per_group();
+        if (column() + d >= C.head_dim_v) break;
+        const float v = load_1<C.dtype_v>(v_row + d * element_bytes(C.dtype_v));
 #pragma unroll
-          for (int r = 0; r < kRows; ++r) o[c][r] += smem.p[i][r] * v;
-        }
+        for (int r = 0; r < kRows; ++r) o[c][r] += smem.p[i][r] * v;
       }
-      __syncthreads();
     }
-    reduce<Sum>(row_sum, smem);
-    if constexpr (kHasSink<C>) {
-#pragma unroll
-      for (int r = 0; r < kRows; ++r)
-        row_sum[r] += probability(exact_sink(params, rows.head), smem.row_max[r]);
-    }
+  }
 
-    // ---- 4. Sum over key groups, division, store ----
+  /// Sums over key groups, divided by the rows' sums of probabilities.
+  ATTNFORGE_DEVICE static void store(const Params& params, const Rows& rows, SharedMemory& smem,
+                                     const float (&row_sum)[kRows], float (&o)[kColumns][kRows]) {
+    const FwdParams& p = params.fwd;
     if constexpr (C.key_groups() > 1) {
       static_assert(kColumns == 1,
                     "several groups exist only where one has a thread for every column");
+      const int thread = threadIdx.x;
 #pragma unroll
       for (int r = 0; r < kRows; ++r) smem.p[thread][r] = o[0][r];
       __syncthreads();
-      for (int g = 1; g < C.key_groups() && group == 0; ++g)
+      for (int g = 1; g < C.key_groups() && group() == 0; ++g)
 #pragma unroll
         for (int r = 0; r < kRows; ++r) o[0][r] += smem.p[thread + g * C.threads_per_group()][r];
     }
@@ -295,17 +291,68 @@ struct FwdNaive {
       const float inverse = row_sum[r] == 0.0f ? 0.0f : 1.0f / row_sum[r];
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
-        const int d = column + c * C.threads_per_group();
-        if (group != 0 || d >= C.head_dim_v) break;
+        const int d = column() + c * C.threads_per_group();
+        if (group() != 0 || d >= C.head_dim_v) break;
         store_1<C.dtype_o>(o_head + (row * p.o.stride_row + d) * element_bytes(C.dtype_o),
                            o[c][r] * inverse);
       }
-      if (C.lse && thread == 0) {
+      if (C.lse && threadIdx.x == 0) {
         float* lse = p.lse + rows.batch_out(params) * p.lse_stride_batch +
                      rows.head * p.lse_stride_head + row;
         *lse = row_sum[r] == 0.0f ? negative_infinity() : smem.row_max[r] + logf(row_sum[r]);
       }
     }
+  }
+
+  ATTNFORGE_DEVICE static void run(const Params& params) {
+    const FwdParams& p = params.fwd;
+    __shared__ __align__(16) SharedMemory smem;
+    const Rows rows(params);
+    if constexpr (Lengths::kAnythingAfter)
+      if (!rows.present(0)) return;  // of a sequence that is shorter than others
+    const int kv_head = rows.head / (p.num_heads_q / p.num_heads_kv);
+    const char* k_head = first_row<C.dtype_k>(p.k, rows, kv_head);
+    const char* v_head = first_row<C.dtype_v>(p.v, rows, kv_head);
+
+    // ---- 1. Queries, and the maxima of their scores ----
+    load_queries(params, rows, smem);
+    const Seen sees(params, rows);
+    find_maxima(params, rows, sees, k_head, smem);
+
+    // ---- 2. Probabilities of a tile of keys, then their product with V ----
+    float row_sum[kRows], o[kColumns][kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      row_sum[r] = 0.0f;
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) o[c][r] = 0.0f;
+    }
+    for (int tile = sees.begin; tile < sees.end; tile += C.num_threads) {
+      const int key = tile + int(threadIdx.x);
+      if (key < sees.end) {
+        float s[kRows] = {};
+        if (sees.present.any(key))
+          scores(params, smem, rows, key_row<C.dtype_k>(params, p.k, rows, k_head, key), key, s);
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          const float p = sees(r, key) ? probability(s[r], smem.row_max[r]) : 0.0f;
+          row_sum[r] += p;
+          smem.p[threadIdx.x][r] = p;
+        }
+      }
+      __syncthreads();
+      add_products(params, rows, v_head, tile, min(C.num_threads, sees.end - tile), smem, o);
+      __syncthreads();
+    }
+    reduce<Sum>(row_sum, smem);
+    if constexpr (kHasSink<C>) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        row_sum[r] += probability(exact_sink(params, rows.head), smem.row_max[r]);
+    }
+
+    // ---- 3. Division, store ----
+    store(params, rows, smem, row_sum, o);
   }
 };
 
