@@ -1,9 +1,11 @@
-// code_tree.h - a text of the user's C++ as a tree of operations, of what a CPU can compute:
-// numbers, positions, lengths, arguments, operators and functions. What only a compiler understands
-// is named.
+// code_tree.h - a text of the user's C++ as a tree of operations: the one reader of expressions.
+// Numbers, positions, lengths, arguments, operators and functions are what a CPU can compute; what
+// only a compiler understands is a node of its own.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,10 +55,13 @@ enum class CodeOp {
   kMin,
   kMax,
   kChoice,
-  kCall
+  kCall,
+  kUnknown,  // a name, call or element that no library or argument has
+  kOpaque    // a part that only a compiler understands: a lambda, a pointer, an assignment, ...
 };
 
-/// An operation on nodes before it. Numbers are doubles, which hold ints of 32 bits.
+/// An operation on nodes before it, and its place in the text without brackets around it. Numbers
+/// are doubles, which hold ints of 32 bits.
 struct CodeNode {
   CodeOp op = CodeOp::kNumber;
   int a = -1, b = -1, c = -1;
@@ -65,19 +70,30 @@ struct CodeNode {
   CodeArgument::Type type{};                  // kElement
   const LibraryFunction* function = nullptr;  // kCall
   bool is_float = false;
+  std::uint32_t begin = 0, end = 0;        // in the text
+  std::uint32_t left_end = 0, middle = 0;  // of two operands: where the left and the right one
+                                           // end and begin, brackets included
 };
 
 /// The last node is the text's value.
 struct CodeTree {
   std::vector<CodeNode> nodes;
-  std::string unknown;         // "" or why there is none: "it calls sinpif"
+  std::string unknown;         // "" or what a CPU cannot compute first: "it calls sinpif"
   std::size_t unknown_at = 0;  // where in the text
+  bool assigns = false;        // it may change what it names: its terms mean nothing by themselves
+
+  const CodeNode& operator[](int node) const { return nodes[static_cast<std::size_t>(node)]; }
+  /// A node and all that it is computed from.
+  std::span<const CodeNode> under(int node) const;
 };
 
-/// Which text a tree is of; a mask's does not know `s`. A tree takes time in proportion to the
-/// text's length.
+/// The kind of a text: a mask's does not know `s`. A tree takes time in proportion to the text's
+/// length.
 enum class CodeText { kScore, kMask };
 CodeTree code_tree(std::string_view text, CodeText kind,
                    const std::vector<CodeArgument>& arguments);
+
+/// The nodes that && joins in the text's order; the last node alone if there is none.
+std::vector<int> terms_of(const CodeTree& tree, std::string_view text);
 
 }  // namespace attnforge

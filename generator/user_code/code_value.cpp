@@ -168,13 +168,7 @@ double computed(const CodeNode& node, Numbers& numbers, const CodePlace& place,
       return a != 0 ? b : numbers[node.c];
     case CodeOp::kCall:
       return node.function->value(a, b);
-    case CodeOp::kDivideWhole:
-    case CodeOp::kRest:
-    case CodeOp::kLeft:
-    case CodeOp::kRight:
-    case CodeOp::kBits:
-    case CodeOp::kOtherBits:
-    case CodeOp::kAnyBits:
+    default:
       break;
   }
   return of_wholes(node.op, whole(a), whole(b));

@@ -1,13 +1,12 @@
 #include "generator/user_code/mask_windows.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "generator/shape.h"
-#include "generator/user_code/code_terms.h"
+#include "generator/user_code/code_tree.h"
 #include "generator/user_code/read_once.h"
 
 namespace attnforge {
@@ -22,87 +21,33 @@ struct Sum {
             seqlen_kv + factor * other.seqlen_kv, number + factor * other.number};
   }
 };
+using Sums = std::vector<std::optional<Sum>>;  // one for each node of a tree
 
-/// Reads sums from the first of its tokens on.
-class Reader {
- public:
-  explicit Reader(Code tokens) : rest_(tokens) {}
-
-  bool at_end() const { return rest_.empty(); }
-  bool skip(std::string_view token) {
-    if (at_end() || rest_.front().text != token) return false;
-    rest_ = rest_.subspan(1);
-    return true;
-  }
-  /// Skips an operator of two tokens whose characters touch.
-  bool skip_both(std::string_view first, std::string_view second) {
-    if (rest_.size() < 2 || rest_[0].text != first || rest_[1].text != second ||
-        rest_[0].end() != rest_[1].at)
-      return false;
-    rest_ = rest_.subspan(2);
-    return true;
-  }
-  std::optional<Sum> sum() {
-    std::optional<Sum> total = term();
-    while (total) {
-      const std::int64_t factor = skip("+") ? 1 : skip("-") ? -1 : 0;
-      if (factor == 0) break;
-      const std::optional<Sum> next = term();
-      if (!next) return std::nullopt;
-      total = total->plus(*next, factor);
-    }
-    return total;
-  }
-
- private:
-  std::optional<Sum> term() {
-    constexpr int kMostDepth = 64;
-    if (at_end() || depth_ > kMostDepth) return std::nullopt;
-    if (skip("-")) {
-      ++depth_;
-      const std::optional<Sum> negated = term();
-      --depth_;
-      if (negated) return Sum().plus(*negated, -1);
+std::optional<Sum> sum_of(const CodeNode& node, const Sums& sums) {
+  constexpr double kMostNumber = 1 << 30;  // as far as windows go
+  const auto of = [&](int operand) { return sums[static_cast<std::size_t>(operand)]; };
+  switch (node.op) {
+    case CodeOp::kK:
+      return Sum{.k = 1};
+    case CodeOp::kQ:
+      return Sum{.q = 1};
+    case CodeOp::kSeqlenQ:
+      return Sum{.seqlen_q = 1};
+    case CodeOp::kSeqlenKv:
+      return Sum{.seqlen_kv = 1};
+    case CodeOp::kNumber:
+      if (node.is_float || node.number > kMostNumber) return std::nullopt;
+      return Sum{.number = static_cast<std::int64_t>(node.number)};
+    case CodeOp::kNegative:
+      if (!of(node.a)) return std::nullopt;
+      return Sum().plus(*of(node.a), -1);
+    case CodeOp::kPlus:
+    case CodeOp::kMinus:
+      if (!of(node.a) || !of(node.b)) return std::nullopt;
+      return of(node.a)->plus(*of(node.b), node.op == CodeOp::kPlus ? 1 : -1);
+    default:
       return std::nullopt;
-    }
-    if (skip("(")) {
-      ++depth_;
-      const std::optional<Sum> inner = sum();
-      --depth_;
-      if (!inner || !skip(")")) return std::nullopt;
-      return inner;
-    }
-    const std::string_view text = rest_.front().text;
-    rest_ = rest_.subspan(1);
-    if (text == "k") return Sum{.k = 1};
-    if (text == "q") return Sum{.q = 1};
-    if (text == "seqlen_q") return Sum{.seqlen_q = 1};
-    if (text == "seqlen_kv") return Sum{.seqlen_kv = 1};
-    constexpr std::int64_t kMostNumber = 1 << 30;  // as far as windows go
-    std::int64_t number = 0;
-    const char* const end = text.data() + text.size();
-    const bool octal = text.size() > 1 && text.front() == '0';
-    const auto [rest, error] = std::from_chars(text.data(), end, number);
-    if (error != std::errc() || rest != end || octal || number > kMostNumber) return std::nullopt;
-    return Sum{.number = number};
   }
-
-  Code rest_;
-  int depth_ = 0;
-};
-
-/// "below" or "at most" (-1), "equal" (0), "above" or "at least" (1), and whether equality is out.
-struct Comparison {
-  int side;
-  bool strict;
-};
-std::optional<Comparison> comparison(Reader& reader) {
-  if (reader.skip_both("<", "=")) return Comparison{-1, false};
-  if (reader.skip_both(">", "=")) return Comparison{1, false};
-  if (reader.skip_both("=", "=")) return Comparison{0, false};
-  if (reader.skip("<")) return Comparison{-1, true};
-  if (reader.skip(">")) return Comparison{1, true};
-  return std::nullopt;
 }
 
 /// How far from a query's position a sum that must be 0 or less puts the key: an upper bound of
@@ -135,22 +80,23 @@ struct SumTerm {
 };
 
 /// The sums of a term that compares some; empty if it is another.
-std::vector<Sum> sums_of_term(Code term) {
-  Reader reader(term);
-  const bool magnitude = reader.skip("abs");
-  if (magnitude && !reader.skip("(")) return {};
-  const std::optional<Sum> left = reader.sum();
-  if (!left || (magnitude && !reader.skip(")"))) return {};
-  const std::optional<Comparison> compared = comparison(reader);
-  if (!compared) return {};
-  const std::optional<Sum> right = reader.sum();
-  if (!right || !reader.at_end()) return {};
-  if (magnitude && (compared->side != -1 || right->k != 0 || right->q != 0)) return {};
+std::vector<Sum> sums_of_term(const CodeTree& tree, const CodeNode& term, const Sums& all) {
+  using enum CodeOp;
+  const bool is_strict = term.op == kBelow || term.op == kAbove;
+  const bool has_most = term.op == kBelow || term.op == kAtMost || term.op == kEqual;
+  const bool has_least = term.op == kAbove || term.op == kAtLeast || term.op == kEqual;
+  if (!has_most && !has_least) return {};
+  const CodeNode& first = tree[term.a];
+  const bool magnitude = first.op == kAbs && !first.is_float;
+  const auto& left = all[static_cast<std::size_t>(magnitude ? first.a : term.a)];
+  const auto& right = all[static_cast<std::size_t>(term.b)];
+  if (!left || !right) return {};
+  if (magnitude && (has_least || right->k != 0 || right->q != 0)) return {};
   std::vector<Sum> sums;
-  if (compared->side <= 0) sums.push_back(left->plus(*right, -1));
-  if (compared->side >= 0) sums.push_back(right->plus(*left, -1));
+  if (has_most) sums.push_back(left->plus(*right, -1));
+  if (has_least) sums.push_back(right->plus(*left, -1));
   if (magnitude) sums.push_back(Sum().plus(*left, -1).plus(*right, -1));
-  for (Sum& sum : sums) sum.number += compared->strict ? 1 : 0;
+  for (Sum& sum : sums) sum.number += is_strict ? 1 : 0;
   return sums;
 }
 
@@ -161,14 +107,17 @@ struct ReadMask {
 };
 
 ReadMask read_mask(const std::string& text) {
+  const CodeTree tree = code_tree(text, CodeText::kMask, {});
+  if (tree.assigns) return {{}, true};
+  Sums sums;
+  for (const CodeNode& node : tree.nodes) sums.push_back(sum_of(node, sums));
   ReadMask mask;
-  const std::vector<CodeToken> tokens = code_tokens(text);
-  if (tokens.empty()) return mask;
-  if (may_assign(tokens)) return {{}, true};
-  for (const Code term : terms_of(tokens)) {
-    std::vector<Sum> sums = sums_of_term(term);
-    mask.others |= sums.empty();
-    if (!sums.empty()) mask.terms.push_back({term.front().at, term.back().end(), std::move(sums)});
+  for (const int term : terms_of(tree, text)) {
+    std::vector<Sum> compared = sums_of_term(tree, tree[term], sums);
+    if (compared.empty())
+      mask.others = true;
+    else
+      mask.terms.push_back({tree[term].begin, tree[term].end, std::move(compared)});
   }
   return mask;
 }

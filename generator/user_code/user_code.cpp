@@ -15,7 +15,6 @@
 #include "attnforge/error.h"
 #include "generator/user_code/code_names.h"
 #include "generator/user_code/code_tokens.h"
-#include "generator/user_code/read_once.h"
 
 namespace attnforge {
 namespace {
@@ -369,20 +368,6 @@ std::size_t code_words_of_run(const Problem& p) {
   return code_arguments(p.args).size() + places_of_dargs(p).size();
 }
 
-int most_array_reads(const Problem& p) {
-  const std::vector<CodeToken> tokens = code_tokens(p.score);
-  const std::vector<std::string_view> wanted = names_of_list(p.dargs);
-  int reads = 0;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    // A body may hold a loop, or be called again.
-    if (tokens[i].text == "{") return 0;
-    if (std::ranges::find(wanted, tokens[i].text) == wanted.end()) continue;
-    if (i + 1 == tokens.size() || tokens[i + 1].text != "[") return 0;
-    ++reads;
-  }
-  return reads;
-}
-
 std::string code_suffix(const Problem& p) {
   if (!has_code(p)) return "";
   std::string all = p.args;
@@ -402,75 +387,6 @@ bool names(std::string_view text, std::string_view name) {
 
 bool mask_depends_on(const Problem& problem, std::string_view name) {
   return names(problem.mask, name);
-}
-
-bool names_array(const std::vector<CodeArgument>& arguments, std::string_view name) {
-  return std::ranges::any_of(arguments, [&](const CodeArgument& argument) {
-    return argument.is_array && argument.name == name;
-  });
-}
-
-bool reads_by_key(std::string_view text, const std::vector<CodeArgument>& arguments) {
-  const std::vector<CodeToken> tokens = code_tokens(text);
-  bool any = false, any_key = false;
-  int depth = 0;  // of square brackets
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const std::string_view token = tokens[i].text;
-    if (token == "[") ++depth;
-    if (token == "]") --depth;
-    // A lambda or another name may carry the key into the brackets.
-    if (token == "k") any_key = true;
-    if (token == "k" && depth > 0) return true;
-    if (token == "{") any = true;
-    if (!names_array(arguments, token)) continue;
-    if (i + 1 == tokens.size() || tokens[i + 1].text != "[") any = true;
-  }
-  return any && any_key;
-}
-
-namespace {
-
-bool is_score_and_more(const std::string& score) {
-  const std::vector<CodeToken> tokens = code_tokens(score);
-  const auto is_s = [](const CodeToken& token) { return token.text == "s"; };
-  if (tokens.empty() || !is_s(tokens[0]) || std::ranges::count_if(tokens, is_s) != 1) return false;
-  if (tokens.size() > 1 && tokens[1].text != "+" && tokens[1].text != "-") return false;
-  // Whatever joins less than a sum does is between brackets.
-  int depth = 0;
-  return std::ranges::all_of(tokens, [&](const CodeToken& token) {
-    const char first = token.text.front();
-    if (first == '(' || first == '[' || first == '{') ++depth;
-    if (first == ')' || first == ']' || first == '}') --depth;
-    return depth > 0 || std::string_view("?:,<>=&|^").find(first) == std::string_view::npos;
-  });
-}
-
-}  // namespace
-
-bool adds_to_score(const std::string& score) { return read_once<is_score_and_more>(score); }
-
-float cap_of(std::string_view score) {
-  constexpr std::size_t kTokens = 8;
-  const std::vector<CodeToken> tokens = code_tokens(score, kTokens + 1);
-  if (tokens.size() != kTokens) return 0.0f;
-  const auto number = [](std::string_view text) {
-    float value = 0.0f;
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, value);
-    const bool whole = rest == end || (rest + 1 == end && (*rest == 'f' || *rest == 'F'));
-    return error == std::errc() && whole ? value : 0.0f;
-  };
-  // The number that multiplies comes first or last.
-  for (const std::size_t call : {std::size_t{2}, std::size_t{0}}) {
-    const auto is = [&](std::size_t at, std::string_view text) { return tokens[at].text == text; };
-    const std::size_t times = call == 2 ? 1 : 6, factor = call == 2 ? 0 : 7;
-    if (is(times, "*") && (is(call, "tanhf") || is(call, "tanh")) && is(call + 1, "(") &&
-        is(call + 2, "s") && is(call + 3, "/") && is(call + 5, ")")) {
-      const float cap = number(tokens[factor].text);
-      return cap > 0.0f && cap == number(tokens[call + 4].text) ? cap : 0.0f;
-    }
-  }
-  return 0.0f;
 }
 
 }  // namespace attnforge

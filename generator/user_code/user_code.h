@@ -62,7 +62,7 @@ inline bool has_code(const Problem& problem) {
 
 /// The soft cap of a score text that is one and nothing else: X of "X * tanhf(s / X)" or "tanhf(s /
 /// X) * X", a number. 0: it is another text.
-float cap_of(std::string_view score);
+float cap_of(const std::string& score);
 
 /// Whether kernels have code for the problem's score text: not for one that is a cap and nothing
 /// else, which is built in. Defined beside what is (generator/shape.cpp).
@@ -86,9 +86,6 @@ bool names(std::string_view text, std::string_view name);
 
 /// Whether the problem's mask text may depend on `name`: "batch", "head", "q", "k", ...
 bool mask_depends_on(const Problem& problem, std::string_view name);
-
-/// Whether one of them is an array of this name.
-bool names_array(const std::vector<CodeArgument>& arguments, std::string_view name);
 
 /// Whether `text` may read arrays at places that depend on the key: then a key outside of the
 /// tensor must not come to it.

@@ -136,6 +136,8 @@ NodeRange range_of(const CodeNode& node, const std::vector<NodeRange>& ranges, c
     case CodeOp::kUnequal:
     case CodeOp::kAnd:
     case CodeOp::kOr:
+    case CodeOp::kUnknown:
+    case CodeOp::kOpaque:
       break;
   }
   return {0, 1};

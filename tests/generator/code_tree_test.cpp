@@ -234,6 +234,31 @@ TEST(CodeTree, SaysWhichTokenItDoesNotKnowAndWhere) {
   EXPECT_EQ(tree_of("s > 0", CodeText::kMask).unknown, "it has \"s\"") << "a mask has no score";
 }
 
+/// The terms that && joins, each with its operation.
+TEST(CodeTree, HoldsWhatItDoesNotKnowInOneTerm) {
+  const auto terms = [](const std::string& text) {
+    const CodeTree tree = tree_of(text);
+    std::string all;
+    for (const int term : terms_of(tree, text)) {
+      const CodeNode& node = tree[term];
+      all += text.substr(node.begin, node.end - node.begin);
+      all += node.op == CodeOp::kOpaque    ? " (opaque); "
+             : node.op == CodeOp::kUnknown ? " (unknown); "
+                                           : "; ";
+    }
+    return all;
+  };
+  EXPECT_EQ(terms("k <= q && [&] { return k && q; }() && (k > 3 || long(q))"),
+            "k <= q; [&] { return k && q; }() (opaque); k > 3 || long(q); ");
+  EXPECT_EQ(terms("(later(k, q)) && (k < 3 && q<int>(3) q) && std::max(k, q)"),
+            "later(k, q) (unknown); k < 3; q<int>(3) q (opaque); std::max(k, q) (opaque); ");
+  EXPECT_EQ(terms("k < 3 && q, k"), "k < 3 && q, k (opaque); ") << "&& binds more tightly";
+  EXPECT_EQ(terms("k < 3 and q"), "k < 3 and q; ") << "&& alone";
+  EXPECT_FALSE(tree_of("(q = k) && k < 3").unknown.empty());
+  EXPECT_TRUE(tree_of("(q = k) && k < 3").assigns);
+  EXPECT_FALSE(tree_of("later == 3 && k <= q && k != 2 && k >= 1").assigns);
+}
+
 /// As long as a text may be: no recursion that goes with its length.
 TEST(CodeTree, ComputesTheLongestTexts) {
   std::string sum = "s", alternating = "s";

@@ -1,0 +1,94 @@
+// text_facts.cpp - what the trees of a problem's texts say of the arrays that these read and of the
+// score that they change.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "generator/user_code/code_tree.h"
+#include "generator/user_code/read_once.h"
+#include "generator/user_code/user_code.h"
+
+namespace attnforge {
+namespace {
+
+using enum CodeOp;
+
+std::string_view text_of(const CodeNode& node, std::string_view text) {
+  return text.substr(node.begin, node.end - node.begin);
+}
+
+/// Whether a node names one of the arguments where nobody can say what is done with it.
+bool hides(const CodeNode& node, std::string_view text, const CodeArgument& argument) {
+  return node.op == kOpaque && names(text_of(node, text), argument.name);
+}
+
+/// X of "X * tanhf(s / X)"; 0: the nodes are others.
+double cap_of_product(const CodeTree& tree, int number, int call) {
+  const CodeNode &factor = tree[number], &tanh = tree[call];
+  if (factor.op != kNumber || tanh.op != kCall || tanh.function->name != "tanh") return 0;
+  const CodeNode& quotient = tree[tanh.a];
+  const bool same = quotient.op == kDivide && tree[quotient.a].op == kScore &&
+                    tree[quotient.b].op == kNumber && tree[quotient.b].number == factor.number;
+  return same ? factor.number : 0;
+}
+
+struct ScoreFacts {
+  float cap = 0;
+  bool adds = false;
+};
+ScoreFacts facts_of_score(const std::string& text) {
+  const CodeTree tree = code_tree(text, CodeText::kScore, {});
+  const CodeNode& value = tree.nodes.back();
+  ScoreFacts facts;
+  if (value.op == kTimes) {
+    const double cap = std::max(cap_of_product(tree, value.a, value.b),
+                                cap_of_product(tree, value.b, value.a));
+    facts.cap = std::isfinite(static_cast<float>(cap)) ? static_cast<float>(cap) : 0.0f;
+  }
+  const CodeNode* first = &value;
+  while (first->op == kPlus || first->op == kMinus) first = &tree[first->a];
+  const bool once = 1 == std::ranges::count_if(tree.nodes, [&](const CodeNode& node) {
+                      return node.op == kScore ||
+                             (node.op == kOpaque && names(text_of(node, text), "s"));
+                    });
+  facts.adds = first->op == kScore && once;
+  return facts;
+}
+
+}  // namespace
+
+float cap_of(const std::string& score) { return read_once<facts_of_score>(score).cap; }
+bool adds_to_score(const std::string& score) { return read_once<facts_of_score>(score).adds; }
+
+int most_array_reads(const Problem& p) {
+  const std::vector<CodeArgument> arguments = code_arguments(p.args);
+  const CodeTree tree = code_tree(p.score, CodeText::kScore, arguments);
+  int reads = 0;
+  for (const std::size_t place : places_of_dargs(p)) {
+    for (const CodeNode& node : tree.nodes) {
+      if (hides(node, p.score, arguments[place])) return 0;
+      reads += node.op == kElement && node.argument == place;
+    }
+  }
+  return reads;
+}
+
+bool reads_by_key(std::string_view text, const std::vector<CodeArgument>& arguments) {
+  if (!names(text, "k")) return false;
+  const CodeTree tree = code_tree(text, CodeText::kScore, arguments);
+  const auto has_key = [&](const CodeNode& node) {
+    return node.op == kK || (node.op == kOpaque && names(text_of(node, text), "k"));
+  };
+  return std::ranges::any_of(tree.nodes, [&](const CodeNode& node) {
+    // A pointer, or what a body returns, may meet the key elsewhere.
+    return (node.op == kElement && std::ranges::any_of(tree.under(node.a), has_key)) ||
+           (node.op == kOpaque && text_of(node, text).find('{') != text.npos) ||
+           std::ranges::any_of(arguments, [&](const CodeArgument& argument) {
+             return argument.is_array && hides(node, text, argument);
+           });
+  });
+}
+
+}  // namespace attnforge
