@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace attnforge {
@@ -78,100 +79,95 @@ double element(const CodeNode& node, const CodeValue& array, double index) {
   return 0;
 }
 
-double of_wholes(CodeOp op, std::int64_t x, std::int64_t y) {
-  const bool shifts = y >= 0 && y <= 31;
-  switch (op) {
-    case CodeOp::kDivideWhole:
-      return static_cast<double>(y == 0 ? 0 : x / y);
-    case CodeOp::kRest:
-      return static_cast<double>(y == 0 ? 0 : x % y);
-    case CodeOp::kLeft:
-      return shifts ? static_cast<std::int32_t>(static_cast<std::uint32_t>(x) << y) : 0;
-    case CodeOp::kRight:
-      return shifts ? static_cast<double>(x >> y) : 0;
-    case CodeOp::kBits:
-      return static_cast<double>(x & y);
-    case CodeOp::kOtherBits:
-      return static_cast<double>(x ^ y);
-    default:
-      return static_cast<double>(x | y);
-  }
+double wholes(double a, double b, std::int64_t (*of)(std::int64_t x, std::int64_t y)) {
+  return static_cast<double>(of(whole(a), whole(b)));
 }
+
+using Operation = double (*)(double a, double b, double c);
+using enum CodeOp;
+/// The value of an operation by those of its operands.
+constexpr std::pair<CodeOp, Operation> kOperations[] = {
+    {kNegative, [](double a, double, double) { return -a; }},
+    {kNot, [](double a, double, double) { return a == 0 ? 1.0 : 0.0; }},
+    {kInverse, [](double a, double, double) { return static_cast<double>(~whole(a)); }},
+    {kWhole, [](double a, double, double) { return static_cast<double>(whole(a)); }},
+    {kBool, [](double a, double, double) { return a != 0 ? 1.0 : 0.0; }},
+    {kFloat, [](double a, double, double) { return a; }},
+    {kAbs, [](double a, double, double) { return std::abs(a); }},
+    {kTimes, [](double a, double b, double) { return a * b; }},
+    {kDivide, [](double a, double b, double) { return a / b; }},
+    {kPlus, [](double a, double b, double) { return a + b; }},
+    {kMinus, [](double a, double b, double) { return a - b; }},
+    {kBelow, [](double a, double b, double) { return a < b ? 1.0 : 0.0; }},
+    {kAtMost, [](double a, double b, double) { return a <= b ? 1.0 : 0.0; }},
+    {kAbove, [](double a, double b, double) { return a > b ? 1.0 : 0.0; }},
+    {kAtLeast, [](double a, double b, double) { return a >= b ? 1.0 : 0.0; }},
+    {kEqual, [](double a, double b, double) { return a == b ? 1.0 : 0.0; }},
+    {kUnequal, [](double a, double b, double) { return a != b ? 1.0 : 0.0; }},
+    {kAnd, [](double a, double b, double) { return a != 0 && b != 0 ? 1.0 : 0.0; }},
+    {kOr, [](double a, double b, double) { return a != 0 || b != 0 ? 1.0 : 0.0; }},
+    {kMin, [](double a, double b, double) { return a <= b ? a : b; }},
+    {kMax, [](double a, double b, double) { return a >= b ? a : b; }},
+    {kChoice, [](double a, double b, double c) { return a != 0 ? b : c; }},
+    {kDivideWhole,
+     [](double a, double b, double) {
+       return wholes(a, b, [](auto x, auto y) { return y == 0 ? 0 : x / y; });
+     }},
+    {kRest, [](double a, double b,
+               double) { return wholes(a, b, [](auto x, auto y) { return y == 0 ? 0 : x % y; }); }},
+    {kLeft,
+     [](double a, double b, double) {
+       return wholes(a, b, [](auto x, auto y) -> std::int64_t {
+         const bool shifts = y >= 0 && y <= 31;
+         return shifts ? static_cast<std::int32_t>(static_cast<std::uint32_t>(x) << y) : 0;
+       });
+     }},
+    {kRight,
+     [](double a, double b, double) {
+       return wholes(a, b, [](auto x, auto y) { return y >= 0 && y <= 31 ? x >> y : 0; });
+     }},
+    {kBits,
+     [](double a, double b, double) { return wholes(a, b, [](auto x, auto y) { return x & y; }); }},
+    {kOtherBits,
+     [](double a, double b, double) { return wholes(a, b, [](auto x, auto y) { return x ^ y; }); }},
+    {kAnyBits,
+     [](double a, double b, double) { return wholes(a, b, [](auto x, auto y) { return x | y; }); }},
+};
+constexpr auto kOperationOf = [] {
+  std::array<Operation, static_cast<std::size_t>(kOpaque) + 1> all{};
+  for (const auto& [op, operation] : kOperations) all[static_cast<std::size_t>(op)] = operation;
+  return all;
+}();
 
 double computed(const CodeNode& node, Numbers& numbers, const CodePlace& place,
                 std::span<const CodeValue> values) {
-  const double a = node.a < 0 ? 0 : numbers[node.a], b = node.b < 0 ? 0 : numbers[node.b];
+  const auto of = [&](int operand) { return operand < 0 ? 0 : numbers[operand]; };
   switch (node.op) {
-    case CodeOp::kNumber:
+    case kNumber:
       return node.number;
-    case CodeOp::kScore:
+    case kScore:
       return place.s;
-    case CodeOp::kBatch:
+    case kBatch:
       return static_cast<double>(place.batch);
-    case CodeOp::kHead:
+    case kHead:
       return static_cast<double>(place.head);
-    case CodeOp::kQ:
+    case kQ:
       return static_cast<double>(place.q);
-    case CodeOp::kK:
+    case kK:
       return static_cast<double>(place.k);
-    case CodeOp::kSeqlenQ:
+    case kSeqlenQ:
       return static_cast<double>(place.seqlen_q);
-    case CodeOp::kSeqlenKv:
+    case kSeqlenKv:
       return static_cast<double>(place.seqlen_kv);
-    case CodeOp::kArgument:
+    case kArgument:
       return values[node.argument].number;
-    case CodeOp::kElement:
-      return element(node, values[node.argument], a);
-    case CodeOp::kNegative:
-      return -a;
-    case CodeOp::kNot:
-      return a == 0 ? 1 : 0;
-    case CodeOp::kInverse:
-      return static_cast<double>(~whole(a));
-    case CodeOp::kWhole:
-      return static_cast<double>(whole(a));
-    case CodeOp::kBool:
-      return a != 0 ? 1 : 0;
-    case CodeOp::kFloat:
-      return a;
-    case CodeOp::kAbs:
-      return std::abs(a);
-    case CodeOp::kTimes:
-      return a * b;
-    case CodeOp::kDivide:
-      return a / b;
-    case CodeOp::kPlus:
-      return a + b;
-    case CodeOp::kMinus:
-      return a - b;
-    case CodeOp::kBelow:
-      return a < b ? 1 : 0;
-    case CodeOp::kAtMost:
-      return a <= b ? 1 : 0;
-    case CodeOp::kAbove:
-      return a > b ? 1 : 0;
-    case CodeOp::kAtLeast:
-      return a >= b ? 1 : 0;
-    case CodeOp::kEqual:
-      return a == b ? 1 : 0;
-    case CodeOp::kUnequal:
-      return a != b ? 1 : 0;
-    case CodeOp::kAnd:
-      return a != 0 && b != 0 ? 1 : 0;
-    case CodeOp::kOr:
-      return a != 0 || b != 0 ? 1 : 0;
-    case CodeOp::kMin:
-      return a <= b ? a : b;
-    case CodeOp::kMax:
-      return a >= b ? a : b;
-    case CodeOp::kChoice:
-      return a != 0 ? b : numbers[node.c];
-    case CodeOp::kCall:
-      return node.function->value(a, b);
+    case kElement:
+      return element(node, values[node.argument], of(node.a));
+    case kCall:
+      return node.function->value(of(node.a), of(node.b));
     default:
-      break;
+      return kOperationOf[static_cast<std::size_t>(node.op)](of(node.a), of(node.b), of(node.c));
   }
-  return of_wholes(node.op, whole(a), whole(b));
 }
 
 void compute(const CodeTree& tree, const CodePlace& place, std::span<const CodeValue> values,
@@ -189,41 +185,41 @@ void hand_down(const CodeNode& node, double slope, Numbers& numbers, Numbers& sl
   const auto a = [&] { return numbers[node.a]; };
   const auto b = [&] { return numbers[node.b]; };
   switch (node.op) {
-    case CodeOp::kNegative:
+    case kNegative:
       slopes[node.a] -= slope;
       break;
-    case CodeOp::kFloat:
+    case kFloat:
       slopes[node.a] += slope;
       break;
-    case CodeOp::kAbs:
+    case kAbs:
       slopes[node.a] += a() > 0 ? slope : a() < 0 ? -slope : 0;
       break;
-    case CodeOp::kTimes:
+    case kTimes:
       slopes[node.a] += slope * b();
       slopes[node.b] += slope * a();
       break;
-    case CodeOp::kDivide:
+    case kDivide:
       slopes[node.a] += slope / b();
       slopes[node.b] -= slope * a() / b() / b();
       break;
-    case CodeOp::kPlus:
+    case kPlus:
       slopes[node.a] += slope;
       slopes[node.b] += slope;
       break;
-    case CodeOp::kMinus:
+    case kMinus:
       slopes[node.a] += slope;
       slopes[node.b] -= slope;
       break;
-    case CodeOp::kMin:
+    case kMin:
       slopes[a() <= b() ? node.a : node.b] += slope;
       break;
-    case CodeOp::kMax:
+    case kMax:
       slopes[a() >= b() ? node.a : node.b] += slope;
       break;
-    case CodeOp::kChoice:
+    case kChoice:
       slopes[a() != 0 ? node.b : node.c] += slope;
       break;
-    case CodeOp::kCall:
+    case kCall:
       slopes[node.a] += slope * node.function->slope(a(), node.b < 0 ? 0 : b(), 0);
       if (node.b >= 0) slopes[node.b] += slope * node.function->slope(a(), b(), 1);
       break;
@@ -251,8 +247,8 @@ double slope_of(const CodeTree& tree, const CodePlace& place, std::span<const Co
     const CodeNode& node = tree.nodes[static_cast<std::size_t>(i)];
     const double slope = slopes[i];
     if (slope == 0) continue;
-    if (node.op == CodeOp::kScore) of_score += slope;
-    if (node.op == CodeOp::kElement && read != nullptr) {
+    if (node.op == kScore) of_score += slope;
+    if (node.op == kElement && read != nullptr) {
       const std::int64_t at = place_of(node, values[node.argument], numbers[node.a]);
       if (at >= 0) (*read)(node.argument, at, slope);
     }

@@ -12,6 +12,8 @@
 namespace attnforge {
 namespace {
 
+using enum CodeOp;
+
 constexpr double kInts = 2147483648.0;  // ints end before it
 constexpr double kAny = std::numeric_limits<double>::infinity();
 
@@ -55,6 +57,48 @@ NodeRange range_of_call(std::string_view name, const NodeRange& a) {
   return up_to(kAny);
 }
 
+/// The range of an operation by those of its operands.
+NodeRange range_of(CodeOp op, const NodeRange& a, const NodeRange& b, const NodeRange& c) {
+  switch (op) {
+    case kNegative:
+      return {-a.most, -a.least};
+    case kInverse:
+      return {-a.most - 1, -a.least - 1};
+    case kAbs:
+      return {0, a.magnitude()};
+    case kTimes:
+      return times(a, b);
+    case kDivideWhole:
+    case kRight:
+      return up_to(a.magnitude());
+    case kRest:
+      return up_to(std::min(a.magnitude(), b.magnitude()));
+    case kPlus:
+      return {a.least + b.least, a.most + b.most};
+    case kMinus:
+      return {a.least - b.most, a.most - b.least};
+    case kLeft:
+      return times(a, {0, std::exp2(std::clamp(b.most, 0.0, 31.0))});
+    case kBits:
+      return up_to(std::max(a.magnitude(), b.magnitude()));
+    case kOtherBits:
+    case kAnyBits:
+      return up_to(2 * std::max(a.magnitude(), b.magnitude()));
+    case kMin:
+      return {std::min(a.least, b.least), std::min(a.most, b.most)};
+    case kMax:
+      return {std::max(a.least, b.least), std::max(a.most, b.most)};
+    case kChoice:
+      return {std::min(b.least, c.least), std::max(b.most, c.most)};
+    case kFloat:
+      return a;
+    case kDivide:
+      return up_to(b.least >= 1 || b.most <= -1 ? a.magnitude() : kAny);
+    default:  // comparisons
+      return {0, 1};
+  }
+}
+
 /// The range of a node by the `ranges` of its operands. `place`: what ints are of which nothing is
 /// known.
 NodeRange range_of(const CodeNode& node, const std::vector<NodeRange>& ranges, const Problem& p,
@@ -65,87 +109,40 @@ NodeRange range_of(const CodeNode& node, const std::vector<NodeRange>& ranges, c
   const auto below = [](std::int64_t size) {
     return NodeRange{0, static_cast<double>(std::max<std::int64_t>(0, size - 1))};
   };
-  const NodeRange a = of(node.a), b = of(node.b);
+  const NodeRange a = of(node.a);
   switch (node.op) {
-    case CodeOp::kNumber:
+    case kNumber:
       return {node.number, node.number};
-    case CodeOp::kBatch:
+    case kBatch:
       return below(p.batch);
-    case CodeOp::kHead:
+    case kHead:
       return below(p.num_heads_q);
-    case CodeOp::kQ:
+    case kQ:
       return below(p.seqlen_q);
-    case CodeOp::kK:
+    case kK:
       return below(p.seqlen_kv);
-    case CodeOp::kSeqlenQ:
+    case kSeqlenQ:
       return {0, static_cast<double>(p.seqlen_q)};
-    case CodeOp::kSeqlenKv:
+    case kSeqlenKv:
       return {0, static_cast<double>(p.seqlen_kv)};
-    case CodeOp::kArgument:
+    case kArgument:
       return up_to(kMostNumber);
-    case CodeOp::kElement:
-      if (node.type == CodeArgument::Type::kBool) break;
+    case kElement:
+      if (node.type == CodeArgument::Type::kBool) return {0, 1};
       return up_to(node.is_float ? kAny : place);
-    case CodeOp::kNegative:
-      return {-a.most, -a.least};
-    case CodeOp::kInverse:
-      return {-a.most - 1, -a.least - 1};
-    case CodeOp::kWhole:
+    case kWhole:
       return std::isinf(a.magnitude()) ? up_to(place) : a;
-    case CodeOp::kAbs:
-      return {0, a.magnitude()};
-    case CodeOp::kTimes:
-      return times(a, b);
-    case CodeOp::kDivideWhole:
-    case CodeOp::kRight:
-      return up_to(a.magnitude());
-    case CodeOp::kRest:
-      return up_to(std::min(a.magnitude(), b.magnitude()));
-    case CodeOp::kPlus:
-      return {a.least + b.least, a.most + b.most};
-    case CodeOp::kMinus:
-      return {a.least - b.most, a.most - b.least};
-    case CodeOp::kLeft:
-      return times(a, {0, std::exp2(std::clamp(b.most, 0.0, 31.0))});
-    case CodeOp::kBits:
-      return up_to(std::max(a.magnitude(), b.magnitude()));
-    case CodeOp::kOtherBits:
-    case CodeOp::kAnyBits:
-      return up_to(2 * std::max(a.magnitude(), b.magnitude()));
-    case CodeOp::kMin:
-      return {std::min(a.least, b.least), std::min(a.most, b.most)};
-    case CodeOp::kMax:
-      return {std::max(a.least, b.least), std::max(a.most, b.most)};
-    case CodeOp::kChoice:
-      return {std::min(b.least, of(node.c).least), std::max(b.most, of(node.c).most)};
-    case CodeOp::kFloat:
-      return a;
-    case CodeOp::kDivide:
-      return up_to(b.least >= 1 || b.most <= -1 ? a.magnitude() : kAny);
-    case CodeOp::kCall:
+    case kCall:
       return range_of_call(node.function->name, a);
-    case CodeOp::kScore:
+    case kScore:
       return up_to(kAny);
-    case CodeOp::kNot:
-    case CodeOp::kBool:
-    case CodeOp::kBelow:
-    case CodeOp::kAtMost:
-    case CodeOp::kAbove:
-    case CodeOp::kAtLeast:
-    case CodeOp::kEqual:
-    case CodeOp::kUnequal:
-    case CodeOp::kAnd:
-    case CodeOp::kOr:
-    case CodeOp::kUnknown:
-    case CodeOp::kOpaque:
-      break;
+    default:
+      return range_of(node.op, a, of(node.b), of(node.c));
   }
-  return {0, 1};
 }
 
 bool makes_small(CodeOp op) {
-  return op == CodeOp::kRest || op == CodeOp::kDivideWhole || op == CodeOp::kRight ||
-         op == CodeOp::kBits;
+  return op == kRest || op == kDivideWhole || op == kRight || op == kBits;
 }
 
 /// The largest magnitudes of the indexes of the array.
@@ -157,12 +154,12 @@ NodeRange range_of_indexes(const CodeTree& tree, std::size_t argument, const Pro
     NodeRange range = range_of(node, ranges, p, place);
     if (!node.is_float) range.largest = range.magnitude();
     for (const int operand : {node.a, node.b, node.c}) {
-      if (operand < 0 || node.op == CodeOp::kElement) continue;
+      if (operand < 0 || node.op == kElement) continue;
       const NodeRange& of = ranges[static_cast<std::size_t>(operand)];
       range.largest = std::max(range.largest, of.largest);
       range.reduced = std::max(range.reduced, makes_small(node.op) ? of.largest : of.reduced);
     }
-    if (node.op == CodeOp::kElement && node.argument == argument) {
+    if (node.op == kElement && node.argument == argument) {
       const NodeRange& index = ranges[static_cast<std::size_t>(node.a)];
       all.largest = std::max(all.largest, index.largest);
       all.reduced = std::max(all.reduced, index.reduced);
