@@ -14,7 +14,6 @@
 #include "plan/loaded_kernel.h"
 #include "plan/once_map.h"
 #include "plan/ops/append_kv.h"
-#include "plan/ops/merge_states.h"
 #include "plan/plan_state.h"
 #include "plan/recent_map.h"
 #include "plan/said_once.h"
@@ -52,7 +51,6 @@ class DeviceState {
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
   OnceMap<std::string, LoadedKernels, std::hash<std::string>>
       block_kernels;  // plan/ops/block_lists.h
-  OnceMap<MergeCode, MergeKernel, MergeCodeHash> merges;
   OnceMap<AppendCode, AppendKernel, AppendCodeHash> appends;
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times

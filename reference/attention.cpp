@@ -13,6 +13,7 @@
 #include "reference/half.h"
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
+#include "reference/parts/merge.h"
 #include "reference/parts/user_code.h"
 #include "reference/score.h"
 #include "reference/sequences.h"
@@ -350,6 +351,7 @@ Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               int threads) {
   check_code_functions(problem, code);
   validate(problem);
+  if (!is_attention(problem)) return reference_merge(problem, tensors, rows);
   if (!all_full(problem)) return reference_of_sequences(problem, tensors, rows, code, threads);
   return reference_of_full(problem, tensors, mask_rows_of(sequences_of(problem, tensors)), rows,
                            code, threads);

@@ -48,7 +48,7 @@ struct Reference {
   double max_abs_v = 0;  // over the whole of v
 };
 
-/// Computes `rows` from q, k, v, all else that the problem has, in host memory (tensors.o
+/// Computes `rows` from q, k, v, or the parts of a merge, and all else that the problem has, in host memory (tensors.o
 /// and tensors.lse are not looked at). Rotated elements are not rounded. Sums and exponentials are
 /// in fp64; the inputs are taken as they are. Rows next to each other that share batch and head are
 /// cheapest. Infinite and NaN inputs have their IEEE consequences, but keys that a row does not see

@@ -19,13 +19,14 @@ extern const Family fwd_naive;
 extern const Family bwd_wgmma_sm90a;
 extern const Family bwd_mma_sm80;
 extern const Family bwd_naive;
+extern const Family merge_states_family;
 
 std::span<const Family* const> registry() {
   static constexpr const Family* kFamilies[] = {
       // Tier by tier, the best of each first.
-      &fwd_wgmma_sm90a,  &fwd_mma_sm80, &bwd_wgmma_sm90a, &bwd_mma_sm80,
-      &fwd_regtile_f32,  &fwd_wmma,     &fwd_flash_vec,   &fwd_flash_scalar,
-      &fwd_materialized, &fwd_naive,    &bwd_naive,
+      &fwd_wgmma_sm90a,  &fwd_mma_sm80,        &bwd_wgmma_sm90a, &bwd_mma_sm80,
+      &fwd_regtile_f32,  &merge_states_family, &fwd_wmma,        &fwd_flash_vec,
+      &fwd_flash_scalar, &fwd_materialized,    &fwd_naive,       &bwd_naive,
   };
   return kFamilies;
 }

@@ -12,6 +12,7 @@
 #include "reference/compare/outputs.h"
 #include "reference/score.h"
 #include "runtime/compile/compiler.h"
+#include "runtime/driver.h"
 #include "runtime/loaded_launch.h"
 #include "runtime/memory.h"
 #include "templates/oracle/fwd_naive/oracle.h"
@@ -50,6 +51,33 @@ std::vector<QueryRow> rows_of_heads(const Problem& problem, const std::vector<Li
   return rows;
 }
 
+/// What a merge should give in these rows: of copies of its parts, which lie without gaps.
+Reference merged_on_host(const Problem& problem, const Tensors& tensors,
+                         std::span<const QueryRow> rows, CUstream stream) {
+  const auto count = static_cast<std::size_t>(total_tokens(problem).q * problem.num_heads_q);
+  const std::size_t bytes = count * static_cast<std::size_t>(problem.head_dim) *
+                            static_cast<std::size_t>(size_bytes(problem.dtype_q));
+  const auto parts = static_cast<std::size_t>(problem.parts);
+  std::vector<std::byte> o(parts * bytes);
+  std::vector<float> lse(parts * count);
+  std::vector<AttentionState> states(tensors.parts, tensors.parts + parts);
+  const auto copied = [&](void*& data, void* to, std::size_t size) {
+    check(driver().cuMemcpyDtoHAsync(to, reinterpret_cast<CUdeviceptr>(data), size, stream),
+          "copy the parts of a merge");
+    data = to;
+  };
+  for (std::size_t i = 0; i < parts; ++i) {
+    copied(states[i].o.data, o.data() + i * bytes, bytes);
+    void* of_part = states[i].lse.data;
+    copied(of_part, lse.data() + i * count, count * sizeof(float));
+    states[i].lse.data = static_cast<float*>(of_part);
+  }
+  wait_for_copies(stream);
+  Tensors on_host = tensors;
+  on_host.parts = states.data();
+  return reference_attention(problem, on_host, rows);
+}
+
 /// Compares o and lse.
 class OutputOracle : public Oracle {
  public:
@@ -58,6 +86,8 @@ class OutputOracle : public Oracle {
   Verdict compare(const Tensors& tensors, CUstream stream) override;
 
  private:
+  void allocate_gathered();
+
   Problem problem_;
   const Instruments& instruments_;
   ListOnGpu list_;
@@ -73,6 +103,13 @@ OutputOracle::OutputOracle(const Sequences& sequences, const DeviceFacts& device
   const Problem& problem = problem_;
   const std::vector<RowRange> ranges = rows_to_compare(sequences, device, seed);
   if (ranges.empty()) return;
+  if (!is_attention(problem)) {
+    const std::vector<ListedRow> list = listed(ranges, 1);
+    list_ = ListOnGpu(sequences, list);
+    expected_ = merged_on_host(problem, tensors, rows_of_heads(problem, list), stream);
+    allocate_gathered();
+    return;
+  }
   Problem fp32 = with_fp32_output(problem);
   const Family* const family = find_family("fwd_naive");
   ATTNFORGE_ASSERT(family != nullptr, "the registry lists fwd_naive: it is the oracle");
@@ -100,8 +137,12 @@ OutputOracle::OutputOracle(const Sequences& sequences, const DeviceFacts& device
 
   const auto host_o = o.to_host<float>(), host_lse = lse.to_host<float>();
   expected_ = reference_from_outputs(sequences, rows, host_o, host_lse, kLargestNormal);
-  gathered_o_ = Buffer(elements * static_cast<std::size_t>(size_bytes(problem.dtype_o)));
-  gathered_lse_ = Buffer(problem.lse ? lse.size_bytes() : 0);
+  allocate_gathered();
+}
+
+void OutputOracle::allocate_gathered() {
+  gathered_o_ = Buffer(expected_.o.size() * static_cast<std::size_t>(size_bytes(problem_.dtype_o)));
+  gathered_lse_ = Buffer(problem_.lse ? expected_.rows.size() * sizeof(float) : 0);
 }
 
 Oracle::Verdict OutputOracle::compare(const Tensors& tensors, CUstream stream) {

@@ -180,8 +180,8 @@ std::string ProblemTensors::findings(CUstream stream) {
     say(of[kNan], "elements of " + name + " are NaN");
     say(of[kGuard], "16-bit words before or past " + name + " were written");
   }
-  say(counts[kInputs], "elements of q, k or v were changed");
-  say(counts[kInputGuards], "16-bit words before or past q, k or v were written");
+  say(counts[kInputs], "elements of inputs were changed");
+  say(counts[kInputGuards], "16-bit words before or past inputs were written");
   return text;
 }
 

@@ -16,7 +16,7 @@ namespace attnforge::cli {
 namespace {
 
 // Each begins a problem's text. A new operation of the library gets its word here.
-constexpr std::string_view kOperations[] = {"fwd", "bwd"};
+constexpr std::string_view kOperations[] = {"fwd", "bwd", "merge"};
 
 constexpr const char* kExample = "fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal";
 

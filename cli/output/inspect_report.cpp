@@ -295,7 +295,9 @@ std::string overview(const Inspection& i, const InspectView& view) {
   constexpr int kTries = 3;
   const DeviceFacts& d = i.device;
   std::string text = line("Problem", to_string(i.problem)) +
-                     line("", work_text(i) + "; a query sees " + sees_text(i.sees)) +
+                     line("", work_text(i) + (is_attention(i.problem)
+                                                  ? "; a query sees " + sees_text(i.sees)
+                                                  : "")) +
                      line("GPU",
                           fmt::format("{}{}: {} SMs, {} KiB shared memory per block, L2 {} "
                                       "MiB",

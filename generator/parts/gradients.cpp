@@ -125,6 +125,8 @@ std::string_view to_string(Op op) {
       return "fwd";
     case Op::kBackward:
       return "bwd";
+    case Op::kMerge:
+      return "merge";
   }
   return "unknown";
 }

@@ -4,6 +4,7 @@
 #include "generator/problem/fields.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -47,6 +49,7 @@ constexpr bool mask_block_ok(std::int64_t value) {
   return value == 0 || value == 16 || value == 32 || value == 64 || value == 128;
 }
 constexpr bool mask_batch_ok(std::int64_t value) { return between(value, 1, kMaxBatch); }
+constexpr bool parts_ok(std::int64_t value) { return between(value, 0, kMostMergedStates); }
 constexpr bool alignment_ok(std::int64_t value) {
   return value == 2 || value == 4 || value == 8 || value == 16;
 }
@@ -175,13 +178,16 @@ constexpr int kOtherPages = 1, kOtherOutputs = 2, kOtherDType = 4, kOtherHeadDim
 constexpr ProblemField kFields[] = {
     {.word = {"bf16", "bf16", "dtype of all tensors", "bf16", ""},
      .value = kDTypeOfAll,
-     .other_names = "dtype bfloat16"},
+     .other_names = "dtype bfloat16",
+     .ops = kAllOps},
     {.word = {"fp16", "fp16", "dtype of all tensors", "bf16", ""},
      .value = kDTypeOfAll,
-     .other_names = "float16 half"},
+     .other_names = "float16 half",
+     .ops = kAllOps},
     {.word = {"fp32", "fp32", "dtype of all tensors; products at fp32 accuracy", "bf16", ""},
      .value = kDTypeOfAll,
-     .other_names = "float float32"},
+     .other_names = "float float32",
+     .ops = kAllOps},
     // Where all have one dtype, the text has that in place of these.
     {.word = {"q", "q=DTYPE", "dtype of q alone", "that of all", kDTypeWords},
      .value = choice<&Problem::dtype_q>(kDTypes, never),
@@ -194,28 +200,34 @@ constexpr ProblemField kFields[] = {
      .apart = kOtherDType},
     {.word = {"o", "o=DTYPE", "dtype of o alone", "that of all", kDTypeWords},
      .value = choice<&Problem::dtype_o>(kDTypes, never),
-     .apart = kOtherDType},
+     .apart = kOtherDType,
+     .ops = kAllOps},
     {.word = {"batch", "batch=N", "sequences", "1", "a whole number from 0 to 1048576 (2^20)"},
      .value = integer<&Problem::batch>(batch_ok, always),
-     .other_names = "b"},
+     .other_names = "b",
+     .ops = kAllOps},
     {.word = {"num_heads", "num_heads=Q:KV", "heads of q and of k and v; one number is both", "1",
               kHeads},
      .value = pair("num_heads_q", "num_heads_kv"),
-     .other_names = "heads nheads n_heads num_attention_heads"},
+     .other_names = "heads nheads n_heads num_attention_heads",
+     .ops = kAllOps},
     {.word = {"num_heads_q", "num_heads_q=N", "query heads, a multiple of num_heads_kv", "1",
               kHeads},
      .value = integer<&Problem::num_heads_q>(heads_ok, always),
-     .other_names = "q_heads num_q_heads"},
+     .other_names = "q_heads num_q_heads",
+     .ops = kAllOps},
     {.word = {"num_heads_kv", "num_heads_kv=N", "heads of k and v", "num_heads_q", kHeads},
      .value = integer<&Problem::num_heads_kv>(heads_ok, always),
      .other_names = "kv_heads num_kv_heads num_key_value_heads"},
     {.word = {"seqlen", "seqlen=Q:KV", "queries and keys of a sequence; one number is both", "1",
               kSeqlen},
      .value = pair("seqlen_q", "seqlen_kv"),
-     .other_names = "seq sequence_length"},
+     .other_names = "seq sequence_length",
+     .ops = kAllOps},
     {.word = {"seqlen_q", "seqlen_q=N", "queries of a sequence; of several lengths, the most", "1",
               kSeqlen},
-     .value = integer<&Problem::seqlen_q>(seqlen_ok, always)},
+     .value = integer<&Problem::seqlen_q>(seqlen_ok, always),
+     .ops = kAllOps},
     {.word = {"seqlen_kv", "seqlen_kv=N", "keys of a sequence; of several lengths, the most",
               "seqlen_q", kSeqlen},
      .value = integer<&Problem::seqlen_kv>(seqlen_ok, always)},
@@ -223,7 +235,8 @@ constexpr ProblemField kFields[] = {
               "elements per head of q and k, and of v and o; one number is both", "64", kHeadDim},
      .value = integer_pair<&Problem::head_dim>(head_dim_ok, "head_dim", "head_dim_v"),
      .other_names = "head_size hdim d",
-     .apart = kOtherHeadDims},
+     .apart = kOtherHeadDims,
+     .ops = kAllOps},
     {.word = {"head_dim_v", "head_dim_v=N", "elements per head of v and o", "head_dim", kHeadDim},
      .value = integer<&Problem::head_dim_v>(head_dim_ok, always),
      .apart = kOtherHeadDims},
@@ -258,6 +271,7 @@ constexpr ProblemField kFields[] = {
     {.word = {"lse", "lse", "lse is written too: fp32, natural logarithm", "only o", ""},
      .value = flag<&Problem::lse>(),
      .apart = kOtherOutputs,
+     .ops = kAllOps,
      .not_backward = "it always comes in: leave it out"},
     {.word = {"tf32", "tf32", "with fp32: products may round their inputs to TF32", "fp32 accuracy",
               "", true},
@@ -282,21 +296,21 @@ constexpr ProblemField kFields[] = {
     {.word = {"deterministic", "deterministic", "of bwd: equal runs give equal bits",
               "they may differ", ""},
      .value = flag<&Problem::deterministic>(),
-     .of_backward = true},
+     .ops = only(Op::kBackward)},
     {.word = {"accumulate", "accumulate", "of bwd: gradients are added to what dq, dk and dv hold",
               "they are written", ""},
      .value = flag<&Problem::accumulate>(),
      .apart = kOtherOutputs,
-     .of_backward = true},
+     .ops = only(Op::kBackward)},
     {.word = {"dlse", "dlse", "of bwd: a gradient of lse comes in too", "that of o alone", ""},
      .value = flag<&Problem::dlse>(),
-     .of_backward = true},
+     .ops = only(Op::kBackward)},
     {.word = {"gradients", "gradients=DTYPE", "of bwd: dtype of dq, dk and dv", "same",
               "same (as q, k and v) or fp32"},
      .value = choice<&Problem::fp32_gradients>(kGradients),
      .apart = kOtherOutputs,
      .round = [](Problem& p) { p.fp32_gradients = has_wider_gradients(p); },
-     .of_backward = true},
+     .ops = only(Op::kBackward)},
     {.word = {"lengths", "lengths=KIND",
               "packed: sequences one after another; used: padded, the first rows count. A run's "
               "arrays on the GPU say how long each is",
@@ -367,9 +381,14 @@ constexpr ProblemField kFields[] = {
      .value = number(&Problem::density, density_ok, differs<&Problem::density>),
      .other_names = "sparsity",
      .round = [](Problem& p) { p.density = has_block_mask(p) ? round_density(p) : p.density; }},
+    {.word = {"parts", "parts=N", "of merge: attentions to parts of the keys that become one", "0",
+              "a whole number from 1 to 32"},
+     .value = integer<&Problem::parts>(parts_ok),
+     .ops = only(Op::kMerge)},
     {.word = {"alignment", "alignment=BYTES", "divides every address and stride", "16",
               "2, 4, 8 or 16 (bytes)"},
-     .value = integer<&Problem::alignment_bytes>(alignment_ok)},
+     .value = integer<&Problem::alignment_bytes>(alignment_ok),
+     .ops = kAllOps},
     {.word = {"args", "args=\"LIST\"",
               "what score and mask may name beside these, given to each run", "none",
               "types and names with commas between them, as in float* slope[num_heads_q], int "
@@ -390,7 +409,7 @@ constexpr ProblemField kFields[] = {
               "names, with commas between them, of arrays of floats that score reads; not with "
               "deterministic"},
      .value = text<&Problem::dargs>(),
-     .of_backward = true},
+     .ops = only(Op::kBackward)},
 };
 
 // ---- 5. The hash, and checks: unrolled, since plans are looked up by the one, and a plan for a
@@ -437,9 +456,16 @@ constexpr const ProblemField& named(std::string_view name) {
   return kFields[i];
 }
 
-[[noreturn]] void refuse_in_forward(const ProblemField& field, const Problem& p) {
-  reject_problem(
-      fmt::format("{} is of bwd alone; leave it out of {}", word_text(field, p), to_string(p.op)));
+constexpr Op kOps[] = {Op::kForward, Op::kBackward, Op::kMerge};
+
+[[noreturn]] void refuse_in_op(const ProblemField& field, const Problem& p) {
+  std::vector<std::string_view> ops;
+  for (const Op op : kOps) {
+    if ((field.ops & only(op)) != 0) ops.push_back(to_string(op));
+  }
+  reject_problem(fmt::format("{} is of {}{}; leave it out of {}", word_text(field, p),
+                             fmt::join(ops, " and "), ops.size() == 1 ? " alone" : "",
+                             to_string(p.op)));
 }
 [[noreturn]] void refuse_in_backward(const ProblemField& field) {
   reject_problem(fmt::format("{} does not go with bwd; {}", field.name(), field.not_backward));
@@ -467,7 +493,8 @@ template <std::size_t kIndex>
 void check_word(const Problem& p) {
   constexpr const ProblemField& kField = kFields[kIndex];
   if (!kField.value.is_set(p)) return;
-  if (kField.of_backward && !is_backward(p)) refuse_in_forward(kField, p);
+  // Sizes that an op does not have follow from those that it has.
+  if (kField.value.is_set != always && (kField.ops & only(p.op)) == 0) refuse_in_op(kField, p);
   if (!kField.not_backward.empty() && is_backward(p)) refuse_in_backward(kField);
   if constexpr (!kField.needs.empty()) {
     if (!named(kField.needs).value.is_set(p)) refuse_alone(kField, p);
@@ -500,8 +527,8 @@ void check_relation(const Problem& p) {
 }  // namespace
 
 void check_exclusions(const Problem& p) {
-  if (p.op != Op::kForward && p.op != Op::kBackward)
-    reject_problem(fmt::format("op={} must be fwd or bwd", static_cast<int>(p.op)));
+  if (std::ranges::find(kOps, p.op) == std::end(kOps))
+    reject_problem(fmt::format("op={} must be {}", static_cast<int>(p.op), words_of_ops()));
   for_each_field([&](auto index) { check_word<index>(p); });
   if (p.fp32_gradients && p.alignment_bytes < size_bytes(DType::kFp32))
     reject_problem(
@@ -509,6 +536,13 @@ void check_exclusions(const Problem& p) {
 }
 
 std::span<const ProblemField> problem_fields() { return kFields; }
+
+std::optional<Op> op_named(std::string_view name) {
+  const auto* found = std::ranges::find(kOps, name, [](Op op) { return to_string(op); });
+  return found == std::end(kOps) ? std::nullopt : std::optional(*found);
+}
+
+std::string_view words_of_ops() { return "fwd, bwd or merge"; }
 
 const ProblemField* find_field(std::string_view name) {
   const auto* found = std::ranges::find(kFields, name, &ProblemField::name);

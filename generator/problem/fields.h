@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +40,12 @@ struct FieldValue {
   std::string_view first{}, second{};  // the words of a pair's members
 };
 
+/// Ops that have a word, as bits.
+using Ops = unsigned;
+constexpr Ops only(Op op) { return 1u << static_cast<unsigned>(op); }
+inline constexpr Ops kAttention = only(Op::kForward) | only(Op::kBackward);
+inline constexpr Ops kAllOps = kAttention | only(Op::kMerge);
+
 struct ProblemField {
   ProblemWord word;
   FieldValue value;
@@ -51,7 +58,7 @@ struct ProblemField {
   std::int64_t (*meant)(const Problem&) = nullptr;
   /// What all problems of its bucket have. Null: what the problem has.
   void (*round)(Problem&) = nullptr;
-  bool of_backward = false;         // of a backward alone
+  Ops ops = kAttention;             // in others it has its default
   std::string_view not_backward{};  // of a word that does not go with it: what to do instead
   std::string_view needs{};         // another word, without which it makes no sense,
   std::string_view why_needed{};    // and what that may be: the end of a message
@@ -61,10 +68,17 @@ struct ProblemField {
   void (*check)(const Problem&) = nullptr;
 
   std::string_view name() const { return word.name; }
+  /// Whether it is part of the problem's text.
+  bool is_set(const Problem& problem) const {
+    return (ops & only(problem.op)) != 0 && value.is_set(problem);
+  }
 };
 
 /// In the order of the text form, and of the help.
 std::span<const ProblemField> problem_fields();
+/// The op of a text's first word, if there is one of that name, and all for messages.
+std::optional<Op> op_named(std::string_view name);
+std::string_view words_of_ops();
 /// nullptr: there is none.
 const ProblemField* find_field(std::string_view name);
 

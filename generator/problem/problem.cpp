@@ -144,6 +144,7 @@ float effective_softmax_scale(const Problem& problem) {
 }
 
 std::int64_t visible_pairs(const Problem& problem) {
+  if (!is_attention(problem)) return problem.seqlen_q * problem.parts;
   const std::int64_t rows = problem.seqlen_q, keys = problem.seqlen_kv;
   const KeyBounds bounds = key_bounds(problem);
   const std::int64_t offset = keys - rows;  // of a query's position
@@ -179,9 +180,10 @@ Problem typical_problem(const Problem& problem) {
 double minimum_bytes(const Problem& p) {
   const double lse_bytes = p.lse ? 4.0 * static_cast<double>(p.num_heads_q * total_tokens(p).q)
                                  : 0.0;
-  double bytes = elements_q(p) * size_bytes(p.dtype_q) + elements_k(p) * size_bytes(p.dtype_k) +
-                 elements_v(p) * size_bytes(p.dtype_v) + elements_o(p) * size_bytes(p.dtype_o) +
-                 lse_bytes;
+  double bytes = elements_o(p) * size_bytes(p.dtype_o) + lse_bytes;
+  if (is_attention(p))
+    bytes += elements_q(p) * size_bytes(p.dtype_q) + elements_k(p) * size_bytes(p.dtype_k) +
+             elements_v(p) * size_bytes(p.dtype_v);
   for (const ProblemPart* part : problem_parts()) {
     if (part->bytes != nullptr && part->in(p)) bytes += part->bytes(p);
   }

@@ -17,8 +17,6 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& message) { reject_problem(message); }
 
-constexpr Op kOps[] = {Op::kForward, Op::kBackward};
-
 /// The words that give the dtypes of q, k, v and o, and nothing else is like them: without any of
 /// them one word is of all.
 constexpr std::string_view kDTypeFields[] = {"q", "k", "v", "o"};
@@ -277,11 +275,10 @@ std::string word_text(const ProblemField& field, const Problem& problem) {
 Problem parse_problem(std::string_view text) {
   const std::string_view first = next_word(text);
   if (first.empty())
-    refuse("the text is empty; it begins with fwd or bwd, as in \"fwd bf16 seqlen=4096\"");
-  const Op* op = std::find_if(std::begin(kOps), std::end(kOps),
-                              [&](Op known) { return first == to_string(known); });
-  if (op == std::end(kOps))
-    refuse(fmt::format("op \"{}\" must be fwd or bwd; it is the first word", first));
+    refuse(fmt::format("the text is empty; it begins with {}, as in \"fwd bf16 seqlen=4096\"",
+                       words_of_ops()));
+  const std::optional<Op> op = op_named(first);
+  if (!op) refuse(fmt::format("op \"{}\" must be {}; it is the first word", first, words_of_ops()));
 
   refuse_unknown_words(text);
   Problem problem;
@@ -314,12 +311,14 @@ std::string to_string(const Problem& p) {
   std::string text(to_string(p.op));
   if (p.dtype_q == p.dtype_k && p.dtype_q == p.dtype_v && p.dtype_q == p.dtype_o) {
     text += fmt::format(" {}", to_string(p.dtype_q));
+  } else if (!is_attention(p)) {
+    text += fmt::format(" {} o={}", to_string(p.dtype_q), to_string(p.dtype_o));
   } else {
     for (std::size_t i = 0; i < std::size(kDTypeFields); ++i)
       text += fmt::format(" {}={}", kDTypeFields[i], to_string(p.*kDTypeMembers[i]));
   }
   for (const ProblemField& field : problem_fields()) {
-    if (!field.value.is_set(p)) continue;
+    if (!field.is_set(p)) continue;
     text += fmt::format(" {}", field.name());
     if (field.value.kind != FieldKind::kFlag) text += '=' + value_text(field.value, p);
   }

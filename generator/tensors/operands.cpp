@@ -44,7 +44,7 @@ void add_inputs(OperandList& list) {
       .any_rows = stored.pool;
 }
 
-void add_outputs_of_forward(OperandList& list) {
+void add_outputs(OperandList& list) {
   const Problem& p = list.problem;
   list.add(operand_of_o(Role::kOutput), p.dtype_o, list.tokens.q, p.num_heads_q * p.head_dim_v);
   if (p.lse) list.add_words(operand_of_lse(Role::kOutput), p.num_heads_q * list.tokens.q);
@@ -72,11 +72,11 @@ void bind_packed(const Problem& p, DType dtype, void* data, Tensor& q, Tensor& k
 
 std::vector<Operand> operands(const Problem& problem) {
   OperandList list(problem);
-  add_inputs(list);
+  if (is_attention(problem)) add_inputs(list);
   for (const ProblemPart* part : problem_parts()) {
     if (part->add_inputs != nullptr && part->in(problem)) part->add_inputs(list);
   }
-  if (problem.op == Op::kForward) add_outputs_of_forward(list);
+  if (!is_backward(problem)) add_outputs(list);
   for (const ProblemPart* part : problem_parts()) {
     if (part->add_outputs != nullptr && part->in(problem)) part->add_outputs(list);
   }

@@ -82,15 +82,13 @@
  * launch. Streams that are idle or destroyed give theirs back. Of a captured graph only one
  * executable may run at a time.
  *
- * Cost. attnforge_query takes microseconds, and so do attnforge_run, attnforge_merge_states and
- * attnforge_append_kv, which only launch: they do not synchronise, allocate nothing (but more
- * counters when some thousand streams or captured launches have theirs), and may be captured into a
- * CUDA graph. attnforge_run takes about a microsecond more than the driver's launch. These are the
- * exceptions:
- *   may compile       attnforge_plan_create, the first attnforge_merge_states and
- *                     attnforge_append_kv of a kind, functions that make or transpose a block mask
- *                     on a GPU, and attnforge_inspect where it is asked to; a capture comes after
- *                     the first such call
+ * Cost. attnforge_query takes microseconds, and so do attnforge_run and attnforge_append_kv, which
+ * only launch: they do not synchronise, allocate nothing (but more counters when some thousand
+ * streams or captured launches have theirs), and may be captured into a CUDA graph. attnforge_run
+ * takes about a microsecond more than the driver's launch. These are the exceptions:
+ *   may compile       attnforge_plan_create, the first attnforge_append_kv of a kind, functions
+ *                     that make or transpose a block mask on a GPU, and attnforge_inspect where it
+ *                     is asked to; a capture comes after the first such call
  *   tunes             attnforge_tune, and attnforge_plan_create with ATTNFORGE_POLICY_FIRST_RUN
  *   waits for the GPU functions that make, copy or transpose a block mask on a GPU; with
  *                     ATTNFORGE_CHECK_INPUTS=1 in the environment also runs and appending
@@ -252,6 +250,8 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *   mask_bits        partial blocks have a bit for each pair [all of a present block]
  *   density=X        about the share of blocks that is present: for estimates and tuning only [0
  *                    (unknown, taken as 0.5) or a number from 1e-06 to 1; 0]
+ *   parts=N          of merge: attentions to parts of the keys that become one [a whole number from
+ *                    1 to 32; 0]
  *   alignment=BYTES  divides every address and stride [2, 4, 8 or 16 (bytes); 16]
  *   args="LIST"      what score and mask may name beside these, given to each run [types and names
  *                    with commas between them, as in float* slope[num_heads_q], int window = 1024;
@@ -523,6 +523,13 @@ typedef struct attnforge_gradients {
         {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL                                                   \
   }
 
+/* o and lse of queries that have seen some of their keys: a part of a merge. A row with lse =
+ * -infinity has seen none, and its o is not read. */
+typedef struct attnforge_state {
+  attnforge_tensor o;
+  attnforge_rows lse;
+} attnforge_state;
+
 /* Everything that a run reads and writes. A part is NULL where the problem does not have it, and
  * ignored if it is there all the same; structs of parts are read during the call only. */
 typedef struct attnforge_tensors {
@@ -544,12 +551,15 @@ typedef struct attnforge_tensors {
   const float* sinks; /* needed with the word sinks: [num_heads_q] logits in device memory */
   const attnforge_pages* pages;         /* needed with the word page_size */
   const attnforge_gradients* gradients; /* needed by bwd */
+  /* Needed by merge, which has no q, k and v: as many as its word parts says, in host memory, whose
+   * keys differ. o and lse, which go out, may be those of one, with equal dtypes. */
+  const attnforge_state* parts;
 } attnforge_tensors;
 
 #define ATTNFORGE_TENSORS_INIT                                                              \
   {                                                                                         \
     (uint32_t)sizeof(attnforge_tensors), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
-        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL, NULL, NULL             \
+        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL       \
   }
 
 /* Sets the strides of contiguous tensors in the problem's layout; pointers stay as they are. For
@@ -564,41 +574,6 @@ ATTNFORGE_API attnforge_status attnforge_contiguous_tensors(const attnforge_prob
 ATTNFORGE_API attnforge_status attnforge_run(const attnforge_plan* plan,
                                              const attnforge_tensors* tensors, void* workspace,
                                              size_t workspace_bytes, void* stream);
-
-/* ---- Merging ---- */
-
-/* Attention of the same queries to several parts of the keys, which share none (cascades, ring
- * attention, shared prefixes), merged into that to all of them: o of [batch, seqlen, num_heads,
- * head_dim], weighted by exp(lse), lse of [batch, num_heads, seqlen]. A part's row with lse =
- * -infinity has seen no key, and its o is not read; a row that no part has seen a key of gets 0 and
- * -infinity. */
-typedef struct attnforge_merge {
-  uint32_t struct_size;
-  const char* dtype;   /* of the parts' o: "fp32", "fp16" or "bf16" */
-  const char* dtype_o; /* of the result's */
-  int64_t batch;
-  int64_t seqlen;
-  int64_t num_heads;
-  int64_t head_dim;                /* a multiple of 8 up to 512 */
-  int64_t parts;                   /* 1 to 32; results can be merged again */
-  const attnforge_tensor* parts_o; /* lists of `parts`, in host memory, read during the call only */
-  const attnforge_rows* parts_lse;
-  attnforge_tensor o; /* may be a part's, with equal dtypes, and so may lse */
-  attnforge_rows lse; /* data NULL: not written */
-} attnforge_merge;
-
-#define ATTNFORGE_MERGE_INIT                                                        \
-  {                                                                                 \
-    (uint32_t)sizeof(attnforge_merge), "fp32", "bf16", 1, 1, 1, 128, 0, NULL, NULL, \
-        {NULL, 0, 0, 0}, {                                                          \
-      NULL, 0, 0                                                                    \
-    }                                                                               \
-  }
-
-/* Enqueues it on `stream`. The first call for these dtypes, this head_dim and alignment may compile
- * (ATTNFORGE_NO_JIT: ATTNFORGE_ERR_NOT_READY); later ones only launch, and may be captured. */
-ATTNFORGE_API attnforge_status attnforge_merge_states(attnforge_context* context,
-                                                      const attnforge_merge* merge, void* stream);
 
 /* ---- Appending ---- */
 

@@ -42,6 +42,9 @@ struct HostTensors {
   // With problem.dargs, else empty: what a run adds to, for each of the arrays in their order, each
   // from a multiple of 64 elements on.
   std::vector<float> dargs{};
+  // Of a merge, else empty: o and lse of all parts, one after another.
+  std::vector<std::byte> parts_o{};
+  std::vector<float> parts_lse{};
 };
 
 /// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths, page tables

@@ -90,6 +90,13 @@ struct Gradients {
   float* dsinks = nullptr;
 };
 
+/// What queries made of some of their keys: o, softmax(s) V over these keys, and lse, the natural
+/// logarithm of the sum of exp(s). In device memory, borrowed, of any strides.
+struct AttentionState {
+  Tensor o{};
+  Rows lse{};  // -inf: the row has seen no key, and its o is not read
+};
+
 /// Everything that a run reads and writes. Backward reads o and lse. All memory is the caller's and
 /// must stay alive until the stream has passed. A part that the problem does not have is ignored.
 struct Tensors {
@@ -108,6 +115,9 @@ struct Tensors {
   const float* sinks = nullptr;
   PageTable pages{};      // problem.page_size
   Gradients gradients{};  // backward
+  // Merge: problem.parts of them, in host memory and read by run(). What they share with o and lse,
+  // which go out, is the same in both.
+  const AttentionState* parts = nullptr;
 };
 
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v

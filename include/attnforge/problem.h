@@ -12,6 +12,7 @@ namespace attnforge {
 enum class Op : std::uint8_t {
   kForward,
   kBackward,  // gradients: from q, k, v, o, lse and that of o to those of q, k and v
+  kMerge,     // one attention of several to parts of the keys
 };
 enum class DType : std::uint8_t { kFp32, kFp16, kBf16 };
 
@@ -41,6 +42,9 @@ enum class Rope : std::uint8_t {
   kInterleaved,  // elements 2 i and 2 i + 1 (GPT-J)
   kHalf,         // elements i and i + rope_dim / 2 (GPT-NeoX, Llama)
 };
+
+/// The most parts of one merge; results of merges can be merged.
+inline constexpr int kMostMergedStates = 32;
 
 /// Softmax(softmax_scale * Q K^T, masked) V for `batch` sequences.
 ///   q [batch, num_heads_q, seqlen_q, head_dim],   k [batch, num_heads_kv, seqlen_kv, head_dim]
@@ -77,13 +81,17 @@ enum class Rope : std::uint8_t {
 /// over its rows of exp(sink - lse) (dlse - sum over columns of dout o). With `dargs` so do those
 /// of the arrays named there: to that of an element every read of it by `score` adds ds of the
 /// text's score times the derivative of the text with respect to what was read.
+/// Merge (Op::kMerge): `parts` times o and lse of the same queries, each of keys of its own, become
+/// o and lse of the keys of all: the mean of their o, weighted by exp(lse), and the logarithm of
+/// the sum of these weights. dtype_q is that of the parts' o; there are no q, k and v.
 struct Problem {
   Op op = Op::kForward;
   // These belong to kBackward alone, as fp32_gradients below:
   bool deterministic = false;  // equal runs give equal bits
   bool accumulate = false;     // the gradients are added to what dq, dk and dv hold
   bool dlse = false;           // a gradient of lse comes in too
-  // These belong to both ops:
+  int parts = 0;               // of kMerge alone: 1 to kMostMergedStates
+  // These belong to both kForward and kBackward; dtypes, sizes, lse and alignment to kMerge too:
   DType dtype_q = DType::kBf16;
   DType dtype_k = DType::kBf16;
   DType dtype_v = DType::kBf16;
@@ -142,6 +150,7 @@ struct Problem {
 /// Reads the text form, e.g.
 ///   "fwd bf16 batch=1 num_heads_q=32 num_heads_kv=8 seqlen=4096 head_dim=128 causal lse"
 ///   "bwd bf16 batch=1 num_heads=16 seqlen=1024 head_dim=128 causal deterministic"
+///   "merge fp32 o=bf16 batch=1 num_heads=16 seqlen=1024 head_dim=128 lse parts=2"
 /// Words are separated by blanks, in any order after the op. Shorthands: num_heads=32:8 or
 /// num_heads=32, seqlen=4096:8192 (queries:keys) or seqlen=4096, head_dim=192:128, with
 /// lengths=packed tokens=20000:30000 or tokens=20000. dtypes: one word for all, or q=fp16 k=fp16
@@ -157,7 +166,7 @@ ATTNFORGE_API std::string to_string(const Problem& problem);
 /// Throws Error(kInvalidProblem) naming the field, its value and what is allowed.
 ATTNFORGE_API void validate(const Problem& problem);
 
-ATTNFORGE_API std::string_view to_string(Op op);            // "fwd", "bwd"
+ATTNFORGE_API std::string_view to_string(Op op);            // "fwd", "bwd", "merge"
 ATTNFORGE_API std::string_view to_string(DType dtype);      // "fp32", "fp16", "bf16"
 ATTNFORGE_API std::string_view to_string(Layout layout);    // "bshd", "bhsd", "packed_qkv"
 ATTNFORGE_API std::string_view to_string(Rope rope);        // "none", "interleaved", "half"
@@ -169,6 +178,11 @@ ATTNFORGE_API float effective_softmax_scale(const Problem& problem);
 
 /// Whether gradients are computed.
 inline bool is_backward(const Problem& problem) { return problem.op == Op::kBackward; }
+
+/// Whether it has q, k and v.
+inline bool is_attention(const Problem& problem) {
+  return problem.op == Op::kForward || problem.op == Op::kBackward;
+}
 
 /// The forward problem, with lse, whose o and lse a backward problem takes. A forward problem is
 /// returned as it is.
@@ -240,8 +254,8 @@ inline Window effective_window(const Problem& problem) {
 ATTNFORGE_API Problem typical_problem(const Problem& problem);
 
 /// How many (query, key) pairs of one head of one sequence windows let through, those of a mask
-/// text among them. Exact, O(1); with a block mask about as many as its density says. What else a
-/// text hides, work.h counts.
+/// text among them. Exact, O(1); with a block mask about as many as its density says. Of a merge
+/// pairs of a query and a part. What else a text hides, work.h counts.
 ATTNFORGE_API std::int64_t visible_pairs(const Problem& problem);
 
 /// Floating point operations of `pairs` pairs: 2 * (head_dim + head_dim_v) each; 2.5 times that for

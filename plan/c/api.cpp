@@ -10,7 +10,6 @@
 #include "attnforge/c.h"
 #include "attnforge/inspect.h"
 #include "attnforge/json.h"
-#include "attnforge/merge_states.h"
 #include "attnforge/version.h"
 #include "plan/c/convert.h"
 #include "plan/c/error.h"
@@ -19,7 +18,6 @@
 #include "plan/workspace_bound.h"
 
 using attnforge::checked_handle;
-using attnforge::dtype_named;
 using attnforge::Error;
 using attnforge::ErrorCode;
 using attnforge::guarded;
@@ -72,6 +70,12 @@ constexpr attnforge_tensors kTensorsDefaults = ATTNFORGE_TENSORS_INIT;
 
 const attnforge::Problem& problem_of(const attnforge_problem* problem) {
   return checked_handle(problem, "problem").problem;
+}
+
+void run_merge(const attnforge::Plan& plan, const attnforge_tensors* tensors, void* stream) {
+  std::array<attnforge::AttentionState, attnforge::kMostMergedStates> parts;
+  const auto count = static_cast<std::size_t>(plan.problem().parts);
+  plan.run(attnforge::from_c(tensors, std::span(parts).first(count)), nullptr, stream);
 }
 
 template <class Struct>
@@ -254,44 +258,11 @@ attnforge_status attnforge_run(const attnforge_plan* plan, const attnforge_tenso
           fmt::format("the workspace is {} with {} bytes; this plan needs {} bytes aligned to 256",
                       workspace, workspace_bytes, needed));
     }
-    given.plan.run(attnforge::from_c(tensors), workspace, stream);
-    return ATTNFORGE_OK;
-  });
-}
-
-// ---- Merging ----
-
-attnforge_status attnforge_merge_states(attnforge_context* context, const attnforge_merge* merge,
-                                        void* stream) {
-  return guarded([&] {
-    static constexpr attnforge_merge kDefaults = ATTNFORGE_MERGE_INIT;
-    const attnforge_merge given = attnforge::read_struct(merge, kDefaults, "merge");
-    if (given.parts < 1 || given.parts > attnforge::kMostMergedStates) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("merge.parts is {}; it must be from 1 to {}", given.parts,
-                              attnforge::kMostMergedStates));
+    if (given.plan.problem().parts != 0) [[unlikely]] {
+      run_merge(given.plan, tensors, stream);
+      return ATTNFORGE_OK;
     }
-    if (given.head_dim < 0 || given.head_dim > 1 << 20)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("merge.head_dim is {}; it must be from 8 to 512", given.head_dim));
-    attnforge::Device& device = attnforge::device_of(context);
-    required(given.parts_o, "merge.parts_o");
-    required(given.parts_lse, "merge.parts_lse");
-    const auto state = [](const attnforge_tensor& o, const attnforge_rows& lse) {
-      return attnforge::AttentionState{{o.data, o.stride_batch, o.stride_row, o.stride_head},
-                                       {lse.data, lse.stride_batch, lse.stride_head}};
-    };
-    std::array<attnforge::AttentionState, attnforge::kMostMergedStates> parts;
-    const auto count = static_cast<std::size_t>(given.parts);
-    for (std::size_t i = 0; i < count; ++i) parts[i] = state(given.parts_o[i], given.parts_lse[i]);
-    attnforge::merge_states({.dtype = dtype_named("merge.dtype", given.dtype),
-                             .dtype_o = dtype_named("merge.dtype_o", given.dtype_o),
-                             .batch = given.batch,
-                             .seqlen = given.seqlen,
-                             .num_heads = given.num_heads,
-                             .head_dim = static_cast<int>(given.head_dim)},
-                            std::span(parts).first(count), state(given.o, given.lse), device,
-                            stream, !context->no_jit);
+    given.plan.run(attnforge::from_c(tensors), workspace, stream);
     return ATTNFORGE_OK;
   });
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "attnforge/error.h"
@@ -17,6 +18,7 @@ static_assert(static_cast<int>(Progress::Phase::kCompile) == 0 &&
 Tensor tensor(const attnforge_tensor& c) {
   return {c.data, c.stride_batch, c.stride_row, c.stride_head};
 }
+Rows rows(const attnforge_rows& c) { return {c.data, c.stride_batch, c.stride_head}; }
 
 /// A part that is there; its defaults are zeros.
 template <class Part>
@@ -26,14 +28,14 @@ Part part(const Part* given, std::string_view name) {
 
 }  // namespace
 
-Tensors from_c(const attnforge_tensors* given) {
+Tensors from_c(const attnforge_tensors* given, std::span<AttentionState> parts) {
   static constexpr attnforge_tensors kDefaults = ATTNFORGE_TENSORS_INIT;
   const attnforge_tensors c = read_struct(given, kDefaults, "tensors", kFirstTensorsBytes);
   Tensors tensors{.q = tensor(c.q),
                   .k = tensor(c.k),
                   .v = tensor(c.v),
                   .o = tensor(c.o),
-                  .lse = {c.lse.data, c.lse.stride_batch, c.lse.stride_head},
+                  .lse = rows(c.lse),
                   .code_arguments = c.code_arguments,
                   .sinks = c.sinks};
   if (c.rope != nullptr) {
@@ -58,8 +60,14 @@ Tensors from_c(const attnforge_tensors* given) {
                          .dq = tensor(g.dq),
                          .dk = tensor(g.dk),
                          .dv = tensor(g.dv),
-                         .dlse = {g.dlse.data, g.dlse.stride_batch, g.dlse.stride_head},
+                         .dlse = rows(g.dlse),
                          .dsinks = g.dsinks};
+  }
+  if (c.parts != nullptr && !parts.empty()) {
+    std::transform(c.parts, c.parts + parts.size(), parts.begin(), [](const attnforge_state& part) {
+      return AttentionState{tensor(part.o), rows(part.lse)};
+    });
+    tensors.parts = parts.data();
   }
   return tensors;
 }

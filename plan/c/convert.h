@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "attnforge/c.h"
@@ -13,8 +14,9 @@ namespace attnforge {
 /// What callers have who were compiled when sequences' lengths were the last part there was.
 inline constexpr std::size_t kFirstTensorsBytes = offsetof(attnforge_tensors, block_mask);
 
-/// Throws Error(kInvalidArgument). Cheap: it is part of every run.
-Tensors from_c(const attnforge_tensors* tensors);
+/// Throws Error(kInvalidArgument). Cheap: it is part of every run. `parts`: where to put as many of
+/// a merge.
+Tensors from_c(const attnforge_tensors* tensors, std::span<AttentionState> parts = {});
 
 /// `problem` with other sizes, not validated. Throws Error(kInvalidArgument), naming the argument.
 Problem with_sizes(Problem problem, const attnforge_sizes* sizes, std::string_view name);

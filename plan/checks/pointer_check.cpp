@@ -19,7 +19,9 @@ PointerCheck::PointerCheck(const Problem& problem)
       bytes_k_(static_cast<std::uint8_t>(size_bytes(problem.dtype_k))),
       bytes_v_(static_cast<std::uint8_t>(size_bytes(problem.dtype_v))),
       bytes_o_(static_cast<std::uint8_t>(size_bytes(problem.dtype_o))),
+      attends_(is_attention(problem)),
       needs_lse_(problem.lse) {
+  if (!attends_) bytes_q_ = bytes_k_ = bytes_v_ = 0;
   const std::span<const ProblemPart* const> parts = problem_parts();
   for (unsigned i = 0; i < parts.size(); ++i) {
     const ProblemPart& part = *parts[i];
@@ -43,12 +45,14 @@ void PointerCheck::explain(const Problem& problem, const Tensors& tensors, const
   const StoredRows stored = stored_rows_of_run(problem, tensors);
   const std::int64_t rows_kv = stored.pool && problem.seqlen_kv != 0 ? stored.kv
                                                                      : problem.seqlen_kv;
-  check_tensor("q", tensors.q, problem.dtype_q, problem.num_heads_q, stored.batch, problem.seqlen_q,
-               problem);
-  check_tensor("k", tensors.k, problem.dtype_k, problem.num_heads_kv, stored.kv_batch, rows_kv,
-               problem);
-  check_tensor("v", tensors.v, problem.dtype_v, problem.num_heads_kv, stored.kv_batch, rows_kv,
-               problem);
+  if (attends_) {
+    check_tensor("q", tensors.q, problem.dtype_q, problem.num_heads_q, stored.batch,
+                 problem.seqlen_q, problem);
+    check_tensor("k", tensors.k, problem.dtype_k, problem.num_heads_kv, stored.kv_batch, rows_kv,
+                 problem);
+    check_tensor("v", tensors.v, problem.dtype_v, problem.num_heads_kv, stored.kv_batch, rows_kv,
+                 problem);
+  }
   check_tensor("o", tensors.o, problem.dtype_o, problem.num_heads_q, stored.batch, problem.seqlen_q,
                problem);
   if (problem.lse) {

@@ -37,8 +37,9 @@ class PointerCheck {
     const std::uintptr_t bits = address(t.q.data) | address(t.k.data) | address(t.v.data) |
                                 address(t.o.data) | scaled(t.q, bytes_q_) | scaled(t.k, bytes_k_) |
                                 scaled(t.v, bytes_v_) | scaled(t.o, bytes_o_);
-    const bool present = t.q.data != nullptr && t.k.data != nullptr && t.v.data != nullptr &&
-                         t.o.data != nullptr;
+    const bool present = t.o.data != nullptr &&
+                         (!attends_ ||
+                          (t.q.data != nullptr && t.k.data != nullptr && t.v.data != nullptr));
     const bool lse_good = !needs_lse_ ||
                           (t.lse.data != nullptr && address(t.lse.data) % alignof(float) == 0);
     const bool workspace_good = workspace_bytes == 0 ||
@@ -56,6 +57,7 @@ class PointerCheck {
   // Low bits that must be 0 in every address and every stride in bytes.
   std::uint8_t misaligned_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
+  bool attends_ = true;  // else it has no q, k and v, and what they hold counts for nothing
   bool needs_lse_ = false;
   std::uint8_t parts_ = 0;   // bit i: the problem has problem_parts()[i]
   std::uint64_t known_ = 0;  // ProblemPart::known

@@ -99,19 +99,15 @@ class Gradients(Structure):
     ]
 
 
+class State(Structure):
+    _fields_ = [("o", Tensor), ("lse", Rows)]
+
+
 class Tensors(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("q", Tensor), ("k", Tensor), ("v", Tensor), ("o", Tensor), ("lse", Rows), ("rope", c_void_p),
         ("lengths", c_void_p), ("block_mask", c_void_p), ("code_arguments", c_void_p), ("sinks", c_void_p), ("pages", c_void_p),
-        ("gradients", c_void_p),
-    ]
-
-
-class Merge(Structure):
-    _fields_ = [
-        ("struct_size", c_uint32), ("dtype", c_char_p), ("dtype_o", c_char_p), ("batch", c_int64), ("seqlen", c_int64),
-        ("num_heads", c_int64), ("head_dim", c_int64), ("parts", c_int64), ("parts_o", c_void_p), ("parts_lse", c_void_p),
-        ("o", Tensor), ("lse", Rows),
+        ("gradients", c_void_p), ("parts", c_void_p),
     ]
 
 
@@ -177,7 +173,6 @@ FUNCTIONS = {
     "attnforge_plan_measured_us": (c_double, [c_void_p]),
     "attnforge_contiguous_tensors": (c_int, [c_void_p, c_void_p]),
     "attnforge_run": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p]),
-    "attnforge_merge_states": (c_int, [c_void_p, c_void_p, c_void_p]),
     "attnforge_append_kv": (c_int, [c_void_p, c_void_p, c_void_p]),
     "attnforge_tune": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "attnforge_inspect": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),

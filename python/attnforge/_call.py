@@ -12,10 +12,10 @@ from ._parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, words_o
 from ._plans import Plan, choice, plan_cache
 
 _NAMES = ("q", "k", "v", "out", "the lse of out", *NAMES)
-_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQQQQQ")  # _c.Tensors, as a test compares
+_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQQQQQ8x")  # _c.Tensors, as a test compares
 _HEAD = struct.pack("=Ixxxx", _TENSORS.size)
 _pack = _TENSORS.pack
-_pack_bare = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16s56x").pack  # of a call without parts
+_pack_bare = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16s64x").pack  # of a call without parts
 
 
 class Call:

@@ -1,18 +1,23 @@
 """merge_states(): attention to several parts of the keys as one."""
 
 import ctypes
+import struct
 
 from . import _c, _checks, _graphs
 from ._append import DTYPES, PLACES, tensor
-from ._arrays import FP32, backend_of
-from ._context import context
+from ._arguments import alignment_of, used_strides
+from ._arrays import FP32, ITEM_BYTES, backend_of
 from ._errors import InvalidError
 from ._fast import fast
 from ._graphs import outside
 from ._library import check, lib
-from ._plans import plan_cache
+from ._plans import Plan, choice, plan_cache
+from ._problem import Problem
 
 _MOST_PARTS = 32
+_STATE_WORDS = ctypes.sizeof(_c.State) // 8
+_HEAD = struct.pack("=Ixxxx", ctypes.sizeof(_c.Tensors))
+_pack = struct.Struct("=8s96xQ24sQ16s56xQ").pack  # of a _c.Tensors of a merge, as a test compares
 
 
 @outside
@@ -28,8 +33,8 @@ def merge_states(o, lse, layout="bshd", out=None, stream=None):
     the dtype is the same; default: new arrays in the parts' dtype. Arrays of frameworks other than torch and cupy need it.
     stream: a CUDA stream as a number; default: the framework's current one.
 
-    Enqueues one kernel and returns at once; may be captured into a CUDA graph after a first call with this head_dim and these
-    dtypes. Has no derivative. Raises InvalidError (a ValueError) for what it cannot take.
+    Enqueues one kernel and returns at once; may be captured into a CUDA graph after a first call with this head_dim, these dtypes
+    and a like number of parts. configure() decides as for attention(). Has no derivative. Raises InvalidError (a ValueError) for what it cannot take.
     """
     if _graphs.waiting and _graphs.torch_is_there():
         return merge_states(o, lse, layout, out, stream)
@@ -83,20 +88,24 @@ def _merge(key, o, lse, layout, out, stream):
 
 
 class _Call:
-    """A call that was checked: its structs without addresses."""
+    """A call that was checked, without addresses; immutable but for its plans."""
 
-    __slots__ = ("_merge", "_parts_o", "_parts_lse", "_parts", "_device", "_new")
+    __slots__ = ("_sizes", "_states", "_result", "_parts", "_device", "_bits", "_least_alignment", "_plans", "_new")
 
     def __init__(self, parts, weights, merged, merged_lse, layout, allocator):
         """Of Arrays. allocator: the backend that allocates outputs, None if the caller passed them."""
         places, first = PLACES[layout], parts[0]
         batch, seqlen, heads = (first.shape[place] for place in places)
-        sizes = batch, seqlen, heads, first.shape[3], len(parts)
-        dtypes, merged_to = (DTYPES[first.code], DTYPES[merged.code]), (tensor(merged, places), _rows(merged_lse))
-        self._merge = bytes(_c.Merge(ctypes.sizeof(_c.Merge), *dtypes, *sizes, None, None, *merged_to))
-        self._parts_o = bytes((_c.Tensor * len(parts))(*(tensor(part, places) for part in parts)))
-        self._parts_lse = bytes((_c.Rows * len(parts))(*map(_rows, weights)))
-        self._parts, self._device, self._new = len(parts), first.device, None
+        dtypes = {"dtype_q": DTYPES[first.code].decode(), "dtype_o": DTYPES[merged.code].decode()}
+        self._sizes = {"batch": batch, "seqlen_q": seqlen, "num_heads_q": heads, "head_dim": first.shape[3], **dtypes}
+        states = [_c.State(tensor(part, places), _rows(weight)) for part, weight in zip(parts, weights)]
+        self._states = bytes((_c.State * len(parts))(*states))
+        self._result = bytes(tensor(merged, places))[8:], bytes(_rows(merged_lse))[8:]
+        self._parts, self._device, self._plans, self._new = len(parts), first.device, {}, None
+        self._bits = 0
+        for array in (*parts, merged):
+            self._bits |= used_strides(array).bits
+        self._least_alignment = max(ITEM_BYTES[first.code], ITEM_BYTES[merged.code])
         if allocator is not None and allocator.torch is not None:
             self._new = [allocator.allocator(array.shape, array.code, array.device) for array in (merged, merged_lse)]
 
@@ -113,12 +122,28 @@ class _Call:
     def launch(self, addresses, queue):
         """The status. addresses: of the parts' o, the parts' lse, o and lse."""
         count = self._parts
-        merge = _c.Merge.from_buffer_copy(self._merge)
-        parts_o, parts_lse = (_c.Tensor * count).from_buffer_copy(self._parts_o), (_c.Rows * count).from_buffer_copy(self._parts_lse)
-        for struct, address in zip((*parts_o, *parts_lse, merge.o, merge.lse), addresses):
-            struct.data = address
-        merge.parts_o, merge.parts_lse = ctypes.addressof(parts_o), ctypes.addressof(parts_lse)
-        return lib().attnforge_merge_states(context(self._device), ctypes.byref(merge), queue)
+        states = (ctypes.c_uint64 * (_STATE_WORDS * count)).from_buffer_copy(self._states)
+        low = addresses[-2]
+        for i in range(count):
+            low |= addresses[i]
+            states[_STATE_WORDS * i], states[_STATE_WORDS * i + 4] = addresses[i], addresses[count + i]
+        low &= 15
+        plan = self._plans.get(low) or self._plan(low)
+        of_o, of_lse = self._result
+        tensors = _pack(_HEAD, addresses[-2], of_o, addresses[-1], of_lse, ctypes.addressof(states))
+        return lib().attnforge_run(plan.handle, tensors, None, 0, queue)
+
+    def _plan(self, low):
+        epoch = plan_cache.epoch
+        alignment = max(alignment_of(self._bits | low), self._least_alignment)
+        problem = Problem(op="merge", parts=self._parts, lse=True, alignment_bytes=alignment, **self._sizes)
+        key = self._device, problem
+        plan = plan_cache.get(key)
+        if plan is None:
+            plan = Plan(problem, self._device, choice("merge"))
+            plan_cache.put(key, plan, epoch)
+        self._plans[low] = plan
+        return plan
 
 
 def _check_array(name, array, shape, code, device):

@@ -35,7 +35,7 @@ class Problem:
     score, mask: C++ of the caller's; args: what they may name, "float* slope, int window".
     op: "fwd", or "bwd", its gradients, which has words of its own. deterministic: equal runs give equal bits. accumulate: gradients
     are added to what dq, dk and dv hold. dlse: a gradient of lse comes in. gradients: dtype of dq, dk and dv, "same" or "fp32".
-    dargs: arrays of args that get a gradient, "slope, bias".
+    dargs: arrays of args that get a gradient, "slope, bias". With op="merge" o and lse of so many parts become those of all.
     """
 
     batch: int = 1
@@ -81,6 +81,7 @@ class Problem:
     dlse: bool = False
     gradients: str = "same"
     dargs: str = ""
+    parts: int = 0
 
     def __post_init__(self):
         follow = {

@@ -19,8 +19,8 @@ double allowed_error(const Tolerance& tolerance, double expected, double spread,
 }
 
 Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
-  const double p_roundoff = unit_roundoff(
-      problem.dtype_v);  // probabilities are rounded to the other factor's dtype
+  // Probabilities are rounded to the other factor's dtype, weights of a merge are not.
+  const double p_roundoff = unit_roundoff(is_attention(problem) ? problem.dtype_v : DType::kFp32);
   const double o_roundoff = unit_roundoff(problem.dtype_o);
   Tolerance tolerance;
   // Probabilities of the same value are rounded the same way, and then all of the output is off by

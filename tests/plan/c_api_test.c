@@ -48,12 +48,13 @@ static void test_struct_layout(void) {
   EXPECT(sizeof(attnforge_rows) == 24);
   EXPECT(sizeof(attnforge_rope) == 40);
   EXPECT(sizeof(attnforge_lengths) == 40);
+  EXPECT(sizeof(attnforge_state) == 56);
   EXPECT(sizeof(attnforge_pages) == 32);
   EXPECT(sizeof(attnforge_append) == 336);
   EXPECT(sizeof(attnforge_block_mask_lists) == 40);
   EXPECT(sizeof(attnforge_block_mask_shape) == 48);
   EXPECT(offsetof(attnforge_tensors, block_mask) == 176);
-  EXPECT(sizeof(attnforge_tensors) == 216);
+  EXPECT(sizeof(attnforge_tensors) == 224);
   EXPECT(sizeof(attnforge_gradients) == 168);
   EXPECT(offsetof(attnforge_tensors, o) == 104);
   EXPECT(offsetof(attnforge_tensors, lse) == 136);
@@ -777,43 +778,40 @@ static void test_gradients_of_a_run(void* library, int fake) {
 }
 
 /* Two parts of 2 rows, merged in place. */
-static void test_merge_states(void* library, int fake) {
+static void test_merge(void* library, int fake) {
   enum { kRows = 2, kHeadDim = 64, kElements = kRows * kHeadDim };
   static const unsigned short kOne = 0x3f80; /* bf16 */
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
   attnforge_context* context = NULL;
-  attnforge_merge merge = ATTNFORGE_MERGE_INIT;
-  attnforge_tensor parts_o[2];
-  attnforge_rows parts_lse[2];
+  attnforge_problem* problem = NULL;
+  attnforge_plan* plan = NULL;
+  attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
+  attnforge_state parts[2];
   int i;
   desc.cache_path = ":memory:";
   EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  EXPECT_ERROR(attnforge_problem_create("merge bf16 seqlen=2 head_dim=64", &problem),
+               ATTNFORGE_ERR_INVALID, "parts=0");
+  EXPECT_ERROR(attnforge_problem_create("merge bf16 seqlen=2 head_dim=64 parts=2 causal", &problem),
+               ATTNFORGE_ERR_INVALID, "causal is of fwd and bwd; leave it out of merge");
+  EXPECT(attnforge_problem_create("merge bf16 seqlen=2 head_dim=64 lse parts=2", &problem) ==
+         ATTNFORGE_OK);
+  EXPECT(attnforge_plan_create(context, problem, NULL, &plan) == ATTNFORGE_OK);
+  EXPECT(attnforge_contiguous_tensors(problem, &tensors) == ATTNFORGE_OK);
   for (i = 0; i < 2; ++i) {
-    parts_o[i].data = device_array(library, fake, kElements, kOne);
-    parts_o[i].stride_batch = kElements;
-    parts_o[i].stride_row = parts_o[i].stride_head = kHeadDim;
-    parts_lse[i].data = (float*)device_array(library, fake, 2 * kRows, 0);
-    parts_lse[i].stride_batch = parts_lse[i].stride_head = kRows;
+    parts[i].o = tensors.o;
+    parts[i].o.data = device_array(library, fake, kElements, kOne);
+    parts[i].lse = tensors.lse;
+    parts[i].lse.data = (float*)device_array(library, fake, 2 * kRows, 0);
   }
-  merge.dtype = "bf16";
-  merge.seqlen = kRows;
-  merge.head_dim = kHeadDim;
-  merge.o = parts_o[0];
-  merge.lse = parts_lse[0];
-  EXPECT_ERROR(attnforge_merge_states(context, NULL, NULL), ATTNFORGE_ERR_INVALID, "merge is NULL");
-  EXPECT_ERROR(attnforge_merge_states(context, &merge, NULL), ATTNFORGE_ERR_INVALID,
-               "merge.parts is 0");
-  merge.parts = 2;
-  EXPECT_ERROR(attnforge_merge_states(context, &merge, NULL), ATTNFORGE_ERR_INVALID,
-               "merge.parts_o is NULL");
-  merge.parts_o = parts_o;
-  merge.parts_lse = parts_lse;
-  merge.dtype_o = "int8";
-  EXPECT_ERROR(attnforge_merge_states(context, &merge, NULL), ATTNFORGE_ERR_INVALID,
-               "merge.dtype_o is \"int8\"");
-  merge.dtype_o = "bf16";
-  EXPECT_ERROR(attnforge_merge_states(NULL, &merge, NULL), ATTNFORGE_ERR_INVALID, "context");
-  EXPECT(attnforge_merge_states(context, &merge, NULL) == ATTNFORGE_OK);
+  tensors.o = parts[0].o;
+  tensors.lse = parts[0].lse;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "parts is null");
+  tensors.parts = parts;
+  EXPECT(attnforge_run(plan, &tensors, NULL, 0, NULL) == ATTNFORGE_OK);
+  attnforge_plan_destroy(plan);
+  attnforge_problem_destroy(problem);
   attnforge_context_destroy(context);
 }
 
@@ -912,7 +910,7 @@ int main(int argc, char** argv) {
     test_block_masks_on_gpu(fake);
     test_pages_of_a_run(library, fake);
     test_gradients_of_a_run(library, fake);
-    test_merge_states(library, fake);
+    test_merge(library, fake);
     test_append_kv(library, fake);
   } else {
     EXPECT(opened == ATTNFORGE_ERR_NO_DRIVER && !fake);

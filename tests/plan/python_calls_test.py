@@ -1095,23 +1095,25 @@ class MergeStatesTest(CallTest):
     def test_a_call_like_an_earlier_one_is_not_checked_again(self):
         seen = []
 
-        def recorded(context, merge, stream):
-            struct = merge._obj
-            parts = [(_c.Tensor * 2).from_address(struct.parts_o), (_c.Rows * 2).from_address(struct.parts_lse)]
-            seen.append(([each.data for array in parts for each in array], struct.o.data, struct.lse.data))
-            seen.append((struct.parts, struct.head_dim, struct.o.stride_head, parts[0][1].stride_row, parts[1][1].stride_head))
+        def recorded(plan, tensors, workspace, size, stream):
+            struct = _c.Tensors.from_buffer_copy(tensors)
+            parts = (_c.State * 2).from_address(struct.parts)
+            addresses = [part.o.data for part in parts], [part.lse.data for part in parts]
+            seen.append((*addresses, struct.o.data, struct.lse.data))
+            seen.append((struct.struct_size, struct.q.data, struct.o.stride_head, parts[0].o.stride_row, parts[1].lse.stride_head))
             return 0
 
         for _ in range(2):
             attnforge.merge_states(*zip(self.state(), self.state()))
         (a, a_lse), (b, b_lse) = self.state(), self.state()
-        with mock.patch.object(attnforge._merge, "lib", lambda: types.SimpleNamespace(attnforge_merge_states=recorded)):
+        with mock.patch.object(attnforge._merge, "lib", lambda: types.SimpleNamespace(attnforge_run=recorded)):
             with mock.patch.object(attnforge._merge, "_merge", side_effect=AssertionError("it was")):
                 o, lse = attnforge.merge_states([a, b], [a_lse, b_lse])
                 with self.assertRaisesRegex(AssertionError, "it was"):
                     attnforge.merge_states([a, b], [a_lse, b_lse], layout="bhsd")
-        addresses = [each.data_ptr() for each in (a, b, a_lse, b_lse)]
-        self.assertEqual(seen, [(addresses, o.data_ptr(), lse.data_ptr()), (2, 64, 64, 256, 5)])
+        addresses = [a.data_ptr(), b.data_ptr()], [a_lse.data_ptr(), b_lse.data_ptr()]
+        size = ctypes.sizeof(_c.Tensors)
+        self.assertEqual(seen, [(*addresses, o.data_ptr(), lse.data_ptr()), (size, None, 64, 256, 5)])
 
     def test_out_says_where_the_result_goes_and_of_which_dtype(self):
         o, lse = zip(self.state(dtype="float32"), self.state(dtype="float32"))

@@ -80,8 +80,10 @@ struct Served {
 Served served_by(const Family& family) {
   for (const char* dtype : {"bf16", "fp32"}) {
     const Problem problem = parse_problem(
-        fmt::format("{} {} num_heads=32:8 seqlen=4096 head_dim=64 causal{}", to_string(family.op),
-                    dtype, family.op == Op::kForward ? " lse" : ""));
+        family.op == Op::kMerge
+            ? fmt::format("merge {} num_heads=32 seqlen=4096 head_dim=64 parts=2", dtype)
+            : fmt::format("{} {} num_heads=32:8 seqlen=4096 head_dim=64 causal{}",
+                          to_string(family.op), dtype, family.op == Op::kForward ? " lse" : ""));
     for (const auto name : known_archs()) {
       if (rejection(family, problem, arch_named(name)).empty())
         return {problem, &typical_device(name)};

@@ -41,7 +41,9 @@ std::span<const Problem> hostile_problems() {
           "bwd bf16 batch=1 num_heads=16 seqlen=2048 head_dim=256 causal deterministic",
           "bwd fp16 batch=3 num_heads=5 seqlen=17:9 head_dim=72 alignment=8 gradients=fp32",
           "bwd bf16 batch=1 num_heads=4 seqlen=500 head_dim=192:128 window_left=64 dlse",
-          "bwd fp16 batch=1 num_heads=4:2 seqlen=1000 head_dim=64 softcap=30"}) {
+          "bwd fp16 batch=1 num_heads=4:2 seqlen=1000 head_dim=64 softcap=30",
+          "merge fp32 o=bf16 batch=3 num_heads=5 seqlen=17 head_dim=72 lse parts=9",
+          "merge bf16 num_heads=16 seqlen=1000 head_dim=512 alignment=2 parts=32"}) {
       list.push_back(parse_problem(text));
     }
     return list;

@@ -134,7 +134,8 @@ TEST_P(FamilyContract, LaunchesOfABucketHaveTheSamePartsWhateverTheirLengths) {
       [&](const Problem& problem, const Candidate& candidate, const DeviceFacts& device) {
         Problem shorter = problem;
         --shorter.seqlen_kv;
-        if (shorter.layout == Layout::kPackedQkv) --shorter.seqlen_q;
+        if (shorter.layout == Layout::kPackedQkv || !is_attention(problem)) --shorter.seqlen_q;
+        if (shorter.seqlen_q == 0) return;
         if (bucket(shorter) != bucket(problem)) return;
         const Launch all = family().launch(candidate.config, problem, device);
         const Launch less = family().launch(candidate.config, shorter, device);
@@ -158,7 +159,8 @@ TEST_P(FamilyContract, RunsFillInPartsOfTheArgumentThatLieApart) {
         std::size_t tables = 0;
         for (const LaunchStep& step : launch.steps) {
           EXPECT_EQ(test::argument_fault(step), "");
-          EXPECT_EQ(test::parts_of<FwdArgument>(step).size(), 1u) << "where the tensors are";
+          EXPECT_EQ(test::parts_of<FwdArgument>(step).size(), is_attention(problem) ? 1u : 0u)
+              << "where the tensors are";
           tables += test::places_of(own_argument<bind_rope>(), step).size();
         }
         EXPECT_EQ(tables, problem.rope == Rope::kNone ? 0u : 1u) << "one step rotates";
@@ -175,9 +177,9 @@ TEST(Registry, GoesTierByTierAndTheOracleEndsIt) {
 
 TEST(Registry, WhatNeedsQuadraticMemoryMustBeNamed) {
   for (const Family* family : registry()) {
-    const std::string op(to_string(family->op));
-    const Problem problem = parse_problem(op + " fp16 num_heads=2 seqlen=4096 head_dim=64");
-    const Problem single = parse_problem(op + " fp32 num_heads=2 seqlen=4096 head_dim=64");
+    const std::string op(to_string(family->op)), parts = op == "merge" ? " parts=2" : "";
+    const Problem problem = parse_problem(op + " fp16 num_heads=2 seqlen=4096 head_dim=64" + parts);
+    const Problem single = parse_problem(op + " fp32 num_heads=2 seqlen=4096 head_dim=64" + parts);
     const DeviceFacts& device = typical_device("90a");
     const Problem& served = rejection(*family, problem, device.arch).empty() ? problem : single;
     const std::vector<Candidate> all = candidates(*family, served, device);

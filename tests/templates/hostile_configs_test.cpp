@@ -115,8 +115,11 @@ void expect_launchable(const Family& family, const Config& config, const Problem
   }
   if (is_backward(problem))
     expect_tiles_cover_keys(config, problem, launch);
-  else
+  else if (is_attention(problem))
     expect_tiles_cover_queries(config, problem, launch);
+  else
+    EXPECT_GE(launch.steps[0].grid.x * 8 / config.get("row_warps"),
+              problem.batch * problem.num_heads_q * problem.seqlen_q);
 }
 
 void expect_refused(const std::function<void()>& body) {
@@ -205,7 +208,7 @@ TEST_P(HostileConfigs, OneChangedFieldIsRefusedOrCanBeLaunched) {
         refused += !try_config(config, problem, device);
     }
   });
-  EXPECT_GE(refused, 400);
+  EXPECT_GE(refused, family().fields.size() > 1 ? 400 : 40);
 }
 
 TEST_P(HostileConfigs, CombinationsThatNobodySearchedAreRefusedOrCanBeLaunched) {

@@ -122,7 +122,22 @@ std::span<const Problem> backward_problems() {
   return problems;
 }
 
+std::span<const Problem> merge_problems() {
+  static const std::vector<Problem> problems = parsed({
+      "merge fp32 o=bf16 batch=2 num_heads=4 seqlen=500 head_dim=128 lse parts=2",
+      "merge fp32 num_heads=3 seqlen=7 head_dim=64 lse parts=3",
+      "merge bf16 batch=2 num_heads=2 seqlen=3 head_dim=72 parts=5 alignment=2",
+      "merge fp16 batch=3 num_heads=8 head_dim=512 lse parts=9",
+      "merge fp16 o=fp32 num_heads=2 seqlen=33 head_dim=8 parts=17 alignment=4",
+      "merge fp32 o=fp16 num_heads=5 seqlen=2 head_dim=200 lse parts=32",
+      "merge bf16 batch=64 num_heads=32 head_dim=256 lse parts=1",
+      "merge bf16 o=fp16 batch=2 num_heads=5 seqlen=3 head_dim=40 parts=4 alignment=8",
+  });
+  return problems;
+}
+
 std::span<const Problem> problems_of(const Family& family) {
+  if (family.op == Op::kMerge) return merge_problems();
   if (family.op == Op::kBackward) return backward_problems();
   const bool only_fp32 = archs_that_serve(family, template_problems()[0]) == 0 &&
                          archs_that_serve(family, fp32_problems()[0]) > 0;

@@ -34,8 +34,10 @@ std::span<const Problem> fp32_problems();
 /// bwd_naive.
 std::span<const Problem> backward_problems();
 
+std::span<const Problem> merge_problems();
+
 /// The list that a family's tests walk through: template_problems(), or fp32_problems() for one
-/// that takes nothing else, or backward_problems().
+/// that takes nothing else, or backward_problems(), or merge_problems().
 std::span<const Problem> problems_of(const Family& family);
 
 /// Of that list, and of hopper_problems() for a family of one arch, what it serves on `arch`.

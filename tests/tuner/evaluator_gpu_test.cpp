@@ -1,4 +1,5 @@
 // The evaluator on a real GPU: right kernels pass, each kind of fault is found, times are times.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -104,6 +106,38 @@ TEST_F(GpuTest, RightKernelsPassWhateverTheProblem) {
     const Measurement result = try_out(problem, naive(problem));
     EXPECT_EQ(result.status, Status::kOk) << result.detail;
     EXPECT_TRUE(std::isfinite(result.max_error));
+  }
+}
+
+TEST_F(GpuTest, MergesAreRightInEachConfig) {
+  std::vector<std::string> texts = {
+      "merge fp32 o=bf16 batch=2 num_heads=4 seqlen=5 head_dim=128 lse parts=2",
+      "merge fp32 num_heads=3 seqlen=7 head_dim=64 lse parts=3",
+      "merge bf16 batch=2 num_heads=2 seqlen=3 head_dim=72 parts=5 alignment=2",
+      "merge fp16 batch=3 num_heads=8 head_dim=512 lse parts=9",
+      "merge fp16 o=fp32 num_heads=2 seqlen=33 head_dim=8 parts=17 alignment=4",
+      "merge fp32 o=fp16 num_heads=5 seqlen=2 head_dim=200 lse parts=32",
+      "merge bf16 num_heads=16 seqlen=1024 head_dim=128 lse parts=1",  // sampled rows
+  };
+  std::mt19937 random(7);
+  const auto drawn = [&](int least, int most) {
+    return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
+  };
+  const char* const dtypes[] = {"fp32", "fp16", "bf16"};
+  for (int i = 0; i < 20; ++i)
+    texts.push_back(fmt::format(
+        "merge {} o={} batch={} num_heads={} seqlen={} head_dim={} parts={} alignment={}{}",
+        dtypes[drawn(0, 2)], dtypes[drawn(0, 2)], drawn(1, 9), drawn(1, 9), drawn(1, 70),
+        8 * drawn(1, 64), drawn(1, 32), 4 << drawn(0, 2), i % 2 == 0 ? " lse" : ""));
+  for (const std::string& text : texts) {
+    const Problem problem = parse_problem(text);
+    const auto all = candidates(registry(), problem, device);
+    EXPECT_EQ(all.size(), 4u) << text;
+    for (const Candidate& candidate : all) {
+      SCOPED_TRACE(text + "\n  " + to_string(candidate.config));
+      const Measurement result = try_out(problem, candidate);
+      EXPECT_EQ(result.status, Status::kOk) << result.detail;
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base.cuh"
+#include "ops/merge_states/config.h"
 #include "ops/merge_states/params.h"
 #include "parts/splits/merge_row.cuh"
 #include "parts/splits/params.h"
@@ -10,16 +11,14 @@
 
 namespace attnforge {
 
-/// o of the parts is of kDtype, that of the result of kDtypeO; rows are aligned to kAlignment
-/// bytes.
-template <int kDtype, int kDtypeO, int kHeadDim, int kAlignment>
+template <MergeStatesConfig kConfig>
 struct MergeStates {
   /// A row of all parts.
   struct Parts {
     const MergeParams& p;
     int sequence, head, row, count;
 
-    ATTNFORGE_DEVICE const char* o(int i) const { return row_of<kDtype>(p.parts[i]); }
+    ATTNFORGE_DEVICE const char* o(int i) const { return row_of<kConfig.dtype>(p.parts[i]); }
     ATTNFORGE_DEVICE float lse(int i) const { return *lse_of(p.parts[i]); }
 
     template <int kElement>
@@ -34,21 +33,21 @@ struct MergeStates {
   };
 
   ATTNFORGE_DEVICE static void run(const MergeParams& p) {
-    const int warps = MergeShape::of(p.count).warps;
+    const int warps = p.row_warps;
     const i64 row = i64(blockIdx.x) * (MergeShape::kWarps / warps) + int(threadIdx.x) / 32 / warps;
     const i64 of_all_heads = row / p.seqlen;
     const int sequence = int(of_all_heads / p.num_heads);
     const Parts parts{p, sequence, int(of_all_heads - i64(sequence) * p.num_heads),
                       int(row - of_all_heads * p.seqlen), p.count};
-    MergeRow<kDtype, kAlignment, kHeadDim>::run(
+    MergeRow<kConfig.dtype, kConfig.alignment, kConfig.head_dim>::run(
         parts, sequence < p.batch, warps, [](float&) { return 1.0f; },
         [&](int column, const float(&x)[4]) {
-          char* const to = parts.template row_of<kDtypeO>(p.result) +
-                           column * element_bytes(kDtypeO);
-          store_4<kDtypeO, kAlignment>(to, x[0], x[1], x[2], x[3]);
+          char* const to = parts.template row_of<kConfig.dtype_o>(p.result) +
+                           column * element_bytes(kConfig.dtype_o);
+          store_4<kConfig.dtype_o, kConfig.alignment>(to, x[0], x[1], x[2], x[3]);
         },
         [&](float lse) {
-          if (p.result.lse != nullptr) *parts.lse_of(p.result) = lse;
+          if (kConfig.lse) *parts.lse_of(p.result) = lse;
         });
   }
 };

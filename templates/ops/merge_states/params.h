@@ -7,12 +7,12 @@
 
 namespace attnforge {
 
-inline constexpr int kMostStates = 32;
+inline constexpr int kMostStates = 32;  // attnforge::kMostMergedStates
 
 /// o and lse of queries that attended to some keys.
 struct StateRef {
   TensorRef o;
-  float* lse;  // of the result: null if it is not written
+  float* lse;
   i64 lse_stride_batch;
   i64 lse_stride_head;
 };
@@ -22,6 +22,7 @@ struct MergeParams {
   StateRef parts[kMostStates];
   StateRef result;
   int count, batch, num_heads, seqlen;
+  int row_warps;  // that share the parts of a row
 };
 
 }  // namespace attnforge
