@@ -52,31 +52,33 @@ struct FwdWgmmaSm90aConfig : Shape {
     return 2 * (q_stages + k_stages + v_stages) + (k_job() ? k_stages : 0) +
            (v_job() ? v_stages : 0);
   }
-  /// Whether warps of the producer's warpgroup change tiles of K, or of V, before they are used
-  /// (workers.cuh). No problem that is served needs it.
-  ATTNFORGE_HOST_DEVICE constexpr bool k_job() const { return false; }
-  ATTNFORGE_HOST_DEVICE constexpr bool v_job() const { return false; }
+  /// K, or V, of another format than Q's has a job (hopper/workers.cuh), which makes Q's of it. No
+  /// problem that is served has one.
+  ATTNFORGE_HOST_DEVICE constexpr bool k_job() const { return dtype_k != dtype; }
+  ATTNFORGE_HOST_DEVICE constexpr bool v_job() const { return dtype_v != dtype; }
+  ATTNFORGE_HOST_DEVICE constexpr bool has_job() const { return k_job() || v_job(); }
   ATTNFORGE_HOST_DEVICE constexpr int tiles_begin() const {
     return barriers_begin() + 8 * num_barriers();
   }
   /// Whether a query tile may be begun while the one before is stored. Not with Q in registers: the
   /// next Q would be read between two products, and that is slower.
   ATTNFORGE_HOST_DEVICE constexpr bool joins() const {
-    return grid != kGridPlain && q_stages > 1 && !q_in_regs && !has_tile_lists() && !k_job() &&
-           !v_job();
+    return grid != kGridPlain && q_stages > 1 && !q_in_regs && !has_tile_lists();
   }
   /// Whether all of a query tile is told to consumers, not its number alone: it may take loads from
   /// global memory to know it, and takes a few divisions.
   ATTNFORGE_HOST_DEVICE constexpr bool tells_all() const {
     return has_tile_lists() || has_work_list() || joins();
   }
+  /// Whether at least its number is: blocks ask for one.
+  ATTNFORGE_HOST_DEVICE constexpr bool tells() const { return grid == kGridDynamic || tells_all(); }
   ATTNFORGE_HOST_DEVICE constexpr int tile_bytes() const {
     return has_tile_lists() ? 48 : has_work_list() ? 32 : tells_all() ? 16 : 4;
   }
   /// Warps that load a tile of so many boxes: four begin their copies sooner than one. Where blocks
-  /// ask for query tiles, one warp alone knows the answers.
+  /// ask for query tiles, one warp alone knows the answers; where there is a job, the others do it.
   ATTNFORGE_HOST_DEVICE constexpr int loading_warps(int boxes) const {
-    return grid != kGridPlain ? 1 : boxes < 4 ? boxes : 4;
+    return grid != kGridPlain || has_job() ? 1 : boxes < 4 ? boxes : 4;
   }
   /// Gathered key tiles: the groups of each that is in K's ring.
   ATTNFORGE_HOST_DEVICE constexpr int key_groups() const { return key_groups_of(block_n); }
@@ -98,6 +100,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   }
 
   ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
+    if (has_job()) return 56;
     if (has_work_list()) return warpgroups == 3 ? 32 : 40;
     return warpgroups == 3 ? 32 : 24;
   }

@@ -1,7 +1,8 @@
 // kernel.cuh - attention forward for Hopper: a block has query tiles of 64 rows a warpgroup, and
 // visits the key tiles that they see. A warp loads them by TMA into rings (producer.cuh), or four
-// do from pages, or three may change them there (workers.cuh), and warpgroups compute with wgmma
-// (consumer.cuh, and warpgroup.cuh for a tile). They meet at the barriers of shared.cuh alone.
+// do from pages, or three may change them there (hopper/workers.cuh), and warpgroups compute with
+// wgmma (consumer.cuh, and warpgroup.cuh for a tile). They meet at the barriers of shared.cuh
+// alone.
 #pragma once
 
 #include "base.cuh"
@@ -9,24 +10,25 @@
 #include "fwd_wgmma_sm90a/producer.cuh"
 #include "fwd_wgmma_sm90a/query_tiles.cuh"
 #include "fwd_wgmma_sm90a/shared.cuh"
-#include "fwd_wgmma_sm90a/workers.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/warpgroup.cuh"
 
 namespace attnforge {
 
+/// hopper/workers.cuh, which the header of a job includes.
+template <auto C, class Pieces, class Kernel>
+struct Workers;
+
 /// Pieces: DenseTmaPieces<C> (hopper/dense_pieces.cuh) or what an entry makes of it. Params is the
 /// kernel's argument: FwdWgmmaSm90aParams, or what an entry derives from it for its pieces.
 template <FwdWgmmaSm90aConfig C, class Pieces, class ParamsType = FwdWgmmaSm90aParams>
 struct FwdWgmmaSm90a {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
-  static_assert(C.k_job() == !Pieces::KJob::kNone && C.v_job() == !Pieces::VJob::kNone,
-                "the config has the jobs' barriers");
   using Params = ParamsType;
   using Shared = FwdWgmmaSm90aShared<C>;
   using Producer = FwdWgmmaSm90aProducer<C, Pieces, Params>;
-  using Worker = FwdWgmmaSm90aWorker<C, Pieces, Params>;
+  using Work = typename Producer::Work;
   using QueryTiles = FwdWgmmaSm90aQueryTiles<C, Pieces, Params>;
   using Warpgroup = typename QueryTiles::Warpgroup;
 
@@ -46,7 +48,7 @@ struct FwdWgmmaSm90a {
       if (Producer::kByWarp ? threadIdx.x < kFirst + Producer::kThreads : threadIdx.x == kFirst)
         Producer(params, smem).run();
       if constexpr (Shared::kWorkerWarps > 0)
-        if (threadIdx.x >= kFirst + 32) Worker(params, smem).run();
+        if (threadIdx.x >= kFirst + 32) Workers<C, Pieces, FwdWgmmaSm90a>(params, smem).run();
     } else {
       registers_grow<C.consumer_registers()>();
       QueryTiles{{Warpgroup(params, smem, warpgroup)}}.run();

@@ -69,7 +69,8 @@ struct FwdWgmmaSm90aProducer {
     }
     if (leads()) mbarrier_arrive_expect(smem.k_full(k_ring.stage), C.k_bytes());
     if constexpr (kByWarp) __syncwarp();
-    keys.template load<C.qk_chunks()>(params.k, smem.k(k_ring.stage), smem.k_full(k_ring.stage), n);
+    keys.template load<C.qk_chunks()>(params.k, smem.k_source(k_ring.stage),
+                                      smem.k_full(k_ring.stage), n);
     k_ring.advance();
   }
   template <class KeyTile>
@@ -77,7 +78,8 @@ struct FwdWgmmaSm90aProducer {
     mbarrier_wait(smem.v_empty(v_ring.stage), v_ring.parity ^ 1);
     if (leads()) mbarrier_arrive_expect(smem.v_full(v_ring.stage), C.v_bytes());
     if constexpr (kByWarp) __syncwarp();
-    keys.template load<C.v_chunks()>(params.v, smem.v(v_ring.stage), smem.v_full(v_ring.stage), n);
+    keys.template load<C.v_chunks()>(params.v, smem.v_source(v_ring.stage),
+                                     smem.v_full(v_ring.stage), n);
     v_ring.advance();
   }
 

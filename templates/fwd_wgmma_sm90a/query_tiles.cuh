@@ -108,7 +108,6 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
       }
     } else {
       for (int tile = await_tile(-1); tile < Work::num_tiles(wg.params); tile = await_tile(tile)) {
-        if constexpr (!Pieces::QJob::kNone) wg.work_on_q(Work(wg.params, tile));
         Consumer::attend_query_tile(Work(wg.params, tile));
         wg.q_ring.advance();
       }

@@ -14,9 +14,9 @@ template <FwdWgmmaSm90aConfig C>
 struct FwdWgmmaSm90aShared {
   static constexpr int kConsumerWarps = 4 * C.warpgroups;
   /// Where K or V have a job: all but the first warp of the producer's warpgroup.
-  static constexpr int kWorkerWarps = C.k_job() || C.v_job() ? 3 : 0;
-  /// Workers find the number of a query tile that was asked for beside its Q.
-  static constexpr int kQReaders = kConsumerWarps + (C.grid == kGridDynamic ? kWorkerWarps : 0);
+  static constexpr int kWorkerWarps = C.has_job() ? 3 : 0;
+  /// Workers read beside Q which query tile it is of, where that is told.
+  static constexpr int kQReaders = kConsumerWarps + (C.tells() ? kWorkerWarps : 0);
 
   u32 base;
 
@@ -27,6 +27,9 @@ struct FwdWgmmaSm90aShared {
   }
   ATTNFORGE_DEVICE u32 k(int stage) const { return base + C.k_begin() + stage * C.k_bytes(); }
   ATTNFORGE_DEVICE u32 v(int stage) const { return base + C.v_begin() + stage * C.v_bytes(); }
+  // Where TMA writes them: the buffer that consumers read, or one that a job reads.
+  ATTNFORGE_DEVICE u32 k_source(int stage) const { return k(stage); }
+  ATTNFORGE_DEVICE u32 v_source(int stage) const { return v(stage); }
   /// Work::kTells: the query tile that comes with Q in this stage.
   ATTNFORGE_DEVICE u32 tile(int stage) const {
     return base + C.tiles_begin() + C.tile_bytes() * stage;

@@ -102,17 +102,6 @@ struct FwdWgmmaSm90aWarpgroup {
 
   // ---- Rows: Q, and what a walk adds up ----
 
-  /// Does the job on this warpgroup's rows of Q in shared memory; a warp on its own, which
-  /// ldmatrix reads. Products read those of all warps.
-  ATTNFORGE_DEVICE void work_on_q(const Work& work) {
-    Pieces::QJob::run(params, work.queries, work.queries.first_row + warpgroup * 64,
-                      smem.q(q_ring.stage, warpgroup), warp() * 16);
-    fence_proxy_async();  // before the products, or before TMA's next write
-    if constexpr (C.q_in_regs)
-      __syncwarp();
-    else
-      await_warpgroup();
-  }
   ATTNFORGE_DEVICE void read_q() {
     if constexpr (C.q_in_regs != 0) {
 #pragma unroll

@@ -16,14 +16,12 @@ struct FwdWgmmaSm90aWork {
   using Order = typename Pieces::Order;
 
   static constexpr bool kListed = Walk::kListed;  // key tiles are gathered from a list
-  // The producer tells the others which query tile comes with Q. Where workers are to know it, too:
-  // its number, if blocks ask for one.
+  // The producer tells the others which query tile comes with Q.
   static constexpr bool kTellsAll = C.tells_all();
-  static constexpr bool kTells = C.grid == kGridDynamic || kTellsAll;
+  static constexpr bool kTells = C.tells();
   static_assert(kTellsAll || (Tile::Lengths::kWords == 0 && !kListed), "these take loads");
   static_assert(!kTellsAll || 4 * (1 + Tile::kWords) <= C.tile_bytes(), "they have room");
   static_assert(kTellsAll || !Order::kMayBeEmpty, "only the producer leaves tiles out");
-  static_assert(!kTellsAll || (!C.k_job() && !C.v_job()), "workers find a tile by its number");
   /// Told in place of a number after the last tile.
   static constexpr int kNoTile = 0x7fffffff;
 

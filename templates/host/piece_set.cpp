@@ -17,12 +17,23 @@ struct SlotName {
 };
 /// In the order of Slot.
 constexpr SlotName kNames[] = {
-    {"Order", "order"},      {"Lengths", "lengths"},      {"Walk", "walk"},
-    {"Keys", "keys"},        {"Score", "score"},          {"Slope", "slope"},
-    {"Mask", "mask"},        {"Queries", "queries"},      {"Output", "output"},
-    {"Dargs", "dargs"},      {"Splits", "splits"},        {"Lists", "lists"},
-    {"QJob", "job of q"},    {"KJob", "job of k"},        {"VJob", "job of v"},
-    {"", "list source", ""}, {"", "list rule", "NoRule"}, {"", "block rule", "NoBlockText"},
+    {"Order", "order"},
+    {"Lengths", "lengths"},
+    {"Walk", "walk"},
+    {"Keys", "keys"},
+    {"Score", "score"},
+    {"Slope", "slope"},
+    {"Mask", "mask"},
+    {"Queries", "queries"},
+    {"Output", "output"},
+    {"Dargs", "dargs"},
+    {"Splits", "splits"},
+    {"Lists", "lists"},
+    {"KJob", "job of k"},
+    {"VJob", "job of v"},
+    {"", "list source", ""},
+    {"", "list rule", "NoRule"},
+    {"", "block rule", "NoBlockText"},
 };
 static_assert(std::size(kNames) == static_cast<std::size_t>(Slot::kBlockRule) + 1);
 

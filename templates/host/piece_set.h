@@ -25,7 +25,6 @@ enum class Slot {
   kDargs,
   kSplits,
   kLists,
-  kQJob,
   kKJob,
   kVJob,
   // What a part has for another one to make a piece of: no members.

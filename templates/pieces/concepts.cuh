@@ -154,12 +154,12 @@ concept Splits = requires(const Params& params) {
   { T::place(params, 0, 0, 0) } -> Is<i64>;
 };
 
-/// What is done with a tile in shared memory between its arrival and its use.
-template <class T, class Params, class Tile>
-concept Job = T::kNone || requires(const T& job, const Params& params, const Tile& tile, u32 at) {
-  T(params, tile, 0, 0, 1);
-  job.prepare();
-  job.run(at);
+/// What is done with a tile of K or V in shared memory between its arrival and its use. JobTile:
+/// hopper/workers.cuh.
+template <class T, class JobTile>
+concept Job = requires(T& job, const JobTile& tile, u32 from, u32 to) {
+  T(tile, 0, 1);
+  job.run(from, to);
 };
 
 }  // namespace attnforge::seams

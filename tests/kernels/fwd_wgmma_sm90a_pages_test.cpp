@@ -22,7 +22,6 @@
 #include "parts/pages/params.h"
 #include "parts/lengths/params.h"
 #include "fwd_wgmma_sm90a/producer.cuh"
-#include "hopper/no_job.cuh"
 #include "parts/pages/tma_keys.cuh"
 #include "pieces/range_walk.cuh"
 #include "parts/lengths/used_lengths.cuh"

@@ -45,6 +45,7 @@ struct Mbarrier {
 
 struct NamedBarrier {
   unsigned arrived = 0, round = 0;
+  bool all = true, were_all = true;  // of what was said in this round, in the last one
 };
 
 /// A block's.
@@ -159,11 +160,16 @@ inline void copy_to_smem(std::function<void()> copy) {
     copy();
 }
 
+/// Lets all others go on for a while if this warp is the slow one.
+inline void dawdle() {
+  constexpr int kOthersGoOn = 6;
+  for (int i = 0; thread_index.x / 32 == machine->slow_warp && i < kOthersGoOn; ++i) yield();
+}
+
 /// What all lanes of this warp have, word by word.
 template <std::size_t kWords>
 std::array<std::array<unsigned, 8>, 32> words_of_lanes(const std::array<unsigned, kWords>& words) {
-  constexpr int kOthersGoOn = 6;
-  for (int i = 0; thread_index.x / 32 == machine->slow_warp && i < kOthersGoOn; ++i) yield();
+  dawdle();
   auto& all = own_sm().words_of_warps[thread_index.x / 32];
   for (std::size_t i = 0; i < kWords; ++i) all[thread_index.x % 32][i] = words[i];
   wait_at(own_warp->barrier);
@@ -228,6 +234,9 @@ std::string run_together(Machine& all, unsigned blocks, unsigned threads, std::s
 }  // namespace attnforge::test
 
 inline int atomicAdd(int* to, int x) { return *to += x, *to - x; }
-inline void __syncwarp() { attnforge::test::wait_at(attnforge::test::own_warp->barrier); }
+inline void __syncwarp() {
+  attnforge::test::dawdle();
+  attnforge::test::wait_at(attnforge::test::own_warp->barrier);
+}
 #undef __shared__
 #define __shared__

@@ -106,7 +106,9 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned digits) {
   }
   return bytes;
 }
+inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __fmul_rn(float x, float y) { return x * y; }
+inline float __fsub_rn(float x, float y) { return x - y; }
 /// Its low half is enough for ptx/cp_async.cuh beside this file, and assembly is left out.
 inline std::size_t __cvta_generic_to_shared(const void* pointer) {
   return reinterpret_cast<std::size_t>(pointer);

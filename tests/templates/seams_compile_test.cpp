@@ -111,7 +111,11 @@ TEST(Seams, DensePiecesAreWhatTheConceptsSay) {
                     "static_assert(seams::Slope<PlainSlope, Tile>);\n"
                     "static_assert(seams::Mask<Pieces::Mask, Tile>);\n"
                     "static_assert(seams::Output<Pieces::Output<kFp16, 16, true>, Tile>);\n"
-                    "static_assert(seams::Job<NoJob, Params, Tile>);\n"),
+                    "struct Untouched {\n"
+                    "  __device__ Untouched(const Tile&, int, int);\n"
+                    "  __device__ void run(u32, u32) const;\n"
+                    "};\n"
+                    "static_assert(seams::Job<Untouched, Tile>);\n"),
             "");
 }
 
@@ -144,8 +148,8 @@ TEST(Seams, EachConceptRefusesAPieceThatLacksSomething) {
                 "Output<Pieces::Rows, Tile>"},
            Case{"struct Splits { __device__ static int slice(const Params&, int); };\n",
                 "Splits<Pieces::Splits, Params>"},
-           Case{"struct Work { static constexpr bool kNone = false; __device__ void run(); };\n",
-                "Job<Pieces::Work, Params, Tile>"},
+           Case{"struct Work { __device__ Work(int, int, int); __device__ void run(u32, u32); };\n",
+                "Job<Pieces::Work, Tile>"},
        }) {
     const std::string said = said_of(
         wrong.pieces, fmt::format("static_assert(seams::{}, \"is not it\");\n", wrong.check));

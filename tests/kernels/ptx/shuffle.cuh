@@ -12,5 +12,11 @@ template <int kMask>
 u32 shuffle_xor(u32 x) {
   return test::words_of_lanes(std::array<unsigned, 1>{x})[threadIdx.x % 32 ^ kMask][0];
 }
+template <int kMask>
+float shuffle_xor(float x) {
+  return __uint_as_float(shuffle_xor<kMask>(__float_as_uint(x)));
+}
+inline u32 lanes_where(bool predicate) { return __ballot_sync(~0u, predicate); }
+inline bool any_lane(bool predicate) { return __any_sync(~0u, predicate); }
 
 }  // namespace attnforge

@@ -124,6 +124,16 @@ struct WgmmaMnK {
         [&](int k) { return Product::k_major(in_chunks(b, k, kBChunk)); });
   }
 };
+/// An operand that the lanes of a warp have in registers now.
+template <int kDtype>
+auto of_registers(u32 a0, u32 a1, u32 a2, u32 a3) {
+  const auto lanes = test::words_of_lanes(std::array<unsigned, 4>{a0, a1, a2, a3});
+  return [lanes](const test::Sm&, int m, int depth) {
+    const u32 lane = static_cast<u32>(m % 8 * 4 + depth % 8 / 2);
+    const u32 word = lanes[lane][static_cast<u32>(m % 16 / 8 + depth / 8 * 2)];
+    return of_half<kDtype>(word >> depth % 2 * 16 & 0xffffu);
+  };
+}
 template <int kDtype, int kN, int kSteps>
 struct WgmmaRegsMn {
   using Product = HostProduct<kDtype, kN>;
@@ -131,16 +141,24 @@ struct WgmmaRegsMn {
   template <int kBStep>
   static void add(typename Product::D& d, const u32 (&a)[kSteps][4], u64 b) {
     wgmma_fence();
-    for (int k = 0; k < kSteps; ++k) {
-      const auto lanes = test::words_of_lanes(
-          std::array<unsigned, 4>{a[k][0], a[k][1], a[k][2], a[k][3]});
-      const auto of_lanes = [lanes](const test::Sm&, int m, int depth) {
-        const u32 lane = static_cast<u32>(m % 8 * 4 + depth % 8 / 2);
-        const u32 word = lanes[lane][static_cast<u32>(m % 16 / 8 + depth / 8 * 2)];
-        return of_half<kDtype>(word >> depth % 2 * 16 & 0xffffu);
-      };
-      Product::issue(d, true, of_lanes, Product::mn_major(b + static_cast<u64>(k * kBStep)));
-    }
+    for (int k = 0; k < kSteps; ++k)
+      Product::issue(d, true, of_registers<kDtype>(a[k][0], a[k][1], a[k][2], a[k][3]),
+                     Product::mn_major(b + static_cast<u64>(k * kBStep)));
+  }
+};
+template <int kDtype, int kN>
+struct Wgmma {
+  using Product = HostProduct<kDtype, kN>;
+  using D = typename Product::D;
+
+  static void smem_smem(D& d, u64 a, u64 b, bool accumulate) {
+    Product::issue(d, accumulate, Product::k_major(a), Product::k_major(b));
+  }
+  static void regs_smem(D& d, u32 a0, u32 a1, u32 a2, u32 a3, u64 b, bool accumulate) {
+    Product::issue(d, accumulate, of_registers<kDtype>(a0, a1, a2, a3), Product::k_major(b));
+  }
+  static void regs_smem_mn(D& d, u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
+    Product::issue(d, true, of_registers<kDtype>(a0, a1, a2, a3), Product::mn_major(b));
   }
 };
 
