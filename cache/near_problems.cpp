@@ -25,9 +25,10 @@ auto kind(const Problem& p) {
   for (const ProblemField& field : problem_fields()) {
     if (field.apart >= 0) field.value.set(alike, field.value.get(usual));
   }
-  const auto dtype_bytes = std::tuple(size_bytes(p.dtype_q), size_bytes(p.dtype_k),
-                                      size_bytes(p.dtype_v), size_bytes(p.dtype_o));
-  return std::tuple(shape_of(alike), dtype_bytes, p.op, p.deterministic, p.tf32, p.seqlen_q <= 1);
+  const auto bits = [](DType dtype) { return format_of(dtype).bits; };
+  const auto dtype_bits = std::tuple(bits(p.dtype_q), bits(p.dtype_k), bits(p.dtype_v),
+                                     bits(p.dtype_o));
+  return std::tuple(shape_of(alike), dtype_bits, p.op, p.deterministic, p.tf32, p.seqlen_q <= 1);
 }
 
 }  // namespace

@@ -1,31 +1,36 @@
-// half.h - 16-bit floats on the host: exact to float, from float rounded to nearest even.
+// half.h - elements of an array in host memory, one by one or in rows.
 #pragma once
 
-#include <cstdint>
+#include <algorithm>
 
-#include "attnforge/problem.h"
+#include "attnforge/element_format.h"
 
 namespace attnforge {
 
-/// Subnormals, infinities and NaN included; a NaN stays one.
-float fp16_to_float(std::uint16_t bits);
-float bf16_to_float(std::uint16_t bits);
-/// To nearest, ties to even; beyond the largest finite value to infinity.
-std::uint16_t float_to_fp16(float x);
-std::uint16_t float_to_bf16(float x);
+inline double unit_roundoff(DType dtype) { return format_of(dtype).roundoff; }
 
 /// `x` as the dtype would hold it.
-float round_to(DType dtype, float x);
+inline float round_to(DType dtype, float x) { return format_of(dtype).round(x); }
 
-/// Element `index` of an array of `dtype` in host memory.
-float load_element(DType dtype, const void* array, std::int64_t index);
-void store_element(DType dtype, void* array, std::int64_t index, float x);
+inline float load_element(DType dtype, const void* array, std::int64_t index) {
+  float x;
+  format_of(dtype).load(array, index, 1, &x);
+  return x;
+}
+inline void store_element(DType dtype, void* array, std::int64_t index, float x) {
+  format_of(dtype).store(&x, 1, array, index);
+}
 
 /// `count` elements from `first` on.
-void load_elements(DType dtype, const void* array, std::int64_t first, int count, double* to);
-
-/// Half the distance from 1 to the next number, relative to 1: the largest relative error of a
-/// rounding.
-double unit_roundoff(DType dtype);
+inline void load_elements(DType dtype, const void* array, std::int64_t first, int count,
+                          double* to) {
+  const ElementFormat& format = format_of(dtype);
+  float piece[64];
+  for (int done = 0; done < count; done += 64) {
+    const int length = std::min(count - done, 64);
+    format.load(array, first + done, length, piece);
+    std::copy_n(piece, length, to + done);
+  }
+}
 
 }  // namespace attnforge

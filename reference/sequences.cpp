@@ -82,7 +82,7 @@ void check_side(const Problem& p, const Side& side) {
 void advance(Tensor& tensor, DType dtype, std::int64_t batch, std::int64_t rows) {
   if (tensor.data == nullptr) return;
   tensor.data = static_cast<std::byte*>(tensor.data) +
-                (batch * tensor.stride_batch + rows * tensor.stride_row) * size_bytes(dtype);
+                bytes_of(dtype, batch * tensor.stride_batch + rows * tensor.stride_row);
 }
 
 std::uint64_t next(std::uint64_t& state) { return mixed(state += kSplitMixStep); }

@@ -13,17 +13,6 @@
 namespace attnforge {
 namespace {
 
-CUtensorMapDataType data_type(DType dtype) {
-  switch (dtype) {
-    case DType::kFp32:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-    case DType::kFp16:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    default:
-      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  }
-}
-
 CUtensorMapSwizzle swizzle(int bytes) {
   return bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
          : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
@@ -50,22 +39,21 @@ struct Dimensions {
 
 /// `steps` strides in bytes. What TMA cannot take anyway becomes kNoStride, so that no product
 /// overflows into a stride that it can.
-std::int64_t stride_bytes(std::int64_t stride, int steps, int element_bytes) {
+std::int64_t stride_bytes(std::int64_t stride, int steps, int element_bits) {
   constexpr std::int64_t kMost = std::int64_t{1} << 40, kNoStride = -1;
   if (stride < 0 || stride >= kMost) return kNoStride;
-  return stride * steps * element_bytes;
+  return stride * steps * element_bits / 8;
 }
 
 Dimensions dimensions(const TensorMapSpec& spec, const TensorMapSizes& sizes,
                       const Tensor& tensor) {
-  const int bytes = size_bytes(spec.dtype);
-  const int packed = std::max(spec.packed_heads, 1);
+  const int packed = std::max(spec.packed_heads, 1), bits = format_of(spec.dtype).bits;
   Dimensions result;
-  result.add(spec.columns, bytes, spec.box_columns);
-  if (spec.packed_heads > 0) result.add(packed, stride_bytes(tensor.stride_head, 1, bytes), packed);
-  result.add(sizes.rows, stride_bytes(tensor.stride_row, 1, bytes), spec.box_rows);
-  result.add(sizes.heads / packed, stride_bytes(tensor.stride_head, packed, bytes), 1);
-  result.add(sizes.batch, stride_bytes(tensor.stride_batch, 1, bytes), 1);
+  result.add(spec.columns, 0, spec.box_columns);
+  if (spec.packed_heads > 0) result.add(packed, stride_bytes(tensor.stride_head, 1, bits), packed);
+  result.add(sizes.rows, stride_bytes(tensor.stride_row, 1, bits), spec.box_rows);
+  result.add(sizes.heads / packed, stride_bytes(tensor.stride_head, packed, bits), 1);
+  result.add(sizes.batch, stride_bytes(tensor.stride_batch, 1, bits), 1);
   return result;
 }
 
@@ -75,9 +63,10 @@ void encode(const TensorMapSpec& spec, const TensorMapSizes& sizes, const Tensor
   const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
   CUtensorMap map;  // aligned to 64; `to` need not be
   const CUresult result = driver().cuTensorMapEncodeTiled(
-      &map, data_type(spec.dtype), d.rank, tensor.data, d.extents, d.strides_bytes, d.box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(spec.swizzle_bytes),
-      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      &map, static_cast<CUtensorMapDataType>(format_of(spec.dtype).tensor_map_type), d.rank,
+      tensor.data, d.extents, d.strides_bytes, d.box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      swizzle(spec.swizzle_bytes), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) [[unlikely]] {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("TMA cannot address {} at {} with strides batch={} row={} head={} "

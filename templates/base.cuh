@@ -21,7 +21,20 @@ inline constexpr int kFp32 = 0;
 inline constexpr int kFp16 = 1;
 inline constexpr int kBf16 = 2;
 
-ATTNFORGE_HOST_DEVICE constexpr int element_bytes(int dtype) { return dtype == kFp32 ? 4 : 2; }
+/// The rows of attnforge::ElementFormat that kernels ask.
+ATTNFORGE_HOST_DEVICE constexpr int element_bits(int dtype) { return dtype == kFp32 ? 32 : 16; }
+/// Of an element of whole bytes.
+ATTNFORGE_HOST_DEVICE constexpr int element_bytes(int dtype) { return element_bits(dtype) / 8; }
+/// Bytes of so many elements one after another: whole bytes, of which the last may not be full.
+template <typename Count>
+ATTNFORGE_HOST_DEVICE constexpr Count bytes_of(int dtype, Count elements) {
+  const int bits = element_bits(dtype);
+  return bits % 8 == 0 ? elements * (bits / 8) : (elements * bits + 7) >> 3;
+}
+/// 16-byte chunks of a row of so many elements.
+ATTNFORGE_HOST_DEVICE constexpr int chunks_of(int dtype, int columns) {
+  return (bytes_of(dtype, columns) + 15) / 16;
+}
 ATTNFORGE_HOST_DEVICE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 /// a / b where neither is negative, which takes a GPU fewer instructions than numbers with signs.
 ATTNFORGE_HOST_DEVICE constexpr int quotient(int a, int b) {

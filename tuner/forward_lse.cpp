@@ -29,7 +29,7 @@ void set_forward_lse(const Problem& problem, const DeviceFacts& device, const Te
   // o is made up already, and stays.
   const auto elements = static_cast<std::size_t>(total_tokens(problem).q * problem.num_heads_q *
                                                  problem.head_dim_v);
-  const Buffer o(elements * static_cast<std::size_t>(size_bytes(problem.dtype_o)));
+  const Buffer o(static_cast<std::size_t>(bytes_of(problem.dtype_o, elements)));
   Tensors of_forward = tensors;
   of_forward.o.data = o.data();
   const Source source = family->render(config, forward);

@@ -33,7 +33,8 @@ Problem with_fp32_gradients(Problem problem) {
   problem.layout = Layout::kBshd;
   problem.fp32_gradients = true;
   problem.accumulate = problem.deterministic = false;
-  problem.alignment_bytes = std::max(problem.alignment_bytes, size_bytes(DType::kFp32));
+  problem.alignment_bytes = std::max(problem.alignment_bytes,
+                                     static_cast<int>(bytes_of(DType::kFp32, 1)));
   return problem;
 }
 
@@ -64,8 +65,8 @@ RowTolerance tolerance_of(const Problem& problem, DType factor, DType stored, do
   tolerance.of_sum = 2 * roundoff;
   tolerance.of_stored = unit_roundoff(stored);
   // Below its smallest normal number fp16 has an absolute step.
-  if (factor == DType::kFp16) tolerance.always += kSigmas * scale * 0x1p-24 * std::sqrt(terms);
-  if (stored == DType::kFp16) tolerance.always += 0x1p-24;
+  tolerance.always += kSigmas * scale * format_of(factor).step * std::sqrt(terms) +
+                      format_of(stored).step;
   return tolerance;
 }
 
@@ -210,7 +211,7 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
     Compared& each = compared_[i];
     each.sums = sums[i].to_host<float>();
     each.norms = norms[i].to_host<float>();
-    each.gathered = Buffer(each.elements() * static_cast<std::size_t>(size_bytes(each.dtype)));
+    each.gathered = Buffer(static_cast<std::size_t>(bytes_of(each.dtype, each.elements())));
     if (p.accumulate) each.before = gathered(each, tensors, stream);
   }
   for (std::size_t i = 0; i < dargs.size(); ++i)

@@ -31,7 +31,8 @@ Problem with_fp32_output(Problem problem) {
   // How large scores are may show in lse alone, and fp32's error grows with it.
   problem.lse |= !knows_score_sizes(problem);
   // No less than an element, or the problem is not valid.
-  problem.alignment_bytes = std::max(problem.alignment_bytes, size_bytes(problem.dtype_o));
+  problem.alignment_bytes = std::max(problem.alignment_bytes,
+                                     static_cast<int>(bytes_of(problem.dtype_o, 1)));
   return problem;
 }
 
@@ -55,8 +56,8 @@ std::vector<QueryRow> rows_of_heads(const Problem& problem, const std::vector<Li
 Reference merged_on_host(const Problem& problem, const Tensors& tensors,
                          std::span<const QueryRow> rows, CUstream stream) {
   const auto count = static_cast<std::size_t>(total_tokens(problem).q * problem.num_heads_q);
-  const std::size_t bytes = count * static_cast<std::size_t>(problem.head_dim) *
-                            static_cast<std::size_t>(size_bytes(problem.dtype_q));
+  const auto bytes = static_cast<std::size_t>(
+      bytes_of(problem.dtype_q, static_cast<std::int64_t>(count) * problem.head_dim));
   const auto parts = static_cast<std::size_t>(problem.parts);
   std::vector<std::byte> o(parts * bytes);
   std::vector<float> lse(parts * count);
@@ -141,7 +142,8 @@ OutputOracle::OutputOracle(const Sequences& sequences, const DeviceFacts& device
 }
 
 void OutputOracle::allocate_gathered() {
-  gathered_o_ = Buffer(expected_.o.size() * static_cast<std::size_t>(size_bytes(problem_.dtype_o)));
+  gathered_o_ = Buffer(static_cast<std::size_t>(
+      bytes_of(problem_.dtype_o, static_cast<std::int64_t>(expected_.o.size()))));
   gathered_lse_ = Buffer(problem_.lse ? expected_.rows.size() * sizeof(float) : 0);
 }
 

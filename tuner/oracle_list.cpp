@@ -44,16 +44,18 @@ ListOnGpu::ListOnGpu(const Sequences& sequences, const std::vector<ListedRow>& r
 void ListOnGpu::gather(const Instruments& instruments, const Tensor& from, DType dtype,
                        std::int64_t heads, int columns, const Buffer& to, CUstream stream) const {
   if (num_rows == 0) return;
-  const int words = size_bytes(dtype) / 2;
+  const auto words = [dtype](std::int64_t elements) {  // of 16 bits
+    return bytes_of(dtype, elements) / 2;
+  };
   instruments.gather({.from = from.data,
                       .to = to.data(),
                       .rows = static_cast<const int*>(places.data()),
-                      .stride_batch = from.stride_batch * words,
-                      .stride_row = from.stride_row * words,
-                      .stride_head = from.stride_head * words,
+                      .stride_batch = words(from.stride_batch),
+                      .stride_row = words(from.stride_row),
+                      .stride_head = words(from.stride_head),
                       .heads = static_cast<int>(heads),
                       .num_rows = num_rows,
-                      .width = columns * words},
+                      .width = static_cast<int>(words(columns))},
                      stream);
 }
 

@@ -73,9 +73,7 @@ ProblemTensors::ProblemTensors(const Problem& problem, unsigned seed,
     if (operand.role == Operand::Role::kTable) {
       placed.region.memory = uploaded(operand.content(tables_));
     } else {
-      const auto element = static_cast<std::size_t>(operand.element_bytes);
-      placed.region = allocate(operand.bytes(),
-                               static_cast<std::size_t>(operand.row_elements) * element, element);
+      placed.region = allocate(operand.bytes(), operand.row_bytes(), operand.bytes_of_elements(1));
       placed.seed = (std::uint64_t{seed} << 8) + placed_.size();
     }
     addresses.push_back(placed.region.data());

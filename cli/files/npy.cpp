@@ -194,10 +194,13 @@ NpyHeader parse_npy_header(std::string_view start, const std::string& name) {
 
 DType npy_dtype(const NpyHeader& header, bool uint16_is_bf16, const std::string& name) {
   const std::string& descr = header.descr;
-  if (descr == "<f2") return DType::kFp16;
-  if (descr == "<f4") return DType::kFp32;
-  if (descr == "<V2" || descr == "|V2") return DType::kBf16;
-  if (descr == "<u2" && uint16_is_bf16) return DType::kBf16;
+  for (const ElementFormat& format : element_formats()) {
+    // Bytes without a meaning have no order.
+    const bool same = descr == format.npy ||
+                      (descr.starts_with("|V") &&
+                       std::string_view(descr).substr(1) == format.npy.substr(1));
+    if (same || (uint16_is_bf16 && descr == format.npy_of_bits)) return format.dtype;
+  }
   if (descr == "<u2")
     refuse(name, "its values are of type uint16; if they are the bits of bf16, say --bf16");
   if (descr == ">f2" || descr == ">f4" || descr == ">u2") {
@@ -212,10 +215,9 @@ DType npy_dtype(const NpyHeader& header, bool uint16_is_bf16, const std::string&
                            descr));
 }
 
-const char* npy_descr(DType dtype, bool uint16_is_bf16) {
-  if (dtype == DType::kFp32) return "<f4";
-  if (dtype == DType::kFp16) return "<f2";
-  return uint16_is_bf16 ? "<u2" : "<V2";
+std::string_view npy_descr(DType dtype, bool uint16_is_bf16) {
+  const ElementFormat& format = format_of(dtype);
+  return uint16_is_bf16 && !format.npy_of_bits.empty() ? format.npy_of_bits : format.npy;
 }
 
 NpyArray read_npy(const std::string& path) {

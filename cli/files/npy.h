@@ -33,7 +33,7 @@ NpyHeader parse_npy_header(std::string_view start, const std::string& name);
 DType npy_dtype(const NpyHeader& header, bool uint16_is_bf16, const std::string& name);
 
 /// What a file of such values says: npy_dtype() reads it.
-const char* npy_descr(DType dtype, bool uint16_is_bf16);
+std::string_view npy_descr(DType dtype, bool uint16_is_bf16);
 
 /// Throws Error(kIo): missing, not an .npy file, an unknown type, cut short, or longer than its
 /// shape says.

@@ -8,7 +8,7 @@ std::vector<Roof> roofs(const DeviceFacts& device, DType dtype) {
   const double tflops_of_fma = 2e-6 * device.num_sms * device.sm_clock_mhz;
   const Arch& arch = device.arch;
   std::vector<Roof> all;
-  if (dtype == DType::kFp32) {
+  if (format_of(dtype).bits == 32) {
     all.push_back({"tensor cores, TF32", arch.mma_fma_per_clock_per_sm / 2.0 * tflops_of_fma});
   } else {
     if (arch.wgmma) all.push_back({"tensor cores, wgmma", kWgmmaFma * tflops_of_fma});

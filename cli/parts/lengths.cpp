@@ -86,7 +86,7 @@ void take_table(const SequenceFiles& files, const Problem& problem, HostTensors&
   if (!has_pages(problem))
     throw Error(ErrorCode::kInvalidArgument, "--page-table needs a problem with page_size");
   const auto bytes_of_page = static_cast<std::size_t>(
-      problem.page_size * problem.num_heads_kv * problem.head_dim * size_bytes(problem.dtype_k));
+      bytes_of(problem.dtype_k, problem.page_size * problem.num_heads_kv * problem.head_dim));
   check_table(files, problem, host.lengths_kv,
               static_cast<std::int64_t>(host.k.size() / bytes_of_page));
   // Rows of the file may be longer than the problem needs.

@@ -64,7 +64,7 @@ std::string complete_text(const std::vector<std::string>& words, const FileSizes
                           const FileSizes& k, const FileSizes& v,
                           const std::array<DType, 3>& dtypes, const SequenceFiles& sequences) {
   const std::set<std::string> given = keys_of(words);
-  const auto has = [&](const char* key) { return given.count(key) != 0; };
+  const auto has = [&](std::string_view key) { return given.count(std::string(key)) != 0; };
   std::string text = std::ranges::any_of(given, is_operation) ? "" : "fwd";
   for (const std::string& word : words) text += " " + word;
   const auto add = [&](const char* key, std::int64_t value) {
@@ -78,7 +78,8 @@ std::string complete_text(const std::vector<std::string>& words, const FileSizes
   }
   if (!has("head_dim")) add("head_dim", q.head_dim);
   if (!has("head_dim_v") && !has("head_dim")) add("head_dim_v", v.head_dim);
-  const bool for_all = has("fp32") || has("fp16") || has("bf16");
+  const bool for_all = std::ranges::any_of(
+      element_formats(), [&](const ElementFormat& format) { return has(format.name); });
   if (!for_all) {
     const char* const names[] = {"q", "k", "v"};
     for (std::size_t i = 0; i < 3; ++i) {
@@ -144,10 +145,10 @@ Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>&
 
 std::vector<std::byte> converted(NpyArray&& array, DType from, DType to) {
   if (from == to) return std::move(array.data);
-  const std::size_t count = array.data.size() / static_cast<std::size_t>(size_bytes(from));
+  const std::size_t count = static_cast<std::size_t>(elements_in(from, array.data.size()));
   std::vector<float> values(count);
   values_to_float(from, array.data.data(), count, values.data());
-  std::vector<std::byte> result(count * static_cast<std::size_t>(size_bytes(to)));
+  std::vector<std::byte> result(static_cast<std::size_t>(bytes_of(to, count)));
   values_from_float(to, values.data(), count, result.data());
   return result;
 }

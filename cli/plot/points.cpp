@@ -78,9 +78,7 @@ void read_block_mask(const std::string& problem, SweepPoint& point) {
   }
 }
 
-DType dtype_of(const std::string& text) {
-  return text == "fp32" ? DType::kFp32 : text == "fp16" ? DType::kFp16 : DType::kBf16;
-}
+DType dtype_of(const std::string& text) { return dtype_named(text).value_or(DType::kBf16); }
 
 /// Points of the rows of bench/peers.py, whose lines are attnforge, tuned, and its peers.
 std::vector<SweepPoint> peer_points_of(const Table& table) {

@@ -76,7 +76,7 @@ bool gradients_good(const Problem& problem, std::uint64_t, const Tensors& t) {
     bits |= address_bits(tensor.data) |
             static_cast<std::uintptr_t>(tensor.stride_batch | tensor.stride_row |
                                         tensor.stride_head) *
-                static_cast<std::uintptr_t>(size_bytes(dtype));
+                static_cast<std::uintptr_t>(bytes_of(dtype, 1));
     present &= tensor.data != nullptr;
   };
   add(g.dout, problem.dtype_o);
@@ -109,10 +109,10 @@ void explain_gradients(const Problem& p, const Tensors& tensors) {
 /// Bytes that backward reads beside q, k, v and o, and that it writes.
 double gradient_bytes(const Problem& p) {
   const auto moved = [&](double elements, DType input) {
-    return (p.accumulate ? 2.0 : 1.0) * elements * size_bytes(gradient_dtype(p, input));
+    return (p.accumulate ? 2.0 : 1.0) * bytes_of(gradient_dtype(p, input), elements);
   };
   const double rows = static_cast<double>(p.num_heads_q) * static_cast<double>(total_tokens(p).q);
-  return elements_o(p) * size_bytes(p.dtype_o) + rows * (p.dlse ? 8.0 : 4.0) +
+  return bytes_of(p.dtype_o, elements_o(p)) + rows * (p.dlse ? 8.0 : 4.0) +
          moved(elements_q(p), p.dtype_q) + moved(elements_k(p), p.dtype_k) +
          moved(elements_v(p), p.dtype_v);
 }

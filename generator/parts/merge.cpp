@@ -54,7 +54,7 @@ double rows_of_parts(const Problem& p) {
 }
 
 double bytes_of_parts(const Problem& p) {
-  return rows_of_parts(p) * (p.head_dim * size_bytes(p.dtype_q) + 4.0);
+  return bytes_of(p.dtype_q, rows_of_parts(p) * p.head_dim) + 4.0 * rows_of_parts(p);
 }
 
 void bind_later(const Problem&, void*, Tensors&) {}  // by complete_merge(), all at once
@@ -78,7 +78,7 @@ void complete_merge(const Problem& p, const BoundOperands& run, Tensors& tensors
   for (std::int64_t i = 0; i < p.parts; ++i) {
     AttentionState& state = *new (states + i) AttentionState{tensors.o, tensors.lse};
     state.o.data = static_cast<std::byte*>(run.addresses[0]) +
-                   i * rows * p.head_dim * size_bytes(p.dtype_q);
+                   bytes_of(p.dtype_q, i * rows * p.head_dim);
     state.lse.data = static_cast<float*>(run.addresses[1]) + i * rows;
   }
   tensors.parts = states;
@@ -92,7 +92,7 @@ bool merge_good(const Problem& p, std::uint64_t, const Tensors& t) {
     const auto& [o, lse] = t.parts[i];
     bits |= address_bits(o.data) |
             static_cast<std::uintptr_t>(o.stride_batch | o.stride_row | o.stride_head) *
-                static_cast<std::uintptr_t>(size_bytes(p.dtype_q));
+                static_cast<std::uintptr_t>(bytes_of(p.dtype_q, 1));
     present &= o.data != nullptr && words_good(lse.data);
   }
   return present && bits % static_cast<std::uintptr_t>(p.alignment_bytes) == 0;

@@ -53,7 +53,7 @@ struct ProblemPart {
   void (*check_host)(const Problem&, std::span<const Operand>, const HostTensors&) = nullptr;
   /// Its strides in contiguous tensors (contiguous_tensors()).
   void (*lay_out)(const Problem&, Tensors&) = nullptr;
-  /// What good() needs of a problem and is too slow to find out in each run: of one part alone.
+  /// What good() needs of a problem and is too slow to find out in each run.
   std::uint64_t (*known)(const Problem&) = nullptr;
   /// Whether a run's tensors are what the problem asks for: a few nanoseconds.
   bool (*good)(const Problem&, std::uint64_t known, const Tensors&) = nullptr;

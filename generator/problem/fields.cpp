@@ -20,6 +20,7 @@
 
 #include "attnforge/error.h"
 #include "attnforge/printable.h"
+#include "generator/formats/element_formats.h"
 
 namespace attnforge {
 namespace {
@@ -67,7 +68,14 @@ constexpr std::string_view kMaskBlock = "0 (no block mask), 16, 32, 64 or 128";
 constexpr std::string_view kFactor = "0 or a number from 1e-20 to 1e20";
 
 // The names of the enumerators, in their order.
-constexpr std::string_view kDTypes[] = {"fp32", "fp16", "bf16"};
+constexpr auto kDTypes = [] {
+  std::array<std::string_view, std::size(kElementFormats)> names;
+  for (const ElementFormat& row : kElementFormats) names[static_cast<int>(row.dtype)] = row.name;
+  return names;
+}();
+static_assert(std::ranges::all_of(kDTypes, [](std::string_view name) {
+  return kDTypeWords.find(name) != std::string_view::npos;
+}));
 constexpr std::string_view kLayouts[] = {"bshd", "bhsd", "packed_qkv"};
 constexpr std::string_view kLengths[] = {"fixed", "packed", "used"};
 constexpr std::string_view kRopes[] = {"none", "interleaved", "half"};
@@ -530,7 +538,7 @@ void check_exclusions(const Problem& p) {
   if (std::ranges::find(kOps, p.op) == std::end(kOps))
     reject_problem(fmt::format("op={} must be {}", static_cast<int>(p.op), words_of_ops()));
   for_each_field([&](auto index) { check_word<index>(p); });
-  if (p.fp32_gradients && p.alignment_bytes < size_bytes(DType::kFp32))
+  if (p.fp32_gradients && p.alignment_bytes < bytes_of(DType::kFp32, 1))
     reject_problem(
         fmt::format("gradients=fp32 needs alignment={} to be 4 or more", p.alignment_bytes));
 }
@@ -577,7 +585,7 @@ void reject_problem(const std::string& message) {
 }
 
 std::string label(const ProblemField& field) {
-  const bool is_dtype = field.value.choices.data() == kDTypes;
+  const bool is_dtype = field.value.choices.data() == kDTypes.data();
   return fmt::format("{}{}", is_dtype ? "dtype " : "", field.name());
 }
 

@@ -20,9 +20,9 @@ constexpr std::int64_t kMaxHeadsTotal = 2147483647;
 [[noreturn]] void reject(const std::string& message) { reject_problem(message); }
 
 void check_dtype(std::string_view name, DType dtype, int alignment_bytes) {
-  if (alignment_bytes < size_bytes(dtype)) {
+  if (alignment_bytes < bytes_of(dtype, 1)) {
     reject(fmt::format("alignment={} must be at least the {} bytes of an element of {}={}",
-                       alignment_bytes, size_bytes(dtype), name, to_string(dtype)));
+                       alignment_bytes, bytes_of(dtype, 1), name, to_string(dtype)));
   }
 }
 
@@ -112,18 +112,6 @@ void validate(const Problem& p) {
   check_products(p);
 }
 
-std::string_view to_string(DType dtype) {
-  switch (dtype) {
-    case DType::kFp32:
-      return "fp32";
-    case DType::kFp16:
-      return "fp16";
-    case DType::kBf16:
-      return "bf16";
-  }
-  return "unknown";
-}
-
 std::string_view to_string(Layout layout) {
   switch (layout) {
     case Layout::kBshd:
@@ -135,8 +123,6 @@ std::string_view to_string(Layout layout) {
   }
   return "unknown";
 }
-
-int size_bytes(DType dtype) { return dtype == DType::kFp32 ? 4 : 2; }
 
 float effective_softmax_scale(const Problem& problem) {
   if (problem.softmax_scale != 0.0f) return problem.softmax_scale;
@@ -180,10 +166,10 @@ Problem typical_problem(const Problem& problem) {
 double minimum_bytes(const Problem& p) {
   const double lse_bytes = p.lse ? 4.0 * static_cast<double>(p.num_heads_q * total_tokens(p).q)
                                  : 0.0;
-  double bytes = elements_o(p) * size_bytes(p.dtype_o) + lse_bytes;
+  double bytes = bytes_of(p.dtype_o, elements_o(p)) + lse_bytes;
   if (is_attention(p))
-    bytes += elements_q(p) * size_bytes(p.dtype_q) + elements_k(p) * size_bytes(p.dtype_k) +
-             elements_v(p) * size_bytes(p.dtype_v);
+    bytes += bytes_of(p.dtype_q, elements_q(p)) + bytes_of(p.dtype_k, elements_k(p)) +
+             bytes_of(p.dtype_v, elements_v(p));
   for (const ProblemPart* part : problem_parts()) {
     if (part->bytes != nullptr && part->in(p)) bytes += part->bytes(p);
   }

@@ -22,14 +22,6 @@ namespace {
 constexpr std::string_view kDTypeFields[] = {"q", "k", "v", "o"};
 constexpr DType Problem::*kDTypeMembers[] = {&Problem::dtype_q, &Problem::dtype_k,
                                              &Problem::dtype_v, &Problem::dtype_o};
-constexpr DType kAllDTypes[] = {DType::kFp32, DType::kFp16, DType::kBf16};
-
-std::optional<DType> dtype_named(std::string_view text) {
-  for (const DType dtype : kAllDTypes) {
-    if (text == to_string(dtype)) return dtype;
-  }
-  return {};
-}
 
 bool is_pair(const ProblemField& field) { return !field.value.second.empty(); }
 

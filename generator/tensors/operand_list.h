@@ -47,7 +47,7 @@ class OperandList {
   /// The operand is that of the list, until another one is added.
   Operand& add(Operand operand, DType dtype, std::int64_t rows, std::int64_t row_elements) {
     operand.dtype = dtype;
-    operand.element_bytes = size_bytes(dtype);
+    operand.element_bits = format_of(dtype).bits;
     operand.elements = rows * row_elements;
     operand.row_elements = row_elements;
     return list_.emplace_back(operand);

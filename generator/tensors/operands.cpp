@@ -63,7 +63,7 @@ Operand operand_of_lse(Role role) {
 }
 
 void bind_packed(const Problem& p, DType dtype, void* data, Tensor& q, Tensor& k, Tensor& v) {
-  const std::int64_t head_bytes = std::int64_t{p.head_dim} * size_bytes(dtype);
+  const std::int64_t head_bytes = bytes_of(dtype, p.head_dim);
   auto* const at = static_cast<std::byte*>(data);
   q.data = at;
   k.data = at + p.num_heads_q * head_bytes;
@@ -97,9 +97,8 @@ bool writes(const Problem& problem, std::string_view name) {
 
 std::int64_t rows_in(const Operand& operand, const HostTensors& host) {
   const std::size_t bytes = operand.content(host).size();
-  const auto row_bytes = static_cast<std::size_t>(operand.row_elements) * operand.element_bytes;
   return bytes == 0 ? operand.elements / operand.row_elements
-                    : static_cast<std::int64_t>(bytes / row_bytes);
+                    : static_cast<std::int64_t>(bytes / operand.row_bytes());
 }
 
 Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
@@ -118,7 +117,7 @@ Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
 void check_sizes(const Problem& problem, std::span<const Operand> list, const HostTensors& host) {
   for (const Operand& operand : list) {
     const std::size_t bytes = operand.content(host).size();
-    const auto row_bytes = static_cast<std::size_t>(operand.row_elements) * operand.element_bytes;
+    const std::size_t row_bytes = operand.row_bytes();
     const bool longer = operand.may_be_longer && bytes > operand.bytes() && bytes % row_bytes == 0;
     if (bytes == operand.bytes() || longer) continue;
     if (operand.any_rows) {

@@ -25,7 +25,7 @@ struct Operand {
   std::string_view name;  // "q"; for messages
   Role role = Role::kInput;
   DType dtype = DType::kFp32;  // of inputs and outputs
-  int element_bytes = 4;
+  int element_bits = 32;
   std::int64_t elements = 0;  // contiguous; where it may be longer, the least that will do
   std::int64_t row_elements = 1;
   bool may_be_longer = false;
@@ -44,7 +44,11 @@ struct Operand {
   std::span<const std::byte> content(const HostTensors& host) const {
     return in_host(const_cast<HostTensors&>(host));
   }
-  std::size_t bytes() const { return static_cast<std::size_t>(elements) * element_bytes; }
+  std::size_t bytes_of_elements(std::int64_t count) const {
+    return (static_cast<std::size_t>(count) * element_bits + 7) / 8;
+  }
+  std::size_t bytes() const { return bytes_of_elements(elements); }
+  std::size_t row_bytes() const { return bytes_of_elements(row_elements); }
 };
 
 /// Those that a valid problem has. Inputs first, then tables, then outputs.

@@ -41,14 +41,14 @@ void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std:
   for (const Dimension& dimension : dimensions) {
     if (dimension.size == 1) continue;
     // Low bits only: they are right whatever overflows.
-    const std::uint64_t stride_bytes = static_cast<std::uint64_t>(dimension.stride) *
-                                       static_cast<std::uint64_t>(size_bytes(dtype));
-    if (stride_bytes % static_cast<std::uint64_t>(alignment) != 0) {
+    const std::uint64_t stride_bits = static_cast<std::uint64_t>(dimension.stride) *
+                                      static_cast<std::uint64_t>(format_of(dtype).bits);
+    if (stride_bits % (8 * static_cast<std::uint64_t>(alignment)) != 0) {
       refuse_tensors(
-          fmt::format("tensor {} has {}={} elements of {} bytes, which is not a multiple of {} "
+          fmt::format("tensor {} has {}={} elements of {} bits, which is not a multiple of {} "
                       "bytes; copy it to aligned "
                       "rows, or make the plan for a problem with a smaller alignment",
-                      name, dimension.name, dimension.stride, size_bytes(dtype), alignment));
+                      name, dimension.name, dimension.stride, format_of(dtype).bits, alignment));
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "attnforge/cxx20.h"
+#include "attnforge/element_format.h"
 
 namespace attnforge {
 
@@ -14,7 +15,6 @@ enum class Op : std::uint8_t {
   kBackward,  // gradients: from q, k, v, o, lse and that of o to those of q, k and v
   kMerge,     // one attention of several to parts of the keys
 };
-enum class DType : std::uint8_t { kFp32, kFp16, kBf16 };
 
 /// How attnforge lays out tensors that it allocates itself (tune, bench, run) and the usual strides
 /// of the caller. Any strides with a contiguous last dimension may be passed to a plan whatever its
@@ -167,11 +167,9 @@ ATTNFORGE_API std::string to_string(const Problem& problem);
 ATTNFORGE_API void validate(const Problem& problem);
 
 ATTNFORGE_API std::string_view to_string(Op op);            // "fwd", "bwd", "merge"
-ATTNFORGE_API std::string_view to_string(DType dtype);      // "fp32", "fp16", "bf16"
 ATTNFORGE_API std::string_view to_string(Layout layout);    // "bshd", "bhsd", "packed_qkv"
 ATTNFORGE_API std::string_view to_string(Rope rope);        // "none", "interleaved", "half"
 ATTNFORGE_API std::string_view to_string(Lengths lengths);  // "fixed", "packed", "used"
-ATTNFORGE_API int size_bytes(DType dtype);
 
 /// The multiplier of QK^T that is used: softmax_scale, or its default.
 ATTNFORGE_API float effective_softmax_scale(const Problem& problem);

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "attnforge/error.h"
+#include "generator/problem/fields.h"
 #include "plan/c/struct.h"
 
 namespace attnforge {
@@ -85,10 +86,10 @@ Problem with_sizes(Problem problem, const attnforge_sizes* given, std::string_vi
 }
 
 DType dtype_named(std::string_view name, const char* word) {
-  for (const DType dtype : {DType::kFp32, DType::kFp16, DType::kBf16})
-    if (or_empty(word) == to_string(dtype)) return dtype;
+  if (const auto dtype = dtype_named(or_empty(word))) return *dtype;
   throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("{} is \"{}\"; it must be fp32, fp16 or bf16", name, or_empty(word)));
+              fmt::format("{} is \"{}\"; it must be {}", name, or_empty(word),
+                          find_field("q")->word.allowed));
 }
 
 ProgressFunction progress_from_c(attnforge_progress_function callback, void* user, bool* stop) {

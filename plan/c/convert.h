@@ -21,7 +21,7 @@ Tensors from_c(const attnforge_tensors* tensors, std::span<AttentionState> parts
 /// `problem` with other sizes, not validated. Throws Error(kInvalidArgument), naming the argument.
 Problem with_sizes(Problem problem, const attnforge_sizes* sizes, std::string_view name);
 
-/// The dtype of "fp32", "fp16" or "bf16". Throws Error(kInvalidArgument), naming the argument.
+/// The dtype of that name. Throws Error(kInvalidArgument), naming the argument.
 DType dtype_named(std::string_view name, const char* word);
 
 /// `callback` may be NULL. A callback that answers other than 0 sets *stop (which may be nullptr).

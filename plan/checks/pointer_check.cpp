@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <bit>
-#include <span>
+#include <algorithm>
 
 #include "attnforge/error.h"
 #include "generator/parts/part.h"
@@ -14,30 +13,23 @@
 namespace attnforge {
 
 PointerCheck::PointerCheck(const Problem& problem)
-    : misaligned_(static_cast<std::uint8_t>(problem.alignment_bytes - 1)),
-      bytes_q_(static_cast<std::uint8_t>(size_bytes(problem.dtype_q))),
-      bytes_k_(static_cast<std::uint8_t>(size_bytes(problem.dtype_k))),
-      bytes_v_(static_cast<std::uint8_t>(size_bytes(problem.dtype_v))),
-      bytes_o_(static_cast<std::uint8_t>(size_bytes(problem.dtype_o))),
+    : misaligned_(static_cast<std::uint8_t>(8 * problem.alignment_bytes - 1)),
+      bits_q_(static_cast<std::uint8_t>(format_of(problem.dtype_q).bits)),
+      bits_k_(static_cast<std::uint8_t>(format_of(problem.dtype_k).bits)),
+      bits_v_(static_cast<std::uint8_t>(format_of(problem.dtype_v).bits)),
+      bits_o_(static_cast<std::uint8_t>(format_of(problem.dtype_o).bits)),
       attends_(is_attention(problem)),
       needs_lse_(problem.lse) {
-  if (!attends_) bytes_q_ = bytes_k_ = bytes_v_ = 0;
-  const std::span<const ProblemPart* const> parts = problem_parts();
-  for (unsigned i = 0; i < parts.size(); ++i) {
-    const ProblemPart& part = *parts[i];
-    if (!part.in(problem)) continue;
-    ATTNFORGE_ASSERT(i < 8, "a bit for each part");
-    parts_ = static_cast<std::uint8_t>(parts_ | 1u << i);
-    if (part.known != nullptr) known_ = part.known(problem);
+  if (!attends_) bits_q_ = bits_k_ = bits_v_ = 0;
+  for (const ProblemPart* part : problem_parts()) {
+    if (part->in(problem))
+      parts_.push_back({part, part->known == nullptr ? 0 : part->known(problem)});
   }
 }
 
 bool PointerCheck::parts_good(const Problem& problem, const Tensors& tensors) const {
-  for (unsigned rest = parts_; rest != 0; rest &= rest - 1) {
-    const ProblemPart& part = *problem_parts()[static_cast<std::size_t>(std::countr_zero(rest))];
-    if (!part.good(problem, known_, tensors)) return false;
-  }
-  return true;
+  return std::ranges::all_of(
+      parts_, [&](const Part& p) { return p.part->good(problem, p.known, tensors); });
 }
 
 void PointerCheck::explain(const Problem& problem, const Tensors& tensors, const void* workspace,

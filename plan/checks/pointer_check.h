@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "attnforge/plan.h"
 
 namespace attnforge {
+
+struct ProblemPart;  // generator/parts/part.h
 
 class PointerCheck {
  public:
@@ -28,15 +31,16 @@ class PointerCheck {
     const auto address = [](const void* pointer) {
       return reinterpret_cast<std::uintptr_t>(pointer);
     };
-    const auto scaled = [](const Tensor& tensor, int element_bytes) {
+    const auto scaled = [](const Tensor& tensor, int element_bits) {
       return static_cast<std::uintptr_t>(tensor.stride_batch | tensor.stride_row |
                                          tensor.stride_head) *
-             element_bytes;
+             element_bits;
     };
     const Tensors& t = tensors;
-    const std::uintptr_t bits = address(t.q.data) | address(t.k.data) | address(t.v.data) |
-                                address(t.o.data) | scaled(t.q, bytes_q_) | scaled(t.k, bytes_k_) |
-                                scaled(t.v, bytes_v_) | scaled(t.o, bytes_o_);
+    const std::uintptr_t addresses = address(t.q.data) | address(t.k.data) | address(t.v.data) |
+                                     address(t.o.data);
+    const std::uintptr_t stride_bits = scaled(t.q, bits_q_) | scaled(t.k, bits_k_) |
+                                       scaled(t.v, bits_v_) | scaled(t.o, bits_o_);
     const bool present = t.o.data != nullptr &&
                          (!attends_ ||
                           (t.q.data != nullptr && t.k.data != nullptr && t.v.data != nullptr));
@@ -45,8 +49,8 @@ class PointerCheck {
     const bool workspace_good = workspace_bytes == 0 ||
                                 (workspace != nullptr &&
                                  address(workspace) % kWorkspaceAlignment == 0);
-    return present && (bits & misaligned_) == 0 && lse_good && workspace_good &&
-           (parts_ == 0 || parts_good(problem, t));
+    return present && ((addresses * 8 | stride_bits) & misaligned_) == 0 && lse_good &&
+           workspace_good && (parts_.empty() || parts_good(problem, t));
   }
   /// Checks what only some problems have. As fast, but not in line.
   bool parts_good(const Problem& problem, const Tensors& tensors) const;
@@ -54,13 +58,16 @@ class PointerCheck {
                std::size_t workspace_bytes) const;
 
   static constexpr std::uintptr_t kWorkspaceAlignment = 256;
-  // Low bits that must be 0 in every address and every stride in bytes.
+  struct Part {
+    const ProblemPart* part;
+    std::uint64_t known;  // ProblemPart::known
+  };
+  // Low bits that must be 0 in every address and every stride in bits.
   std::uint8_t misaligned_ = 0;
-  std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
+  std::uint8_t bits_q_ = 0, bits_k_ = 0, bits_v_ = 0, bits_o_ = 0;
   bool attends_ = true;  // else it has no q, k and v, and what they hold counts for nothing
   bool needs_lse_ = false;
-  std::uint8_t parts_ = 0;   // bit i: the problem has problem_parts()[i]
-  std::uint64_t known_ = 0;  // ProblemPart::known
+  std::vector<Part> parts_;  // that the problem has
 };
 
 }  // namespace attnforge

@@ -89,14 +89,12 @@ std::uintptr_t append_bits(const AppendTensor& t, DType dtype) {
   if (t.tensor.data == nullptr)
     refuse_append(fmt::format("{} is null; it needs device memory", t.name));
   const auto stride = [&](std::int64_t elements, std::int64_t count) {
-    return count <= 1 ? std::uintptr_t{0}
-                      : static_cast<std::uintptr_t>(elements) *
-                            static_cast<std::uintptr_t>(size_bytes(dtype));
+    return static_cast<std::uintptr_t>(count <= 1 ? 0 : bytes_of(dtype, elements));
   };
   const auto address = reinterpret_cast<std::uintptr_t>(t.tensor.data);
-  if (address % static_cast<std::uintptr_t>(size_bytes(dtype)) != 0) {
+  if (address % static_cast<std::uintptr_t>(bytes_of(dtype, 1)) != 0) {
     refuse_append(fmt::format("{} starts at {}, which is not a multiple of the {} bytes of {}",
-                              t.name, fmt::ptr(t.tensor.data), size_bytes(dtype),
+                              t.name, fmt::ptr(t.tensor.data), bytes_of(dtype, 1),
                               to_string(dtype)));
   }
   return address | stride(t.tensor.stride_batch, t.batch) | stride(t.tensor.stride_row, t.rows) |

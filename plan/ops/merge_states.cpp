@@ -13,9 +13,7 @@ namespace {
 /// Low bits of all addresses and strides in bytes of o, but for strides of one element.
 std::uintptr_t bits_of(const StateSizes& sizes, const Tensor& o, DType dtype) {
   const auto stride = [&](std::int64_t elements, std::int64_t count) {
-    return count == 1 ? std::uintptr_t{0}
-                      : static_cast<std::uintptr_t>(elements) *
-                            static_cast<std::uintptr_t>(size_bytes(dtype));
+    return static_cast<std::uintptr_t>(count == 1 ? 0 : bytes_of(dtype, elements));
   };
   return reinterpret_cast<std::uintptr_t>(o.data) | stride(o.stride_batch, sizes.batch) |
          stride(o.stride_row, sizes.seqlen) | stride(o.stride_head, sizes.num_heads);
@@ -34,8 +32,9 @@ void merge_states(const StateSizes& sizes, std::span<const AttentionState> parts
   std::uintptr_t bits = bits_of(sizes, result.o, sizes.dtype_o) | 16;
   for (const AttentionState& part : parts) bits |= bits_of(sizes, part.o, sizes.dtype);
   // That of elements is for the run to check.
-  const int alignment = std::max(
-      {static_cast<int>(bits & (~bits + 1)), size_bytes(sizes.dtype), size_bytes(sizes.dtype_o)});
+  const int alignment = std::max({static_cast<int>(bits & (~bits + 1)),
+                                  static_cast<int>(bytes_of(sizes.dtype, 1)),
+                                  static_cast<int>(bytes_of(sizes.dtype_o, 1))});
   Problem problem;
   problem.op = Op::kMerge;
   problem.dtype_q = problem.dtype_k = problem.dtype_v = sizes.dtype;

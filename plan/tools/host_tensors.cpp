@@ -24,7 +24,7 @@ float nearly_normal(std::uint64_t bits) {
 
 void fill_random(DType dtype, std::span<std::byte> values, std::uint64_t seed) {
   constexpr std::int64_t kPiece = 1 << 16;
-  const auto count = static_cast<std::int64_t>(values.size()) / size_bytes(dtype);
+  const auto count = elements_in(dtype, values.size());
   parallel_for((count + kPiece - 1) / kPiece, 0, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kPiece; i < std::min(count, (piece + 1) * kPiece); ++i) {
       const std::uint64_t counter = mixed(seed) + static_cast<std::uint64_t>(i) * kSplitMixStep;
@@ -67,13 +67,11 @@ HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed) {
 }
 
 void values_to_float(DType from, const void* values, std::size_t count, float* out) {
-  for (std::size_t i = 0; i < count; ++i)
-    out[i] = load_element(from, values, static_cast<std::int64_t>(i));
+  format_of(from).load(values, 0, static_cast<std::int64_t>(count), out);
 }
 
 void values_from_float(DType to, const float* values, std::size_t count, void* out) {
-  for (std::size_t i = 0; i < count; ++i)
-    store_element(to, out, static_cast<std::int64_t>(i), values[i]);
+  format_of(to).store(values, static_cast<std::int64_t>(count), out, 0);
 }
 
 }  // namespace attnforge

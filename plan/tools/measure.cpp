@@ -35,8 +35,8 @@ constexpr int kMostSamples = 1'000'000;
 
 /// Bytes of k and v.
 double cache_bytes(const Problem& p) {
-  const double bytes_of_key = double(p.head_dim) * size_bytes(p.dtype_k) +
-                              double(p.head_dim_v) * size_bytes(p.dtype_v);
+  const double bytes_of_key = bytes_of(p.dtype_k, double(p.head_dim)) +
+                              bytes_of(p.dtype_v, double(p.head_dim_v));
   return double(p.batch) * double(p.seqlen_kv) * double(p.num_heads_kv) * bytes_of_key;
 }
 

@@ -19,9 +19,12 @@ double input_roundoff(const Problem& problem) {
   return roundoff;
 }
 
-bool has_fp16(const Problem& problem) {
-  return problem.dtype_q == DType::kFp16 || problem.dtype_k == DType::kFp16 ||
-         problem.dtype_v == DType::kFp16 || problem.dtype_o == DType::kFp16;
+/// The largest of the inputs' absolute steps, which they have below their smallest normal numbers.
+double input_step(const Problem& problem) {
+  double step = 0;
+  for (const DType dtype : {problem.dtype_q, problem.dtype_k, problem.dtype_v, problem.dtype_o})
+    step = std::max(step, format_of(dtype).step);
+  return step;
 }
 
 }  // namespace
@@ -91,11 +94,11 @@ GradientTolerance gradient_tolerance(const Problem& problem, GradientName name) 
     tolerance.sum_rtol += tf32_product_error(problem.head_dim_v);
     tolerance.score_rtol += tf32_score_error(problem);
   }
-  // Below the smallest normal number there is an absolute step instead of a relative one: of fp16
-  // half of one for each weight, p or ds, and one for the gradient; of others p, which a difference
-  // of at most 2^16 multiplies, is 0.
-  tolerance.factors_atol = has_fp16(problem) ? 0x1p-25 : 0x1p-110;
-  tolerance.atol = dtype == DType::kFp16 ? 0x1p-24 : 0x1p-126;
+  // Half of an absolute step for each weight, p or ds, and one for the gradient; kernels take fp32
+  // numbers below the smallest normal one for 0, and p is multiplied by a difference of at most
+  // 2^16.
+  tolerance.factors_atol = std::max(input_step(problem) / 2, 0x1p-110);
+  tolerance.atol = std::max(format_of(dtype).step, 0x1p-126);
   return tolerance;
 }
 

@@ -1,11 +1,12 @@
 // tolerance.cpp - tolerances of outputs, each line with its reason.
 #include "reference/compare/tolerance.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "reference/compare/roundings.h"
-#include "reference/factor_rows.h"
 #include "reference/half.h"
+#include "reference/factor_rows.h"
 #include "reference/score.h"
 
 namespace attnforge {
@@ -43,8 +44,8 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
   // Probabilities are off as by their own roundings; twice, since they are relative to their sum,
   // and the row's keys share the errors of its q.
   tolerance.product_spread_atol = 2 * row_change_error(problem) * max_abs_v;
-  // Below the smallest normal number fp16 has an absolute step instead of a relative one.
-  if (problem.dtype_o == DType::kFp16 || problem.dtype_v == DType::kFp16) tolerance.atol += 0x1p-24;
+  // Below the smallest normal number a format has an absolute step instead of a relative one.
+  tolerance.atol += std::max(format_of(problem.dtype_o).step, format_of(problem.dtype_v).step);
   return tolerance;
 }
 

@@ -21,13 +21,13 @@ namespace {
 /// Copies the rows of one of k and v after what `to` has, and says how they lie from there on.
 Tensor append_rows(const Problem& p, const Tensor& pool, DType dtype, int head_dim,
                    const int* pages, std::int64_t keys, std::vector<std::byte>& to) {
-  const std::int64_t head_bytes = std::int64_t{head_dim} * size_bytes(dtype);
+  const std::int64_t head_bytes = bytes_of(dtype, head_dim);
   for (std::int64_t key = 0; key < keys; ++key) {
     const std::int64_t row = pages[key / p.page_size] * pool.stride_batch +
                              key % p.page_size * pool.stride_row;
     for (std::int64_t head = 0; head < p.num_heads_kv; ++head) {
       const auto* const from = static_cast<const std::byte*>(pool.data) +
-                               (row + head * pool.stride_head) * size_bytes(dtype);
+                               bytes_of(dtype, row + head * pool.stride_head);
       to.insert(to.end(), from, from + head_bytes);
     }
   }
@@ -40,8 +40,8 @@ Tensor append_rows(const Problem& p, const Tensor& pool, DType dtype, int head_d
 
 PageTable page_table_of(const Problem& problem, const HostTensors& host) {
   if (!has_pages(problem)) return {};
-  const std::int64_t page_bytes = problem.page_size * problem.num_heads_kv * problem.head_dim *
-                                  size_bytes(problem.dtype_k);
+  const std::int64_t page_bytes = bytes_of(
+      problem.dtype_k, problem.page_size * problem.num_heads_kv * problem.head_dim);
   // Tables alone are those of a pool that is made up.
   const auto bytes = static_cast<std::int64_t>(host.k.size());
   return {.table = host.page_table.data(),
@@ -77,8 +77,8 @@ void gather_pages(const Problem& problem, const Tensors& tensors, std::int64_t i
                                      : tensors.pages.table + index * tensors.pages.stride_batch;
   auto rows = std::make_shared<std::vector<std::byte>>();
   rows->reserve(static_cast<std::size_t>(keys * problem.num_heads_kv *
-                                         (problem.head_dim * size_bytes(problem.dtype_k) +
-                                          problem.head_dim_v * size_bytes(problem.dtype_v))));
+                                         (bytes_of(problem.dtype_k, problem.head_dim) +
+                                          bytes_of(problem.dtype_v, problem.head_dim_v))));
   one.tensors.k = append_rows(problem, tensors.k, problem.dtype_k, problem.head_dim, pages, keys,
                               *rows);
   const std::size_t end_of_k = rows->size();

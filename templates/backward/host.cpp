@@ -212,7 +212,9 @@ TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb)
   const StoredRows stored = stored_rows(problem);
   const double heads = double(kv_heads(problem));
   const double bytes = double(problem.seqlen_q) * gqa_group(problem) *
-                       ((problem.head_dim + problem.head_dim_v) * 2.0 + problem.head_dim * 4.0);
+                       (bytes_of(problem.dtype_q, double(problem.head_dim)) +
+                        bytes_of(problem.dtype_o, double(problem.head_dim_v)) +
+                        problem.head_dim * 4.0);
   const double wanted = double(head_group_mb) * 1048576 / std::max(bytes, 1.0);
   return {.m_blocks = static_cast<int>(tiles_of_stored(problem, stored.kv, block_n)),
           .heads = static_cast<int>(heads),
@@ -223,12 +225,12 @@ TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb)
 double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceFacts& device) {
   constexpr double kStepUs = 2.5;  // a launch that overlaps
   const double rows = static_cast<double>(all_heads(problem) * problem.seqlen_q);
-  double bytes = rows * (2.0 * problem.head_dim_v * size_bytes(problem.dtype_o) + 16);
+  double bytes = rows * (bytes_of(problem.dtype_o, 2.0 * problem.head_dim_v) + 16);
   double us = kStepUs;
   if (steps.dq_columns != 0) {
     bytes += static_cast<double>(zero_sums_bytes(problem, steps));
     bytes += static_cast<double>(sums_bytes(problem, steps, all_heads(problem)));  // read again
-    bytes += rows * problem.head_dim * size_bytes(gradient_dtype(problem, problem.dtype_q));
+    bytes += bytes_of(gradient_dtype(problem, problem.dtype_q), rows * problem.head_dim);
     us += kStepUs;
   }
   if (problem.sinks) us += kStepUs;

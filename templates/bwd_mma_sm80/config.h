@@ -30,8 +30,12 @@ struct BwdMmaSm80DqConfig : Shape {
     return widest() <= 64 ? 64 : widest() <= 128 ? 32 : 16;
   }
   ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 32 * num_warps; }
-  ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const { return round_up(head_dim, 16) / 8; }
-  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const { return round_up(head_dim_v, 16) / 8; }
+  ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
+    return chunks_of(dtype, round_up(head_dim, 16));
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const {
+    return chunks_of(dtype, round_up(head_dim_v, 16));
+  }
   ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return block_m() * qk_chunks() * 16; }
   ATTNFORGE_HOST_DEVICE constexpr int dout_bytes() const { return block_m() * v_chunks() * 16; }
   ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return block_n() * qk_chunks() * 16; }
@@ -67,8 +71,12 @@ struct BwdMmaSm80Config : Shape {
   /// Query rows that a warp has scores of in a step.
   ATTNFORGE_HOST_DEVICE constexpr int warp_m() const { return step_m / halves(); }
   // 16-byte chunks of a row that take part in products.
-  ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const { return round_up(head_dim, 16) / 8; }
-  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const { return round_up(head_dim_v, 16) / 8; }
+  ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
+    return chunks_of(dtype, round_up(head_dim, 16));
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const {
+    return chunks_of(dtype, round_up(head_dim_v, 16));
+  }
   ATTNFORGE_HOST_DEVICE constexpr int steps() const { return block_m / step_m; }
   // Two warps with the same keys meet at named barriers, 1 to 15, where the one with dV arrives and
   // goes on. A barrier counts arrivals and not who arrives: before it is arrived at again the other
@@ -113,7 +121,7 @@ struct BwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return block_m * qk_chunks() * 16; }
   ATTNFORGE_HOST_DEVICE constexpr int dout_bytes() const { return block_m * v_chunks() * 16; }
   ATTNFORGE_HOST_DEVICE constexpr int ds_bytes() const {
-    return has_ds() ? block_n * block_m * 2 : 0;
+    return has_ds() ? bytes_of(dtype, block_n * block_m) : 0;
   }
   /// Four roles have a tile for P, an operand of two warps.
   ATTNFORGE_HOST_DEVICE constexpr int p_bytes() const { return roles == 4 ? ds_bytes() : 0; }
@@ -184,7 +192,7 @@ struct BwdMmaSm80Config : Shape {
 /// accumulators of 16 rows by 8 columns, one accumulator after another, rows of them first to last.
 template <BwdMmaSm80Config C>
 struct BwdMmaSm80DqTile {
-  static constexpr int kRows = C.block_m, kColumns = C.qk_chunks() * 8;
+  static constexpr int kRows = C.block_m, kColumns = round_up(C.head_dim, 16);
   static constexpr int kLaneFloats = C.dq_vector;  // that a lane adds at once
   static constexpr DqQuad kQuad = kLaneFloats == 4 ? DqQuad{{0, 0, 8, 8}, {0, 1, 0, 1}}
                                                    : DqQuad{{0, 0, 0, 0}, {0, 2, 4, 6}};

@@ -47,7 +47,7 @@ struct BwdMmaSm80Dq {
   using QkRows = SwizzledRows<C.qk_chunks()>;
   using VRows = SwizzledRows<C.v_chunks()>;
   template <int kRows, int kDim, int kChunks>
-  using Loader = TileLoader<kRows, kDim / 8, kChunks, C.num_threads(), C.alignment>;
+  using Loader = TileLoader<kRows, chunks_of(C.dtype, kDim), kChunks, C.num_threads(), C.alignment>;
   using QLoader = Loader<C.block_m(), C.head_dim, C.qk_chunks()>;
   using DoutLoader = Loader<C.block_m(), C.head_dim_v, C.v_chunks()>;
   using KLoader = Loader<C.block_n(), C.head_dim, C.qk_chunks()>;
@@ -62,7 +62,7 @@ struct BwdMmaSm80Dq {
   const u32 smem;
   const Tile tile;
   const Slope slope;
-  KeyRing<C, typename Pieces::Walk, typename Pieces::template Keys<2>, KLoader, VLoader> ring;
+  KeyRing<C, typename Pieces::Walk, typename Pieces::template Keys<C.dtype>, KLoader, VLoader> ring;
   float scale_log2;
   float lse_log2[kRowFragments][2], delta[kRowFragments][2];  // of this lane's rows
   float dq[kRowFragments][kColumns][4];
@@ -101,7 +101,7 @@ struct BwdMmaSm80Dq {
     const QueryLoader loader(thread_index());
     const auto source = [&](int pass) {
       const i64 at = tile.offset_of(tensor, tile.first_row + loader.row_of(pass));
-      return static_cast<const char*>(tensor.data) + at * 2 + loader.chunk * 16;
+      return static_cast<const char*>(tensor.data) + bytes_of(C.dtype, at) + loader.chunk * 16;
     };
     loader.template load<true>(to, source, tile.end_row() - tile.first_row);
     QueryLoader::clear_padding(to, thread_index());

@@ -38,8 +38,9 @@ TileCost tile_cost(const BwdMmaSm80Config& c, const Arch& arch) {
   const double tile_bytes = c.q_bytes() + c.dout_bytes();
   // Bytes of dS, of what it is made of and of P, written and, but for dQ, read.
   const bool in_p = c.roles == 4 && !c.fp32_factors() && !c.changes_scores();
-  const double factors = c.roles == 1 ? 0 : in_p ? 2 : 2 * (c.fp32_factors() ? 4 : 2);
-  const double words = c.has_ds() ? pairs * (2 + factors + (c.roles == 4 ? 6 : 0)) : 0;
+  const double bytes = element_bytes(c.dtype);
+  const double factors = c.roles == 1 ? 0 : in_p ? bytes : 2 * (c.fp32_factors() ? 4 : bytes);
+  const double words = c.has_ds() ? pairs * (bytes + factors + (c.roles == 4 ? 3 * bytes : 0)) : 0;
   const double sums_bytes = c.makes_dq() ? double(c.block_m) * qk * 4 : 0;
   const double products = pairs * (2.0 * qk + 2.0 * v + (c.makes_dq() ? qk : 0)) / 2048;
 
@@ -64,7 +65,7 @@ double own_dq_us(const BwdMmaSm80Config& c, const Problem& problem, const Device
   const double tiles = key_tiles(problem, own.block_m(), 1, own.block_n()).all *
                        double(problem.batch) * double(problem.num_heads_q);
   const double fma = tiles * own.block_m() * own.block_n() *
-                     (2.0 * own.qk_chunks() + own.v_chunks()) * 8;
+                     (2.0 * round_up(c.head_dim, 16) + round_up(c.head_dim_v, 16));
   return fma / device.arch.mma_fma_per_clock_per_sm / kEfficiency / device.num_sms /
          device.sm_clock_mhz;
 }

@@ -40,7 +40,7 @@ struct BwdMmaSm80 {
   using VRows = typename Shared::VRows;
   using DsRows = typename Shared::DsRows;
   template <int kRows, int kDim, int kChunks>
-  using Loader = TileLoader<kRows, kDim / 8, kChunks, C.num_threads(), C.alignment>;
+  using Loader = TileLoader<kRows, chunks_of(C.dtype, kDim), kChunks, C.num_threads(), C.alignment>;
   using KLoader = Loader<C.block_n, C.head_dim, C.qk_chunks()>;
   using VLoader = Loader<C.block_n, C.head_dim_v, C.v_chunks()>;
   using QLoader = Loader<C.block_m, C.head_dim, C.qk_chunks()>;
@@ -89,7 +89,7 @@ struct BwdMmaSm80 {
     const KeyLoader loader(thread_index());
     const auto source = [&](int pass) {
       const i64 at = work.keys.key_offset(tensor, work.keys.first_key + loader.row_of(pass));
-      return static_cast<const char*>(tensor.data) + at * 2 + loader.chunk * 16;
+      return static_cast<const char*>(tensor.data) + bytes_of(C.dtype, at) + loader.chunk * 16;
     };
     loader.template load<true>(to, source, work.keys.lengths.kv() - work.keys.first_key);
     KeyLoader::clear_padding(to, thread_index());
@@ -101,9 +101,10 @@ struct BwdMmaSm80 {
     const QueryLoader loader(thread_index());
     const int first_row = place.m * C.block_m;
     const char* first = static_cast<const char*>(tensor.data) +
-                        work.keys.query_offset(tensor, place.head, first_row + loader.row) * 2 +
+                        bytes_of(C.dtype, work.keys.query_offset(tensor, place.head,
+                                                                 first_row + loader.row)) +
                         loader.chunk * 16;
-    const i64 bytes_apart = QueryLoader::kRowsPerPass * 2 * tensor.stride_row;
+    const i64 bytes_apart = bytes_of(C.dtype, QueryLoader::kRowsPerPass) * tensor.stride_row;
     loader.template load<true>(
         to, [&](int pass) { return first + pass * bytes_apart; },
         work.keys.lengths.q() - first_row);

@@ -14,7 +14,7 @@ template <BwdMmaSm80Config C>
 struct BwdMmaSm80Shared {
   using QkRows = SwizzledRows<C.qk_chunks()>;
   using VRows = SwizzledRows<C.v_chunks()>;
-  using DsRows = SwizzledRows<C.block_m / 8>;  // a row is a key
+  using DsRows = SwizzledRows<chunks_of(C.dtype, C.block_m)>;  // a row is a key
 
   u32 base;
 

@@ -134,12 +134,12 @@ struct BwdWgmmaSm90aByColumns {
   ATTNFORGE_DEVICE void issue_dv(const Rounded& p16) {
     if constexpr (kDvColumns.count > 0)
       wg.issue_sums(dv, p16,
-                    wg.do_tile() + kDvColumns.begin / C.kChunkColumns * C.row_chunk_bytes());
+                    wg.do_tile() + kDvColumns.begin / C.chunk_columns() * C.row_chunk_bytes());
   }
   ATTNFORGE_DEVICE void issue_dk(const Rounded& ds16) {
     if constexpr (kDkColumns.count > 0)
       wg.issue_sums(dk, ds16,
-                    wg.q_tile() + kDkColumns.begin / C.kChunkColumns * C.row_chunk_bytes());
+                    wg.q_tile() + kDkColumns.begin / C.chunk_columns() * C.row_chunk_bytes());
   }
 
   /// What dS gives, and `own` of the next tile, if there is one: in two rounds of dQ there are

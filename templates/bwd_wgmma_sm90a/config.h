@@ -44,9 +44,11 @@ struct BwdWgmmaSm90aConfig : Shape {
   static constexpr int warpgroups = 2;  // that compute
   static constexpr int q_stages = 2;    // tiles of Q in shared memory
   static constexpr int blocks_per_sm = 1;
-  static constexpr int kSwizzle = 128;      // bytes: a row lies in column chunks this wide
-  static constexpr int kChunkColumns = 64;  // of 16 bits
+  static constexpr int kSwizzle = 128;  // bytes: a row lies in column chunks this wide
 
+  ATTNFORGE_HOST_DEVICE constexpr int chunk_columns() const {
+    return kSwizzle / element_bytes(dtype);
+  }
   ATTNFORGE_HOST_DEVICE constexpr int block_n() const {
     return 64 * (split_columns ? 1 : warpgroups);
   }
@@ -54,18 +56,18 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr bool persistent() const { return grid == kGridDynamic; }
   ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 128 * (warpgroups + 1); }
   ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
-    return ceil_div(head_dim, kChunkColumns);
+    return ceil_div(head_dim, chunk_columns());
   }
   ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const {
-    return ceil_div(head_dim_v, kChunkColumns);
+    return ceil_div(head_dim_v, chunk_columns());
   }
   ATTNFORGE_HOST_DEVICE constexpr int row_chunk_bytes() const { return block_m * kSwizzle; }
   ATTNFORGE_HOST_DEVICE constexpr int key_chunk_bytes() const { return block_n() * kSwizzle; }
 
   /// split_columns: whole chunks of 64; the first half is the greater one.
   ATTNFORGE_HOST_DEVICE constexpr ColumnRange half_of_columns(int columns, int half) const {
-    const int chunks = ceil_div(columns, kChunkColumns);
-    const int middle = ceil_div(chunks, 2) * kChunkColumns;
+    const int chunks = ceil_div(columns, chunk_columns());
+    const int middle = ceil_div(chunks, 2) * chunk_columns();
     const int first = middle < columns ? middle : columns;
     return half == 0 ? ColumnRange{0, first} : ColumnRange{middle, columns - first};
   }
@@ -123,7 +125,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return qk_chunks() * row_chunk_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int do_bytes() const { return v_chunks() * row_chunk_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int ds_bytes() const {
-    return block_n() / 64 * row_chunk_bytes();
+    return block_n() / chunk_columns() * row_chunk_bytes();
   }
   ATTNFORGE_HOST_DEVICE constexpr int stats_bytes() const { return block_m * 4; }
   ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_bytes(); }

@@ -65,11 +65,11 @@ double tile_clocks(const BwdWgmmaSm90aConfig& c) {
                v = round_up(c.head_dim_v, 16), dq = c.dq_columns();
   const double products = product_clocks(c);
   // Bytes of operands: A of 64 rows and B once for each warpgroup that has the product.
-  const double wg = c.warpgroups;
-  const double scores = wg * (64 + m) * (qk + v) * 2;
-  const double sums = wg * m * (qk + v) * 2;
-  const double queries = c.dq_parts() * (64 + c.dq_rows()) * n * 2;
-  const double moved = m * (qk + v) * 2 + m * n * 2 + (c.adds_by_tma() ? 2 : 1) * m * dq * 4;
+  const double wg = c.warpgroups, bytes = element_bytes(c.dtype);
+  const double scores = wg * (64 + m) * (qk + v) * bytes;
+  const double sums = wg * m * (qk + v) * bytes;
+  const double queries = c.dq_parts() * (64 + c.dq_rows()) * n * bytes;
+  const double moved = (m * (qk + v) + m * n) * bytes + (c.adds_by_tma() ? 2 : 1) * m * dq * 4;
   const double smem = (scores + sums + queries + moved) / kSmemBytesPerClock;
   const double exponentials = m * n / kExponentialsPerClock;
   const double issue = m * n * kInstructionsPerScore / 32 / 4;

@@ -355,7 +355,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
                             .dtype = problem.dtype_q,
                             .columns = columns,
                             .rows_of_run = stored.of_run,
-                            .box_columns = c.kChunkColumns,
+                            .box_columns = c.chunk_columns(),
                             .box_rows = rows_of_box,
                             .swizzle_bytes = c.kSwizzle};
     const TensorMapSizes sizes{.rows = of_queries ? stored.q : stored.kv,

@@ -73,14 +73,14 @@ struct BwdWgmmaSm90aFeed {
 #pragma unroll
       for (int c = 0; c < C.qk_chunks(); ++c)
         tma_load_4d(smem.k() + c * C.key_chunk_bytes(), params.k, smem.kv_full(), kEvictFirst,
-                    c * C.kChunkColumns, keys.lengths.kv_begin() + keys.first_key, keys.kv_head,
+                    c * C.chunk_columns(), keys.lengths.kv_begin() + keys.first_key, keys.kv_head,
                     keys.lengths.batch());
     };
     const auto load_v = [&] {
 #pragma unroll
       for (int c = 0; c < C.v_chunks(); ++c)
         tma_load_4d(smem.v() + c * C.key_chunk_bytes(), params.v, smem.kv_full(), kEvictFirst,
-                    c * C.kChunkColumns, keys.lengths.kv_begin() + keys.first_key, keys.kv_head,
+                    c * C.chunk_columns(), keys.lengths.kv_begin() + keys.first_key, keys.kv_head,
                     keys.lengths.batch());
     };
     // A later tile's first Q and dO come before its K and V, whose memory is still in use.
@@ -96,7 +96,7 @@ struct BwdWgmmaSm90aFeed {
 #pragma unroll
       for (int c = 0; c < C.qk_chunks(); ++c)
         tma_load_4d(smem.q(q_stage) + c * C.row_chunk_bytes(), params.q, smem.q_full(q_stage),
-                    kEvictLast, c * C.kChunkColumns, query, place.head, keys.lengths.batch());
+                    kEvictLast, c * C.chunk_columns(), query, place.head, keys.lengths.batch());
       bulk_load(smem.lse(q_stage), params.scratch.lse_log2 + row, C.stats_bytes(),
                 smem.q_full(q_stage));
       q_ring.advance();
@@ -106,7 +106,7 @@ struct BwdWgmmaSm90aFeed {
 #pragma unroll
       for (int c = 0; c < C.v_chunks(); ++c)
         tma_load_4d(smem.dout(do_stage) + c * C.row_chunk_bytes(), params.dout,
-                    smem.do_full(do_stage), kEvictLast, c * C.kChunkColumns, query, place.head,
+                    smem.do_full(do_stage), kEvictLast, c * C.chunk_columns(), query, place.head,
                     keys.lengths.batch());
       bulk_load(smem.delta(do_stage), params.scratch.delta + row, C.stats_bytes(),
                 smem.do_full(do_stage));

@@ -34,9 +34,11 @@ struct FwdMmaSm80Config : Shape {
   }
   // 16-byte chunks of a row that take part in products.
   ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
-    return round_up(padded(head_dim), 16 * head_dim_warps) / 8;
+    return chunks_of(dtype, round_up(padded(head_dim), 16 * head_dim_warps));
   }
-  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const { return padded(head_dim_v) / 8; }
+  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const {
+    return chunks_of(dtype, padded(head_dim_v));
+  }
   // Chunks from row to row. Odd where warps have parts of a row: these may begin anywhere then.
   ATTNFORGE_HOST_DEVICE constexpr int qk_pitch() const {
     return qk_chunks() + (head_dim_warps > 1 ? 1 : 0);
@@ -51,7 +53,7 @@ struct FwdMmaSm80Config : Shape {
     return qk_chunks() / 2 / head_dim_warps;
   }
   ATTNFORGE_HOST_DEVICE constexpr int out_fragments() const {
-    return ceil_div(v_chunks(), head_dim_warps);
+    return ceil_div(padded(head_dim_v) / 8, head_dim_warps);
   }
   ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return block_m * qk_pitch() * 16; }
   ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return block_n * qk_pitch() * 16; }

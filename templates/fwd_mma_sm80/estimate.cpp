@@ -59,7 +59,7 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
                 1.5 * copies);
   cost.exponentials = c.block_m * c.head_dim_warps * c.block_n / 16.0;
   cost.softmax = warps / 4.0 * 5.0 * scores;
-  cost.l2 = c.block_n * (c.head_dim + c.head_dim_v) * 2 * kL2ClocksPerByte;
+  cost.l2 = bytes_of(c.dtype, c.block_n * (c.head_dim + c.head_dim_v)) * kL2ClocksPerByte;
   return cost;
 }
 

@@ -61,12 +61,12 @@ struct FwdMmaSm80 {
 
   template <class Loader>
   using OfThread = typename LoaderOf<Loader, kShort, C.num_threads()>::Type;
-  using QLoader = OfThread<
-      TileLoader<C.block_m, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>>;
-  using KLoader = OfThread<
-      TileLoader<C.block_n, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>>;
-  using VLoader = OfThread<
-      TileLoader<C.block_n, C.head_dim_v / 8, C.v_pitch(), C.num_threads(), C.alignment>>;
+  using QLoader = OfThread<TileLoader<C.block_m, chunks_of(C.dtype, C.head_dim), C.qk_pitch(),
+                                      C.num_threads(), C.alignment>>;
+  using KLoader = OfThread<TileLoader<C.block_n, chunks_of(C.dtype, C.head_dim), C.qk_pitch(),
+                                      C.num_threads(), C.alignment>>;
+  using VLoader = OfThread<TileLoader<C.block_n, chunks_of(C.dtype, C.head_dim_v), C.v_pitch(),
+                                      C.num_threads(), C.alignment>>;
 
   using Tile = QueryTile<Params, C.pack_gqa, typename Pieces::Lengths>;
   using Walk = typename Pieces::Walk;
@@ -105,7 +105,7 @@ struct FwdMmaSm80 {
   const FwdParams& p;
   const u32 smem;
   const Tile tile;
-  KeyRing<C, Walk, typename Pieces::template Keys<2>, KLoader, VLoader> ring;
+  KeyRing<C, Walk, typename Pieces::template Keys<C.dtype>, KLoader, VLoader> ring;
   typename QkRows::Fragment q_fragment, k_fragment;  // for ldmatrix, of this lane
   typename VRows::Fragment v_fragment;
   float scale_log2;
@@ -160,7 +160,7 @@ struct FwdMmaSm80 {
         if (pass * QLoader::kRowsPerPass >= Pieces::Order::kMostRows)
           return static_cast<const char*>(p.q.data);
       const i64 at = tile.offset_of(p.q, tile.first_row + loader.row_of(pass));
-      return static_cast<const char*>(p.q.data) + at * 2 + loader.chunk * 16;
+      return static_cast<const char*>(p.q.data) + bytes_of(C.dtype, at) + loader.chunk * 16;
     };
     loader.template load<true>(smem, source, tile.end_row() - tile.first_row);
     QLoader::clear_padding(smem, thread_index());

@@ -94,7 +94,7 @@ struct FwdRegtileF32 {
   int tile_first_row;  // of this warp in the tile
   int tile_first_key;
   Warp warp;
-  KeyRing<C, Walk, typename Pieces::template Keys<4>, KLoader, VLoader> ring;
+  KeyRing<C, Walk, typename Pieces::template Keys<C.dtype>, KLoader, VLoader> ring;
   float scale_log2;
   RowSoftmax<Warp::kRows, Warp::kLanes> softmax;
 

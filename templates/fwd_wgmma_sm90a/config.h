@@ -27,7 +27,9 @@ struct FwdWgmmaSm90aConfig : Shape {
 
   ATTNFORGE_HOST_DEVICE constexpr int block_m() const { return 64 * warpgroups; }
   ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 128 * (warpgroups + 1); }
-  ATTNFORGE_HOST_DEVICE constexpr int chunk_columns() const { return swizzle / 2; }
+  ATTNFORGE_HOST_DEVICE constexpr int chunk_columns() const {
+    return swizzle / element_bytes(dtype);
+  }
   ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
     return ceil_div(head_dim, chunk_columns());
   }

@@ -44,11 +44,12 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c) {
   const double exponentials = kExponential * scores / kExponentialsPerClock;
   const double issue = kIssue * scores * kInstructionsPerScore / kLanesPerClock;
   // TMA reads rows in lines; those of odd head dims begin anywhere in a line.
-  const bool unaligned = c.head_dim * 2 % 128 != 0 || c.head_dim_v * 2 % 128 != 0;
+  const bool unaligned = bytes_of(c.dtype, c.head_dim) % 128 != 0 ||
+                         bytes_of(c.dtype, c.head_dim_v) % 128 != 0;
   const double lines = (c.k_bytes() + c.v_bytes()) / kLineBytes *
                        (unaligned ? kUnalignedLine : kLine);
   // Every warpgroup reads K, V, and Q unless it lies in registers, from shared memory.
-  const double operands = kOperand * c.warpgroups * 2 / kLineBytes *
+  const double operands = kOperand * c.warpgroups * element_bytes(c.dtype) / kLineBytes *
                           ((c.q_in_regs ? 0.0 : 64.0 * c.head_dim) +
                            double(c.block_n) * (c.head_dim + c.head_dim_v));
   const double busy = std::pow(std::pow(kTensor * tensor, 4) + std::pow(exponentials, 4) +

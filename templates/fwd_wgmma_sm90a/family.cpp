@@ -102,7 +102,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
 
 /// Columns of shared memory that a row of Q or K and a row of V take with a swizzle.
 int padded_columns(const Shape& shape, int swizzle) {
-  const int chunk = swizzle / 2;
+  const int chunk = swizzle / element_bytes(shape.dtype);
   return round_up(shape.head_dim, chunk) + round_up(shape.head_dim_v, chunk);
 }
 

@@ -34,6 +34,7 @@ struct FwdWgmmaSm90aWarpgroup {
   static constexpr int kScoreFragments = C.block_n / 8;  // of 8 keys
   static constexpr int kOutFragments = C.head_dim_v / 8;
   static constexpr int kDepthSteps = ceil_div(C.head_dim, 16);
+  static constexpr int kElementBytes = element_bytes(C.dtype);
   using ScoreArray = float[kScoreFragments][4];
   /// With two warpgroups one waits for the other's softmax: what counts is how soon it ends. With
   /// more of them, or more blocks, one always computes: what counts is how many instructions.
@@ -108,8 +109,8 @@ struct FwdWgmmaSm90aWarpgroup {
       for (int d = 0; d < kDepthSteps; ++d) {
         const u32 chunk = smem.q(q_ring.stage, warpgroup) +
                           d * 16 / C.chunk_columns() * C.q_chunk_bytes();
-        const u32 at = (warp() * 16 + lane() % 16) * C.swizzle + d * 16 % C.chunk_columns() * 2 +
-                       lane() / 16 * 16;
+        const u32 at = (warp() * 16 + lane() % 16) * C.swizzle +
+                       d * 16 % C.chunk_columns() * kElementBytes + lane() / 16 * 16;
         ldmatrix_x4(q[d], chunk + (at ^ ((at >> 7 << 4) & (C.swizzle - 16))));
       }
     }
@@ -139,7 +140,8 @@ struct FwdWgmmaSm90aWarpgroup {
     wgmma_fence();
 #pragma unroll
     for (int d = 0; d < kDepthSteps; ++d) {
-      const int chunk = d * 16 / C.chunk_columns(), inside = d * 16 % C.chunk_columns() * 2;
+      const int chunk = d * 16 / C.chunk_columns(),
+                inside = d * 16 % C.chunk_columns() * kElementBytes;
       const u64 b_at = b + (chunk * C.kv_chunk_bytes() + inside) / 16;
       if constexpr (C.q_in_regs)
         Scores::regs_smem(s, q[d][0], q[d][1], q[d][2], q[d][3], b_at, d > 0);

@@ -4,15 +4,15 @@
 
 #include <fmt/format.h>
 
+#include "attnforge/element_format.h"
 #include "attnforge/error.h"
-#include "templates/base.cuh"
 
 namespace attnforge {
 namespace {
 
 constexpr const char* kNextLine = "\"\n        \"";  // of a string in the source
 
-const char* name_of(int dtype) { return dtype == kBf16 ? "kBf16" : "kFp16"; }
+const ElementFormat& row_of(int dtype) { return format_of(static_cast<DType>(dtype)); }
 
 /// An instruction of a shape, and what a statement says of its registers.
 struct Instruction {
@@ -23,7 +23,7 @@ struct Instruction {
 
   Instruction(int dtype, int columns) : n(columns), registers(columns / 2) {
     ATTNFORGE_ASSERT(n % 8 == 0 && n >= 8 && n <= 256, "wgmma has n = 8, 16, ... 256");
-    const char* const type = dtype == kBf16 ? "bf16" : "f16";
+    const std::string_view type = row_of(dtype).ptx_name;
     std::string d;
     for (int i = 0; i < registers; ++i) {
       // Lines of the source as people read it: 16 registers of the string, 4 of the operands.
@@ -65,7 +65,7 @@ std::string in_rows(const std::string& step, int k) { return fmt::format("{} * {
 std::string product_struct(std::string_view form, int dtype, const WgmmaProduct& product,
                            std::string_view distances, std::string_view member) {
   return fmt::format("template <>\nstruct Wgmma{}<{}, {}, {}> {{\n  template <{}>\n{}}};\n", form,
-                     name_of(dtype), product.n, product.steps, distances, member);
+                     row_of(dtype).kernel_name, product.n, product.steps, distances, member);
 }
 
 /// Operands after d: a's registers, b, the distance.
@@ -121,7 +121,7 @@ std::string wgmma_text(int dtype, int n) {
   const std::string fragment = instruction.d_parameter() + ", ";
   const std::string four = "u32 a0, u32 a1, u32 a2, u32 a3, u64 b";
   const std::string four_inputs = R"("r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b))";
-  return fmt::format("template <>\nstruct Wgmma<{}, {}> {{\n", name_of(dtype), n) +
+  return fmt::format("template <>\nstruct Wgmma<{}, {}> {{\n", row_of(dtype).kernel_name, n) +
          function("smem_smem(" + fragment + "u64 a, u64 b, int accumulate)",
                   predicated(2, fmt::format("{}, {}, p, 1, 1, 0, 0", instruction.input(0),
                                             instruction.input(1))),

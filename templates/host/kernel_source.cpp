@@ -29,7 +29,7 @@ constexpr Seam kSeams[] = {
     {Slot::kLengths, "Lengths<{0}, {1}>"},
     {Slot::kWalk, "Walk<{0}, {1}, {2}>"},
     {Slot::kKeys, "TmaKeys<{0}, {2}, Pieces::Walk>"},
-    {Slot::kKeys, "Keys<{0}, {2}, Pieces::Walk>", "<2>"},
+    {Slot::kKeys, "Keys<{0}, {2}, Pieces::Walk>", "<kBf16>"},
     {Slot::kScore, "Score<{0}, {2}>"},
     {Slot::kSlope, "Slope<{0}, {2}>"},
     {Slot::kMask, "Mask<{0}, {2}>"},

@@ -41,7 +41,7 @@ std::string_view name_of(Slot slot);
 struct Piece {
   std::string type;               // "PlainScore", defined in the header
   std::string_view header;        // "pieces/plain_score.cuh"
-  std::string_view parameters{};  // of a template: "template <int kElementBytes> "
+  std::string_view parameters{};  // of a template: "template <int kDtype> "
 };
 
 /// What a kernel starts from: the struct `type`<kConfig> has a dense piece for each slot that the

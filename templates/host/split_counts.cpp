@@ -5,6 +5,7 @@
 
 #include "generator/tensors/stored_rows.h"
 #include "templates/host/memory_time.h"
+#include "templates/host/tile_order.h"
 
 namespace attnforge {
 namespace {
@@ -13,9 +14,7 @@ constexpr int kSplitsOfFullGrid = 4;  // of a sequence of mean length, where oth
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial results, in a search
 
 std::int64_t kv_bytes(const Problem& problem) {
-  const std::int64_t of_key = problem.head_dim * size_bytes(problem.dtype_k) +
-                              problem.head_dim_v * size_bytes(problem.dtype_v);
-  return problem.batch * problem.num_heads_kv * problem.seqlen_kv * of_key;
+  return problem.batch * problem.num_heads_kv * problem.seqlen_kv * key_bytes(problem);
 }
 
 /// What a batch_invariant config gives each sequence: splits for half of the SMs where it is

@@ -20,7 +20,8 @@ std::int64_t kv_head_bytes(const Problem& problem) {
 }  // namespace
 
 std::int64_t key_bytes(const Problem& problem) {
-  return std::int64_t{problem.head_dim + problem.head_dim_v} * size_bytes(problem.dtype_k);
+  return bytes_of(problem.dtype_k, problem.head_dim) +
+         bytes_of(problem.dtype_v, problem.head_dim_v);
 }
 
 TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,

@@ -19,8 +19,8 @@ struct DensePieces {
   using Order = FixedOrder;
   using Lengths = FixedLengths;
   using Walk = RangeWalk<C.left_bound != 0>;
-  template <int kElementBytes>
-  using Keys = StridedKeys<kElementBytes>;
+  template <int kDtype>
+  using Keys = StridedKeys<kDtype>;
   using Score = PlainScore;
   using Mask = WindowMask<C.left_bound != 0>;
   template <int kDtype, int kAlignment, bool kLse>

@@ -8,9 +8,9 @@ namespace attnforge {
 
 /// What a thread copies of one tile of keys after another, in the order of a walk. A loader
 /// (tile/load_tile.cuh) says which rows of a tile, and where in them, are the thread's.
-/// kElementBytes an element. Moves from tile to tile: an address that is kept costs each an
+/// Elements are of kDtype. Moves from tile to tile: an address that is kept costs each an
 /// addition, one that is computed from the key's number multiplications of 64 bits.
-template <int kElementBytes>
+template <int kDtype>
 struct StridedKeys {
   const TensorRef& tensor;  // K or V
   const char* at;           // the thread's first row of the tile that is loaded next
@@ -23,7 +23,7 @@ struct StridedKeys {
     const int byte = loader.chunk * 16;
     const i64 offset = tile.lengths.batch() * tensor.stride_batch + kv_head * tensor.stride_head +
                        (tile.lengths.kv_begin() + first_row) * tensor.stride_row;
-    at = static_cast<const char*>(tensor.data) + offset * kElementBytes + byte;
+    at = static_cast<const char*>(tensor.data) + bytes_of(kDtype, offset) + byte;
   }
 
   /// Finds the tile at a place of the walk, of K: the next one there is. kFirst: of all.
@@ -37,11 +37,11 @@ struct StridedKeys {
   template <bool kFirst, class Walk, class Loader>
   ATTNFORGE_DEVICE void load(const Walk& walk, int place, const Loader& loader, u32 to,
                              int seqlen_kv) {
-    const i64 bytes_apart = Loader::kRowsPerPass * kElementBytes * tensor.stride_row;
+    const i64 bytes_apart = bytes_of(kDtype, Loader::kRowsPerPass) * tensor.stride_row;
     loader.template load<kFirst>(
         to, [first = at, bytes_apart](int i) { return first + i * bytes_apart; },
         seqlen_kv - walk.tile_at(place) * Loader::kTileRows);
-    at += walk.step(place) * Loader::kTileRows * kElementBytes * tensor.stride_row;
+    at += bytes_of(kDtype, walk.step(place) * Loader::kTileRows) * tensor.stride_row;
   }
 };
 

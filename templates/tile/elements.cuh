@@ -11,6 +11,7 @@ namespace attnforge {
 /// The fp16 or bf16 with these bits. Exact.
 template <int kDtype>
 ATTNFORGE_DEVICE float to_float(u16 bits) {
+  static_assert(kDtype == kFp16 || kDtype == kBf16, "to_float takes fp16 or bf16");
   if constexpr (kDtype == kBf16) {
     return __uint_as_float(u32(bits) << 16);
   } else {

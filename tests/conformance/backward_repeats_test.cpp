@@ -39,7 +39,7 @@ class BackwardRepeats : public testing::TestWithParam<const Family*> {
     repeated.tensors.gradients.dq = own.dq;
     repeated.tensors.gradients.dk = own.dk;
     repeated.tensors.gradients.dv = own.dv;
-    const std::int64_t size = size_bytes(problem.dtype_q);
+    const std::int64_t size = bytes_of(problem.dtype_q, 1);
     const std::int64_t bytes_q = problem.batch * problem.seqlen_q * problem.num_heads_q *
                                  problem.head_dim * size;
     const std::int64_t bytes_kv = problem.batch * problem.seqlen_kv * problem.num_heads_kv *

@@ -69,7 +69,7 @@ TEST(OracleRows, AreRightWhereverTheyStandInTheProblem) {
       Buffer on_device(list.size() * sizeof(ListedRow));
       on_device.copy_from_host(list.data(), on_device.size_bytes());
       Buffer o(rows.size() * static_cast<std::size_t>(problem.head_dim_v) *
-               static_cast<std::size_t>(size_bytes(problem.dtype_o))),
+               static_cast<std::size_t>(bytes_of(problem.dtype_o, 1))),
           lse(rows.size() * sizeof(float));
       o.fill8(0xff), lse.fill8(0xff);  // NaN in each dtype
       Tensors tensors = gpu.tensors;

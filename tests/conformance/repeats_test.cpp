@@ -56,7 +56,7 @@ TEST_P(Repeats, GiveTheSameBits) {
     Stream stream;
     loaded.run(first.tensors, workspace, stream.get());
     const std::int64_t bytes = problem.batch * problem.seqlen_q * problem.num_heads_q *
-                               problem.head_dim_v * size_bytes(problem.dtype_o);
+                               problem.head_dim_v * bytes_of(problem.dtype_o, 1);
     const auto began = std::chrono::steady_clock::now();
     int repeats = 0;
     for (; repeats < kRepeats; ++repeats) {

@@ -39,7 +39,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
           "values of another length");
   accepts([&] {
     const DType dtype = cli::npy_dtype(array.header, true, path);
-    const std::size_t values = array.data.size() / static_cast<std::size_t>(size_bytes(dtype));
+    const std::size_t values = array.data.size() / static_cast<std::size_t>(bytes_of(dtype, 1));
     require(cli::converted(std::move(array), dtype, DType::kFp32).size() == 4 * values,
             "a conversion of another length");
   });

@@ -127,9 +127,10 @@ void add_tables(const Problem& p, const HostTensors& host, Bytes& bytes, Run& ru
   option("--page-table", has_pages(p), ints(host.page_table, {p.batch, pages_of_sequence(p)}));
   option("--sinks", p.sinks, floats(host.sinks, {p.num_heads_q}));
   option("--dlse", p.dlse, floats(host.dlse, cli::lse_shape(p)));
-  option("--dout", is_backward(p),
-         floats(std::vector<float>(host.o.size() / static_cast<std::size_t>(size_bytes(p.dtype_o))),
-                cli::output_shape(p)));
+  option(
+      "--dout", is_backward(p),
+      floats(std::vector<float>(host.o.size() / static_cast<std::size_t>(bytes_of(p.dtype_o, 1))),
+             cli::output_shape(p)));
   const std::int64_t pairs = std::max<std::int64_t>(1, effective_rope_dim(p) / 2);
   for (const char* table : {"--rope-cos", "--rope-sin"})
     option(table, p.rope != Rope::kNone,
@@ -237,8 +238,8 @@ bool library_computes(const Problem& p, HostTensors host, Bytes& bytes) {
   if (has_pages(p) && bytes.one_in(6)) {
     const std::int64_t pages = bytes.between(0, 5);
     const std::int64_t row = pages * p.page_size * p.num_heads_kv;
-    host.k.resize(static_cast<std::size_t>(row * p.head_dim * size_bytes(p.dtype_k)));
-    host.v.resize(static_cast<std::size_t>(row * p.head_dim_v * size_bytes(p.dtype_v)));
+    host.k.resize(static_cast<std::size_t>(row * p.head_dim * bytes_of(p.dtype_k, 1)));
+    host.v.resize(static_cast<std::size_t>(row * p.head_dim_v * bytes_of(p.dtype_v, 1)));
   }
   accepts([&] { flops(p, host); });
   if (!accepts([&] { solve_on_cpu(p, host); })) return false;

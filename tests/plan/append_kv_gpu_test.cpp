@@ -44,7 +44,7 @@ struct HostTensor {
     strides = heads_first ? Tensor{nullptr, rows * heads * step, step, rows * step}
                           : Tensor{nullptr, rows * heads * step, heads * step, step};
     const std::int64_t elements = batch * rows * heads * step + 2 * kCanary;
-    bytes.assign(static_cast<std::size_t>(elements * size_bytes(type)), std::byte{0xff});  // NaN
+    bytes.assign(static_cast<std::size_t>(elements * bytes_of(type, 1)), std::byte{0xff});  // NaN
   }
   std::int64_t index(std::int64_t batch, std::int64_t row, std::int64_t head,
                      std::int64_t i) const {
@@ -54,13 +54,13 @@ struct HostTensor {
   double get(std::int64_t at) const { return load_element(dtype, bytes.data(), at); }
   void set(std::int64_t at, double x) { store_element(dtype, bytes.data(), at, float(x)); }
   void copy(std::int64_t to, const HostTensor& from, std::int64_t at) {
-    const auto size = static_cast<std::size_t>(size_bytes(dtype));
+    const auto size = static_cast<std::size_t>(bytes_of(dtype, 1));
     std::memcpy(bytes.data() + static_cast<std::size_t>(to) * size,
                 from.bytes.data() + static_cast<std::size_t>(at) * size, size);
   }
   Tensor on(const Buffer& buffer) const {
     Tensor tensor = strides;
-    tensor.data = static_cast<std::byte*>(buffer.data()) + kCanary * size_bytes(dtype);
+    tensor.data = static_cast<std::byte*>(buffer.data()) + kCanary * bytes_of(dtype, 1);
     return tensor;
   }
   Buffer upload() const { return Buffer::of(std::span(bytes)); }
@@ -87,7 +87,7 @@ void expect_same(const HostTensor& wanted, const Buffer& buffer, bool rotated, c
   buffer.copy_to_host(got.bytes.data(), got.bytes.size());
   if (got.bytes == wanted.bytes) return;
   ASSERT_TRUE(rotated) << name << " differs";
-  const std::int64_t count = std::int64_t(got.bytes.size()) / size_bytes(got.dtype);
+  const std::int64_t count = std::int64_t(got.bytes.size()) / bytes_of(got.dtype, 1);
   const double allowed = 2 * unit_roundoff(got.dtype);
   for (std::int64_t i = 0; i < count; ++i) {
     const double x = got.get(i), y = wanted.get(i);

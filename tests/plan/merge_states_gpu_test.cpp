@@ -34,7 +34,7 @@ HostState host_state(const StateSizes& s, DType dtype, int gap) {
   HostState state;
   state.strides = {nullptr, s.seqlen * row, row, s.head_dim};
   state.lse_strides = {nullptr, s.num_heads * s.seqlen, s.seqlen};
-  state.o.assign(static_cast<std::size_t>(s.batch * s.seqlen * row * size_bytes(dtype)),
+  state.o.assign(static_cast<std::size_t>(s.batch * s.seqlen * row * bytes_of(dtype, 1)),
                  std::byte{0xff});  // NaN
   state.lse.assign(static_cast<std::size_t>(s.batch * s.num_heads * s.seqlen),
                    std::numeric_limits<float>::quiet_NaN());

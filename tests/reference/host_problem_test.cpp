@@ -35,7 +35,7 @@ TEST(HostProblem, PointersAndStridesHaveTheAlignmentAndNoMore) {
           << text;
     }
     for (const PlacedTensor& placed : {host.q, host.k, host.v, host.o}) {
-      const int bytes = size_bytes(host.problem.dtype_q);
+      const int bytes = bytes_of(host.problem.dtype_q, 1);
       for (const std::int64_t stride :
            {placed.strides.stride_batch, placed.strides.stride_row, placed.strides.stride_head}) {
         EXPECT_EQ(stride * bytes % host.problem.alignment_bytes, 0) << text;
@@ -51,7 +51,7 @@ TEST(HostProblem, NothingButElementsIsFinite) {
     std::int64_t finite = 0;
     for (int storage = 0; storage < 4; ++storage) {  // q, k, v, o
       const auto& bytes = host.storages[static_cast<std::size_t>(storage)];
-      for (std::size_t i = 0; i < bytes.size() / static_cast<std::size_t>(size_bytes(p.dtype_q));
+      for (std::size_t i = 0; i < bytes.size() / static_cast<std::size_t>(bytes_of(p.dtype_q, 1));
            ++i) {
         finite += std::isfinite(
             load_element(p.dtype_q, bytes.data(), static_cast<std::int64_t>(i)));
@@ -137,7 +137,7 @@ TEST(HostProblem, OfBackwardIsPoisonBesideElementsAndInGradients) {
     const auto finite = [&](const PlacedTensor& placed, DType dtype) {
       const auto& bytes = host.storages[static_cast<std::size_t>(placed.storage)];
       std::int64_t count = 0;
-      for (std::size_t i = 0; i < bytes.size() / static_cast<std::size_t>(size_bytes(dtype)); ++i)
+      for (std::size_t i = 0; i < bytes.size() / static_cast<std::size_t>(bytes_of(dtype, 1)); ++i)
         count += std::isfinite(load_element(dtype, bytes.data(), static_cast<std::int64_t>(i)));
       return count;
     };

@@ -145,11 +145,11 @@ TEST_F(TensorMapTest, DtypesAndSwizzles) {
     TensorMapSpec map = spec();
     map.dtype = c.dtype;
     map.swizzle_bytes = c.swizzle_bytes;
-    map.box_columns = c.swizzle_bytes / size_bytes(c.dtype);
+    map.box_columns = c.swizzle_bytes / bytes_of(c.dtype, 1);
     const FakeEncode e = encoded(map, tensor());
     EXPECT_EQ(e.dtype, c.expected_dtype);
     EXPECT_EQ(e.swizzle, c.expected_swizzle);
-    EXPECT_EQ(e.strides_bytes[1], static_cast<cuuint64_t>(72 * size_bytes(c.dtype)));
+    EXPECT_EQ(e.strides_bytes[1], static_cast<cuuint64_t>(72 * bytes_of(c.dtype, 1)));
   }
 }
 

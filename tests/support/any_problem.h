@@ -52,7 +52,7 @@ void choose_dtypes(Choices& choices, Problem& p) {
     p.tf32 = choices.one_in(2);
   p.alignment_bytes = choices.among(std::vector{16, 16, 16, 8, 4, 2});
   for (const DType dtype : {p.dtype_q, p.dtype_k, p.dtype_v, p.dtype_o})
-    p.alignment_bytes = std::max(p.alignment_bytes, size_bytes(dtype));
+    p.alignment_bytes = std::max(p.alignment_bytes, static_cast<int>(bytes_of(dtype, 1)));
 }
 
 /// Sizes of any number of bits, and groups of any size.

@@ -11,7 +11,7 @@ namespace {
 /// takes.
 std::int64_t set_strides(const HostShape& shape, Layout layout, std::int64_t row_heads,
                          const Gaps& gaps, int alignment, Tensor& to) {
-  const int unit = alignment / size_bytes(shape.dtype);
+  const int unit = alignment / bytes_of(shape.dtype, 1);
   if (layout == Layout::kBhsd) {
     to.stride_row = shape.columns + gaps.row * unit;
     to.stride_head = (shape.rows + gaps.rows_after) * to.stride_row;
@@ -35,7 +35,7 @@ void add_storage(HostProblem& host, Storage storage, std::int64_t elements, DTyp
   placed.storage = storage;
   placed.offset_bytes = kGuardBytes + host.problem.alignment_bytes;
   auto& bytes = host.storages[storage];
-  const std::int64_t size = placed.offset_bytes + elements * size_bytes(dtype) + kGuardBytes;
+  const std::int64_t size = placed.offset_bytes + elements * bytes_of(dtype, 1) + kGuardBytes;
   bytes.resize(static_cast<std::size_t>((size + 15) / 16 * 16));
   poison(bytes, dtype, storage <= kStorageV || storage == kStorageDout);
 }
@@ -72,7 +72,7 @@ void place_tensors(HostProblem& host, const Gaps& gaps) {
                                               host.q.strides);
     add_storage(host, kStorageQ, elements, p.dtype_q, host.q);
     host.k = host.v = host.q;
-    const std::int64_t head_bytes = host.q.strides.stride_head * size_bytes(p.dtype_q);
+    const std::int64_t head_bytes = host.q.strides.stride_head * bytes_of(p.dtype_q, 1);
     host.k.offset_bytes += p.num_heads_q * head_bytes;
     host.v.offset_bytes += (p.num_heads_q + p.num_heads_kv) * head_bytes;
   } else {
@@ -119,7 +119,7 @@ void place_gradients(HostProblem& host, const Gaps& gaps) {
   if (!packed) return;
   // As if they were one tensor; what would be the others is poison.
   const auto skip_heads = [&](PlacedTensor& placed, std::int64_t heads, DType dtype) {
-    placed.offset_bytes += heads * placed.strides.stride_head * size_bytes(dtype);
+    placed.offset_bytes += heads * placed.strides.stride_head * bytes_of(dtype, 1);
   };
   skip_heads(host.dk, p.num_heads_q, k.dtype);
   skip_heads(host.dv, p.num_heads_q + p.num_heads_kv, v.dtype);

@@ -63,7 +63,7 @@ void poison(std::vector<std::byte>& bytes, DType dtype, bool with_infinities) {
   constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(),
                             std::numeric_limits<float>::infinity(),
                             -std::numeric_limits<float>::infinity()};
-  const auto count = static_cast<std::int64_t>(bytes.size()) / size_bytes(dtype);
+  const auto count = static_cast<std::int64_t>(bytes.size()) / bytes_of(dtype, 1);
   for (std::int64_t i = 0; i < count; ++i)
     store_element(dtype, bytes.data(), i, kBad[with_infinities ? i % 3 : 0]);
 }

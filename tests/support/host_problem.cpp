@@ -16,7 +16,7 @@ namespace {
 std::string first_trespass(const char* name, std::vector<std::byte> now,
                            const std::vector<std::byte>& before, const HostShape& shape,
                            const PlacedTensor& placed) {
-  const int bytes = size_bytes(shape.dtype);
+  const int bytes = bytes_of(shape.dtype, 1);
   for_each_element(shape, placed.strides, [&](std::int64_t at, std::int64_t, int) {
     const auto offset = static_cast<std::size_t>(placed.offset_bytes + at * bytes);
     std::memcpy(&now[offset], &before[offset], static_cast<std::size_t>(bytes));

@@ -106,8 +106,7 @@ int wrong_rows() {
   std::atomic<int> wrong = 0;
   test::run_on_host(1, 32, [&] {
     constexpr int kLast = kKeys / kTileKeys, kLanesPerRow = 8;
-    const PagedKeys<kElementBytes, kPageSize> unplaced(world.argument.fwd.k, world.tile, kHead,
-                                                       kByte);
+    const PagedKeys<kBf16, kPageSize> unplaced(world.argument.fwd.k, world.tile, kHead, kByte);
     auto keys = unplaced, its_v = unplaced;
     for (int step = 0; step <= kLast + 1; ++step) {
       // A walk over all tiles, and one from nowhere.
@@ -166,7 +165,7 @@ TEST(PagedKeys, TakeSomePageForAHoleAndForANumberOfNoPage) {
     for (int i = 0; i < 3; ++i) world.table[static_cast<std::size_t>(world.columns + i)] = entry;
     std::atomic<int> wrong = 0;
     test::run_on_host(1, 32, [&] {
-      PagedKeys<kElementBytes, 16> keys(world.argument.fwd.k, world.tile, kHead, kByte);
+      PagedKeys<kBf16, 16> keys(world.argument.fwd.k, world.tile, kHead, kByte);
       keys.visit<64>(0);
       if (keys.page >= 101) ++wrong;
       keys.visit<64>(kKeys / 64);  // lanes after the last key, or of no chunk, ask nothing

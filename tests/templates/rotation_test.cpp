@@ -66,7 +66,7 @@ TEST_P(Rotation, KernelReadsWhereTheStepWrites) {
   ASSERT_EQ(read.size(), 2u);
   EXPECT_EQ(read[0].operand, Operand::kQ);
   EXPECT_EQ(read[1].operand, Operand::kK);
-  const std::int64_t element = size_bytes(problem.dtype_q);
+  const std::int64_t element = bytes_of(problem.dtype_q, 1);
   const std::int64_t heads[] = {problem.num_heads_q, problem.num_heads_kv},
                      rows[] = {problem.seqlen_q, problem.seqlen_kv};
   for (std::size_t i = 0; i < 2; ++i) {

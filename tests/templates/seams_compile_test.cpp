@@ -104,7 +104,7 @@ TEST(Seams, DensePiecesAreWhatTheConceptsSay) {
                     "static_assert(seams::Order<Pieces::Order, Params, Tile>);\n"
                     "static_assert(seams::Lengths<Pieces::Lengths, Params>);\n"
                     "static_assert(seams::Walk<Pieces::Walk, Params, Tile>);\n"
-                    "static_assert(seams::Keys<Pieces::Keys<2>, Tile, Pieces::Walk>);\n"
+                    "static_assert(seams::Keys<Pieces::Keys<kBf16>, Tile, Pieces::Walk>);\n"
                     "static_assert(seams::TmaKeys<DenseTmaPieces<kConfig>::Keys, Tile, "
                     "Pieces::Walk>);\n"
                     "static_assert(seams::Score<Pieces::Score, Tile>);\n"
@@ -134,7 +134,7 @@ TEST(Seams, EachConceptRefusesAPieceThatLacksSomething) {
            Case{"struct Walk : RangeWalk<false> { __device__ float tile_at(int) const; };\n",
                 "Walk<Pieces::Walk, Params, Tile>"},
            Case{"struct Walk : RangeWalk<false> {};\n", "Walk<Pieces::Walk, Params, Tile>"},
-           Case{"struct MoreKeys : StridedKeys<2> { __device__ void share(int); };\n",
+           Case{"struct MoreKeys : StridedKeys<kBf16> { __device__ void share(int); };\n",
                 "Keys<Pieces::MoreKeys, Tile, Pieces::Walk>"},
            Case{"struct MoreKeys { static constexpr int kThreads = 1; };\n",
                 "TmaKeys<Pieces::MoreKeys, Tile, Pieces::Walk>"},

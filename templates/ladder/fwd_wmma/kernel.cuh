@@ -35,10 +35,12 @@ struct FwdWmma {
   static constexpr int kScratchPitch = C.scratch_pitch();
 
   using Operand = WmmaOperand<C.dtype>;
-  using QLoader = TileLoader<C.block_m, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>;
-  using KLoader = TileLoader<C.block_n, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>;
-  using VLoader = TileLoader<C.block_n, C.head_dim_v / 8, C.v_pitch(), C.num_threads(),
-                             C.alignment>;
+  using QLoader = TileLoader<C.block_m, chunks_of(C.dtype, C.head_dim), C.qk_pitch(),
+                             C.num_threads(), C.alignment>;
+  using KLoader = TileLoader<C.block_n, chunks_of(C.dtype, C.head_dim), C.qk_pitch(),
+                             C.num_threads(), C.alignment>;
+  using VLoader = TileLoader<C.block_n, chunks_of(C.dtype, C.head_dim_v), C.v_pitch(),
+                             C.num_threads(), C.alignment>;
   using Scores = WmmaAccumulator[kRowFragments][kKeyFragments];
 
   using Tile = QueryTile<FwdWmmaParams, 1, FixedLengths>;
@@ -48,7 +50,7 @@ struct FwdWmma {
   const FwdParams& p;
   const u32 smem;
   const Tile tile;
-  KeyRing<C, Walk, StridedKeys<2>, KLoader, VLoader> ring;
+  KeyRing<C, Walk, StridedKeys<C.dtype>, KLoader, VLoader> ring;
   float scale_log2;
   bool p_pairs;   // elements 2i and 2i + 1 lie side by side, in all lanes
   bool p_agrees;  // the accumulator's elements are those of matrix A, in all lanes
@@ -140,7 +142,7 @@ struct FwdWmma {
     const QLoader loader(thread_index());
     const auto source = [&](int pass) {
       const i64 at = tile.offset_of(p.q, tile.first_row + loader.row_of(pass));
-      return static_cast<const char*>(p.q.data) + at * 2 + loader.chunk * 16;
+      return static_cast<const char*>(p.q.data) + bytes_of(C.dtype, at) + loader.chunk * 16;
     };
     loader.template load<true>(smem, source, tile.end_row() - tile.first_row);
     clear_depth_padding<QLoader>(smem);

@@ -164,10 +164,10 @@ void fill_lists(Entry& entry, const Assembly& a) {
   if (a.kernel.pieces->tma)
     pieces.fill(Slot::kKeys, {"GroupedTmaKeys<kConfig>", "parts/key_lists/tma_keys.cuh"});
   else
-    pieces.fill(Slot::kKeys, {fmt::format("GatheredKeys<kElementBytes, kConfig.key_groups(), "
+    pieces.fill(Slot::kKeys, {fmt::format("GatheredKeys<kDtype, kConfig.key_groups(), "
                                           "kConfig.{} / kConfig.key_groups()>",
                                           a.kernel.block_n),
-                              "parts/key_lists/keys.cuh", "template <int kElementBytes> "});
+                              "parts/key_lists/keys.cuh", "template <int kDtype> "});
   if (own)
     pieces.fill(Slot::kLists,
                 {fmt::format("OwnLists<kConfig, {}, {}>", pieces.type(Slot::kListSource), window),

@@ -9,7 +9,7 @@
 namespace attnforge {
 
 /// kGroups groups of kGroupKeys keys each. Members are as StridedKeys has them.
-template <int kElementBytes, int kGroups, int kGroupKeys>
+template <int kDtype, int kGroups, int kGroupKeys>
 struct GatheredKeys {
   const char* first;  // of the sequence, this thread's part
   i64 row_bytes;
@@ -19,11 +19,11 @@ struct GatheredKeys {
   ATTNFORGE_DEVICE GatheredKeys(const TensorRef& tensor, const QueryTile& tile, int kv_head,
                                 const Walk&, const Loader& loader) {
     const int byte = loader.chunk * 16;
-    row_bytes = tensor.stride_row * kElementBytes;
+    row_bytes = bytes_of(kDtype, tensor.stride_row);
     last_key = tile.lengths.kv() - 1;
     const i64 offset = tile.lengths.batch() * tensor.stride_batch + kv_head * tensor.stride_head +
                        tile.lengths.kv_begin() * tensor.stride_row;
-    first = static_cast<const char*>(tensor.data) + offset * kElementBytes + byte;
+    first = static_cast<const char*>(tensor.data) + bytes_of(kDtype, offset) + byte;
   }
 
   template <bool kFirst, class Walk, class Loader>

@@ -27,8 +27,8 @@ void fill_keys(Entry& entry, const Assembly& a) {
   if (a.kernel.pieces->tma)
     keys = {"PagedTmaKeys<kConfig>", "parts/pages/tma_keys.cuh"};
   else
-    keys = {"PagedKeys<kElementBytes, kConfig.page_size>", "parts/pages/keys.cuh",
-            "template <int kElementBytes> "};
+    keys = {"PagedKeys<kDtype, kConfig.page_size>", "parts/pages/keys.cuh",
+            "template <int kDtype> "};
   if (entry.pieces.is_dense(Slot::kKeys))
     entry.pieces.fill(Slot::kKeys, std::move(keys));
   else

@@ -17,12 +17,12 @@ ATTNFORGE_DEVICE T* kept(T* address) {
   return address;
 }
 
-/// Members are as StridedKeys has them. kElementBytes an element, kPageSize rows a page. The
+/// Members are as StridedKeys has them. Elements are of kDtype, kPageSize rows a page. The
 /// argument has a PagesParams `pages`. A tile of keys is a number of chunks that are in one page
 /// each; the lanes of a warp know the pages of the chunks of one tile after another, as many tiles
 /// as they can have, and are asked by those that copy the rows. So the table is read a line at a
 /// time, once in several tiles.
-template <int kElementBytes, int kPageSize>
+template <int kDtype, int kPageSize>
 struct PagedKeys {
   const TensorRef& tensor;  // K or V
   const PagesParams& pages;
@@ -44,7 +44,7 @@ struct PagedKeys {
       : tensor(keys),
         pages(tile.params.pages),
         of_sequence(kept(pages.table + tile.batch * pages.stride_batch)),
-        at(static_cast<const char*>(tensor.data) + kv_head * tensor.stride_head * kElementBytes +
+        at(static_cast<const char*>(tensor.data) + bytes_of(kDtype, kv_head * tensor.stride_head) +
            byte),
         end(tile.lengths.kv()) {}
 
@@ -95,7 +95,7 @@ struct PagedKeys {
                       : kSame                 ? row % kChunkKeys<kTileKeys>
                       : kKnown                ? row
                                               : 0;
-    at = kept(at + place * tensor.stride_row * kElementBytes);
+    at = kept(at + bytes_of(kDtype, place * tensor.stride_row));
   }
 
   /// Tiles of kTileKeys whose chunks the lanes know together.
@@ -131,8 +131,8 @@ struct PagedKeys {
   template <int kTileKeys, int kApart>
   ATTNFORGE_DEVICE auto rows(int n, int row) const {
     constexpr int kKeys = kChunkKeys<kTileKeys>, kNumChunks = kChunks<kTileKeys>;
-    const i64 row_bytes = tensor.stride_row * kElementBytes,
-              page_bytes = tensor.stride_batch * kElementBytes;
+    const i64 row_bytes = bytes_of(kDtype, tensor.stride_row),
+              page_bytes = bytes_of(kDtype, tensor.stride_batch);
     // The address of a chunk by number: one shuffle, and a product that is added as it is made.
     const auto of_chunk = [first = at, lane = first_lane, its_page = page, page_bytes, row_bytes,
                            n](int chunk) {

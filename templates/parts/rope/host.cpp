@@ -29,11 +29,12 @@ constexpr const char* kKernel = "rotate_q_and_k";
 struct Rotated {
   Operand operand;
   std::int64_t batch, seqlen, heads;
-  int head_dim, element_bytes;
+  int head_dim;
+  DType dtype;
 
   std::int64_t rows() const { return batch * seqlen * heads; }
   std::size_t bytes() const {
-    return scratch_aligned(static_cast<std::size_t>(rows()) * head_dim * element_bytes);
+    return scratch_aligned(static_cast<std::size_t>(bytes_of(dtype, rows() * head_dim)));
   }
   ScratchTensor at(std::size_t begin) const {
     return {operand, begin, seqlen * heads * head_dim, heads * head_dim, head_dim};
@@ -41,10 +42,10 @@ struct Rotated {
 };
 
 Rotated rotated_q(const Problem& p) {
-  return {Operand::kQ, p.batch, p.seqlen_q, p.num_heads_q, p.head_dim, size_bytes(p.dtype_q)};
+  return {Operand::kQ, p.batch, p.seqlen_q, p.num_heads_q, p.head_dim, p.dtype_q};
 }
 Rotated rotated_k(const Problem& p) {
-  return {Operand::kK, p.batch, p.seqlen_kv, p.num_heads_kv, p.head_dim, size_bytes(p.dtype_k)};
+  return {Operand::kK, p.batch, p.seqlen_kv, p.num_heads_kv, p.head_dim, p.dtype_k};
 }
 
 RotationWork work_of(const Problem& problem) {

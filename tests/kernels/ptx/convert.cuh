@@ -2,10 +2,10 @@
 #pragma once
 
 #include "base.cuh"
+#include "generator/formats/half.h"
 
 namespace attnforge {
 
-/// Included after reference/half.h.
 template <int kDtype>
 float of_half(u32 bits) {
   static_assert(kDtype == kFp16 || kDtype == kBf16);

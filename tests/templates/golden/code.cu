@@ -51,13 +51,13 @@ struct Pieces : DensePieces<kConfig> {
   using Score = UserScore<UserCode, SoftcapScore>;
   using Walk = ListWalk<kConfig.key_groups()>;
   using Mask = ListMask<DensePieces<kConfig>::Mask, TextBits<kConfig.block_m, kConfig.block_n>>;
-  template <int kElementBytes> using Keys = GatheredKeys<kElementBytes, kConfig.key_groups(), kConfig.block_n / kConfig.key_groups()>;
+  template <int kDtype> using Keys = GatheredKeys<kDtype, kConfig.key_groups(), kConfig.block_n / kConfig.key_groups()>;
   using Order = WorkListOrder;
 };
 static_assert(seams::Score<Pieces::Score, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Score is not what pieces/concepts.cuh says");
 static_assert(seams::Walk<Pieces::Walk, WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
 static_assert(seams::Mask<Pieces::Mask, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Mask is not what pieces/concepts.cuh says");
-static_assert(seams::Keys<Pieces::Keys<2>, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys<2> is not what pieces/concepts.cuh says");
+static_assert(seams::Keys<Pieces::Keys<kBf16>, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys<kBf16> is not what pieces/concepts.cuh says");
 static_assert(seams::Order<Pieces::Order, WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
 static_assert(sizeof(WithTileLists<WithCode<WithLengths<StepParams>, 2>>) == 304);
 extern "C" __global__ void __launch_bounds__(256, 4)

@@ -1,6 +1,6 @@
 // half.cpp - fp16 and bf16 to and from float, by their bits (IEEE 754 binary16; bf16 is the upper
 // half of a binary32).
-#include "reference/half.h"
+#include "generator/formats/half.h"
 
 #include <bit>
 
@@ -52,60 +52,6 @@ std::uint16_t float_to_bf16(float x) {
     return static_cast<std::uint16_t>(bits >> 16 | 0x40u);  // quiet
   }
   return static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
-float load_element(DType dtype, const void* array, std::int64_t index) {
-  switch (dtype) {
-    case DType::kFp32:
-      return static_cast<const float*>(array)[index];
-    case DType::kFp16:
-      return fp16_to_float(static_cast<const std::uint16_t*>(array)[index]);
-    case DType::kBf16:
-      return bf16_to_float(static_cast<const std::uint16_t*>(array)[index]);
-  }
-  return 0.0f;
-}
-
-void store_element(DType dtype, void* array, std::int64_t index, float x) {
-  switch (dtype) {
-    case DType::kFp32:
-      static_cast<float*>(array)[index] = x;
-      break;
-    case DType::kFp16:
-      static_cast<std::uint16_t*>(array)[index] = float_to_fp16(x);
-      break;
-    case DType::kBf16:
-      static_cast<std::uint16_t*>(array)[index] = float_to_bf16(x);
-      break;
-  }
-}
-
-float round_to(DType dtype, float x) {
-  switch (dtype) {
-    case DType::kFp32:
-      return x;
-    case DType::kFp16:
-      return fp16_to_float(float_to_fp16(x));
-    case DType::kBf16:
-      return bf16_to_float(float_to_bf16(x));
-  }
-  return x;
-}
-
-void load_elements(DType dtype, const void* array, std::int64_t first, int count, double* to) {
-  for (int i = 0; i < count; ++i) to[i] = load_element(dtype, array, first + i);
-}
-
-double unit_roundoff(DType dtype) {
-  switch (dtype) {
-    case DType::kFp32:
-      return 0x1p-24;
-    case DType::kFp16:
-      return 0x1p-11;
-    case DType::kBf16:
-      return 0x1p-8;
-  }
-  return 0.0;
 }
 
 }  // namespace attnforge

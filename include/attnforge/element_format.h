@@ -1,0 +1,61 @@
+// element_format.h - the formats of tensors' elements, a row each: whatever depends on one asks it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "attnforge/cxx20.h"
+
+namespace attnforge {
+
+enum class DType : std::uint8_t { kFp32, kFp16, kBf16 };
+
+struct ElementFormat {
+  DType dtype;
+  std::string_view name;         // the word of problems: "bf16"
+  std::string_view kernel_name;  // the constant of kernels: "kBf16"
+  std::string_view ptx_name;     // of instructions: "bf16"
+  std::string_view npy;          // descr of .npy files: "<V2"
+  std::string_view npy_of_bits;  // where files may hold the bits as integers: "<u2"; else ""
+  int bits;                      // of an element; elements of less than 8 share bytes
+  bool floating;                 // else integers
+  double largest;                // finite number
+  double roundoff;               // largest relative error of a rounding to the nearest
+  double step;                   // between the numbers next to 0
+  int tensor_map_type;           // CUtensorMapDataType
+
+  // Of arrays in host memory. A rounding is to the nearest, ties to even, beyond the largest to
+  // infinity where the format has one.
+  void (*load)(const void* array, std::int64_t first, std::int64_t count, float* to);
+  void (*store)(const float* from, std::int64_t count, void* array, std::int64_t first);
+  float (*round)(float);
+};
+
+/// A row for each DType, in their order.
+ATTNFORGE_API std::span<const ElementFormat> element_formats();
+ATTNFORGE_API const ElementFormat& format_of(DType dtype);
+ATTNFORGE_API std::string_view to_string(DType dtype);  // "fp32", "fp16", "bf16"
+/// to_string() the other way.
+ATTNFORGE_API std::optional<DType> dtype_named(std::string_view name);
+
+/// Bytes of so many elements one after another. Whole bytes, of which the last may not be full; of
+/// an estimate, a double, the share.
+template <typename Count>
+auto bytes_of(DType dtype, Count elements) {
+  const int bits = format_of(dtype).bits;
+  if constexpr (std::is_floating_point_v<Count>)
+    return elements * bits / 8;
+  else
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(elements) * bits + 7) >> 3;
+}
+
+/// Elements that so many bytes hold.
+inline std::int64_t elements_in(DType dtype, std::size_t bytes) {
+  return static_cast<std::int64_t>(bytes) * 8 / format_of(dtype).bits;
+}
+
+}  // namespace attnforge

@@ -1,0 +1,257 @@
+// element_formats_test.cpp - the table of element formats, and what follows it: this program's has
+// a made-up row of 4 bits after those of the library.
+#include "generator/formats/element_formats.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "attnforge/error.h"
+#include "attnforge/host_tensors.h"
+#include "attnforge/problem.h"
+#include "cache/near_problems.h"
+#include "cli/files/npy.h"
+#include "generator/problem/fields.h"
+#include "generator/tensors/operands.h"
+#include "generator/tensors/tensor_check.h"
+#include "plan/checks/pointer_check.h"
+#include "reference/compare/tolerance.h"
+#include "reference/half.h"
+#include "reference/parts/pages.h"
+#include "runtime/tensor_map.h"
+#include "templates/host/tile_order.h"
+#include "templates/shape.h"
+#include "tests/support/fake_cuda.h"
+
+namespace attnforge {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr auto kInt4 = static_cast<DType>(std::size(kElementFormats));
+
+int shift(std::int64_t i) { return static_cast<int>(i % 2 * 4); }
+float round_int4(float x) { return std::clamp(std::nearbyint(x), -8.0f, 7.0f); }
+void load_int4(const void* array, std::int64_t first, std::int64_t count, float* to) {
+  for (std::int64_t i = first; i < first + count; ++i)
+    *to++ = static_cast<float>((static_cast<const unsigned char*>(array)[i / 2] >> shift(i) & 15) -
+                               8);
+}
+void store_int4(const float* from, std::int64_t count, void* array, std::int64_t first) {
+  for (std::int64_t i = first; i < first + count; ++i) {
+    auto& byte = static_cast<unsigned char*>(array)[i / 2];
+    const auto bits = static_cast<unsigned>(round_int4(*from++) + 8) << shift(i);
+    byte = static_cast<unsigned char>((byte & ~(15u << shift(i))) | bits);
+  }
+}
+
+}  // namespace
+
+std::span<const ElementFormat> element_formats() {
+  static const auto kRows = [] {
+    std::array<ElementFormat, std::size(kElementFormats) + 1> rows;
+    std::ranges::copy(kElementFormats, rows.begin());
+    rows.back() = {.dtype = kInt4,
+                   .name = "int4",
+                   .kernel_name = "kInt4",
+                   .ptx_name = "s4",
+                   .npy = "|V9",
+                   .npy_of_bits = "<u9",
+                   .bits = 4,
+                   .floating = false,
+                   .largest = 7,
+                   .roundoff = 0x1p-3,
+                   .step = 1,
+                   .tensor_map_type = CU_TENSOR_MAP_DATA_TYPE_UINT8,
+                   .load = load_int4,
+                   .store = store_int4,
+                   .round = round_int4};
+    return rows;
+  }();
+  return kRows;
+}
+
+namespace {
+
+/// Of 2 sequences of 3 keys of 4 heads; k and v are of `dtype`.
+Problem problem_with(DType dtype, const std::string& words = "") {
+  Problem p = parse_problem("fwd bf16 batch=2 num_heads=4 seqlen=3 head_dim=40:24 alignment=4 " +
+                            words);
+  p.dtype_k = p.dtype_v = dtype;
+  return p;
+}
+
+const Operand& named(const std::vector<Operand>& list, std::string_view name) {
+  return *std::ranges::find(list, name, &Operand::name);
+}
+
+TEST(ElementFormats, RowsKnowTheirNumbers) {
+  for (const ElementFormat& row : element_formats()) {
+    const DType dtype = row.dtype;
+    EXPECT_EQ(&format_of(dtype), &row);
+    EXPECT_EQ(dtype_named(row.name), dtype);
+    EXPECT_EQ(to_string(dtype), row.name);
+    std::vector<std::byte> array(static_cast<std::size_t>(bytes_of(dtype, 4)));
+    for (int i = 0; i < 4; ++i) store_element(dtype, array.data(), i, static_cast<float>(i - 2));
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(load_element(dtype, array.data(), i), i - 2) << row.name;
+    double some[2];
+    load_elements(dtype, array.data(), 1, 2, some);
+    EXPECT_EQ(some[0], -1.0);
+    EXPECT_EQ(some[1], 0.0);
+    EXPECT_EQ(elements_in(dtype, array.size()), 4);
+
+    const auto largest = static_cast<float>(row.largest);
+    EXPECT_EQ(round_to(dtype, largest), largest) << row.name;
+    const float above = round_to(dtype, largest * 1.01f);
+    EXPECT_EQ(above, row.floating ? INFINITY : largest) << row.name;
+    const auto step = static_cast<float>(row.step);
+    EXPECT_EQ(round_to(dtype, step), step) << row.name;
+    if (dtype != DType::kFp32)  // there is no float between
+      EXPECT_EQ(round_to(dtype, 0.4f * step), 0.0f) << row.name;
+    if (!row.floating) continue;
+    EXPECT_EQ(round_to(dtype, 1.0f + static_cast<float>(unit_roundoff(dtype))), 1.0f);
+    EXPECT_NE(round_to(dtype, 1.0f + static_cast<float>(2 * unit_roundoff(dtype))), 1.0f);
+  }
+  EXPECT_EQ(dtype_named("bf17"), std::nullopt);
+}
+
+TEST(ElementFormats, BytesOfRows) {
+  EXPECT_EQ(bytes_of(kInt4, 40), 20);
+  EXPECT_EQ(bytes_of(kInt4, 3), 2) << "whole bytes";
+  EXPECT_EQ(bytes_of(kInt4, -40), -20) << "strides may go back";
+  EXPECT_EQ(bytes_of(kInt4, 3.0), 1.5) << "of an estimate";
+  EXPECT_EQ(bytes_of(DType::kFp32, 40), 160);
+  for (const ElementFormat& row : kElementFormats) {  // as kernels count them
+    const auto dtype = static_cast<int>(row.dtype);
+    EXPECT_EQ(bytes_of(dtype, 40), bytes_of(row.dtype, 40));
+    EXPECT_EQ(chunks_of(dtype, 40), row.bits * 40 / 128);
+  }
+}
+
+TEST(ElementFormats, OperandsHaveTheirBytes) {
+  for (const ElementFormat& row : element_formats()) {
+    const Problem p = problem_with(row.dtype);
+    const std::vector<Operand> list = operands(p);
+    const auto elements = std::size_t{2} * 3 * 4;
+    EXPECT_EQ(named(list, "k").bytes(), elements * 40 * row.bits / 8) << row.name;
+    EXPECT_EQ(named(list, "v").bytes(), elements * 24 * row.bits / 8) << row.name;
+    EXPECT_EQ(named(list, "v").row_bytes(), std::size_t{4} * 24 * row.bits / 8) << row.name;
+    EXPECT_EQ(named(list, "o").bytes(), elements * 24 * 2);
+
+    HostTensors host;
+    for (const Operand& operand : list) operand.resize(host, operand.bytes());
+    EXPECT_EQ(host.k.size(), elements * 40 * row.bits / 8);
+    check_sizes(p, list, host);
+    EXPECT_EQ(rows_in(named(list, "k"), host), 2 * 3);
+    host.k.pop_back();
+    EXPECT_THROW(check_sizes(p, list, host), Error);
+  }
+}
+
+TEST(ElementFormats, PagesHaveTheirBytes) {
+  const Problem p = problem_with(kInt4, "lengths=used page_size=8");
+  HostTensors host;
+  host.k.resize(3 * 8 * 4 * 20);
+  EXPECT_EQ(page_table_of(p, host).num_pages, 3);
+}
+
+TEST(ElementFormats, PackedTensorsLieBesideOneAnother) {
+  Problem p = problem_with(kInt4);
+  std::array<std::byte, 1> memory;
+  Tensor q, k, v;
+  bind_packed(p, kInt4, memory.data(), q, k, v);
+  EXPECT_EQ(static_cast<std::byte*>(k.data) - memory.data(), 4 * 20);
+  EXPECT_EQ(static_cast<std::byte*>(v.data) - memory.data(), 8 * 20);
+}
+
+/// Why a run refuses k with this stride from row to row: "" if it does not.
+std::string refused(const Problem& p, std::int64_t stride_row) {
+  const Tensor usual{reinterpret_cast<void*>(0x1000), 3 * 4 * 160, 4 * 160, 160};
+  Tensors tensors;
+  tensors.q = tensors.k = tensors.v = tensors.o = usual;
+  tensors.k.stride_row = stride_row;
+  try {
+    PointerCheck{p}(p, tensors, nullptr, 0);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ElementFormats, StridesAreAlignedInBytes) {
+  EXPECT_EQ(refused(problem_with(kInt4), 168), "") << "84 bytes";
+  EXPECT_THAT(refused(problem_with(kInt4), 172), HasSubstr("elements of 4 bits")) << "86 bytes";
+  EXPECT_THAT(refused(problem_with(kInt4), 169), HasSubstr("not a multiple of 4 bytes"));
+  EXPECT_EQ(refused(problem_with(DType::kBf16), 162), "");
+  EXPECT_THAT(refused(problem_with(DType::kBf16), 161), HasSubstr("elements of 16 bits"));
+}
+
+TEST(ElementFormats, EstimatesCountTheirBytes) {
+  const double less = minimum_bytes(problem_with(DType::kBf16)) -
+                      minimum_bytes(problem_with(kInt4));
+  EXPECT_EQ(less, 2 * 3 * 4 * (40 + 24) * 1.5);
+  EXPECT_EQ(key_bytes(problem_with(kInt4)), 20 + 12);
+  EXPECT_EQ(key_bytes(problem_with(DType::kFp32)), 4 * (40 + 24));
+}
+
+TEST(ElementFormats, TolerancesFollowTheirRoundings) {
+  EXPECT_GT(output_tolerance(problem_with(kInt4), 1.0).rtol,
+            output_tolerance(problem_with(DType::kBf16), 1.0).rtol);
+  EXPECT_GE(output_tolerance(problem_with(kInt4), 1.0).atol, format_of(kInt4).step);
+}
+
+TEST(ElementFormats, AnotherSizeIsNoNearProblem) {
+  EXPECT_TRUE(distance(problem_with(DType::kBf16), problem_with(DType::kFp16)).has_value());
+  EXPECT_FALSE(distance(problem_with(DType::kBf16), problem_with(kInt4)).has_value());
+}
+
+TEST(ElementFormats, TensorMapsHaveTheirStridesAndTypes) {
+  ASSERT_EQ(format_of(DType::kFp32).tensor_map_type, CU_TENSOR_MAP_DATA_TYPE_FLOAT32);
+  ASSERT_EQ(format_of(DType::kFp16).tensor_map_type, CU_TENSOR_MAP_DATA_TYPE_FLOAT16);
+  ASSERT_EQ(format_of(DType::kBf16).tensor_map_type, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
+  for (const ElementFormat& row : element_formats()) {
+    Tensors tensors;
+    tensors.q = tensors.k = {reinterpret_cast<void*>(0x1000), 3 * 4 * 160, 4 * 160, 160};
+    std::array<std::byte, kTensorMapBytes> map;
+    test::fake_cuda().reset();
+    encode_tensor_map({.operand = TensorMapSpec::Operand::kK,
+                       .dtype = row.dtype,
+                       .columns = 40,
+                       .box_columns = 16,
+                       .box_rows = 8},
+                      {.rows = 3, .heads = 4, .batch = 2}, tensors, map.data());
+    const test::FakeEncode e = test::fake_cuda().encode(0);
+    EXPECT_EQ(e.dtype, row.tensor_map_type);
+    EXPECT_EQ(e.strides_bytes[0], 4u * 160 * static_cast<unsigned>(row.bits) / 8) << row.name;
+    EXPECT_EQ(e.strides_bytes[1], 160u * static_cast<unsigned>(row.bits) / 8) << row.name;
+  }
+}
+
+TEST(ElementFormats, FilesHaveTheirDescr) {
+  for (const ElementFormat& row : element_formats()) {
+    const auto read = [](std::string_view descr, bool bits) {
+      return cli::npy_dtype({.descr = std::string(descr), .shape = {1}}, bits, "x.npy");
+    };
+    EXPECT_EQ(read(cli::npy_descr(row.dtype, false), false), row.dtype);
+    EXPECT_EQ(read(cli::npy_descr(row.dtype, true), true), row.dtype);
+    EXPECT_EQ(cli::npy_descr(row.dtype, false), row.npy);
+  }
+}
+
+TEST(ElementFormats, AProblemMayHaveThoseOfTheLibrary) {
+  for (const ElementFormat& row : kElementFormats) {
+    EXPECT_EQ(parse_problem("fwd " + std::string(row.name)).dtype_k, row.dtype);
+    EXPECT_EQ(parse_problem("fwd k=" + std::string(row.name)).dtype_k, row.dtype);
+    EXPECT_NE(find_field(row.name), nullptr) << "a row of the table of fields";
+  }
+  EXPECT_THROW(parse_problem("fwd k=int4"), Error) << "not served";
+  EXPECT_THROW(validate(problem_with(kInt4)), Error);
+}
+
+}  // namespace
+}  // namespace attnforge
