@@ -4,16 +4,17 @@ import ctypes
 from typing import NamedTuple
 
 from . import _c, _checks, _graphs
-from ._arrays import BF16, FP16, FP32, INTEGERS, backend_of, contiguous
+from ._arrays import backend_of, contiguous
 from ._context import context
 from ._errors import InvalidError
 from ._fast import fast
+from ._formats import DTYPES as _DTYPES, INTEGERS
 from ._graphs import outside
 from ._library import check, lib
 from ._parts import check_rope, view_rope
 from ._plans import plan_cache
 
-DTYPES = {FP32: b"fp32", FP16: b"fp16", BF16: b"bf16"}
+DTYPES = tuple(word.encode() for word in _DTYPES)
 PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}  # of batch, rows and heads
 _PACKED = (None, 0, 1)
 _MOST_ROWS = 2**30

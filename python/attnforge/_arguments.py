@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 from . import _parts
-from ._arrays import FP32, ITEM_BYTES, backend_of
+from ._arrays import backend_of
 from ._errors import InvalidError
+from ._formats import FP32, ITEM_BYTES
 from ._lengths import PACKED_SHAPE
 from ._code import check_devices, code_of
 from ._options import check_options, options_of

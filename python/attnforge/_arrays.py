@@ -18,12 +18,9 @@ import sys
 from typing import NamedTuple
 
 from ._errors import InvalidError
+from ._formats import BF16, FLOATS, FORMATS, ITEM_BYTES
 
-FP32, FP16, BF16, INT32, BOOL = range(5)
-ITEM_BYTES = (4, 2, 2, 4, 1)
-FLOATS, INTEGERS = (FP16, BF16, FP32), (INT32,)
-ANY_DTYPE = (*FLOATS, INT32, BOOL)
-_NAMES = ("float32", "float16", "bfloat16", "int32", "bool")  # of numpy's kind
+_NAMES = tuple(each.name for each in FORMATS)
 
 
 def _no_dtype(allowed):
@@ -213,8 +210,8 @@ class _DLTensor(ctypes.Structure):
 
 
 _DL_CUDA, _DL_CUDA_MANAGED = 2, 13
-_DL_CODES = {(2, 32): FP32, (2, 16): FP16, (4, 16): BF16, (0, 32): INT32, (6, 8): BOOL}
-_TYPESTRS = {"<f4": FP32, "<f2": FP16, "<i4": INT32, "|b1": BOOL}  # __cuda_array_interface__ has no bfloat16
+_DL_CODES = {(each.dlpack, each.bits): code for code, each in enumerate(FORMATS)}
+_TYPESTRS = {each.typestr: code for code, each in enumerate(FORMATS) if each.typestr}
 _LEGACY_DEFAULT_STREAM = 1
 
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer

@@ -2,10 +2,11 @@
 
 from . import _autograd, _checks, _graphs, _parts
 from ._arguments import check_inputs, check_outputs, shape_of_lse, shape_of_o, view_inputs, view_outputs
-from ._arrays import FP32, backend_of
+from ._arrays import backend_of
 from ._call import Call
 from ._code import check_devices, code_of
 from ._fast import fast, find
+from ._formats import FP32
 from ._graphs import outside
 from ._library import check
 from ._options import check_options, options_of, takes_options

@@ -4,11 +4,12 @@ from typing import NamedTuple
 
 from . import _checks, _parts
 from ._arguments import check_inputs, shape_of_lse, shape_of_o, view_inputs
-from ._arrays import FP32, backend_of
+from ._arrays import backend_of
 from ._backward import attention_backward, why_not_served
 from ._code import check_devices, code_of
 from ._errors import InvalidError, UnsupportedError
 from ._fast import is_autocast_enabled
+from ._formats import FP32
 from ._options import NO_GRADIENTS, OF_FORWARD, check_options
 
 

@@ -15,11 +15,12 @@ from ._arguments import (
     used_strides,
     view_inputs,
 )
-from ._arrays import FP32, ITEM_BYTES, backend_of
+from ._arrays import backend_of
 from ._code import check_devices, code_of
 from ._context import context
 from ._dargs import check_dargs_apart, dargs_of
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
+from ._formats import FP32, ITEM_BYTES
 from ._graphs import outside
 from ._library import check, lib
 from ._options import OF_FORWARD, check_options, options_of, takes_options

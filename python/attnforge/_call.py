@@ -4,9 +4,10 @@ import struct
 import warnings
 
 from ._arguments import alignment_of, problem_of_arrays, used_strides
-from ._arrays import FP32, ITEM_BYTES, contiguous
+from ._arrays import contiguous
 from ._errors import InvalidError, PerformanceWarning
 from ._fast import fast
+from ._formats import FP32, ITEM_BYTES
 from ._overlap import overlap, span
 from ._parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, words_of_arrays
 from ._plans import Plan, choice, plan_cache

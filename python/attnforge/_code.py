@@ -4,10 +4,10 @@ import ctypes
 import struct
 
 from . import _checks
-from ._arrays import ANY_DTYPE, ITEM_BYTES, backend_of, contiguous
+from ._arrays import backend_of, contiguous
 from ._errors import InvalidError
+from ._formats import ANY_DTYPE, FORMATS, ITEM_BYTES
 
-_TYPES = ("float", "fp16", "bf16", "int", "bool")  # by the codes of arrays
 _USUAL = 1 << 20  # bytes of an array whose size the problem need not say
 
 
@@ -78,7 +78,7 @@ def _array(name, value, stream):
         raise InvalidError(f"{name_here} is empty; leave it out, or pass an array of one element")
     # Of a large one the tuner must know the size: it makes up arrays to run on.
     extent = f"[{_elements(array)}]" if _elements(array) * ITEM_BYTES[array.code] > _USUAL else ""
-    return f"{_TYPES[array.code]}* {name}{extent}", array.address, array
+    return f"{FORMATS[array.code].in_code}* {name}{extent}", array.address, array
 
 
 def _elements(array):

@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 from . import _checks
-from ._arrays import FP32, ITEM_BYTES, backend_of, contiguous
+from ._arrays import backend_of, contiguous
 from ._errors import InvalidError
+from ._formats import FP32, ITEM_BYTES
 from ._overlap import overlap, span
 from ._problem import DTYPES
 

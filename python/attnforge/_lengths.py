@@ -4,8 +4,9 @@ The lengths are in arrays on the GPU, which no call reads on the host; what the 
 """
 
 from . import _checks
-from ._arrays import INTEGERS, backend_of
+from ._arrays import backend_of
 from ._errors import InvalidError
+from ._formats import INTEGERS
 
 _MOST_ROWS = 2**27  # of a sequence
 PACKED_SHAPE = "[tokens, heads, head_dim] with cu_seqlens"

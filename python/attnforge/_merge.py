@@ -6,9 +6,10 @@ import struct
 from . import _c, _checks, _graphs
 from ._append import DTYPES, PLACES, tensor
 from ._arguments import alignment_of, used_strides
-from ._arrays import FP32, ITEM_BYTES, backend_of
+from ._arrays import backend_of
 from ._errors import InvalidError
 from ._fast import fast
+from ._formats import FP32, ITEM_BYTES
 from ._graphs import outside
 from ._library import check, lib
 from ._plans import Plan, choice, plan_cache

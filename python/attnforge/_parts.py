@@ -5,10 +5,11 @@ import ctypes
 from typing import NamedTuple, Optional
 
 from . import _c, _checks
-from ._arrays import FP32, INTEGERS, backend_of
+from ._arrays import backend_of
 from ._block_mask import BlockWords, block_words_of
 from ._code import NO_CODE
 from ._errors import InvalidError
+from ._formats import FP32, INTEGERS
 from ._lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
 from ._problem import DTYPES
 

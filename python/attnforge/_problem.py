@@ -7,9 +7,8 @@ from dataclasses import dataclass, fields
 
 from . import _checks
 from ._errors import InvalidError
+from ._formats import DTYPES
 from ._library import check, lib
-
-DTYPES = ("fp32", "fp16", "bf16")
 
 # Fields that the text calls otherwise.
 _WORDS = {"dtype_q": "q", "dtype_k": "k", "dtype_v": "v", "dtype_o": "o", "alignment_bytes": "alignment"}

@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _arguments, _arrays, _attention, _c, _call, _checks, _fast, _lengths, _library, _options, _overlap, _parts  # noqa: E402
+from attnforge import _arguments, _arrays, _attention, _c, _call, _checks, _fast, _formats, _lengths, _library, _options, _overlap, _parts  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()
@@ -120,7 +120,7 @@ class FastPathTest(CallTest):
         arrays = []
         for i, shape in enumerate((SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,), (4,), (2, 9))):
             strides = tuple(1000 * (i + 1) + j for j in range(len(shape) - 1)) + (1,)
-            arrays.append(_arrays.Array(0, shape, strides, _arrays.FP16, 0))
+            arrays.append(_arrays.Array(0, shape, strides, _formats.FP16, 0))
         words = _parts.Words(lengths="used", sinks=True)
         options = _options.check_options(_options.Options(return_lse=True), words)
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart

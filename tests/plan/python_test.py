@@ -19,7 +19,7 @@ if PACKAGE:
     sys.path.insert(0, PACKAGE)
 
 import attnforge  # noqa: E402
-from attnforge import _arguments, _arrays, _options, _plans  # noqa: E402
+from attnforge import _arguments, _arrays, _formats, _options, _plans  # noqa: E402
 
 TEXT = "fwd bf16 batch=2 num_heads=8:2 seqlen=100:300 head_dim=64:72 causal lse window_left=50"
 
@@ -247,40 +247,40 @@ class ArraysTest(unittest.TestCase):
     def test_cuda_array_interface(self):
         backend = _arrays.backend_of(FakeArray((1, 2, 3, 8)))
         view = backend.view("q", FakeArray((1, 2, 3, 8)))
-        self.assertEqual(view[:5], (0x10000, (1, 2, 3, 8), (48, 24, 8, 1), _arrays.FP16, 0))
+        self.assertEqual(view[:5], (0x10000, (1, 2, 3, 8), (48, 24, 8, 1), _formats.FP16, 0))
         strided = backend.view("q", FakeArray((1, 2, 3, 8), strides=(960, 480, 160, 2)))
         self.assertEqual(strided[2], (480, 240, 80, 1))
 
     def test_dlpack(self):
         array = FakeDlpack((2, 3, 4, 16))
         view = _arrays.backend_of(array).view("k", array)
-        self.assertEqual(view[:5], (0x20040, (2, 3, 4, 16), (192, 64, 16, 1), _arrays.BF16, 1))
+        self.assertEqual(view[:5], (0x20040, (2, 3, 4, 16), (192, 64, 16, 1), _formats.BF16, 1))
         array = FakeDlpack((2, 3, 4, 16), strides=(999, 64, 16, 1))
         self.assertEqual(_arrays.backend_of(array).view("k", array)[2], (999, 64, 16, 1))
 
     def test_int32_is_for_lengths_only(self):
         for array in (FakeArray((3,), "<i4"), FakeDlpack((3,), code=0, bits=32)):
-            view = _arrays.backend_of(array).view("used_kv", array, allowed=_arrays.INTEGERS)
-            self.assertEqual((view.shape, view.strides, view.code), ((3,), (1,), _arrays.INT32))
+            view = _arrays.backend_of(array).view("used_kv", array, allowed=_formats.INTEGERS)
+            self.assertEqual((view.shape, view.strides, view.code), ((3,), (1,), _formats.INT32))
             with self.assertRaisesRegex(attnforge.InvalidError, "q has .*supported"):
                 _arrays.backend_of(array).view("q", array)
         for array in (FakeArray((3,)), FakeDlpack((3,))):
             with self.assertRaisesRegex(attnforge.InvalidError, "used_kv has .*supported; use int32"):
-                _arrays.backend_of(array).view("used_kv", array, allowed=_arrays.INTEGERS)
+                _arrays.backend_of(array).view("used_kv", array, allowed=_formats.INTEGERS)
 
     def test_arguments_of_texts_are_of_any_dtype(self):
         for typestr, (code, bits), found in (
-            ("<f4", (2, 32), _arrays.FP32),
-            ("<f2", (2, 16), _arrays.FP16),
-            ("<i4", (0, 32), _arrays.INT32),
-            ("|b1", (6, 8), _arrays.BOOL),
+            ("<f4", (2, 32), _formats.FP32),
+            ("<f2", (2, 16), _formats.FP16),
+            ("<i4", (0, 32), _formats.INT32),
+            ("|b1", (6, 8), _formats.BOOL),
         ):
             for array in (FakeArray((3,), typestr), FakeDlpack((3,), code=code, bits=bits)):
-                view = _arrays.backend_of(array).view("args['a']", array, allowed=_arrays.ANY_DTYPE)
+                view = _arrays.backend_of(array).view("args['a']", array, allowed=_formats.ANY_DTYPE)
                 self.assertEqual((view.strides, view.code), ((1,), found))
         for array in (FakeArray((3,), "<i8"), FakeDlpack((3,), code=0, bits=64)):
             with self.assertRaisesRegex(attnforge.InvalidError, "use float16, bfloat16, float32, int32 or bool"):
-                _arrays.backend_of(array).view("args['a']", array, allowed=_arrays.ANY_DTYPE)
+                _arrays.backend_of(array).view("args['a']", array, allowed=_formats.ANY_DTYPE)
 
     def test_what_is_no_device_array(self):
         with self.assertRaisesRegex(attnforge.InvalidError, "q is a builtins.list"):
@@ -315,7 +315,7 @@ class ArraysTest(unittest.TestCase):
 
     def test_alignment_looks_atused_strides_only(self):
         def alignment(pointer, strides, shape):
-            array = _arrays.Array(pointer, shape, strides, _arrays.FP16, 0)
+            array = _arrays.Array(pointer, shape, strides, _formats.FP16, 0)
             return _arguments.alignment_of(pointer | _arguments.used_strides(array).bits)
 
         self.assertEqual(alignment(0x10000, (4096, 64, 8, 1), (2, 64, 8, 8)), 16)
