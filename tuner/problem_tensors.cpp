@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 #include "attnforge/error.h"
@@ -15,8 +14,6 @@ namespace {
 // Counters of a check: two for all inputs, then these for each output.
 enum Counter : int { kInputs, kInputGuards, kOfOutputs };
 enum OfOutput : int { kPoisoned, kNan, kGuard, kPerOutput };
-static_assert(kOfOutputs + 5 * kPerOutput <= ProblemTensors::kCounters,
-              "as many outputs as a problem may have");
 
 constexpr std::size_t kGuardRows = 128, kGuardLeast = 4096, kGuardMost = std::size_t{1} << 20;
 
@@ -62,11 +59,11 @@ Buffer uploaded(const std::span<const std::byte> table) {
 
 ProblemTensors::ProblemTensors(const Problem& problem, unsigned seed,
                                const Instruments& instruments, CUstream stream)
-    : problem_(problem),
-      instruments_(instruments),
-      tables_(tables_of(problem, seed)),
-      counters_(kCounters * sizeof(std::uint64_t)) {
+    : problem_(problem), instruments_(instruments), tables_(tables_of(problem, seed)) {
   const std::vector<Operand> list = operands(problem);
+  const auto outputs = std::ranges::count(list, Operand::Role::kOutput, &Operand::role);
+  counters_ = Buffer((kOfOutputs + static_cast<std::size_t>(outputs) * kPerOutput) *
+                     sizeof(std::uint64_t));
   std::vector<void*> addresses;
   for (const Operand& operand : list) {
     Placed& placed = placed_.emplace_back(Placed{.operand = operand, .region = {}});
@@ -153,8 +150,7 @@ void ProblemTensors::check(CUstream stream) {
 }
 
 std::string ProblemTensors::findings(CUstream stream) {
-  std::array<std::uint64_t, kCounters> counts{};
-  counters_.copy_to_host(counts.data(), sizeof(counts));
+  const auto counts = counters_.to_host<std::uint64_t>();
   if (counts[kInputs] != 0 || counts[kInputGuards] != 0) fill_inputs(stream);
 
   std::string text;

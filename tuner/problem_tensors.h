@@ -37,8 +37,6 @@ class ProblemTensors {
   /// were.
   std::string findings(CUstream stream);
 
-  static constexpr int kCounters = 17;
-
  private:
   struct Region {
     Buffer memory;
