@@ -30,9 +30,11 @@ bool resolve(PFN_cuGetProcAddress_v12000 get_address, const char* name, int vers
   return function != nullptr;
 }
 
+// A switch over the driver's errors, which it adds to, has not all of them: it is over a number.
+
 /// What to do about an error of the driver; "" where its own text says it.
 std::string_view advice(CUresult result) {
-  switch (result) {
+  switch (int{result}) {
     case CUDA_ERROR_OUT_OF_MEMORY:
       return "; free device memory or use a smaller problem";
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
@@ -67,7 +69,7 @@ std::string_view advice(CUresult result) {
 
 /// Why cuInit failed and what to do.
 std::string initialisation_problem(const Driver& driver, CUresult result) {
-  switch (result) {
+  switch (int{result}) {
     case CUDA_ERROR_NO_DEVICE:
       return "the NVIDIA driver is installed but sees no GPU (CUDA_ERROR_NO_DEVICE): check "
              "nvidia-smi, CUDA_VISIBLE_DEVICES "

@@ -53,9 +53,11 @@ Relation mirrored(Relation relation) {
       return Relation::kBelow;
     case Relation::kAtLeast:
       return Relation::kAtMost;
-    default:
-      return relation;
+    case Relation::kEqual:
+    case Relation::kUnequal:
+      break;
   }
+  return relation;
 }
 
 /// Part of a text on one line.

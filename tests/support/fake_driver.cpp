@@ -101,7 +101,7 @@ CUresult device_memory(std::size_t* bytes, CUdevice) {
   return CUDA_SUCCESS;
 }
 CUresult device_attribute(int* value, CUdevice_attribute attribute, CUdevice device) {
-  switch (attribute) {
+  switch (int{attribute}) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
       *value = 9;
       break;

@@ -44,9 +44,12 @@ void fill_inputs(HostProblem& host, unsigned seed, Inputs inputs) {
         return 8 * x;
       case Inputs::kInfiniteKeys:
         return column == 0 ? std::abs(x) + 0.5f : x;
-      default:
-        return x;
+      case Inputs::kNormal:
+      case Inputs::kEqualScores:
+      case Inputs::kOddSequencesNaN:
+        break;
     }
+    return x;
   };
   const auto k = [&](std::int64_t row, int column) {
     const float x = normal(random);
@@ -65,9 +68,11 @@ void fill_inputs(HostProblem& host, unsigned seed, Inputs inputs) {
         return column == 0 && row % 10 == 3 ? -std::numeric_limits<float>::infinity() : x;
       case Inputs::kEqualScores:
         return 0.0f;
-      default:
-        return x;
+      case Inputs::kNormal:
+      case Inputs::kOddSequencesNaN:
+        break;
     }
+    return x;
   };
   fill(host, shape_of_q(host), host.q, q);
   fill(host, shape_of_k(host), host.k, k);

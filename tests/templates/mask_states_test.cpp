@@ -183,9 +183,10 @@ TEST(TermVerdicts, HoldForAllAndForNoneOfTheNumbersInTheirRanges) {
         return a <= b;
       case TermRelation::kAbove:
         return a > b;
-      default:
-        return a >= b;
+      case TermRelation::kAtLeast:
+        break;
     }
+    return a >= b;
   };
   for (int r = 0; r < 6; ++r)
     for (int q_low = -2; q_low <= 2; ++q_low)

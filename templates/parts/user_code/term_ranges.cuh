@@ -98,9 +98,10 @@ ATTNFORGE_DEVICE TermVerdict verdict_of(TermRelation relation, const Q& q, const
         return {!(q.low <= k.high), q.high <= k.low};
       case TermRelation::kAbove:
         return {!(q.high > k.low), q.low > k.high};
-      default:
-        return {!(q.high >= k.low), q.low >= k.high};
+      case TermRelation::kAtLeast:
+        break;
     }
+    return {!(q.high >= k.low), q.low >= k.high};
   }
 }
 
