@@ -127,7 +127,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
                                             : std::vector<int>{32, 16, 64};
     warps = {2, 4};
     if (splits.values.size() > 1) tile_keys = {64, 32, 128};
-    if (packs_heads && 64 % gqa_group(problem) == 0) packs = {"pack_gqa", {gqa_group(problem)}};
+    if (packs_heads) packs = {"pack_gqa", {gqa_group(problem)}};
     groups.values = {groups.values.back()};
   }
   return {
@@ -173,7 +173,6 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (Reason wrong = one_stage_of_steps(c.stages, c.block_n / c.step_n)) return wrong;
   if (c.head_dim_warps > 1 && c.step_n != c.block_n)
     return "warps that share rows exchange their sums once a tile";
-  if (Reason wrong = uneven_pack(c.block_m, c.pack_gqa)) return wrong;
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
   if (Reason wrong = no_room(c, arch)) return wrong;

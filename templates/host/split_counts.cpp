@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "generator/tensors/stored_rows.h"
+#include "templates/host/fwd_params.h"
 #include "templates/host/memory_time.h"
 #include "templates/host/tile_order.h"
 
@@ -85,9 +86,10 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
   // Of many rows in a batch of any size, partial results would fill the memory.
   if (!few && problem.batch_invariant) return axis;
   const int most = few ? kMostBlocksPerSm : 1;
-  const double tiles = double(typical.batch) * (few ? double(typical.num_heads_kv)
-                                                    : std::ceil(double(typical.seqlen_q) / 128) *
-                                                          double(typical.num_heads_q));
+  // Heads of a group share tiles where their queries do not fill them.
+  const double packed_rows = double(typical.seqlen_q) * gqa_group(typical);
+  const double tiles = double(typical.batch) * double(typical.num_heads_kv) *
+                       (few ? 1.0 : std::ceil(packed_rows / 128));
   if (tiles <= 0 || typical.seqlen_kv < (few ? kLeastKeys : kLeastKeysOfManyRows)) return axis;
   if (2 * tiles > most * device.num_sms) {
     if (has_unequal_sequences(problem) && tiles <= kMostRounds * device.num_sms)
