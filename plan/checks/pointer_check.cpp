@@ -3,7 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <bit>
+#include <span>
 
 #include "attnforge/error.h"
 #include "generator/parts/part.h"
@@ -21,15 +22,23 @@ PointerCheck::PointerCheck(const Problem& problem)
       attends_(is_attention(problem)),
       needs_lse_(problem.lse) {
   if (!attends_) bits_q_ = bits_k_ = bits_v_ = 0;
-  for (const ProblemPart* part : problem_parts()) {
-    if (part->in(problem))
-      parts_.push_back({part, part->known == nullptr ? 0 : part->known(problem)});
+  const std::span<const ProblemPart* const> parts = problem_parts();
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!parts[i]->in(problem)) continue;
+    parts_ |= std::uint64_t{1} << i;
+    if (parts[i]->known == nullptr) continue;
+    if (known_ == nullptr) known_ = std::make_unique<std::uint64_t[]>(parts.size());
+    known_[i] = parts[i]->known(problem);
   }
 }
 
 bool PointerCheck::parts_good(const Problem& problem, const Tensors& tensors) const {
-  return std::ranges::all_of(
-      parts_, [&](const Part& p) { return p.part->good(problem, p.known, tensors); });
+  for (std::uint64_t rest = parts_; rest != 0; rest &= rest - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(rest));
+    const std::uint64_t known = known_ == nullptr ? 0 : known_[i];
+    if (!problem_parts()[i]->good(problem, known, tensors)) return false;
+  }
+  return true;
 }
 
 void PointerCheck::explain(const Problem& problem, const Tensors& tensors, const void* workspace,

@@ -3,13 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "attnforge/plan.h"
 
 namespace attnforge {
-
-struct ProblemPart;  // generator/parts/part.h
 
 class PointerCheck {
  public:
@@ -50,7 +48,7 @@ class PointerCheck {
                                 (workspace != nullptr &&
                                  address(workspace) % kWorkspaceAlignment == 0);
     return present && ((addresses * 8 | stride_bits) & misaligned_) == 0 && lse_good &&
-           workspace_good && (parts_.empty() || parts_good(problem, t));
+           workspace_good && (parts_ == 0 || parts_good(problem, t));
   }
   /// Checks what only some problems have. As fast, but not in line.
   bool parts_good(const Problem& problem, const Tensors& tensors) const;
@@ -58,16 +56,13 @@ class PointerCheck {
                std::size_t workspace_bytes) const;
 
   static constexpr std::uintptr_t kWorkspaceAlignment = 256;
-  struct Part {
-    const ProblemPart* part;
-    std::uint64_t known;  // ProblemPart::known
-  };
   // Low bits that must be 0 in every address and every stride in bits.
   std::uint8_t misaligned_ = 0;
   std::uint8_t bits_q_ = 0, bits_k_ = 0, bits_v_ = 0, bits_o_ = 0;
   bool attends_ = true;  // else it has no q, k and v, and what they hold counts for nothing
   bool needs_lse_ = false;
-  std::vector<Part> parts_;  // that the problem has
+  std::uint64_t parts_ = 0;                 // bit i: the problem has problem_parts()[i]
+  std::unique_ptr<std::uint64_t[]> known_;  // ProblemPart::known of each; null: nothing is known
 };
 
 }  // namespace attnforge

@@ -157,7 +157,7 @@ TEST_F(PlanTest, ABackwardRunHasLseAndGradientsOfTheRightAlignment) {
   EXPECT_THAT(refused([&](Tensors& t) { t.gradients.dk.data = at(0x90008); }),
               HasSubstr("tensor dk starts at 0x90008, which is not a multiple of 16 bytes"));
   EXPECT_THAT(refused([](Tensors& t) { t.gradients.dv.stride_row += 2; }),
-              HasSubstr("tensor dv has stride_row=130 elements of 4 bytes"));
+              HasSubstr("tensor dv has stride_row=130 elements of 32 bits"));
   EXPECT_EQ(fake_cuda().launches(), 0);
   EXPECT_NO_THROW(plan.run(good));
   EXPECT_EQ(fake_cuda().launches(), 1);
