@@ -18,6 +18,7 @@
 #include "ptx/mma_sync.cuh"
 #include "ptx/proxy.cuh"
 #include "ptx/reduction.cuh"
+#include "ptx/shared_floats.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"

@@ -10,6 +10,7 @@
 #include "fwd_regtile_f32/warp_fma.cuh"
 #include "fwd_regtile_f32/warp_mma.cuh"
 #include "ptx/cp_async.cuh"
+#include "ptx/shared_floats.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
 #include "tile/key_ring.cuh"

@@ -4,7 +4,7 @@
 
 #include "base.cuh"
 #include "fwd_regtile_f32/config.h"
-#include "ptx/shared_memory.cuh"
+#include "ptx/shared_floats.cuh"
 #include "ptx/special_registers.cuh"
 
 namespace attnforge {

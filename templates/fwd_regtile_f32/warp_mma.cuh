@@ -7,7 +7,7 @@
 #include "fwd_regtile_f32/tf32.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
-#include "ptx/shared_memory.cuh"
+#include "ptx/shared_floats.cuh"
 #include "ptx/special_registers.cuh"
 
 namespace attnforge {

@@ -11,14 +11,13 @@
 #include "ptx/convert.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
-#include "ptx/mma_sync.cuh"
+#include "ptx/mma_fragment.cuh"
 #include "ptx/proxy.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/softmax.cuh"
-#include "tile/swizzle.cuh"
 
 namespace attnforge {
 

@@ -1,30 +1,16 @@
-// dense.cuh - the pieces of a kernel for tensors of one length, whose keys lie in rows: what a
-// generated entry starts from. templates/pieces/README.md says what each is.
+// dense.cuh - the dense pieces of a kernel whose keys come by cp.async: what a generated entry
+// starts from.
 #pragma once
 
-#include "base.cuh"
-#include "pieces/fixed_lengths.cuh"
-#include "pieces/fixed_order.cuh"
-#include "pieces/plain_score.cuh"
-#include "pieces/range_walk.cuh"
-#include "pieces/rows_output.cuh"
+#include "pieces/dense_without_keys.cuh"
 #include "pieces/strided_keys.cuh"
-#include "pieces/window_mask.cuh"
 
 namespace attnforge {
 
-/// C is the config of a family.
 template <auto C>
-struct DensePieces {
-  using Order = FixedOrder;
-  using Lengths = FixedLengths;
-  using Walk = RangeWalk<C.left_bound != 0>;
+struct DensePieces : DensePiecesWithoutKeys<C> {
   template <int kDtype>
   using Keys = StridedKeys<kDtype>;
-  using Score = PlainScore;
-  using Mask = WindowMask<C.left_bound != 0>;
-  template <int kDtype, int kAlignment, bool kLse>
-  using Output = RowsOutput<kDtype, kAlignment, kLse>;
 };
 
 }  // namespace attnforge

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base.cuh"
-#include "ptx/mma_sync.cuh"
+#include "ptx/mma_fragment.cuh"
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
 

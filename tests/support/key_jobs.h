@@ -130,7 +130,7 @@ inline Source source_with_jobs(const Family& family, const Config& config, const
                       "kConfig.qk_chunks()>;\n  template <class Tile> using VJob = "
                       "NegatedRows<Tile, kConfig.v_chunks()>;\n");
   source.entry.insert(at, kNegatedRows);
-  source.entry.insert(0, "#include \"hopper/workers.cuh\"\n");
+  source.entry.insert(0, "#include \"hopper/workers.cuh\"\n#include \"tile/swizzle.cuh\"\n");
   flatten(source, embedded_headers());
   return source;
 }

@@ -4,7 +4,7 @@
 
 #include "base.cuh"
 #include "parts/key_lists/params.h"
-#include "ptx/mma_sync.cuh"
+#include "ptx/mma_fragment.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"

@@ -6,6 +6,7 @@
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
 #include "tile/maximum.cuh"
+#include "tile/tanh.cuh"
 
 namespace attnforge {
 

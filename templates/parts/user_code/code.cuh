@@ -5,6 +5,7 @@
 #include "base_params.h"
 #include "parts/user_code/params.h"
 #include "ptx/special.cuh"
+#include "tile/tanh.cuh"
 
 namespace attnforge {
 

@@ -6,7 +6,7 @@
 #include "parts/user_code/code.cuh"
 #include "pieces/plain_score.cuh"
 #include "ptx/shuffle.cuh"
-#include "ptx/special.cuh"
+#include "tile/tanh.cuh"
 
 namespace attnforge {
 

@@ -5,13 +5,9 @@
 
 #include "base.cuh"
 #include "ptx/convert.cuh"
+#include "ptx/mma_fragment.cuh"
 
 namespace attnforge {
-
-struct MmaFragment {
-  static int row(int lane) { return lane >> 2; }
-  static int column(int lane) { return (lane & 3) * 2; }
-};
 
 template <int kDtype>
 void mma_m16n8k16(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {

@@ -19,10 +19,6 @@ void load_shared_array(T (&x)[kCount], u32 address) {
 }
 inline void store_shared(u32 address, const float (&x)[4]) { store_shared_array(address, x); }
 inline void load_shared(float (&x)[4], u32 address) { load_shared_array(x, address); }
-template <int kFloats>
-void load_shared_floats(float (&x)[kFloats], u32 address) {
-  load_shared_array(x, address);
-}
 inline void store_shared_8(u32 address, u32 low, u32 high) {
   const u32 both[2] = {low, high};
   store_shared_array(address, both);
