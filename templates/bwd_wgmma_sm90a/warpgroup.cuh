@@ -24,7 +24,7 @@
 #include "ptx/special_registers.cuh"
 #include "ptx/stmatrix.cuh"
 #include "ptx/warpgroup.cuh"
-#include "ptx/wgmma.cuh"
+#include "ptx/wgmma_products.cuh"
 
 namespace attnforge {
 
