@@ -81,6 +81,7 @@ std::string said_of(const std::string& pieces, const std::string& checks) {
       "#include \"fwd_mma_sm80/kernel.cuh\"\n"
       "#include \"pieces/concepts.cuh\"\n"
       "#include \"hopper/dense_pieces.cuh\"\n"
+      "#include \"pieces/dense.cuh\"\n"
       "#include \"backward/plain_slope.cuh\"\n"
       "using namespace attnforge;\n"
       "inline constexpr FwdMmaSm80Config kConfig{};\n"
