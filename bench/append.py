@@ -10,7 +10,6 @@ and copies take turns. Needs a GPU and torch.
 """
 
 import argparse
-import csv
 import itertools
 import pathlib
 import statistics
@@ -57,11 +56,8 @@ def main():
     import attnforge
 
     bf16, heads, dim = {"dtype": torch.bfloat16, "device": "cuda"}, args.heads_kv, args.head_dim
-    file = open(args.out, "w", newline="") if args.out else sys.stdout
-    file.write(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
-    file.write(f"# {machine.command()}\n")
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(["sequences", "tokens", "cache", "rope", "lengths", "append_us", "copy_us", "append_over_copy"])
+    columns = "sequences,tokens,cache,rope,lengths,append_us,copy_us,append_over_copy".split(",")
+    file, rows = machine.table(args.out, columns, machine.torch_and_versions())
     for batch, tokens in itertools.product(map(int, args.sequences.split(",")), map(int, args.tokens.split(","))):
         moved_on = 2 * LAUNCHES * tokens  # more than lengths move on in a round
         bound = 8192 + -(-moved_on // 1024) * 1024

@@ -3,7 +3,6 @@
 // bench/problems/main.txt) or see the untuned choice.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>

@@ -7,7 +7,6 @@ two winners and the untuned choice are timed in turn, several rounds each.
 """
 
 import argparse
-import csv
 import json
 import statistics
 import subprocess
@@ -49,11 +48,8 @@ def main():
     args = parser.parse_args()
     program = machine.program(args.attnforge)
     gpu = machine.gpu()
-    file = open(args.out, "w", newline="") if args.out else sys.stdout
-    file.write(f"# {gpu}\n# {machine.command()}\n")
-    out = csv.writer(file)
     columns = "problem,space,first_run_s,first_run_tried,exhaustive_s,first_run_us,best_us,untuned_us,loss,gain"
-    out.writerow((columns + ",first_run_config,best_config").split(","))
+    file, out = machine.table(args.out, (columns + ",first_run_config,best_config").split(","), gpu)
     for problem in PROBLEMS:
         with tempfile.TemporaryDirectory() as folder:
             caches = f"{folder}/first.db", f"{folder}/all.db"

@@ -4,7 +4,6 @@
 """
 
 import argparse
-import csv
 import json
 import os
 import pathlib
@@ -79,12 +78,8 @@ def main():
         rows.append((f"NVRTC compile of {family}, {len(times)} winners, median", goal, f"{median:.0f} ms"))
         rows.append((f"NVRTC compile of {family}, {len(times)} winners, worst", "<= 1200 ms", f"{worst:.0f} ms"))
     rows += rows_of_python(folder)
-    file = open(args.out, "w", newline="") if args.out else sys.stdout
     cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
-    file.write(f"# {gpu}, {cpu}\n# {machine.command()}\n")
-    out = csv.writer(file)
-    out.writerow(["what", "limit", "measured"])
-    out.writerows(rows)
+    machine.table(args.out, ["what", "limit", "measured"], f"{gpu}, {cpu}")[1].writerows(rows)
 
 
 main()

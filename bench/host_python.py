@@ -6,7 +6,6 @@ The problem is so small that the GPU is never the slower side, and its queue nev
 """
 
 import argparse
-import csv
 import pathlib
 import statistics
 import sys
@@ -66,14 +65,7 @@ def main():
     for what, limit, measured in measured_rows:
         print(f"{what:60} {limit:9} {measured}")
     if arguments.out:
-        import attnforge
-        import torch
-
-        with open(arguments.out, "w", newline="") as file:
-            file.write(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
-            file.write(f"# {machine.command()}\n")
-            rows = csv.writer(file, lineterminator="\n")
-            rows.writerows([("what", "limit", "measured"), *measured_rows])
+        machine.table(arguments.out, ("what", "limit", "measured"), machine.torch_and_versions())[1].writerows(measured_rows)
 
 
 if __name__ == "__main__":

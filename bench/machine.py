@@ -1,5 +1,6 @@
 """What the scripts of this folder need of a machine. What is missing ends them with one line."""
 
+import csv
 import pathlib
 import shlex
 import shutil
@@ -21,6 +22,23 @@ def gpu():
 def command():
     """"python3 bench/NAME.py ...": what runs, as it can be typed again."""
     return f"python3 bench/{shlex.join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])}"
+
+
+def table(path, columns, about):
+    """(file, csv.writer) of a path, else of standard output, that begins with what it was measured on, and the command."""
+    file = open(path, "w", newline="") if path else sys.stdout
+    file.write(f"# {about}\n# {command()}\n")
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(columns)
+    return file, rows
+
+
+def torch_and_versions():
+    """"NVIDIA H200, torch 2.11, attnforge 0.1.0": of the GPU that torch runs on."""
+    import attnforge
+    import torch
+
+    return f"{torch.cuda.get_device_name()}, torch {torch.__version__}, attnforge {attnforge.version()}"
 
 
 def program(path):

@@ -1,5 +1,4 @@
 // best.cpp - Cache: the look-up of a winner.
-#include <algorithm>
 #include <exception>
 #include <map>
 

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "attnforge/cache.h"
 #include "cache/admin.h"
 #include "cache/file/scan.h"

@@ -9,7 +9,6 @@
 
 #include "attnforge/version.h"
 #include "cli/options/command_line.h"
-#include "cli/options/option_values.h"
 #include "cli/terminal/messages.h"
 #include "cli/verbs/memory_check.h"
 #include "cli/verbs/verbs.h"

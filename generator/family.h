@@ -2,8 +2,6 @@
 // globals.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <utility>
 
 #include "generator/problem/fields.h"
 #include "generator/user_code/mask_windows.h"

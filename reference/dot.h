@@ -1,8 +1,6 @@
 // dot.h - sums of products of rows, written so that a compiler makes vector code of them.
 #pragma once
 
-#include <cstdint>
-
 namespace attnforge {
 
 /// Sum of x[i] y[i]; `count` is a multiple of 8, as every head dim is.

@@ -2,7 +2,6 @@
 // Problem.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "attnforge/plan.h"

@@ -1,6 +1,5 @@
 #include "runtime/bind_arguments.h"
 
-#include <cstdint>
 #include <cstring>
 #include <type_traits>
 #include <variant>

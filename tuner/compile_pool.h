@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <thread>
 #include <vector>
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "attnforge/error.h"

@@ -1,9 +1,7 @@
 #include "tuner/instruments.h"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
-#include <string>
 
 #include "generator/launch.h"
 #include "runtime/compile/compiler.h"

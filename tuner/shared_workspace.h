@@ -2,8 +2,6 @@
 // largest of them asks for, and counters.
 #pragma once
 
-#include <cstddef>
-
 #include "generator/launch.h"
 #include "runtime/memory.h"
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "attnforge/device.h"
 #include "cache/file/database.h"

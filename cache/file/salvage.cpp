@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "attnforge/error.h"
 #include "cache/file/open.h"
 #include "cache/file/scan.h"
 

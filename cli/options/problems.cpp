@@ -31,10 +31,6 @@ bool is_operation(std::string_view word) {
   return std::ranges::find(kOperations, word) != std::end(kOperations);
 }
 
-std::vector<std::string> words_of(const std::vector<std::string>& arguments) {
-  return words_of_arguments(arguments);
-}
-
 std::vector<std::string> names_of(const std::string& list) {
   std::vector<std::string> names;
   std::istringstream stream(list);

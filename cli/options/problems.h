@@ -13,9 +13,6 @@ namespace attnforge::cli {
 /// Whether a word says what to compute ("fwd"), as the first one of a problem does.
 bool is_operation(std::string_view word);
 
-/// Splits at blanks.
-std::vector<std::string> words_of(const std::vector<std::string>& arguments);
-
 /// "sm_86,sm_90a" to its names. One argument, so that a problem's words may follow the option.
 std::vector<std::string> names_of(const std::string& list);
 

@@ -1,7 +1,5 @@
 #include "cli/options/quoted_words.h"
 
-#include <algorithm>
-
 namespace attnforge::cli {
 namespace {
 
@@ -40,7 +38,7 @@ std::vector<std::string> split_words(std::string_view text) {
   return words;
 }
 
-std::vector<std::string> words_of_arguments(const std::vector<std::string>& arguments) {
+std::vector<std::string> words_of(const std::vector<std::string>& arguments) {
   std::vector<std::string> words;
   for (const std::string& argument : arguments) {
     const std::size_t equals = argument.find('=');

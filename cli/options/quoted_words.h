@@ -18,6 +18,6 @@ std::string quoted_word(std::string_view name, std::string_view content);
 /// The words of the arguments of a program. A shell has taken the quotes off an argument such as
 /// score="s * 2", so one that begins with score=, mask= or args= and does not go on with a quote is
 /// one word, and gets them back.
-std::vector<std::string> words_of_arguments(const std::vector<std::string>& arguments);
+std::vector<std::string> words_of(const std::vector<std::string>& arguments);
 
 }  // namespace attnforge::cli

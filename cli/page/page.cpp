@@ -5,7 +5,6 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
-#include "attnforge/error.h"
 #include "attnforge/printable.h"
 
 namespace attnforge::cli {

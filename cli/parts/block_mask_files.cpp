@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <limits>
-#include <span>
 
 #include "attnforge/error.h"
 #include "cli/files/npy.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "attnforge/error.h"
 #include "cli/files/npy.h"

@@ -10,6 +10,7 @@
 
 #include "attnforge/error.h"
 #include "cli/options/problems.h"
+#include "cli/options/quoted_words.h"
 
 namespace attnforge::cli {
 namespace {

@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "attnforge/error.h"
+#include "cli/files/write_text.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/messages.h"
 
@@ -20,17 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kNotFound = 127;  // exit code of a child that could not become gnuplot
-
-void write_file(const fs::path& path, const std::string& text) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) {
-    throw Error(ErrorCode::kIo, fmt::format("{} cannot be written: {}", path.string(),
-                                            errno ? std::strerror(errno) : "unknown reason"));
-  }
-}
 
 struct Ended {
   int code = 0;
@@ -79,8 +68,8 @@ std::vector<std::string> draw(const std::vector<Picture>& pictures, const std::s
                                             failed.message()));
   }
   for (const Picture& picture : pictures) {
-    write_file(fs::path(folder) / (picture.file + ".dat"), picture.data);
-    write_file(fs::path(folder) / (picture.file + ".gp"), picture.script);
+    write_text((fs::path(folder) / (picture.file + ".dat")).string(), picture.data);
+    write_text((fs::path(folder) / (picture.file + ".gp")).string(), picture.script);
   }
   std::vector<std::string> drawn;
   for (const Picture& picture : pictures) {

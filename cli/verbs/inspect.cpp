@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "attnforge/printable.h"
-#include "attnforge/version.h"
 #include "cli/files/write_text.h"
 #include "cli/options/command_line.h"
 #include "cli/options/gpus.h"

@@ -6,7 +6,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <utility>
 
 #include "attnforge/cache.h"
 #include "attnforge/inspect.h"

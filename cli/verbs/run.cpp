@@ -19,6 +19,7 @@
 #include "cli/options/option_values.h"
 #include "cli/options/policies.h"
 #include "cli/options/problems.h"
+#include "cli/options/quoted_words.h"
 #include "cli/output/bench_rows.h"
 #include "cli/output/config_words.h"
 #include "cli/output/json.h"

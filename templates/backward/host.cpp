@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "attnforge/error.h"
 #include "attnforge/plan.h"

@@ -1,9 +1,7 @@
 // family.cpp - fwd_mma_sm80 as a Family: what it serves, its search space, its source and its
 // launch.
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <span>
 #include <utility>
 
 #include "generator/arch.h"

@@ -1,8 +1,6 @@
 // family.cpp - fwd_regtile_f32 as a Family: what it serves, its search space, its source and its
 // launch.
-#include <algorithm>
 #include <cstdint>
-#include <span>
 
 #include "generator/arch.h"
 #include "generator/family.h"

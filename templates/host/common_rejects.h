@@ -3,9 +3,7 @@
 //   if (Reason no = without_cp_async(arch)) return no;
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "attnforge/problem.h"
 #include "generator/arch.h"

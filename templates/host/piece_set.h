@@ -2,7 +2,6 @@
 // filled, wrapped or replaced what.
 #pragma once
 
-#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>

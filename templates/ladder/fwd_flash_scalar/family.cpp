@@ -2,7 +2,6 @@
 // launch.
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "generator/family.h"
 #include "generator/typed_family.h"

@@ -1,7 +1,6 @@
 // family.cpp - fwd_flash_vec as a Family: what it serves, its search space, its source and its
 // launch.
 #include <algorithm>
-#include <span>
 
 #include "generator/family.h"
 #include "generator/typed_family.h"

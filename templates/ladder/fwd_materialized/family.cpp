@@ -1,7 +1,6 @@
 // family.cpp - fwd_materialized as a Family: what it serves, its search space, its source and its
 // launches.
 #include <algorithm>
-#include <span>
 
 #include <fmt/format.h>
 #include "generator/arch.h"

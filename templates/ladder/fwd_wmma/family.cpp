@@ -1,7 +1,6 @@
 // family.cpp - fwd_wmma as a Family: what it serves, its search space, its source and its launch.
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "generator/family.h"
 #include "generator/typed_family.h"

@@ -9,7 +9,6 @@
 #include "generator/typed_family.h"
 #include "templates/backward/host.h"
 #include "templates/host/common_rejects.h"
-#include "templates/host/common_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/launch_work.h"

@@ -6,7 +6,6 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
