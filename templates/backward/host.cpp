@@ -8,6 +8,7 @@
 #include "attnforge/plan.h"
 #include "generator/shape.h"
 #include "generator/tensors/stored_rows.h"
+#include "templates/host/common_rejects.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/launch_work.h"
 
@@ -127,6 +128,17 @@ constinit const Part gradients_part{
         [](const LaunchWork& work) {
           return bwd_work(work.problem(), *work.assembly.kernel.gradients).bytes;
         }};
+
+Reason too_many_bwd_blocks(const Problem& problem) {
+  constexpr double kFewestRows = 32, kMostPadding = 256;  // of a block, of the rows of a sequence
+  const double q = double(problem.seqlen_q), kv = double(problem.seqlen_kv);
+  const double heads = double(problem.batch) * double(problem.num_heads_q);
+  if (Reason no = too_many_blocks((q + kv + 2 * kMostPadding) / kFewestRows * heads)) return no;
+  // Under a block mask a warp of a step makes a word of bits of 32 query tiles, for each key tile.
+  constexpr double kWordsOfBlock = kBwdStepThreads / 32;
+  const double words = (kv / kFewestRows + 1) * (q / kFewestRows / 32 + 1);
+  return too_many_blocks(double(problem.mask_heads * problem.mask_batch) * words / kWordsOfBlock);
+}
 
 LaunchStep bwd_step(const char* kernel, std::int64_t blocks) {
   ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");

@@ -9,6 +9,7 @@
 #include "attnforge/problem.h"
 #include "generator/arch.h"
 #include "generator/launch.h"
+#include "generator/reason.h"
 #include "templates/backward/params.h"
 #include "templates/host/argument.h"
 #include "templates/host/assembly.h"
@@ -74,6 +75,8 @@ void add_scratch(Argument& argument, const BwdWork& work);
 inline constexpr int kBwdStepThreads = 256;  // kThreads of each of them
 /// So many blocks of a step.
 LaunchStep bwd_step(const char* kernel, std::int64_t blocks);
+/// Refuses problems of which the kernel's grid or that of a step before or after it has no number.
+Reason too_many_bwd_blocks(const Problem& problem);
 /// Whether there are queries at all.
 bool has_rows(const Problem& problem);
 /// BwdStepParams.

@@ -62,8 +62,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (Reason no = not_16_bits(problem)) return no.text();
   if (Reason no = below_alignment(problem, 4)) return no.text();
   if (Reason no = head_dim_above(problem, 256)) return no.text();
-  const double tiles = double(problem.seqlen_q + problem.seqlen_kv) / kSmallestBlock + 2;
-  return too_many_blocks(tiles * double(problem.batch) * double(problem.num_heads_q)).text();
+  return too_many_bwd_blocks(problem).text();
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {

@@ -101,9 +101,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
                        problem.alignment_bytes);
   if (problem.deterministic && has_block_mask(problem))
     return "adds dQ in the order of key tiles, of which a block mask leaves some out";
-  constexpr double kSmallestBlock = 64;
-  const double tiles = double(problem.seqlen_q + problem.seqlen_kv) / kSmallestBlock + 2;
-  return too_many_blocks(tiles * double(problem.batch) * double(problem.num_heads_q)).text();
+  return too_many_bwd_blocks(problem).text();
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {

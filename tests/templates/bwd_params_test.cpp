@@ -237,6 +237,22 @@ TEST(BwdSteps, BitsOfTilesLieInTheWorkspaceWhereThereAreNoRows) {
   EXPECT_GE(work_of(p, steps).lse_log2, static_cast<std::size_t>(bytes));
 }
 
+/// A short sequence's rows fill a tile, of which a step has several blocks; bits of tiles are as
+/// many as pairs of them.
+TEST(BwdSteps, HaveGridsWhereverAFamilyServes) {
+  for (const char* text : {"bwd bf16 batch=1048576 num_heads=1000 seqlen=1 head_dim=256",
+                           "bwd bf16 batch=1048576 num_heads=300 seqlen=1 head_dim=256",
+                           "bwd bf16 num_heads=1 seqlen=134217728 head_dim=64 blocks=128",
+                           "bwd bf16 num_heads=1 seqlen=4194304 head_dim=64 blocks=128"}) {
+    const Problem problem = parse_problem(text);
+    for (const char* name : {"bwd_mma_sm80", "bwd_wgmma_sm90a"}) {
+      const Family& family = *find_family(name);
+      for (const Candidate& each : candidates(family, problem, typical_device("90a")))
+        EXPECT_NO_THROW(family.launch(each.config, problem, typical_device("90a"))) << text;
+    }
+  }
+}
+
 TEST(BwdSteps, OfNoQueriesTheFamilysOwnIsAll) {
   const Problem p = parse_problem("bwd bf16 num_heads=4 seqlen=0:100 head_dim=64");
   const Launch launch = launch_of(p, {.block_m = 64, .dq_columns = 64}, "90a");
