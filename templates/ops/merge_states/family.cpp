@@ -23,7 +23,12 @@ static_assert(kMostStates == kMostMergedStates);
 
 constexpr Field<Typed> kFields[] = {{"row_warps", &Typed::row_warps, doubled(1, 8)}};
 
-std::string supports(const Problem&, const Arch& arch) { return below_sm80(arch).text(); }
+std::string supports(const Problem& problem, const Arch& arch) {
+  if (Reason no = below_sm80(arch)) return no.text();
+  return too_many_blocks(double(problem.batch) * double(problem.num_heads_q) *
+                         double(problem.seqlen_q))
+      .text();
+}
 
 std::vector<Axis> axes(const Problem&, const DeviceFacts&) { return {{"row_warps", {1, 2, 4, 8}}}; }
 
