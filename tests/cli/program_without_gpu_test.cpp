@@ -189,7 +189,8 @@ TEST_F(Program, ColoursOnATerminalUnlessNoColor) {
 }
 
 TEST_F(Program, AFullDiskIsAFailure) {
-  const pid_t process = start_program({"list"}, environment(), "/dev/full", folder_.file("err"));
+  const pid_t process = start_program({"list", "archs"}, environment(), "/dev/full",
+                                      folder_.file("err"));
   EXPECT_EQ(exit_code_of(process), 1);
   EXPECT_THAT(read_file(folder_.file("err")), HasSubstr("could not be written"));
 }
