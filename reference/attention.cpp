@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "attnforge/error.h"
-#include "reference/half.h"
 #include "reference/factor_rows.h"
+#include "reference/half.h"
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
 #include "reference/parts/merge.h"

@@ -48,14 +48,15 @@ struct Reference {
   double max_abs_v = 0;  // over the whole of v
 };
 
-/// Computes `rows` from q, k, v, or the parts of a merge, and all else that the problem has, in host memory (tensors.o
-/// and tensors.lse are not looked at). Rotated elements are not rounded. Sums and exponentials are
-/// in fp64; the inputs are taken as they are. Rows next to each other that share batch and head are
-/// cheapest. Infinite and NaN inputs have their IEEE consequences, but keys that a row does not see
-/// have none. A row whose scores are all -inf counts as one that sees no key. Cost: about 2 GFLOP/s
-/// a core. `threads` 0: one a core. Throws Error(kInvalidProblem), Error(kInvalidArgument) for null
-/// pointers, rows outside the problem and positions outside the tables, sequences that
-/// check_sequences() refuses, and texts, which need functions of their own.
+/// Computes `rows` from q, k, v, or the parts of a merge, and all else that the problem has, in
+/// host memory (tensors.o and tensors.lse are not looked at). Rotated elements are not rounded.
+/// Sums and exponentials are in fp64; the inputs are taken as they are. Rows next to each other
+/// that share batch and head are cheapest. Infinite and NaN inputs have their IEEE consequences,
+/// but keys that a row does not see have none. A row whose scores are all -inf counts as one that
+/// sees no key. Cost: about 2 GFLOP/s a core. `threads` 0: one a core. Throws
+/// Error(kInvalidProblem), Error(kInvalidArgument) for null pointers, rows outside the problem and
+/// positions outside the tables, sequences that check_sequences() refuses, and texts, which need
+/// functions of their own.
 Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               std::span<const QueryRow> rows, int threads = 0);
 /// All rows.

@@ -15,8 +15,8 @@
 #include "reference/attention.h"
 #include "reference/compare/gradients.h"
 #include "reference/compare/outputs.h"
-#include "reference/half.h"
 #include "reference/gradients.h"
+#include "reference/half.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"
 

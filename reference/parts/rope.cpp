@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "reference/half.h"
 #include "reference/factor_rows.h"
+#include "reference/half.h"
 
 namespace attnforge {
 

@@ -21,8 +21,8 @@
 #include "attnforge/error.h"
 #include "attnforge/problem.h"
 #include "generator/user_code/mask_windows.h"
-#include "reference/half.h"
 #include "reference/gradients.h"
+#include "reference/half.h"
 #include "tests/support/host_problem.h"
 
 // clang-format off

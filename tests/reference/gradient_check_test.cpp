@@ -7,8 +7,8 @@
 #include <random>
 #include <string>
 
-#include "reference/half.h"
 #include "reference/gradients.h"
+#include "reference/half.h"
 #include "reference/parts/user_code.h"
 #include "reference/sequences.h"
 #include "tests/support/host_problem.h"
