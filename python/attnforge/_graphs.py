@@ -22,7 +22,9 @@ def outside(function):
 def torch_is_there():
     """Whether torch has come. From then on those functions, and all that they call, run as they are."""
     global waiting
-    torch = sys.modules.get("torch")  # None: an import of it is refused
+    torch = sys.modules.get("torch")
+    if torch is None:  # or an import of it is refused: each call of who has other arrays comes here
+        return False
     frames = getattr(getattr(getattr(torch, "_C", None), "_dynamo", None), "eval_frame", None)
     if frames is None:
         return False
