@@ -32,7 +32,7 @@ struct Try {
   std::string driver, nvrtc, uuid, attnforge_version, measured_at;
 };
 
-/// A try with as many samples was timed beside others, round by round on a warm card. One with
+/// A try with as many samples was timed against others, round by round on a warm card. One with
 /// fewer was timed in passing; the clock of a cold card makes it look up to 10% faster.
 inline constexpr int kRacedSamples = 6;
 
@@ -57,8 +57,8 @@ class Cache {
  public:
   /// Creates the file and its folder if missing. "" is default_cache_path(), ":memory:" keeps
   /// nothing. Never throws for a file that cannot be used (corrupt, read-only folder,
-  /// another schema): it goes on in memory, or in a new file beside the corrupt one, and says so in
-  /// the log.
+  /// another schema): it goes on in memory, or in a new file next to the corrupt one, and says so
+  /// in the log.
   explicit Cache(const std::string& path, bool read_only = false, LogFunction log = {});
   ~Cache();
   Cache(Cache&&) noexcept;
@@ -114,7 +114,7 @@ class Cache {
   /// The one process that tunes a problem; others wait or go on with an estimate. True if this
   /// caller holds it now. A lease of a dead process on this host is taken over at once, any other
   /// after `seconds` without renew (acquiring again). The holder is this Cache, whichever thread
-  /// asks; its end releases. True also where nothing can be written: then there is nobody to share
+  /// asks; its end releases. True also where nothing can be written: then there is no one to share
   /// the result with.
   bool acquire_lease(std::string_view problem, std::string_view device_class, double seconds);
   void release_lease(std::string_view problem, std::string_view device_class);

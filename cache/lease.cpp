@@ -11,7 +11,7 @@
 namespace attnforge {
 namespace {
 
-// Nobody asks for more, so an expiry further away is a clock that was wrong, and counts as passed.
+// No lease is longer, so an expiry further away is a clock that was wrong, and counts as passed.
 constexpr double kLongestSeconds = 24 * 3600.0;
 
 constexpr const char* kHolder = R"sql(
@@ -29,7 +29,7 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Whether a lease is in the hands of somebody else who may still be at work.
+// Whether another process, which may still be at work, has the lease.
 bool held_by_other(Database& database, std::string_view problem, std::string_view device_class,
                    const std::string& owner) {
   Query query = database.query(kHolder);

@@ -93,7 +93,7 @@ ON CONFLICT (problem_id, device_class_id, config, digest) DO UPDATE SET
   measured_at = excluded.measured_at
 )sql";
 
-// A search of less rigor that times a config beside others, or finds that it is wrong, knows more
+// A search of less rigor that times a config against others, or finds that it is wrong, knows more
 // of it than the search before: what it then reports is what plans find.
 constexpr const char* kIfAsRigorous = R"sql(
 WHERE (NOT excluded.estimated, (SELECT rank FROM rigors WHERE name = excluded.rigor))

@@ -35,7 +35,7 @@ struct CutKind {
 };
 
 /// What a search cuts: for few query rows, hundreds of thousands of configs. So configs and reasons
-/// are made for those that somebody shows: the first of each kind, and the first `most` of all.
+/// are made only for those that are shown: the first of each kind, and the first `most` of all.
 struct Cuts {
   std::size_t most = std::numeric_limits<std::size_t>::max();
   std::vector<CutCandidate> configs{};

@@ -38,7 +38,7 @@ struct TileShape {
 };
 
 /// What a family is for. Searches and plans take products; the others serve what no product does,
-/// tier by tier in this order, and whoever names them.
+/// tier by tier in this order, or named by the caller.
 enum class Tier { kProduct, kLadder, kOracle };
 std::string_view to_string(Tier tier);  // "product", "ladder", "oracle"
 
@@ -67,7 +67,7 @@ struct Family {
   std::vector<Axis> (*axes)(const Problem&, const DeviceFacts&) = nullptr;
   /// "" if legal, else what would fail or be wrong: the config does not compile, does not fit the
   /// GPU, divides by 0, leaves out queries, or breaks a promise of the problem (deterministic,
-  /// batch_invariant). Asked of every config that is used, whoever chose it. A batch_invariant
+  /// batch_invariant). Asked of every config that is used, however it was chosen. A batch_invariant
   /// config is chosen for a few sequences and serves each batch: of the batch only the limits of
   /// the GPU, its memory and its grids, may count here.
   std::string (*illegal)(const Config&, const Problem&, const DeviceFacts&) = nullptr;

@@ -103,18 +103,18 @@ struct ScratchTensor {
   friend bool operator==(const ScratchTensor&, const ScratchTensor&) = default;
 };
 
-/// A part of a kernel's argument that each run fills in, from its tensors and memory. What kinds
-/// there are is this list, and runtime/bind_arguments.cpp is the one place that knows them all;
-/// what a part of a problem needs is an OwnArgument. No kind has members that follow the sizes of a
-/// problem: such numbers wait in the part's place in LaunchStep::params, so that launches of one
-/// kernel have the same parts whatever their sizes.
-struct ArgumentPart {
+/// A field of a kernel's argument that each run fills in, from its tensors and memory.
+/// runtime/bind_arguments.cpp is the one place that knows all kinds; what a part of a problem needs
+/// is an OwnArgument. No kind has members that follow the sizes of a problem: such numbers wait in
+/// the field's place in LaunchStep::params, so that launches of one kernel have the same fields
+/// whatever their sizes.
+struct ArgumentField {
   std::size_t offset = 0;  // in the argument
   std::variant<FwdArgument, OwnArgument, AddressArgument, TensorMapSpec, ScratchArgument,
                CountersArgument>
       value;
 
-  friend bool operator==(const ArgumentPart&, const ArgumentPart&) = default;
+  friend bool operator==(const ArgumentField&, const ArgumentField&) = default;
 };
 
 /// One kernel launch.
@@ -127,8 +127,8 @@ struct LaunchStep {
   // counts, where one of them waits for its end. Never the first step: it would overlap with
   // whatever the caller's stream holds, such as a run that still reads the same workspace.
   bool overlaps_previous = false;
-  std::vector<std::byte> params;   // the kernel's one argument with all that the launch decides
-  std::vector<ArgumentPart> args;  // the parts of it that a run fills in
+  std::vector<std::byte> params;    // the kernel's one argument with all that the launch decides
+  std::vector<ArgumentField> args;  // the fields of it that a run fills in
   std::vector<ScratchTensor> from_workspace{};  // in place of the run's, in all of `args`
 };
 
@@ -152,8 +152,8 @@ inline std::size_t own_step(const Launch& launch) {
 }
 
 inline bool needs_counters(const LaunchStep& step) {
-  return std::ranges::any_of(step.args, [](const ArgumentPart& part) {
-    return std::holds_alternative<CountersArgument>(part.value);
+  return std::ranges::any_of(step.args, [](const ArgumentField& field) {
+    return std::holds_alternative<CountersArgument>(field.value);
   });
 }
 
@@ -162,8 +162,8 @@ inline int counted_steps(const Launch& launch) {
   return static_cast<int>(std::ranges::count_if(launch.steps, needs_counters));
 }
 
-/// Device memory of a run beside its tensors: Launch::workspace_bytes of the caller's, and a set of
-/// counters. Null where a launch needs none.
+/// Device memory of a run in addition to its tensors: Launch::workspace_bytes of the caller's, and
+/// a set of counters. Null where a launch needs none.
 struct RunMemory {
   void* workspace = nullptr;
   void* counters = nullptr;

@@ -1,4 +1,4 @@
-// reason.h - why a config is not a candidate, in words that are made only when somebody reads them:
+// reason.h - why a config is not a candidate, in words that are made only when they are read:
 // a search asks about a hundred thousand points and shows none.
 #pragma once
 

@@ -47,7 +47,7 @@ constexpr ShapeField kMembers[] = {
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
 
-/// Whether a mask text's bits for all pairs take less memory than a run may be asked for, and so do
+/// Whether a mask text's bits for all pairs take less memory than a run may need, and so do
 /// those of all problems in its bucket.
 bool text_bits_fit(const Problem& p) {
   constexpr std::int64_t kMostBytes = std::int64_t{256} << 20, kMostSeqlen = 1 << 24;

@@ -15,7 +15,7 @@
 
 namespace attnforge {
 
-/// What a header adds to Source::code, made when it is first asked for: sources are rendered from
+/// What a header adds to Source::code, made when it is first needed: sources are rendered from
 /// it often. Thread-safe.
 class LazyCode {
  public:
@@ -41,7 +41,7 @@ struct Source {
   std::string text;    // entry with every reachable header in its place, once: what is compiled, by
                        // stock nvcc too
   std::string code{};  // of entry and headers what the digest is made of; "": all of the text
-  std::vector<std::string> options;  // compiler options beside arch and standard
+  std::vector<std::string> options;  // compiler options in addition to arch and standard
   std::vector<std::pair<std::string, std::string>>
       renamed{};  // kernels that LaunchStep::kernel calls otherwise than the text: its name, theirs
   AssemblyInfo assembly{};

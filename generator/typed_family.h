@@ -18,7 +18,7 @@
 
 namespace attnforge {
 
-/// Whether the table lists every member of Typed beside those of Shape, in their order: the
+/// Whether the table lists every member of Typed that Shape does not have, in their order: the
 /// generated source has an initialiser that counts on it.
 template <class Typed, std::size_t N>
 constexpr bool lists_every_member(const Field<Typed> (&fields)[N]) {

@@ -16,8 +16,8 @@ bool good_enough(const LoadedKernel& kernel, const PlanOptions& options);
 /// For callers who may tune: whether a provisional kernel's second is over. Cheap.
 bool time_to_look_again(const LoadedKernel& kernel, const PlanOptions& options);
 
-/// Marks the provisional kernel of `key` as superseded if nobody tunes it any more. Waits for
-/// nobody.
+/// Marks the provisional kernel of `key` as superseded if no process tunes it any more. Does not
+/// wait.
 void look_again(const ChoiceKey& key, DeviceState& state);
 
 /// The whole way for a bucket that is not loaded yet, or not well enough. Slow. `called` is when

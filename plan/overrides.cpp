@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostEntries = 10000;  // of a folder of templates; / named by mistake has more
+constexpr int kMostEntries = 10000;  // of a folder of templates; fewer than / has, named by mistake
 
 std::string variable(const char* value) { return value == nullptr ? "" : value; }
 
@@ -115,7 +115,7 @@ bool shared_with_host(const std::string& path) {
   return name == "config.h" || name == "shape.h" || name == "params.h" || name == "base_params.h";
 }
 
-/// The embedded headers, those of `folder` in their place or beside them.
+/// The embedded headers, with those of `folder` in their place or in addition.
 std::vector<TemplateFile> headers_with(const std::string& folder) {
   std::vector<TemplateFile> headers;
   for (const Header& header : embedded_headers())

@@ -287,7 +287,7 @@ Reference reference_of_full(const Problem& problem, const Tensors& tensors, cons
   Reference result = empty_reference(problem, rows);
   if (rows.empty()) return result;
   result.max_abs_v = max_abs_of_v(problem, tensors, threads);
-  // At most 64 MiB of scores a block, unless a single row has more.
+  // At most 64 MiB of scores a block, unless a single row takes more.
   const std::int64_t rows_that_fit = (std::int64_t{1} << 20) /
                                      std::max<std::int64_t>(problem.seqlen_kv / 8, 1);
   const std::vector<RowBlock> blocks = blocks_of(
@@ -394,7 +394,7 @@ Reference reference_from_outputs(const Sequences& sequences, std::span<const Que
     // The scores have the standard deviation scale * sqrt(head_dim): E[p^2] / E[p]^2 =
     // exp(variance).
     const double variance = scale * scale * problem.head_dim;
-    // Where nobody knows the weights, one key may have it all.
+    // Where the weights are unknown, one key may have it all.
     const bool any_spread = !knows_weights(problem);
     result.spread[i] = keys == 0 ? 0.0
                        : any_spread

@@ -1,5 +1,5 @@
 // gradients.cpp - the oracle of backward: each row of dq goes through all keys, each row of dk and
-// dv through all queries of its group, so that any rows can be asked for.
+// dv through all queries of its group, so that any rows can be computed alone.
 #include "reference/gradients.h"
 
 #include <fmt/format.h>

@@ -25,7 +25,7 @@ struct MaskRow {
   std::int64_t count(KeyRange range) const;
   /// The count of one of its blocks alone: an index of columns.
   std::int64_t count(std::size_t entry, KeyRange range) const;
-  /// The keys of one of them, of so many that there are.
+  /// The keys of one of them, of seqlen_kv that there are.
   KeyRange keys_of(std::size_t entry, std::int64_t seqlen_kv) const;
   bool has_bits(std::size_t entry) const;
 

@@ -70,7 +70,7 @@ double visible_pairs(const Sequences& sequences);
 double flops(const Sequences& sequences);
 
 /// Throws Error(kInvalidArgument), naming the sequence, unless the tables are as Tensors says.
-/// Lists of masks are not looked at: nobody knows their lengths here.
+/// Lists of masks are not looked at: their lengths are unknown here.
 void check_sequences(const Sequences& sequences);
 /// Checks the host's lengths alone, and their numbers: what all else that follows from them needs
 /// first.

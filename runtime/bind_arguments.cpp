@@ -16,8 +16,8 @@ TensorRef tensor_ref(const Tensor& tensor) {
   return {tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head};
 }
 
-/// Writes each kind of part at `offset` of `params`. A new kind of ArgumentPart is an overload
-/// here; a part of a problem brings a function of its own.
+/// Writes each kind of field at `offset` of `params`. A new kind of ArgumentField is an overload
+/// here; a field of a problem brings a function of its own.
 struct Binder {
   const Tensors& tensors;
   const RunMemory& memory;
@@ -59,40 +59,40 @@ struct Binder {
  private:
   std::byte* at(std::size_t size) const {
     ATTNFORGE_ASSERT(offset <= params.size() && size <= params.size() - offset,
-                     "a part lies in the kernel's argument");
+                     "a field lies in the kernel's argument");
     return params.data() + offset;
   }
   template <class Part>
   Part get() const {
-    Part part;
-    std::memcpy(&part, at(sizeof(part)), sizeof(part));
-    return part;
+    Part field;
+    std::memcpy(&field, at(sizeof(field)), sizeof(field));
+    return field;
   }
   template <class Part>
-  void put(const Part& part) const {
+  void put(const Part& field) const {
     static_assert(std::is_trivially_copyable_v<Part>);
-    std::memcpy(at(sizeof(part)), &part, sizeof(part));
+    std::memcpy(at(sizeof(field)), &field, sizeof(field));
   }
 };
 
-void bind_parts(std::span<const ArgumentPart> args, const Tensors& tensors, const RunMemory& memory,
-                std::span<std::byte> params) {
-  for (const ArgumentPart& part : args)
-    std::visit(Binder{tensors, memory, params, part.offset}, part.value);
+void bind_fields(std::span<const ArgumentField> args, const Tensors& tensors,
+                 const RunMemory& memory, std::span<std::byte> params) {
+  for (const ArgumentField& field : args)
+    std::visit(Binder{tensors, memory, params, field.offset}, field.value);
 }
 
 }  // namespace
 
-void bind_arguments(std::span<const ArgumentPart> args,
+void bind_arguments(std::span<const ArgumentField> args,
                     std::span<const ScratchTensor> from_workspace, const Tensors& tensors,
                     const RunMemory& memory, std::span<std::byte> params) {
-  if (from_workspace.empty()) return bind_parts(args, tensors, memory, params);
+  if (from_workspace.empty()) return bind_fields(args, tensors, memory, params);
   Tensors seen = tensors;
   for (const ScratchTensor& tensor : from_workspace) {
     tensor.operand.in(seen) = {static_cast<std::byte*>(memory.workspace) + tensor.begin,
                                tensor.stride_batch, tensor.stride_row, tensor.stride_head};
   }
-  bind_parts(args, seen, memory, params);
+  bind_fields(args, seen, memory, params);
 }
 
 }  // namespace attnforge

@@ -13,7 +13,7 @@ namespace attnforge {
 /// the memory of a run; `from_workspace` as in LaunchStep. No allocation, no call to the GPU.
 /// Throws Error(kInvalidArgument) for a tensor that TMA cannot address (runtime/tensor_map.h),
 /// Error(kInternal) for counters that are not there and for parts outside of the argument.
-void bind_arguments(std::span<const ArgumentPart> args,
+void bind_arguments(std::span<const ArgumentField> args,
                     std::span<const ScratchTensor> from_workspace, const Tensors& tensors,
                     const RunMemory& memory, std::span<std::byte> params);
 

@@ -17,9 +17,9 @@ namespace attnforge {
 /// Sets of counters in one CUDA context, which must be current in every call. Thread-safe.
 ///
 /// What runs on one stream runs one after another, whichever threads enqueue it, so a stream needs
-/// one set. Streams are told apart by cuStreamGetId, not by their handle: the handle of a destroyed
+/// one set. Streams are identified by cuStreamGetId, not by their handle: the handle of a destroyed
 /// stream comes back for a new one while old work may still run, and handle 2 is another stream in
-/// each thread. A captured launch may be replayed beside anything, so it has a set of its own for
+/// each thread. A captured launch may be replayed at any time, so it has a set of its own for
 /// ever. Kernels count the runs that they ended (kRunsCounter): a stream whose runs have all ended
 /// gives its set back when many streams have one, alive or not. Nothing here waits for what others
 /// have enqueued, and nothing disturbs a stream capture of this thread or another.
@@ -67,8 +67,8 @@ class CounterPool {
   std::uint32_t sets_used_ = 0;                          // of the slabs, from the first on
   std::vector<Set> free_;                                // of these, what was given back
   std::unordered_map<unsigned long long, Set> streams_;  // by their id
-  std::size_t look_at_ = 0;        // with so many streams, look whose runs have ended
-  std::size_t slabs_copying_ = 0;  // a look is under way at so many
+  std::size_t look_at_ = 0;        // with this number of streams, look whose runs have ended
+  std::size_t slabs_copying_ = 0;  // a look is under way at this number
 };
 
 }  // namespace attnforge

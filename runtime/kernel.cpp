@@ -46,14 +46,14 @@ int most_smem_bytes(CUfunction function) {
 }
 
 /// The limit is the GPU's, not that of the launch at hand: other problems share the kernel, and
-/// their launches may ask for more. It costs nothing: what a launch asks for decides how many
+/// their launches may need more. It costs nothing: what a launch requests decides how many
 /// blocks fit.
 void allow_smem(CUfunction function, const std::string& symbol, int smem_bytes) {
   check(driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                     std::max(most_smem_bytes(function), smem_bytes)),
         fmt::format("give kernel {} {} bytes of dynamic shared memory", symbol, smem_bytes));
   if (smem_bytes <= 0) return;
-  // The driver's own guess may leave an SM with room for fewer blocks than fit.
+  // The driver's own guess may be too little shared memory for the blocks that fit an SM.
   check(driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
                                     CU_SHAREDMEM_CARVEOUT_MAX_SHARED),
         fmt::format("prefer shared memory over L1 for kernel {}", symbol));

@@ -1,5 +1,5 @@
 // loaded_launch.h - a launch with its kernels on the GPU: how plans, the tuner, the oracle and the
-// tests run what a family asks for.
+// tests run what a family's launch says.
 #pragma once
 
 #include <cstddef>

@@ -32,7 +32,7 @@ class Logger {
   void info(std::string_view message) const noexcept { log(LogLevel::kInfo, message); }
   void warning(std::string_view message) const noexcept { log(LogLevel::kWarning, message); }
   void error(std::string_view message) const noexcept { log(LogLevel::kError, message); }
-  /// At level info, but whatever the least level is: what a user asked for by name.
+  /// At level info, but whatever the least level is: what a user requested by name.
   void announce(std::string_view message) const noexcept;
 
  private:

@@ -39,7 +39,7 @@ struct ListedRow {
   int query;
 };
 
-/// A tensor as TMA is told of it: what cuTensorMapEncodeTiled fills in.
+/// A tensor's description for TMA: what cuTensorMapEncodeTiled fills in.
 struct alignas(64) TensorMap {
   u64 words[16];
 };

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "attnforge/error.h"
+#include "templates/parts/rope/host.h"
 
 namespace attnforge {
 
@@ -22,13 +23,17 @@ extern const Family bwd_naive;
 extern const Family merge_states_family;
 
 std::span<const Family* const> registry() {
-  static constexpr const Family* kFamilies[] = {
+  // Families that know nothing of ropes, after a step that rotates q and k.
+  static const Family rotated[] = {rotated_family<fwd_wgmma_sm90a>(),
+                                   rotated_family<fwd_mma_sm80>(),
+                                   rotated_family<fwd_regtile_f32>(), rotated_family<fwd_wmma>()};
+  static const Family* const families[] = {
       // Tier by tier, the best of each first.
-      &fwd_wgmma_sm90a,  &fwd_mma_sm80,        &bwd_wgmma_sm90a, &bwd_mma_sm80,
-      &fwd_regtile_f32,  &merge_states_family, &fwd_wmma,        &fwd_flash_vec,
+      &rotated[0],       &rotated[1],          &bwd_wgmma_sm90a, &bwd_mma_sm80,
+      &rotated[2],       &merge_states_family, &rotated[3],      &fwd_flash_vec,
       &fwd_flash_scalar, &fwd_materialized,    &fwd_naive,       &bwd_naive,
   };
-  return kFamilies;
+  return families;
 }
 
 const Family* find_family(std::string_view name) {

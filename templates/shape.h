@@ -59,12 +59,12 @@ struct Shape {
   ATTNFORGE_HOST_DEVICE constexpr bool has_block_mask() const { return mask_block_q != 0; }
   /// Whether the key tiles of each query tile come from a list that a step before the kernel
   /// writes.
-  ATTNFORGE_HOST_DEVICE constexpr bool has_tile_lists() const {
+  ATTNFORGE_HOST_DEVICE constexpr bool has_key_lists() const {
     return has_block_mask() || user_mask != 0;
   }
   /// Whether the query tiles do.
-  ATTNFORGE_HOST_DEVICE constexpr bool has_work_list() const {
-    return lengths != kFixedLengths || has_tile_lists();
+  ATTNFORGE_HOST_DEVICE constexpr bool has_tile_queue() const {
+    return lengths != kFixedLengths || has_key_lists();
   }
   /// Whether a block can make the list of keys of its query tile by itself: blocks of the mask say
   /// all, and query tiles need no list.

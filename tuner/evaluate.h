@@ -21,7 +21,7 @@ struct Loss {
 
 /// One problem on one GPU. Implementations: the GPU of this process (in_process_evaluator.h), a
 /// fake for tests; a worker process later. Not thread-safe. What a candidate does wrong is a
-/// status, never an exception; what breaks the machine under everybody (no memory, no compiler) is
+/// status, never an exception; what breaks the machine for all (no memory, no compiler) is
 /// an Error.
 class Evaluator {
  public:

@@ -8,7 +8,7 @@
 
 namespace attnforge {
 
-/// Where a problem that reads lse has a score text, of which nobody knows how large its scores are:
+/// Where a problem that reads lse has a score text, whose scores may be of any size:
 /// puts lse of a forward pass of fwd_naive in the place of the likely ones (reference/likely_lse),
 /// beside which probabilities might be infinite. Waits for it. Throws Error(kCuda),
 /// Error(kCompile).

@@ -50,7 +50,7 @@ RowTolerance tolerance_of(const Problem& problem, DType factor, DType stored, do
   // TF32 rounds both factors (reference/compare/tolerance.cpp).
   constexpr double kTf32Roundoff = 0x1.8p-11;
   const double roundoff = problem.tf32 ? 2 * kTf32Roundoff : unit_roundoff(factor);
-  // The relative error of p, and of dp - delta beside it, in fp32: sums of head_dim products.
+  // The relative error of p, and of dp - delta with it, in fp32: sums of head_dim products.
   const double dims = std::max(problem.head_dim, problem.head_dim_v);
   double of_scores = 0x1p-23 * std::max(4.0, dims / 16) * (2 + std::sqrt(dims));
   if (changes_scores(problem)) of_scores += 0x1p-19;  // tanh, and 1 - tanh^2

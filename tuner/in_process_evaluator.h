@@ -9,7 +9,7 @@
 namespace attnforge {
 
 /// For `problem` on `device`, whose context must be current on the calling thread here and in every
-/// call, destruction included. Borrows `cache`, which is asked for code before a compiler is, and
+/// call, destruction included. Borrows `cache`, where code is looked up before it is compiled, and
 /// holds what keep() is given. `compile_threads` 0: one a core. `seed` decides the random inputs
 /// and the rows that are compared. Costs nothing until the first prove(): that allocates the
 /// tensors, twice the L2 and the oracle's outputs, and throws Error(kCuda) when memory is short.

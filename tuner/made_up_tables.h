@@ -1,4 +1,4 @@
-// made_up_tables.h - what the tables of a run have in it where nobody brings any.
+// made_up_tables.h - the contents of a run's tables where the caller brings none.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // shared_workspace.h - the memory that candidates take turns with: a workspace as large as the
-// largest of them asks for, and counters.
+// largest of them needs, and counters.
 #pragma once
 
 #include "generator/launch.h"

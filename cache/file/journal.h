@@ -1,4 +1,4 @@
-// journal.h - which journal the database uses: a rollback journal, or WAL where that is asked for
+// journal.h - which journal the database uses: a rollback journal, or WAL where the user wants it
 // and safe.
 #pragma once
 

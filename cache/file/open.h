@@ -22,7 +22,7 @@ enum class FileState {
   kEmpty,  // new, or no bytes
   kCurrent,
   kOther,    // ours, of another schema version
-  kForeign,  // somebody else's database
+  kForeign,  // another program's database
 };
 
 /// Reads only. Throws SqliteError, corrupt() if the file is no database.
@@ -33,7 +33,7 @@ FileState file_state(Database& database);
 FileState make_current(Database& database, const Waits& waits = {});
 
 /// Whether a damaged file may be renamed: it begins as a SQLite database with our application_id,
-/// or is called attnforge.db. Anything else is somebody's text or data, named by mistake.
+/// or is called attnforge.db. Anything else is another file, named by mistake.
 bool may_be_set_aside(const std::string& path);
 
 /// Whether every table, index and view of schema.sql stands in the file as it was made.

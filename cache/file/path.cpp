@@ -1,4 +1,4 @@
-// path.cpp - where the database lies when nobody says.
+// path.cpp - where the database lies when no one says.
 #include <pwd.h>
 #include <unistd.h>
 

@@ -21,7 +21,7 @@ struct BenchRow {
   ErrorCode code = ErrorCode::kInternal;
 
   bool ok() const { return error.empty(); }
-  /// The family that ran; of a row that failed before one was chosen, the one asked for.
+  /// The family that ran; of a row that failed before one was chosen, the requested one.
   std::string family() const;
 };
 
@@ -31,11 +31,11 @@ struct BenchOrigin {
   std::string date;  // UTC, ISO 8601
 };
 
-/// TFLOP/s, or null where nobody can count what was computed.
+/// TFLOP/s, or null where the operations cannot be counted.
 Json tflops_json(const BenchResult& result);
 
-/// Bytes of device memory of a kernel that keeps a matrix of scores in fp32: beside q, k, v, o and
-/// lse, batch * num_heads_q * seqlen_q * seqlen_kv * 4.
+/// Bytes of device memory of a kernel that keeps a matrix of scores in fp32: in addition to q, k,
+/// v, o and lse, batch * num_heads_q * seqlen_q * seqlen_kv * 4.
 double quadratic_bytes(const Problem& problem);
 
 /// For people: what decides, then the problem and the config or the first line of the error.

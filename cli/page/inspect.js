@@ -75,7 +75,7 @@ function maskPart() {
     walked.columnTile + " " + columns + ". " + whole(visited) + " of " + whole(all) + " pairs of tiles are visited, " + percent(visited / all) +
     (inspect.sees.more_hidden ? ", as far as the window says." : ".")));
   if (inspect.sees.more_hidden) {
-    const listed = / blocks=/.test(inspect.problem) || inspect.launches.some(each => each.kernel.startsWith("tile_lists"));
+    const listed = / blocks=/.test(inspect.problem) || inspect.launches.some(each => each.kernel.startsWith("key_lists"));
     into.append(el("p", {class: "note"}, listed ? "The mask hides more: of these pairs of tiles, those are computed in which it shows something." :
       "The mask's text hides more: in these pairs of tiles it is asked of each query and key."));
   }

@@ -15,7 +15,7 @@ namespace {
   throw Error(ErrorCode::kInvalidProblem, why);
 }
 
-/// int32 of so many dimensions.
+/// int32 with this number of dimensions.
 NpyArray read_integers(const std::string& path, std::size_t dimensions, std::string_view what,
                        std::string_view wanted) {
   NpyArray array = read_npy(path);

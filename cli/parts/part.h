@@ -23,7 +23,7 @@ class Device;
 
 namespace attnforge::cli {
 
-/// What the verb was told that concerns all files.
+/// The verb's options that concern all files.
 struct RunFlags {
   bool uint16_is_bf16 = false;
   bool random = false;  // inputs are made up where no file is named

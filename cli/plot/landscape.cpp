@@ -55,7 +55,7 @@ std::vector<std::string> varying(const std::vector<Fields>& configs) {
   return names;
 }
 
-/// The name asked for, else the usual one, else the first that `other` is not; "" if there is none.
+/// The requested name, else the usual one, else the first that `other` is not; "" if there is none.
 std::string axis_name(const std::vector<std::string>& names, const std::string& asked,
                       const std::string& usual, const std::string& other) {
   const auto has = [&](const std::string& name) {

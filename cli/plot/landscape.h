@@ -22,7 +22,7 @@ LandscapeOptions landscape_options(const std::string& axes);
 
 /// One map for each family among `trials` that has two fields with several values each; the time in
 /// a cell is the best over all other fields, and the fastest of all is marked. Failed trials are
-/// left out. Throws Error(kInvalidArgument) if a field that was asked for does not vary in any
+/// left out. Throws Error(kInvalidArgument) if a requested field does not vary in any
 /// family (listing those that do), or if nothing can be drawn.
 std::vector<HeatMap> landscapes(const std::string& problem, const std::vector<Trial>& trials,
                                 const LandscapeOptions& options);

@@ -1,4 +1,4 @@
-// points.h - what figures need of the rows of a sweep, told by the names of their columns.
+// points.h - what figures need of the rows of a sweep, by the names of their columns.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace attnforge::cli {
 /// A good row, read.
 struct SweepPoint {
   std::string group;   // the problem without what a line or an axis stands for
-  std::string family;  // "best" where none was asked for
+  std::string family;  // "best" where none was requested
   std::string gpu, date;
   std::string provenance;  // "": not said, or of a peer
   DType dtype = DType::kBf16;

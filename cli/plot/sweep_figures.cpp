@@ -215,7 +215,7 @@ void add_length_figures(const std::vector<SweepPoint>& points, const std::string
   add(points, "latency", "Latency against sequence length",
       {"time of a call", Unit::kSeconds, true},
       [](const SweepPoint& p) { return p.time_us * 1e-6; });
-  // Runs that nobody can count have times alone.
+  // Runs whose operations cannot be counted have times alone.
   std::vector<SweepPoint> counted = points;
   std::erase_if(counted, [](const SweepPoint& p) { return !(p.tflops_per_s > 0); });
   if (!counted.empty()) {
@@ -239,7 +239,7 @@ std::string queries_text(const SweepPoint& point) {
   return point.seqlen == 1 ? "1 query" : fmt::format("{} queries", point.seqlen);
 }
 
-/// Time against the length of a cache: a line for each number of queries that has several, beside
+/// Time against the length of a cache: a line for each number of queries that has several, next to
 /// what the memory takes for the tensors of each point.
 void add_cache_figure(const std::vector<SweepPoint>& points, const std::string& suffix,
                       std::vector<Figure>& figures) {

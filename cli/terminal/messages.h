@@ -12,7 +12,7 @@ namespace attnforge::cli {
 std::string message_text(std::string_view text);
 
 /// Writes message_text() and a newline to standard error. What cannot be written is lost: there is
-/// nobody to tell.
+/// no one to tell.
 void say(std::string_view text) noexcept;
 
 /// To standard output. What cannot be written shows in std::ferror(stdout), at the program's end.

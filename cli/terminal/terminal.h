@@ -8,7 +8,7 @@ namespace attnforge::cli {
 
 bool is_terminal(std::FILE* stream);
 
-/// Asked anew at each call, since windows are resized. 80 when nobody knows.
+/// Asked anew at each call, since windows are resized. 80 where it is unknown.
 int terminal_columns(std::FILE* stream);
 
 /// On a terminal that can, unless NO_COLOR is set and not empty (no-color.org).

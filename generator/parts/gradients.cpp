@@ -1,4 +1,4 @@
-// gradients.cpp - what a backward run takes beside q, k, v and o, and what it writes.
+// gradients.cpp - what a backward run takes in addition to q, k, v and o, and what it writes.
 #include <fmt/format.h>
 
 #include "generator/parts/part.h"
@@ -106,7 +106,7 @@ void explain_gradients(const Problem& p, const Tensors& tensors) {
   check_tensor("dv", g.dv, gradient_dtype(p, p.dtype_v), p.num_heads_kv, batch, p.seqlen_kv, p);
 }
 
-/// Bytes that backward reads beside q, k, v and o, and that it writes.
+/// Bytes that backward reads in addition to q, k, v and o, and that it writes.
 double gradient_bytes(const Problem& p) {
   const auto moved = [&](double elements, DType input) {
     return (p.accumulate ? 2.0 : 1.0) * bytes_of(gradient_dtype(p, input), elements);

@@ -38,7 +38,7 @@ struct ProblemPart {
   void (*round)(const Problem& exact, Problem& bucket) = nullptr;
   /// typical_problem(): makes it one without the part, or of other sizes.
   void (*make_typical)(const Problem& exact, Problem& typical) = nullptr;
-  /// minimum_bytes(): what is moved beside q, k, v, o and lse.
+  /// minimum_bytes(): what is moved in addition to q, k, v, o and lse.
   double (*bytes)(const Problem&) = nullptr;
   double work = 1;  // flops() of a problem with the part, relative to one without
 
@@ -55,7 +55,7 @@ struct ProblemPart {
   void (*lay_out)(const Problem&, Tensors&) = nullptr;
   /// What good() needs of a problem and is too slow to find out in each run.
   std::uint64_t (*known)(const Problem&) = nullptr;
-  /// Whether a run's tensors are what the problem asks for: a few nanoseconds.
+  /// Whether a run's tensors are what the problem needs: a few nanoseconds.
   bool (*good)(const Problem&, std::uint64_t known, const Tensors&) = nullptr;
   /// Throws Error(kInvalidArgument), naming the tensor, the value and what is required, where they
   /// are not.

@@ -75,7 +75,7 @@ void check_sizes(const Problem& problem, std::span<const Operand> list, const Ho
 
 Operand operand_of_o(Operand::Role role);
 Operand operand_of_lse(Operand::Role role);
-/// q, k and v, or three like them, beside one another in each row of one tensor.
+/// q, k and v, or three like them, next to one another in each row of one tensor.
 void bind_packed(const Problem& problem, DType dtype, void* data, Tensor& q, Tensor& k, Tensor& v);
 
 }  // namespace attnforge

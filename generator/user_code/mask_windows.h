@@ -20,8 +20,8 @@ struct MaskTerms {
   /// The problem's windows and those of its mask text: of the terms that && joins, comparisons of
   /// sums of k, q, seqlen_q, seqlen_kv and whole numbers in which k and q differ in sign alone, and
   /// abs() of such a sum with an upper bound. Where only the device knows lengths, those that are
-  /// relative to the query's position, such as "k <= q + seqlen_kv - seqlen_q". None of texts
-  /// beside a block mask, whose full blocks they do not concern.
+  /// relative to the query's position, such as "k <= q + seqlen_kv - seqlen_q". No windows where
+  /// there is a block mask, whose full blocks a text does not concern.
   KeyBounds bounds{};
   /// The text with "1" at the place of each term that is in `bounds`, other characters where they
   /// were. "": nothing is left to ask, or there is no text.

@@ -1,5 +1,5 @@
-// pair_terms.h - what of a mask's text can be told of many pairs at once: comparisons of something
-// of the query with something of the key, such as "document[q] == document[k]".
+// pair_terms.h - terms of a mask's text that decide many pairs at once: comparisons of something of
+// the query with something of the key, such as "document[q] == document[k]".
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ struct PairTerm {
 };
 
 /// Terms that && joins in mask_code(). A term that names only one of q and k is compared with
-/// "true". Both sides are asked for every query and every key of a range, whatever other terms say
-/// of the pair: so a term that reads an array is none unless it comes first and its indexes are
+/// "true". Both sides are computed for every query and every key of a range, whatever other terms
+/// say of the pair: so a term that reads an array is none unless it comes first and its indexes are
 /// sums of products of batch, head, q, k and lengths, and nothing else.
 struct PairTerms {
   std::vector<PairTerm> terms;

@@ -19,7 +19,7 @@ std::string_view text_of(const CodeNode& node, std::string_view text) {
   return text.substr(node.begin, node.end - node.begin);
 }
 
-/// Whether a node names one of the arguments where nobody can say what is done with it.
+/// Whether a node names the argument and it is unknown what it does with it.
 bool hides(const CodeNode& node, std::string_view text, const CodeArgument& argument) {
   return node.op == kOpaque && names(text_of(node, text), argument.name);
 }

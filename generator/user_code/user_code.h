@@ -65,7 +65,7 @@ inline bool has_code(const Problem& problem) {
 float cap_of(const std::string& score);
 
 /// Whether kernels have code for the problem's score text: not for one that is a cap and nothing
-/// else, which is built in. Defined beside what is (generator/shape.cpp).
+/// else, which is built in. Defined next to the built-in options (generator/shape.cpp).
 bool has_score_code(const Problem& problem);
 
 /// Throws Error(kInvalidProblem) for texts that cannot be expressions by themselves, whatever a

@@ -18,7 +18,7 @@ struct PieceInfo {
                                        // family starts with it
 };
 
-/// A kernel beside the config's own.
+/// A kernel other than the config's own.
 struct StepInfo {
   std::string kernel{};
   std::string part{};  // whose it is

@@ -44,7 +44,7 @@ struct CheckReport {
 };
 
 /// `tensors` as uploaded and as downloaded again. Sampled rows are the first, the last, those
-/// beside multiples of 64 and random ones, spread over all heads and sequences. Takes seconds at
+/// next to multiples of 64 and random ones, spread over all heads and sequences. Takes seconds at
 /// most with the default options, all cores. Throws Error(kInvalidArgument) if a vector's size is
 /// not the problem's, or a table lacks a row that the problem needs; Error(kUnsupported) for texts
 /// of score and mask with what only a compiler understands (docs/USER_CODE.md), and for gradients
@@ -57,8 +57,9 @@ ATTNFORGE_API CheckReport check_output(const Problem& problem, const HostTensors
 /// GFLOP/s per core, all cores. Throws as check_output.
 ATTNFORGE_API void solve_on_cpu(const Problem& problem, HostTensors& tensors);
 
-/// Host memory that solve_on_cpu(), or a check of all rows, takes beside the tensors: 8 bytes for
-/// each number that comes out, about 100 for each row, and for each core the scores of 16 rows.
+/// Host memory that solve_on_cpu(), or a check of all rows, takes in addition to the tensors: 8
+/// bytes for each number that comes out, about 100 for each row, and for each core the scores of 16
+/// rows.
 ATTNFORGE_API double solve_on_cpu_bytes(const Problem& problem);
 
 }  // namespace attnforge

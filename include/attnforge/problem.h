@@ -73,7 +73,7 @@ inline constexpr int kMostMergedStates = 32;
 /// among the queries and keys of the sequence, from 0), seqlen_q, seqlen_kv, and the arguments that
 /// a run has for `args` (Tensors::code_arguments).
 /// Backward (Op::kBackward): dout [batch, num_heads_q, seqlen_q, head_dim_v], of o's dtype, comes
-/// in beside q, k, v, o and lse, and dq, dk and dv go out, which have the shapes of q, k and v.
+/// in with q, k, v, o and lse, and dq, dk and dv go out, which have the shapes of q, k and v.
 /// With s the scores as above, p = exp(s - lse) (0 where lse is -inf) and ds = p (dout v - sum over
 /// columns of dout o, + dlse), dv = p dout, dq = softmax_scale ds k, dk = softmax_scale ds q; the
 /// query heads of a key/value head add up. That holds whatever o and lse are. With `sinks`, which
@@ -139,7 +139,7 @@ struct Problem {
   // of the problem: another spelling is another problem.
   std::string score;  // an expression: what becomes of a score s after softmax_scale and softcap
   std::string mask;   // an expression: whether a query sees a key that the window lets it see
-  std::string args;   // what both may name beside the problem's sizes: "float* slope, int window"
+  std::string args;   // what both may name besides the problem's sizes: "float* slope, int window"
   // Backward: which arrays of args, all of floats that `score` names, get a gradient: "slope,
   // bias". A run adds them to fp32 arrays (Tensors::code_arguments). Not with deterministic.
   std::string dargs;

@@ -61,7 +61,7 @@ struct TuneResult {
   int failed = 0;
   int reused = 0;  // taken from the database
   int space = 0;   // candidates after pruning
-  int left = 0;    // not tried because the search was cut short; of a full search at least so many
+  int left = 0;  // not tried because the search was cut short; of a full search at least this many
   double left_s = 0;  // what they would take, at the pace of this search; 0: unknown
   double elapsed_s = 0;
   bool complete = false;       // not cut short by a limit or cancelled

@@ -13,7 +13,7 @@
 
 namespace attnforge {
 
-/// Floating point operations, or why nobody knows them: then there are no TFLOP/s.
+/// Floating point operations, or why they are unknown: then there are no TFLOP/s.
 struct Work {
   double flops = 0;       // flops_of_pairs() of the visible pairs; 0 where they are not known
   std::string unknown{};  // "only the GPU knows how long its sequences are"; "": they are known

@@ -75,7 +75,7 @@ inline Device& device_of(attnforge_context* context) {
 template <class Handle>
 void destroy(Handle* given) noexcept {
   if (!is_handle(given)) return;
-  // Volatile, or the compiler leaves out what nobody reads while the object lives.
+  // Volatile, or the compiler leaves out what is not read while the object lives.
   *const_cast<volatile std::uint64_t*>(&given->kind) = 0;
   delete given;
 }

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kFallbacksPerProduct = 3;
 
 // How much slower than its own choice the model may think a near winner. Of 130 winners on an H200
-// (bench/results/h200), each asked for from the others: up to 1.05 the near winner was the true one
+// (bench/results/h200), each predicted from the others: up to 1.05 the near winner was the true one
 // in 59 of 118 cases and the model's choice in 61, beyond in 1 and 5 of 12. Where the model was not
 // fitted, on other GPUs, what was measured knows more.
 constexpr double kNearVeto = 1.05;

@@ -44,7 +44,7 @@ int append_rope_dim(const AppendSizes& sizes) {
   return sizes.rope == Rope::kNone ? 0 : sizes.rope_dim == 0 ? sizes.head_dim : sizes.rope_dim;
 }
 
-/// New rows of all sequences, or room for them.
+/// New rows of all sequences, or memory for them.
 std::int64_t appended_tokens(const AppendSizes& sizes, bool packed) {
   return packed ? sizes.tokens : sizes.batch * sizes.seqlen_new;
 }

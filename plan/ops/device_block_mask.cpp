@@ -103,7 +103,7 @@ std::int64_t cells_of(const BlockMaskShape& shape) {
 
 constexpr std::int64_t kNumber = sizeof(int);
 
-/// The lists of states; room for bits, which the caller writes, where `with_bits`.
+/// The lists of states; memory for bits, which the caller writes, where `with_bits`.
 DeviceBlockMask listed(Maker& maker, const BlockMaskShape& shape, const DeviceBuffer& states,
                        bool with_bits) {
   DeviceBlockMask mask{shape, {}, {}, {}, {}};

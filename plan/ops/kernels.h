@@ -1,4 +1,4 @@
-// kernels.h - kernels beside those of families: their source is all that decides their code.
+// kernels.h - kernels of no family: their source is all that decides their code.
 #pragma once
 
 #include <memory>

@@ -84,7 +84,7 @@ TextBlocks text_blocks(const Problem& problem, std::span<const std::span<const s
                             to_string(problem), head, sequence));
   }
   MaskTerms terms = mask_terms(problem);
-  if (has_block_mask(problem)) terms.bounds = {};  // a run asks its own window beside the blocks
+  if (has_block_mask(problem)) terms.bounds = {};  // a run applies its own window to the blocks
   const Windows windows{terms.bounds, problem.seqlen_kv - problem.seqlen_q};
   const bool has_rule = !terms.code.empty();
   const MaskRule rule(has_rule ? terms.code : "1", problem, arrays);

@@ -69,7 +69,7 @@ Json json(const TileInfo& t) {
   return {{"block_m", t.block_m}, {"block_n", t.block_n}, {"pack_gqa", t.pack_gqa}};
 }
 
-/// A number, or null where nobody can count.
+/// A number, or null where it is unknown.
 Json json(const Work& work) { return work.is_known() ? Json(work.flops) : Json(nullptr); }
 
 Json json(const SeenKeys& sees) {

@@ -106,7 +106,7 @@ class AskedSequence {
   std::int64_t index_;
 };
 
-/// The work of a run whose tables are all there, and whose text has more than windows.
+/// The work of a run whose tables are all there, and whose text is not windows alone.
 Work work_of_text(const Sequences& sequences, Arrays arrays) {
   const Problem& p = sequences.problem;
   const MaskRows mask = mask_rows_of(sequences);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kMaxErrorBytes = 4000;
 constexpr int kMaxStaticSmemBytes = 48 * 1024;  // of every arch; NVRTC 12 does not check it
-// NVRTC 12 numbers differ from 13 ones in what else they accept; these are asked for one by one.
+// NVRTC 12 versions differ from 13 ones in what else they accept; these are looked up one by one.
 // Symbols of internal linkage carry a random number unless the seed is fixed.
 constexpr const char* kSeedOption = "--frandom-seed=attnforge";
 // NVRTC's own compile cache on disk gives back machine code without the assembler's remarks, which

@@ -13,7 +13,7 @@
 namespace attnforge {
 
 /// What is known of the NVRTC in use. $ATTNFORGE_NVRTC names the library; else the
-/// copy or wheel beside this library, libnvrtc.so.13, .so.12, libnvrtc.so and the usual places of
+/// copy or wheel next to this library, libnvrtc.so.13, .so.12, libnvrtc.so and the usual places of
 /// toolkits and wheels are tried.
 struct NvrtcFacts {
   bool available = false;  // found, and it compiled an empty source
@@ -29,8 +29,8 @@ const NvrtcFacts& nvrtc_facts();
 
 struct CompileOptions {
   bool line_info = false;  // which line of the source each instruction comes from
-  // Becomes true when nobody wants the result any more: a newer NVRTC then gives up, within about a
-  // third of the time that the compile takes, and compile() throws Error(kCompile). Borrowed.
+  // Becomes true when the result is not wanted any more: a newer NVRTC then gives up, within about
+  // a third of the time that the compile takes, and compile() throws Error(kCompile). Borrowed.
   const std::atomic<bool>* unwanted = nullptr;
 };
 

@@ -47,7 +47,7 @@ std::vector<std::string> default_folders() {
     if (const char* root = secure_getenv(variable)) folders.push_back(std::string(root) + "/bin");
   folders.push_back("/usr/local/cuda/bin");
   folders.push_back("/opt/cuda/bin");
-  // pip puts nvidia-cuda-nvdisasm beside NVRTC: nvidia/cu13/bin and nvidia/cu13/lib.
+  // pip puts nvidia-cuda-nvdisasm next to NVRTC: nvidia/cu13/bin and nvidia/cu13/lib.
   const std::string& nvrtc = nvrtc_facts().path;
   if (const std::size_t end = nvrtc.rfind('/'); end != std::string::npos)
     folders.push_back(nvrtc.substr(0, end) + "/../bin");

@@ -143,7 +143,7 @@ std::string path_of(const void* symbol, const std::string& fallback) {
   return error ? std::string(info.dli_fname) : real.string();
 }
 
-/// NVRTC asks the loader for its builtins by name. That finds those beside it, wherever they lie,
+/// NVRTC asks the loader for its builtins by name. That finds those next to it, wherever they lie,
 /// when they are open already; where there are none, NVRTC says so at the first compile.
 void open_builtins(const NvrtcLibrary& library) {
   const fs::path folder = fs::path(library.path).parent_path();
@@ -217,7 +217,7 @@ NvrtcSearch nvrtc_search(const std::function<const char*(const char*)>& environm
     places.add_python(fs::path(home) / ".local/share/attnforge/nvrtc");  // as kAdvice says
     places.add_python(fs::path(home) / ".local");
   }
-  // A checkout has .venv beside its build folder.
+  // A checkout has .venv next to its build folder.
   for (const fs::path& level : levels_above(own))
     if (is_trusted(level / ".venv")) places.add_python(level / ".venv");
   search.places = places.take();

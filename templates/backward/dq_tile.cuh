@@ -6,7 +6,7 @@
 
 namespace attnforge {
 
-/// Which elements four neighbouring floats are, beside the first. Columns are less than 8 from it,
+/// Which elements four neighbouring floats are, after the first. Columns are less than 8 from it,
 /// or 8 more than that. Such quads make up a patch: 8 columns, or 16, of some rows.
 struct DqQuad {
   int row[4], column[4];

@@ -102,7 +102,7 @@ LaunchStep dq_step(const LaunchWork& of_launch) {
   return bwd_step(kDqKernel, all_heads(problem) * (padded_rows(problem, block_m) / block_m));
 }
 
-/// The kernel waits for the rows, and these for nobody.
+/// The kernel waits for the rows, and these do not wait.
 constexpr Step kSteps[] = {
     {.kernel = kRowsKernel, .overlaps = false, .text = rows_text, .launch = rows_step},
     {.kernel = kDqKernel,

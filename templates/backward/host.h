@@ -58,7 +58,7 @@ std::int64_t sink_blocks(const Problem& problem);
 
 /// `begin`: after the scratch of parts that comes before.
 BwdWork bwd_work(const Problem& problem, const BwdSteps& steps, std::size_t begin = 0);
-/// Of a launch.
+/// The work of a launch.
 BwdWork bwd_work(const LaunchWork& work);
 
 /// BwdParams: sizes and scale now, pointers and strides by each run.
@@ -93,8 +93,8 @@ extern const BasePieces kBackwardPieces;
 inline constexpr const char*
     kMaskedQueryWalk = "QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0, true>";
 
-/// Registers that a kernel needs for derivatives of `scores` beside those of a dense Slope or a
-/// soft cap's. Defined with the part that has some.
+/// Registers that a kernel needs for derivatives of `scores` in addition to those of a dense Slope
+/// or a soft cap's. Defined with the part that has some.
 int slope_registers(const Problem& problem, int scores);
 
 /// What the steps take.

@@ -17,7 +17,7 @@ struct SequenceTile {
   int sequence, tile;
 };
 
-/// Tiles of `rows` rows of sequences that begin at begins[0 .. batch - 1]. Each has so many numbers
+/// Tiles of `rows` rows of sequences that begin at begins[0 .. batch - 1]. Each has as many numbers
 /// as its rows fill, or one more: sequence s has those from begins[s] / rows + s on. So no sum over
 /// sequences is needed, and there are no more than begins[batch] / rows + batch. The last numbers
 /// of a sequence may be tiles after its end.

@@ -27,7 +27,7 @@ struct QueryPlace {
 
 /// Tiles of block_m query rows of a head, begin to end - 1: those with a row that sees some key of
 /// a key tile. In [clear_begin, clear_end) every row sees all keys, and the tile has no place for
-/// keys after the last: such a key's score is 0, which is no small one beside a very negative lse.
+/// keys after the last: such a key's score is 0, which is not small next to a very negative lse.
 /// Rows after the last query do not count: they have no probabilities. kLeftBound, kRightBound:
 /// rows do not see all keys to their left, to their right. kAllMasked: a text may hide any key.
 template <bool kLeftBound, bool kRightBound, bool kAllMasked = false>

@@ -1,6 +1,6 @@
 // step_dq.cuh - the step after a backward kernel that adds up dq in fp32: scales the sums and
 // writes them to dq, or adds them to what it holds. Where the kernel counts what it has added, the
-// step runs beside its last blocks, a head at a time, on SMs that have none.
+// step runs at the same time as its last blocks, a head at a time, on SMs that have none.
 #pragma once
 
 #include "backward/dq_tile.cuh"

@@ -60,7 +60,7 @@ struct BwdMmaSm80Config : Shape {
   int keys_in_regs;   // 1: K as the operand of scores, with roles = 2 V too, is read once
   int dq;             // how dQ is made: kDqAdded or kDqOwnKernel
   int dq_vector;      // floats that are added at once: 4 from sm_90 on, else 1
-  int blocks_per_sm;  // resident blocks that registers are to leave room for
+  int blocks_per_sm;  // resident blocks for which registers must suffice
 
   ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 32 * num_warps; }
   ATTNFORGE_HOST_DEVICE constexpr int key_warps() const { return num_warps / roles; }
@@ -154,7 +154,7 @@ struct BwdMmaSm80Config : Shape {
     return rows_begin() + stages * rows_bytes();
   }
 
-  /// What the main loop keeps in registers, a thread; ptxas finds room for the rest or spills.
+  /// Registers of a thread that the main loop keeps; ptxas finds some for the rest or spills.
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
     const int columns = roles == 1 ? head_dim + head_dim_v
                                    : (head_dim > head_dim_v ? head_dim : head_dim_v);

@@ -62,7 +62,7 @@ TileCost tile_cost(const BwdMmaSm80Config& c, const Arch& arch) {
 double own_dq_us(const BwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device) {
   constexpr double kEfficiency = 0.5;
   const BwdMmaSm80DqConfig own = c.own_dq();
-  const double tiles = key_tiles(problem, own.block_m(), 1, own.block_n()).all *
+  const double tiles = visited_keys(problem, own.block_m(), 1, own.block_n()).all *
                        double(problem.batch) * double(problem.num_heads_q);
   const double fma = tiles * own.block_m() * own.block_n() *
                      (2.0 * round_up(c.head_dim, 16) + round_up(c.head_dim_v, 16));
@@ -85,7 +85,8 @@ double estimate_bwd_mma_sm80_us(const BwdMmaSm80Config& c, const Problem& proble
   const double clocks_per_tile = std::max(busy, serial) + kUnoverlapped * std::min(busy, serial);
   const double heads = double(problem.batch) * double(problem.num_heads_q);
   const double blocks = double(order.m_blocks) * order.heads;
-  const double clocks = key_tiles(problem, c.block_m, 1, c.block_n).all * heads * clocks_per_tile +
+  const double clocks = visited_keys(problem, c.block_m, 1, c.block_n).all * heads *
+                            clocks_per_tile +
                         blocks * kTileStart / c.blocks_per_sm;
   TileOrder heaviest_first = order;
   heaviest_first.heavy_last = later_see_more(c);  // in name: under such masks the light tiles end

@@ -49,8 +49,8 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
 
-/// Registers beside the planned ones that ptxas needs for addresses and operands. With fewer it
-/// spills.
+/// Registers in addition to the planned ones that ptxas needs for addresses and operands. With
+/// fewer it spills.
 constexpr int kRegisterSlack = 28;
 int register_slack(const Typed& c, const Problem& problem) {
   return kRegisterSlack + slope_registers(problem, c.key_fragments() * c.warp_m() / 2);

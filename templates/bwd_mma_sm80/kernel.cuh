@@ -204,8 +204,8 @@ struct BwdMmaSm80 {
     else
       differences<false>(dp, load, of, to, ds);
   }
-  /// The same of what another warp gave. Its words take the registers of dS: of a fragment's first
-  /// two elements, which are made of both of its words, dS takes the first alone.
+  /// Differences from what another warp sent. Its words take the registers of dS: of a fragment's
+  /// first two elements, which are made of both of its words, dS takes the first alone.
   ATTNFORGE_DEVICE static void to_differences(const Scores& dp, bool masked, const Factors& from,
                                               const Words& to, Rounded& ds) {
     typename Factors::Pairs others;
@@ -385,8 +385,8 @@ struct BwdMmaSm80 {
 
   // ---- 4. All query tiles of the keys ----
 
-  /// One barrier a tile, which says that the tile has come, and that everybody is done with the one
-  /// before; a second where dS has one buffer, or Q and dO have.
+  /// One barrier a tile, which says that the tile has come, and that all warps are done with the
+  /// one before; a second where dS has one buffer, or Q and dO have.
   ATTNFORGE_DEVICE void run() {
     constexpr bool kLate = C.ds_stages == 2;  // dQ of a tile comes in the next one's turn
     constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;

@@ -61,7 +61,7 @@ struct BwdMmaSm80Words {
 
 /// What dP - delta is multiplied with, P or its product with the slope of the score, from a lane
 /// that has scores to the same lane of a warp that has dP: in 16 bits in words of a tile, or in
-/// fp32, the upper key of a fragment there and the other beside it.
+/// fp32, the upper key of a fragment there and the other next to it.
 template <BwdMmaSm80Config C>
 struct BwdMmaSm80Factors {
   using Words = BwdMmaSm80Words<C>;

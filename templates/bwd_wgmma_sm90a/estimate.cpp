@@ -100,7 +100,7 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
                                    bool alternate) {
   const double heads = double(problem.batch) * double(problem.num_heads_q);
   const double blocks = double(order.m_blocks) * order.heads;
-  const double tiles = key_tiles(problem, c.block_m, 1, c.block_n()).all * heads;
+  const double tiles = visited_keys(problem, c.block_m, 1, c.block_n()).all * heads;
   const double of_tile = c.adds_in_order() ? std::max(tile_clocks(c), kTurn) : tile_clocks(c);
   double start = c.split_columns ? kBlockStartColumns : kBlockStart;
   if (c.persistent() && c.adds_in_order())

@@ -80,7 +80,7 @@ bool fits_dq_first(const Typed& c, int slack) {
 /// loop: it spills two words that never change.
 bool has_bare_loop(const Typed& c) {
   return c.block_m == 80 && c.head_dim == 128 && c.head_dim_v == 128 && c.dq == kDqAnyOrder &&
-         c.sees_all() && !c.changes_scores() && !c.has_work_list();
+         c.sees_all() && !c.changes_scores() && !c.has_tile_queue();
 }
 /// slack: register_slack().
 Reason needless_order(const Typed& c, int slack) {

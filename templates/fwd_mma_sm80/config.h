@@ -16,7 +16,7 @@ struct FwdMmaSm80Config : Shape {
   int stages;     // tiles of K, and of V, in shared memory
   int q_in_regs;  // 0: Q is read from shared memory in every step; 1: once; 2: once, and K and V
                   // then take its memory
-  int blocks_per_sm;  // resident blocks that registers are to leave room for
+  int blocks_per_sm;  // resident blocks for which registers must suffice
   int pack_gqa;  // query heads of a K/V head in one query tile, as rows next to each other; 1: none
   int head_group_mb;   // heads are walked in groups of this many MB of K and V; 0: one head after
                        // another
@@ -32,7 +32,7 @@ struct FwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int padded(int dim) const {
     return pad_head_dim ? round_up(dim, 16) : dim;
   }
-  // 16-byte chunks of a row that take part in products.
+  // 16-byte chunks of a row that are in products.
   ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
     return chunks_of(dtype, round_up(padded(head_dim), 16 * head_dim_warps));
   }
@@ -71,7 +71,7 @@ struct FwdMmaSm80Config : Shape {
     return end > q_bytes() ? end : q_bytes();
   }
   ATTNFORGE_HOST_DEVICE constexpr int key_groups() const { return key_groups_of(block_n); }
-  /// What the main loop keeps in registers, a thread; ptxas finds room for the rest or spills.
+  /// Registers of a thread that the main loop keeps; ptxas finds some for the rest or spills.
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
     const int output = row_fragments() * out_fragments() * 4;
     const int scores = row_fragments() * step_n / 2;
@@ -84,7 +84,7 @@ struct FwdMmaSm80Config : Shape {
            block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 && pack_gqa >= 1 &&
            (stages > 1 || step_n == block_n) && alignment >= 4 &&
            (head_dim_warps == 1 || (step_n == block_n && !pad_head_dim)) &&
-           (!has_tile_lists() ||
+           (!has_key_lists() ||
             (pack_gqa == 1 && blocks_fit(block_n) && head_dim_warps == 1 &&
              (step_n % (block_n / key_groups()) == 0 || block_n / key_groups() % step_n == 0)));
   }

@@ -78,8 +78,8 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
   const double clocks_per_tile = std::max({own_clocks, latency, units * per_sm});
   const double heads = tiles / std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m);
   const double key_tiles_of_block = std::ceil(
-      key_tiles(problem, c.block_m, c.pack_gqa, c.block_n).all * listed_share(problem, c.block_m) *
-      heads / tiles / splits);
+      visited_keys(problem, c.block_m, c.pack_gqa, c.block_n).all *
+      listed_share(problem, c.block_m) * heads / tiles / splits);
   const double rounds = std::ceil(blocks / (double(device.num_sms) * resident_blocks));
   const double chain = rounds * (kBlockStart + key_tiles_of_block * clocks_per_tile) /
                        (device.sm_clock_mhz * kSustainedClock);
@@ -109,7 +109,7 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
 
   const double heads = double(problem.batch) *
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
-  const double clocks = key_tiles(problem, c.block_m, c.pack_gqa, c.block_n).all *
+  const double clocks = visited_keys(problem, c.block_m, c.pack_gqa, c.block_n).all *
                             listed_share(problem, c.block_m) * heads * clocks_per_tile +
                         double(query_tiles(problem, c.block_m, c.pack_gqa)) * splits * kTileStart /
                             resident_blocks;

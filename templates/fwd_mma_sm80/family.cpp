@@ -22,7 +22,6 @@
 #include "templates/host/split_counts.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/tile_source.h"
-#include "templates/parts/rope/host.h"
 
 namespace attnforge {
 namespace {
@@ -56,8 +55,8 @@ QueryTiling tiling_of(const Typed& c) {
           .num_splits = c.num_splits};
 }
 
-/// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
-/// spills.
+/// Registers in addition to the planned ones that ptxas needs for addresses and operands. Fewer,
+/// and it spills.
 constexpr int kRegisterSlack = 24, kMaskCodeSlack = 16, kMaskBitsSlack = 56;
 constexpr int kSmallestBlockM = 32;  // of one warp for 16 rows; two may share them
 
@@ -116,7 +115,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   std::vector<int> tile_rows = {128, 64, 32, 256}, warps = {4, 8, 2},
                    tile_keys = {64, 32, 48, 96, 128, 16};
   const Axis splits = splits_axis(problem, device);
-  const bool packs_heads = gqa_group(problem) > 1 && !shape.has_tile_lists();
+  const bool packs_heads = gqa_group(problem) > 1 && !shape.has_key_lists();
   if (packs_heads) packs.values.push_back(gqa_group(problem));
   if (has_few_rows(problem)) {
     // One tile has them: it reads the keys once, and there is no order of tiles.
@@ -190,7 +189,7 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   if (Reason waste = half_empty_keys(c.block_n, 32, problem)) return waste;
   if (Reason waste = few_registers(c, arch, register_slack(c))) return waste;
   const bool scarce = memory_is_scarce(c, arch);
-  if (!scarce && c.block_n == 16 && !c.has_tile_lists())
+  if (!scarce && c.block_n == 16 && !c.has_key_lists())
     return "16 keys per tile: there is memory for more";
   if (!scarce && c.block_m == kSmallestBlockM && rows >= 4 * kSmallestBlockM)
     return "32 rows per tile: there is memory for more";
@@ -242,7 +241,7 @@ std::string symbol(const Typed& c) {
 bool has_grid_order(const Typed& c, const Problem& problem) {
   constexpr std::int64_t kMostSequences = 65535;
   return c.num_splits > 1 &&
-         tile_source(problem, c.has_tile_lists(), tiling_of(c)) == TileSource::kSizes &&
+         tile_source(problem, c.has_key_lists(), tiling_of(c)) == TileSource::kSizes &&
          !problem.batch_invariant && bucket_batch(problem.batch) <= kMostSequences &&
          bucket_seqlen(problem.seqlen_q) * c.pack_gqa <= c.block_m;
 }
@@ -278,7 +277,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(
       assembly, device,
-      tile_work(problem, assembly.tiles, kernel.tiling, c.head_group_mb, later_see_more(c)));
+      tile_schedule(problem, assembly.tiles, kernel.tiling, c.head_group_mb, later_see_more(c)));
   LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
   step.grid = {static_cast<unsigned>(work.tiles.all_tiles()), static_cast<unsigned>(c.num_splits)};
   if (!kernel.grid_order.empty()) {
@@ -304,6 +303,6 @@ constexpr Family kFamily = typed_family<kFields, illegal, needless, estimate_us,
 }  // namespace
 
 extern const Family fwd_mma_sm80;
-constinit const Family fwd_mma_sm80 = rotated_family<kFamily>();
+constinit const Family fwd_mma_sm80 = kFamily;
 
 }  // namespace attnforge

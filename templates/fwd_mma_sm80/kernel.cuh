@@ -75,7 +75,7 @@ struct FwdMmaSm80 {
   using Scores = float[kRowFragments][C.step_n / 8][4];  // of one step, in fragments of 8 keys
 
   /// Scores as the pieces take them. A lane's row is computed again for each, and only where they
-  /// are asked for: kept over the products, it would be one register too many.
+  /// are needed: kept over the products, it would be one register too many.
   struct StepScores {
     static constexpr bool kCoarse = true;  // probabilities are rounded to 16 bits
     Scores& all;
@@ -119,8 +119,8 @@ struct FwdMmaSm80 {
         smem(smem_base),
         tile(this_tile(kernel_params)),
         ring(kernel_params, tile, C.block_m, smem),
-        q_fragment(warp_row() + lane() % 16, lane() / 16 + part() * kDepthSteps * 2),
-        k_fragment(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2 + part() * kDepthSteps * 2),
+        q_fragment(warp_row() + lane() % 16, lane() / 16 + depth_slice() * kDepthSteps * 2),
+        k_fragment(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2 + depth_slice() * kDepthSteps * 2),
         v_fragment(lane() % 16, lane() / 16 + first_out_chunk()) {
     scale_log2 = (Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f;
   }
@@ -139,11 +139,13 @@ struct FwdMmaSm80 {
     return thread;
   }
   ATTNFORGE_DEVICE static int lane() { return this_thread() % 32; }
-  /// Which part of the head dims is this warp's; warps row_warps() apart have the same rows.
-  ATTNFORGE_DEVICE static int part() {
+  /// Which slice of the head dims is this warp's; warps row_warps() apart have the same rows.
+  ATTNFORGE_DEVICE static int depth_slice() {
     return C.head_dim_warps > 1 ? this_thread() / (32 * C.row_warps()) : 0;
   }
-  ATTNFORGE_DEVICE static int first_out_chunk() { return part() * (C.v_chunks() - kOutFragments); }
+  ATTNFORGE_DEVICE static int first_out_chunk() {
+    return depth_slice() * (C.v_chunks() - kOutFragments);
+  }
   /// First row of this warp in the tile, and the row of this lane's accumulator c[0] in it.
   ATTNFORGE_DEVICE static int warp_row() {
     const int warp = this_thread() / 32;

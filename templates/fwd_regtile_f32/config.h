@@ -24,7 +24,7 @@ struct FwdRegtileF32Config : Shape {
   int steps;    // softmax steps of a warp in one tile
   int stages;   // tiles of K, and of V, in shared memory
   int q_in_regs;      // 1: Q is read from shared memory once, not in every step; tensor cores only
-  int blocks_per_sm;  // resident blocks that registers are to leave room for
+  int blocks_per_sm;  // resident blocks for which registers must suffice
   int pack_gqa;  // query heads of a K/V head in one query tile, as rows next to each other; 1: none
   int head_group_mb;  // heads are walked in groups of this many MB of K and V; 0: one head after
                       // another
@@ -67,7 +67,7 @@ struct FwdRegtileF32Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int thread_rows() const {
     return math == kMathFma ? warp_m / 4 : warp_m / 8;
   }
-  /// What a warp hands over when the outputs of warps_n warps are added: takes the place of all
+  /// What a warp sends when the outputs of warps_n warps are added: takes the place of all
   /// else.
   ATTNFORGE_HOST_DEVICE constexpr int partial_bytes() const {
     return thread_rows() * (thread_columns() + 2) * 128;
@@ -77,7 +77,7 @@ struct FwdRegtileF32Config : Shape {
     const int partials = warps_n > 1 ? num_warps() / 2 * partial_bytes() : 0;
     return partials > tiles ? partials : tiles;
   }
-  /// What the main loop keeps in registers, a thread; ptxas finds room for the rest or spills.
+  /// Registers of a thread that the main loop keeps; ptxas finds some for the rest or spills.
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
     const int output = thread_rows() * thread_columns();
     const int state = 3 * thread_rows() + 12;

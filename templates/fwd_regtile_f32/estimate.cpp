@@ -63,7 +63,7 @@ double estimate_fwd_regtile_f32_us(const FwdRegtileF32Config& c, const Problem& 
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
   const double blocks = double(query_tiles(problem, c.block_m(), c.pack_gqa));
   if (blocks == 0) return 0;
-  const double tiles = key_tiles(problem, c.block_m(), c.pack_gqa, c.block_n()).all * heads;
+  const double tiles = visited_keys(problem, c.block_m(), c.pack_gqa, c.block_n()).all * heads;
   // Blocks that an SM really gets at once: few, where there are few queries.
   const double per_sm = blocks / device.num_sms;
   const double resident = std::clamp(std::ceil(per_sm), 1.0, double(resident_blocks));

@@ -16,7 +16,6 @@
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/tile_source.h"
-#include "templates/parts/rope/host.h"
 
 namespace attnforge {
 namespace {
@@ -39,13 +38,13 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
 
-/// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
-/// spills.
+/// Registers in addition to the planned ones that ptxas needs for addresses and operands. Fewer,
+/// and it spills.
 constexpr int kRegisterSlack = 20;
 constexpr int kLookUpSlack = 12;  // where keys lie
 constexpr int kSmallestBlockM = 8;
 
-/// Single tiles of K and V pay only where there is no room for two.
+/// Single tiles of K and V pay only where two do not fit.
 bool memory_is_scarce(const Typed& c, const Arch& arch) {
   const int double_buffered = 64 * c.qk_chunks() * 16 +
                               2 * 32 * (c.qk_chunks() + c.v_chunks()) * 16;
@@ -185,7 +184,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(
       assembly, device,
-      tile_work(problem, assembly.tiles, kernel.tiling, c.head_group_mb, later_see_more(c)));
+      tile_schedule(problem, assembly.tiles, kernel.tiling, c.head_group_mb, later_see_more(c)));
   LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
   step.grid.x = static_cast<unsigned>(work.tiles.all_tiles());
   fill_argument(step, work,
@@ -207,6 +206,6 @@ constexpr Family
 }  // namespace
 
 extern const Family fwd_regtile_f32;
-constinit const Family fwd_regtile_f32 = rotated_family<kFamily>();
+constinit const Family fwd_regtile_f32 = kFamily;
 
 }  // namespace attnforge

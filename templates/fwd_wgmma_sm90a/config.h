@@ -65,17 +65,17 @@ struct FwdWgmmaSm90aConfig : Shape {
   /// Whether a query tile may be begun while the one before is stored. Not with Q in registers: the
   /// next Q would be read between two products, and that is slower.
   ATTNFORGE_HOST_DEVICE constexpr bool joins() const {
-    return grid != kGridPlain && q_stages > 1 && !q_in_regs && !has_tile_lists();
+    return grid != kGridPlain && q_stages > 1 && !q_in_regs && !has_key_lists();
   }
   /// Whether all of a query tile is told to consumers, not its number alone: it may take loads from
   /// global memory to know it, and takes a few divisions.
   ATTNFORGE_HOST_DEVICE constexpr bool tells_all() const {
-    return has_tile_lists() || has_work_list() || joins();
+    return has_key_lists() || has_tile_queue() || joins();
   }
   /// Whether at least its number is: blocks ask for one.
   ATTNFORGE_HOST_DEVICE constexpr bool tells() const { return grid == kGridDynamic || tells_all(); }
   ATTNFORGE_HOST_DEVICE constexpr int tile_bytes() const {
-    return has_tile_lists() ? 48 : has_work_list() ? 32 : tells_all() ? 16 : 4;
+    return has_key_lists() ? 48 : has_tile_queue() ? 32 : tells_all() ? 16 : 4;
   }
   /// Warps that load a tile of so many boxes: four begin their copies sooner than one. Where blocks
   /// ask for query tiles, one warp alone knows the answers; where there is a job, the others do it.
@@ -85,13 +85,13 @@ struct FwdWgmmaSm90aConfig : Shape {
   /// Gathered key tiles: the groups of each that is in K's ring.
   ATTNFORGE_HOST_DEVICE constexpr int key_groups() const { return key_groups_of(block_n); }
   ATTNFORGE_HOST_DEVICE constexpr int groups_begin() const {
-    return round_up(tiles_begin() + tile_bytes() * q_stages, has_tile_lists() ? 8 : 1);
+    return round_up(tiles_begin() + tile_bytes() * q_stages, has_key_lists() ? 8 : 1);
   }
   /// The block's own list, of at most so many groups, and what it is made of (OwnList,
   /// parts/key_lists/own_list.cuh).
   ATTNFORGE_HOST_DEVICE static constexpr int own_list_groups() { return 256; }
   ATTNFORGE_HOST_DEVICE constexpr int own_list_begin() const {
-    return round_up(groups_begin() + (has_tile_lists() ? 8 * key_groups() * k_stages : 0),
+    return round_up(groups_begin() + (has_key_lists() ? 8 * key_groups() * k_stages : 0),
                     own_lists ? 16 : 1);
   }
   ATTNFORGE_HOST_DEVICE constexpr int own_list_bytes() const {
@@ -103,7 +103,7 @@ struct FwdWgmmaSm90aConfig : Shape {
 
   ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
     if (has_job()) return 56;
-    if (has_work_list()) return warpgroups == 3 ? 32 : 40;
+    if (has_tile_queue()) return warpgroups == 3 ? 32 : 40;
     return warpgroups == 3 ? 32 : 24;
   }
   ATTNFORGE_HOST_DEVICE constexpr RegisterShare registers() const {
@@ -122,7 +122,7 @@ struct FwdWgmmaSm90aConfig : Shape {
            q_stages >= 1 && q_stages <= 2 && (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
            64 % pack_gqa == 0 && (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 &&
            rope == kNoRope && consumer_registers() >= launch_registers() &&
-           (!has_tile_lists() || (pack_gqa == 1 && blocks_fit(block_n))) &&
+           (!has_key_lists() || (pack_gqa == 1 && blocks_fit(block_n))) &&
            (!own_lists || (may_list_alone() && grid == kGridPlain));
   }
 };

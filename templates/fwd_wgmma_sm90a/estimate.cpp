@@ -84,7 +84,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   const double heads = double(problem.batch) *
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
   const double blocks = double(query_tiles(problem, c.block_m(), c.pack_gqa));
-  KeyTiles tiles = key_tiles(problem, c.block_m(), c.pack_gqa, c.block_n);
+  VisitedKeys tiles = visited_keys(problem, c.block_m(), c.pack_gqa, c.block_n);
   keep_listed(tiles, problem, c.block_m());
   const double clocks = heads *
                             (tiles.all * clocks_per_tile + tiles.masked * kMask * cost.softmax) +
@@ -94,14 +94,14 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   // last.
   const double blocks_at_a_time = double(device.num_sms) * c.blocks_per_sm;
   const double rounds = std::max(blocks / blocks_at_a_time, 1e-9);
-  const bool masked = has_window(c) || c.has_tile_lists();
-  if (c.has_work_list() && !c.has_tile_lists()) {
+  const bool masked = has_window(c) || c.has_key_lists();
+  if (c.has_tile_queue() && !c.has_key_lists()) {
     // Longest first: best among all heads. Of tiles that do not fill the GPU each takes its time.
     const double tail = std::max(1 + kTail / rounds, 1 / rounds);
     const bool all = c.head_group_mb > int(device.l2_bytes >> 21);
     return clocks * tail * (all ? 1.0 : kGroup) / device.num_sms / device.sm_clock_mhz;
   }
-  const double tail = c.has_tile_lists() ? kTail : kWindowTail;
+  const double tail = c.has_key_lists() ? kTail : kWindowTail;
   double idle = masked ? std::max(1 + tail / rounds, 1 / rounds)
                        : std::ceil(rounds - 1e-9) / rounds;
   // Heads at a time: short ones in small groups, long ones in large; one by one without a mask.

@@ -28,7 +28,6 @@
 #include "templates/host/tile_order.h"
 #include "templates/host/tile_source.h"
 #include "templates/host/visited_keys.h"
-#include "templates/parts/rope/host.h"
 
 namespace attnforge {
 namespace {
@@ -79,10 +78,10 @@ QueryTiling tiling_of(const Typed& c) {
           .own_list_groups = c.own_lists ? c.own_list_groups() : 0};
 }
 
-TileWork work_of(const Problem& problem, const Typed& c) {
+TileSchedule work_of(const Problem& problem, const Typed& c) {
   const QueryTiling tiling = tiling_of(c);
-  return tile_work(problem, tile_source(problem, c.has_tile_lists(), tiling), tiling,
-                   c.head_group_mb, later_see_more(c));
+  return tile_schedule(problem, tile_source(problem, c.has_key_lists(), tiling), tiling,
+                       c.head_group_mb, later_see_more(c));
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -117,19 +116,19 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const bool masked = has_window(shape);
   const int group = gqa_group(problem);
   // Values that this problem has no use for are left out here: the product of the axes is walked.
-  const bool packs = !shape.has_tile_lists() && group > 1 && 64 % group == 0 &&
+  const bool packs = !shape.has_key_lists() && group > 1 && 64 % group == 0 &&
                      problem.seqlen_q < kLongQuery;
   const bool narrow = padded_columns(shape, 64) < padded_columns(shape, 128);
   const bool few = few_tiles(typical_problem(problem), device);
-  const std::vector<int> stages = few || shape.has_tile_lists() ? std::vector<int>{2, 3, 4}
-                                                                : std::vector<int>{2, 3};
+  const std::vector<int> stages = few || shape.has_key_lists() ? std::vector<int>{2, 3, 4}
+                                                               : std::vector<int>{2, 3};
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
-  if (shape.has_tile_lists()) {
+  if (shape.has_key_lists()) {
     groups = {kListedGroupMb, 16, 64};
     // All heads as one: the longest query tiles of a list come first among all.
     const int all = head_groups_mb(problem, device).front();
     if (std::ranges::find(groups, all) == groups.end()) groups.push_back(all);
-  } else if (shape.has_work_list()) {
+  } else if (shape.has_tile_queue()) {
     groups = head_groups_mb(problem, device);
     // One tile reads the keys once: nothing is left in the L2 for another.
     if (has_few_rows(problem)) groups.resize(1);
@@ -151,7 +150,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"q_stages", {1, 2}},
       {"pingpong", {1, 0}},
       // The next block that is free takes a tile of unequal work.
-      {"grid", {masked || shape.has_work_list() ? kGridDynamic : kGridStatic, kGridPlain}},
+      {"grid", {masked || shape.has_tile_queue() ? kGridDynamic : kGridStatic, kGridPlain}},
       {"blocks_per_sm", {1, 2, 3}},
       {"swizzle", either(128, narrow, 64)},
       {"pack_gqa", either(1, packs, group)},
@@ -186,7 +185,7 @@ bool registers_fit(const Typed& c) {
 /// Reasons against this number of splits that other numbers do not share.
 Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.num_splits == 1) return "";
-  if (c.has_tile_lists()) return "the tiles of a list are not split";
+  if (c.has_key_lists()) return "the tiles of a list are not split";
   if (c.grid != kGridPlain) return "blocks that take several query tiles do not split keys";
   if (c.warpgroups > 1) return "warpgroups that share a tile of keys do not split them";
   if (!has_few_rows(problem)) return "keys are split where one tile has all rows of a head";
@@ -379,7 +378,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(
       assembly, device,
-      tile_work(problem, assembly.tiles, kernel.tiling, c.head_group_mb, later_see_more(c)));
+      tile_schedule(problem, assembly.tiles, kernel.tiling, c.head_group_mb, later_see_more(c)));
   const std::int64_t tiles = work.tiles.all_tiles();
   ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");
   LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
@@ -411,6 +410,6 @@ constexpr Family
 }  // namespace
 
 extern const Family fwd_wgmma_sm90a;
-constinit const Family fwd_wgmma_sm90a = rotated_family<kFamily>();
+constinit const Family fwd_wgmma_sm90a = kFamily;
 
 }  // namespace attnforge

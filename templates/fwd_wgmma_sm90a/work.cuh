@@ -19,9 +19,11 @@ struct FwdWgmmaSm90aWork {
   // The producer tells the others which query tile comes with Q.
   static constexpr bool kTellsAll = C.tells_all();
   static constexpr bool kTells = C.tells();
-  static_assert(kTellsAll || (Tile::Lengths::kWords == 0 && !kListed), "these take loads");
-  static_assert(!kTellsAll || 4 * (1 + Tile::kWords) <= C.tile_bytes(), "they have room");
-  static_assert(kTellsAll || !Order::kMayBeEmpty, "only the producer leaves tiles out");
+  static_assert(kTellsAll || (Tile::Lengths::kWords == 0 && !kListed),
+                "lengths and lists must be told to consumers");
+  static_assert(!kTellsAll || 4 * (1 + Tile::kWords) <= C.tile_bytes(),
+                "the told words must fit tile_bytes()");
+  static_assert(kTellsAll || !Order::kMayBeEmpty, "an empty tile must be told");
   /// Told in place of a number after the last tile.
   static constexpr int kNoTile = 0x7fffffff;
 

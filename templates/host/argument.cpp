@@ -36,7 +36,9 @@ void Argument::end_of_base(std::size_t size, std::size_t alignment) {
   alignment_ = std::max(alignment_, alignment);
 }
 
-Argument& Argument::fwd(const Problem& problem) { return part(fwd_params(problem), FwdArgument{}); }
+Argument& Argument::fwd(const Problem& problem) {
+  return field(fwd_params(problem), FwdArgument{});
+}
 
 Argument& Argument::tensor_map(const TensorMapSpec& map, const TensorMapSizes& sizes) {
   static_assert(sizeof(sizes) <= sizeof(TensorMap));
@@ -48,9 +50,9 @@ Argument& Argument::tensor_map(const TensorMapSpec& map, const TensorMapSizes& s
 
 Argument& Argument::scratch(std::size_t begin) {
   static_assert(sizeof(begin) == sizeof(void*));
-  return part(begin, ScratchArgument{});
+  return field(begin, ScratchArgument{});
 }
 
-Argument& Argument::counters() { return part(static_cast<void*>(nullptr), CountersArgument{}); }
+Argument& Argument::counters() { return field(static_cast<void*>(nullptr), CountersArgument{}); }
 
 }  // namespace attnforge

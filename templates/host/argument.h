@@ -72,22 +72,22 @@ class Argument {
     return *this;
   }
   /// What each run fills in, and how.
-  template <class Value, class Part>
-  Argument& part(const Value& value, Part part) {
+  template <class Value, class Field>
+  Argument& field(const Value& value, Field field) {
     static_assert(std::is_trivially_copyable_v<Value>);
-    step_.args.push_back({put(value), std::move(part)});
+    step_.args.push_back({put(value), std::move(field)});
     return *this;
   }
   /// A struct of the launch's numbers that each run fills in by kBind, a function
   /// void(Params&, const Tensors&, const RunMemory&).
   template <auto kBind, class Params>
   Argument& own(const Params& planned) {
-    return part(planned, own_argument<kBind>());
+    return field(planned, own_argument<kBind>());
   }
   /// `bytes` that each run fills in, zeros before.
-  template <class Part>
-  Argument& zeros(std::size_t bytes, std::size_t alignment, Part part) {
-    step_.args.push_back({next(bytes, alignment), std::move(part)});
+  template <class Field>
+  Argument& zeros(std::size_t bytes, std::size_t alignment, Field field) {
+    step_.args.push_back({next(bytes, alignment), std::move(field)});
     return *this;
   }
   /// What follows lies after a base class of `size` bytes, which ends here, and in whose alignment

@@ -34,7 +34,7 @@ struct StepArgument {
   OwnParams own;
   void (*fill)(Argument&, const LaunchWork&);
 };
-/// Of forward kernels: FwdParams alone.
+/// That of forward kernels: FwdParams alone.
 extern const StepArgument kForwardSteps;
 
 /// Another kernel of the family's, with the kernel's argument.
@@ -52,7 +52,7 @@ struct KernelTraits {
   std::string_view folder{};  // below templates/: "ladder/fwd_wmma"
   std::string_view type{};    // "FwdWmma"
   OwnParams params{};
-  // Of the config: threads of a block, and blocks on an SM that registers are to leave room for.
+  // The config's threads of a block, and its blocks on an SM, for which registers must suffice.
   std::string_view threads = "num_threads()";
   std::string_view blocks_per_sm = "blocks_per_sm";
   // The config's last fields that only the launch reads: no member of `type`Config.
@@ -67,10 +67,10 @@ struct KernelTraits {
   std::string_view gathered_header{};  // of what the kernel alone knows of gathered tiles
   // Probabilities are rounded to 16 bits: divisions and roots of the user's code to 2 ulp do.
   bool coarse = false;
-  // How a score changes with its product is asked for too, of a Slope.
+  // The kernel also needs the derivative of the score: a Slope piece.
   bool slopes = false;
   std::string grid_order{};  // an Order of kernels whose splits are a dimension of the grid
-  bool shares_sms = true;    // blocks of a step after it find registers beside its own
+  bool shares_sms = true;    // registers suffice for its blocks and those of a step after it
   const BwdSteps* gradients = nullptr;  // of a backward kernel that has steps around it
   const StepArgument* step_argument = &kForwardSteps;
   std::vector<KernelBeside> beside{};
@@ -96,19 +96,19 @@ struct Assembly {
   PartList in_argument{};  // those with a member of the argument, in the order of the members
 
   /// Whether lists say which keys a query tile walks over.
-  bool gathers() const { return kernel.gathers && shape.has_tile_lists(); }
+  bool gathers() const { return kernel.gathers && shape.has_key_lists(); }
   /// Whether steps before the kernel write these.
   bool lists_by_steps() const { return gathers() && kernel.tiling.own_list_groups == 0; }
   bool splits() const { return kernel.tiling.num_splits > 1; }
 };
-/// Cost: no text is made, and no memory is asked for.
+/// Cost: no text is made, and no memory is allocated.
 Assembly assemble(const Problem& problem, const Shape& shape, const KernelTraits& kernel);
 
 /// A kernel's symbol: that of the family's config, and what tells kernels of other problems apart.
-/// `end`: of a kernel beside it.
+/// `end`: that of one of KernelTraits::beside.
 std::string symbol_of(const Assembly& assembly, std::string_view end = {});
 
-/// Of the kernel, and of the steps of one of its parts.
+/// The argument of the kernel, and that of the steps of one of its parts.
 std::string argument_type(const Assembly& assembly);
 std::size_t argument_bytes(const Assembly& assembly);
 std::string step_argument_type(const Assembly& assembly, const Part& part);

@@ -115,7 +115,7 @@ inline Reason half_empty_keys(int block_n, int least, const Problem& problem) {
                                                              : "";
 }
 
-/// Whether `more` blocks beside those of c, up to four, would have room too.
+/// Whether `more` blocks in addition to those of c, up to four, would fit too.
 template <class Typed>
 Reason room_for_more_blocks(const Typed& c, const Arch& arch, int register_slack, int more = 1) {
   Typed fuller = c;

@@ -46,7 +46,7 @@ int gqa_group(const Problem& problem) {
 
 std::string shape_name(std::string_view family, int dtype, int head_dim, int head_dim_v,
                        int block_m, int block_n) {
-  // Each plan for a new length asks for it: of strings it would be a tenth of what that costs, by
+  // Each plan for a new length needs it: of strings it would be a tenth of what that costs, by
   // fmt a quarter.
   std::array<char, 96> name;
   char* end = name.data();

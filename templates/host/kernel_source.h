@@ -13,13 +13,13 @@ namespace attnforge {
 
 /// "{{.dtype = 2, ...}, 128, 4}": a typed config as a C++ initialiser. Its members are the shape's,
 /// then the config's fields in their order but for the last launch_fields; designators cannot name
-/// those beside a base.
+/// members of a struct with a base.
 std::string initializer(const Config& config, const Shape& shape, int launch_fields = 0);
 
 /// `config` as text and `shape` are one typed config, of the kernel that is assembled.
 Source kernel_source(const Config& config, const Shape& shape, const Assembly& assembly);
 
-/// The same of a kernel without pieces, which no part knows.
+/// The source of a kernel without pieces, which no part knows.
 Source kernel_source(const Config& config, const Shape& shape, const KernelTraits& kernel);
 
 }  // namespace attnforge

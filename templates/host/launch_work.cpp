@@ -39,7 +39,8 @@ std::size_t LaunchWork::begin_of(const Part& part) const {
   return begins[static_cast<std::size_t>(at)];
 }
 
-LaunchWork launch_work(const Assembly& assembly, const DeviceFacts& device, const TileWork& tiles) {
+LaunchWork launch_work(const Assembly& assembly, const DeviceFacts& device,
+                       const TileSchedule& tiles) {
   LaunchWork work{.assembly = assembly, .device = device, .tiles = tiles};
   for (std::size_t i = 0; i < assembly.parts.count; ++i) {
     const Part& part = *assembly.parts.list[i];

@@ -18,7 +18,7 @@ namespace attnforge {
 struct LaunchWork {
   const Assembly& assembly;
   const DeviceFacts& device;
-  TileWork tiles{};                             // of a forward kernel
+  TileSchedule tiles{};                         // of a forward kernel
   std::array<std::size_t, kMaxParts> begins{};  // of the scratch of each of assembly.parts
   std::size_t workspace_bytes = 0;              // of all scratch
   const Problem& problem() const { return assembly.problem; }
@@ -27,8 +27,8 @@ struct LaunchWork {
   std::size_t begin_of(const Part& part) const;
 };
 LaunchWork launch_work(const Assembly& assembly, const DeviceFacts& device,
-                       const TileWork& tiles = {});
-/// Of a kernel without steps, which launches alike everywhere.
+                       const TileSchedule& tiles = {});
+/// The work of a kernel without steps, which launches alike everywhere.
 LaunchWork launch_work(const Assembly& assembly);
 
 /// The members of parts that the argument of a step of this part has, or of the kernel (null).

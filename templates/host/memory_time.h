@@ -6,7 +6,7 @@
 
 namespace attnforge {
 
-/// Whether one tile has room for all query rows of a K/V head: keys are read once, and what counts
+/// Whether one tile holds all query rows of a K/V head: keys are read once, and what counts
 /// is how fast they come.
 bool has_few_rows(const Problem& problem);
 

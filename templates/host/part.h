@@ -34,7 +34,7 @@ struct Entry {
 struct Step {
   struct Text {
     int threads = 0;        // of a block
-    int blocks_per_sm = 0;  // that registers are to leave room for; 0: not said
+    int blocks_per_sm = 0;  // for which registers must suffice; 0: not said
     std::string type;       // whose run() it is
     std::string declarations{};
   };
@@ -42,9 +42,9 @@ struct Step {
   bool after = false;                     // the family's; else before it
   bool overlaps = true;                   // from sm_90 on, with the step before it
   bool (*in)(const Assembly&) = nullptr;  // null: wherever its part is
-  /// Of the source. Headers that it needs are included in entry.pieces.
+  /// Its lines of the source. Headers that it needs are included in entry.pieces.
   Text (*text)(Entry& entry, const Assembly&) = nullptr;
-  /// Of a launch, without its argument. No blocks: there is nothing to do.
+  /// Its launch, without the argument. No blocks: there is nothing to do.
   LaunchStep (*launch)(const LaunchWork&) = nullptr;
 };
 
@@ -64,7 +64,7 @@ struct Part {
   std::span<const Step> steps{};
   std::size_t (*scratch)(const LaunchWork&) = nullptr;  // bytes in the workspace; null: none
 
-  // Of a config, before there is an Assembly (templates/host/part_rules.h); null: nothing to say.
+  // Rules for configs, before there is an Assembly (templates/host/part_rules.h); null: none.
   Reason (*illegal)(const Shape&, const Problem&, const QueryTiling&, const DeviceFacts&) = nullptr;
   Reason (*needless)(const Shape&, const Problem&, const QueryTiling&,
                      const DeviceFacts&) = nullptr;

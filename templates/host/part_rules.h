@@ -16,7 +16,7 @@ Reason illegal_by_parts(const Shape& shape, const Problem& problem, const QueryT
                         const DeviceFacts& device);
 Reason needless_by_parts(const Shape& shape, const Problem& problem, const QueryTiling& tiling,
                          const DeviceFacts& device);
-/// Of configs whose steps differ: about.
+/// About what the steps of configs cost where they differ.
 double part_steps_us(const Shape& shape, const Problem& problem, const QueryTiling& tiling,
                      const DeviceFacts& device);
 

@@ -34,7 +34,7 @@ enum class Slot {
 
 /// "Walk"; "" where the slot is no member.
 std::string_view member_of(Slot slot);
-/// The same for people: "list source".
+/// Its name for people: "list source".
 std::string_view name_of(Slot slot);
 
 struct Piece {
@@ -86,7 +86,7 @@ class PieceSet {
   void include(std::string_view header) { headers_.push_back(header); }
 
   bool is_dense(Slot slot) const;
-  /// What a slot has: "DensePieces<kConfig>::Walk" if nobody changed it; of one without a member,
+  /// What a slot has: "DensePieces<kConfig>::Walk" if no part changed it; of one without a member,
   /// the type that stands for none.
   std::string type(Slot slot) const;
   /// The dense piece, whatever the slot has.

@@ -28,7 +28,7 @@ bool sm_holds_blocks(const Typed& c, const Arch& arch) {
 }
 
 /// Whether these blocks leave a thread what the main loop keeps in registers, and `register_slack`
-/// beside it. A model of what ptxas needs: with fewer it spills.
+/// as well. A model of what ptxas needs: with fewer it spills.
 template <class Typed>
 bool registers_suffice(const Typed& c, const Arch& arch, int register_slack) {
   return c.planned_registers() + register_slack <= registers_available(c, arch);

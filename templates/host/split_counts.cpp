@@ -39,7 +39,7 @@ bool has_unequal_sequences(const Problem& problem) {
          has_few_rows(problem);
 }
 bool has_unequal_sequences(const Shape& shape, const Problem& typical) {
-  return shape.lengths == kUsedLengths && !shape.has_tile_lists() && typical.batch > 1 &&
+  return shape.lengths == kUsedLengths && !shape.has_key_lists() && typical.batch > 1 &&
          !typical.batch_invariant && has_few_rows(typical);
 }
 
@@ -83,7 +83,7 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
   Axis axis{"num_splits", {1}};
   const Problem typical = typical_problem(problem);
   const bool few = has_few_rows(typical);
-  // Of many rows in a batch of any size, partial results would fill the memory.
+  // Partial results of many rows in a batch of any size would fill the memory.
   if (!few && problem.batch_invariant) return axis;
   const int most = few ? kMostBlocksPerSm : 1;
   // Heads of a group share tiles where their queries do not fill them.

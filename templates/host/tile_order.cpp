@@ -53,7 +53,7 @@ std::vector<int> head_groups_mb(const Problem& problem, const DeviceFacts& devic
   const std::int64_t all_bytes = total_tokens(problem).kv * problem.num_heads_kv *
                                  key_bytes(problem);
   const int all = static_cast<int>(std::min((all_bytes >> 20) + 1, kMost));
-  if (shape_of(problem).has_work_list())
+  if (shape_of(problem).has_tile_queue())
     return all <= half_of_l2 ? std::vector<int>{all} : std::vector<int>{all, half_of_l2};
   if (!key_bounds(problem).right || all <= half_of_l2) return {half_of_l2, 0};
   return {half_of_l2, all};

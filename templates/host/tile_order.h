@@ -25,7 +25,7 @@ TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head
 TileOrder cuda_core_order(const Problem& problem, int block_m, bool heavy_last);
 
 /// Values of head_group_mb worth a try: half of the L2, and head after head. Under a causal mask,
-/// whose heavy tiles should all start early, rather all heads at once; of a work list
+/// whose heavy tiles should all start early, rather all heads at once; of a tile queue
 /// first of all, and sorted by length its tiles share the L2 as they are.
 std::vector<int> head_groups_mb(const Problem& problem, const DeviceFacts& device);
 

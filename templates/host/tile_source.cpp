@@ -35,10 +35,10 @@ TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling
   return tiles <= kSms * tiling.blocks_per_sm ? TileSource::kBound : TileSource::kList;
 }
 
-TileWork tile_work(const Problem& problem, TileSource source, const QueryTiling& tiling,
-                   int head_group_mb, bool heavy_last) {
+TileSchedule tile_schedule(const Problem& problem, TileSource source, const QueryTiling& tiling,
+                           int head_group_mb, bool heavy_last) {
   const int block_m = tiling.block_m, pack_gqa = tiling.pack_gqa;
-  TileWork work{.source = source};
+  TileSchedule work{.source = source};
   if (!work.listed()) {
     work.order = tile_order(problem, block_m, pack_gqa, head_group_mb, heavy_last);
     work.tiles = work.order.m_blocks;

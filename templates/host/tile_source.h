@@ -16,8 +16,8 @@ struct QueryTiling {
   int pack_gqa = 1;
   int blocks_per_sm = 1;
   int num_splits = 1;  // more: several blocks a tile, each with a part of the keys
-  // Of keys, the most in a list: each block makes its tile's, and no step orders the tiles. 0: a
-  // step makes all.
+  // Most groups of keys in a list that the tile's block makes itself, and no step orders the
+  // tiles. 0: a step makes all lists.
   int own_list_groups = 0;
 };
 
@@ -34,7 +34,7 @@ enum class TileSource {
 TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling& tiling);
 
 /// The tiles that a kernel takes, by number or from a list.
-struct TileWork {
+struct TileSchedule {
   TileOrder order{};       // listed: of the heads of one sequence
   std::int64_t tiles = 0;  // of one head; listed: the most that there may be
   TileSource source = TileSource::kSizes;
@@ -44,11 +44,11 @@ struct TileWork {
   std::int64_t all_tiles() const { return tiles * order.heads; }
 };
 
-/// Of `source`: that of the problem and the tiling. Heads are taken in groups whose K and V take
-/// about head_group_mb MB, and in a list, where one head's take more, so are sequences; 0: head
-/// after head. heavy_last: tile_order().
-TileWork tile_work(const Problem& problem, TileSource source, const QueryTiling& tiling,
-                   int head_group_mb, bool heavy_last);
+/// `source`: that of the problem and the tiling. Heads are taken in groups whose K and V take about
+/// head_group_mb MB; 0: head after head. In a queue, where those of one head take more, so are
+/// sequences. heavy_last: tile_order().
+TileSchedule tile_schedule(const Problem& problem, TileSource source, const QueryTiling& tiling,
+                           int head_group_mb, bool heavy_last);
 
 /// Query tiles of block_m rows that all sequences have for one head, or for pack_gqa heads in one
 /// tile: the most that there may be.

@@ -52,7 +52,7 @@ struct Head {
 
 /// Adds query tiles `first` to `last` - 1, over which each bound either moves by block_m from tile
 /// to tile, or stands still.
-void add(const Head& head, std::int64_t first, std::int64_t last, KeyTiles& sum) {
+void add(const Head& head, std::int64_t first, std::int64_t last, VisitedKeys& sum) {
   if (first >= last) return;
   // Query tiles until their rows begin at the same place of a key tile again.
   const std::int64_t period = std::lcm(head.block_m, head.block_n) / head.block_m;
@@ -68,7 +68,7 @@ void add(const Head& head, std::int64_t first, std::int64_t last, KeyTiles& sum)
 
 }  // namespace
 
-KeyTiles key_tiles(const Problem& problem, int block_m, int pack, int block_n) {
+VisitedKeys visited_keys(const Problem& problem, int block_m, int pack, int block_n) {
   const KeyBounds bounds = key_bounds(problem);
   const std::int64_t offset = problem.seqlen_kv - problem.seqlen_q;
   const int sides = bounds.right.has_value() + bounds.left.has_value();
@@ -95,7 +95,7 @@ KeyTiles key_tiles(const Problem& problem, int block_m, int pack, int block_n) {
                          std::max<std::int64_t>(0, count - 1),
                          count};
   std::sort(std::begin(cuts), std::end(cuts));
-  KeyTiles sum;
+  VisitedKeys sum;
   for (std::size_t i = 0; i + 1 < std::size(cuts); ++i) add(head, cuts[i], cuts[i + 1], sum);
   return sum;
 }
@@ -108,7 +108,7 @@ double listed_share(const Problem& problem, int block_m) {
   return 1.0 - std::pow(1.0 - density, rows);
 }
 
-void keep_listed(KeyTiles& tiles, const Problem& problem, int block_m) {
+void keep_listed(VisitedKeys& tiles, const Problem& problem, int block_m) {
   tiles.all *= listed_share(problem, block_m);
   // Rows of smaller blocks see different ones: the tile asks of each row.
   if (has_block_mask(problem) && problem.mask_block_q < block_m) tiles.masked = tiles.all;

@@ -11,7 +11,7 @@ namespace attnforge {
 
 double cuda_core_us(const CudaCoreKernel& kernel, const Problem& problem, const DeviceFacts& device,
                     double efficiency) {
-  constexpr double kWarpsToHide = 8;       // an SM needs so many to have none of them waited for
+  constexpr double kWarpsToHide = 8;       // an SM needs this number to hide their latency
   constexpr double kBarrierClocks = 1500;  // a tile's loads, which the block's own warps wait for
   constexpr double kLaunchUs = 3;
   constexpr int kCountedRows = 64;  // at least: smaller tiles are counted together
@@ -30,8 +30,8 @@ double cuda_core_us(const CudaCoreKernel& kernel, const Problem& problem, const 
   // Tiles that are not there when a head has fewer rows than are counted together.
   const double all = std::min(double(together),
                               double(problem.seqlen_q + kernel.block_m - 1) / kernel.block_m);
-  const double tiles = key_tiles(problem, kernel.block_m * together, 1, kernel.block_n).all * all *
-                       heads;
+  const double tiles = visited_keys(problem, kernel.block_m * together, 1, kernel.block_n).all *
+                       all * heads;
   return kLaunchUs + tiles * per_tile * idle_factor(blocks, device.num_sms) / device.num_sms /
                          device.sm_clock_mhz;
 }

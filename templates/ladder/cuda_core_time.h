@@ -10,7 +10,7 @@ namespace attnforge {
 struct CudaCoreKernel {
   int block_m, block_n;
   int num_threads;
-  int blocks_per_sm;  // that registers leave room for
+  int blocks_per_sm;  // for which registers suffice
   int smem_bytes;
   double tile_clocks;  // of an SM that works on one tile of keys of one block and never waits
 };

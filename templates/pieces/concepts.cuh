@@ -51,7 +51,7 @@ concept Lengths = requires(const Params& params, const T& lengths, u32 words) {
   { T::load(params, 0, words) } -> Is<T>;
 };
 
-/// What walks do, whoever counts: `attend` takes a place, and whether it is masked.
+/// The function that walks call: it takes a place, and whether the tile there is masked.
 struct Attend {
   ATTNFORGE_DEVICE void operator()(int, bool) const;
 };
@@ -66,7 +66,7 @@ concept WalkByIndex = requires(const T& walk, const Tile& tile) {
     { walk.masked(0) } -> Bool;
   };
 };
-/// By place: one loop loads and attends (cp.async).
+/// Key tiles by place: one loop loads and attends (cp.async).
 template <class T>
 concept WalkByPlace = requires(const T& walk) {
   { walk.first() } -> Int;
@@ -101,7 +101,7 @@ concept Keys = requires(T& keys, const TensorRef& tensor, const Tile& tile, cons
   keys.share(keys);
   keys.template load<true>(walk, 0, loader, to, 0);
 };
-/// The same for TMA. kAhead: a tile is what of_tile() makes of its index, not its number.
+/// Where they lie, for TMA. kAhead: a tile is what of_tile() makes of its index, not its number.
 template <class T, class Tile, class Walk>
 concept TmaKeys = requires(const T& keys, const Tile& tile, const Walk& walk, const TensorMap& map,
                            u32 to, u32 full) {

@@ -1,4 +1,4 @@
-// warpgroup.cuh - what warpgroups need beside matrix products: registers moved between them (PTX
+// warpgroup.cuh - what warpgroups need besides matrix products: registers moved between them (PTX
 // ISA, "setmaxnreg") and barriers for some of a block's warps ("bar").
 #pragma once
 

@@ -70,7 +70,7 @@ struct KeyRing {
         __syncthreads();
         load_v<false>(tiles.later(place, 1), 0, 0);
       } else {
-        // All but the newest stages - 2 tiles are here. The barrier also says that everybody is
+        // All but the newest stages - 2 tiles are here. The barrier also says that all warps are
         // done with the tile before, whose memory takes the tile that comes stages - 1 later.
         cp_async_wait<2 * (C.stages - 2)>();
         __syncthreads();
@@ -104,7 +104,7 @@ struct KeyRing {
     }
     cp_async_commit();
   }
-  /// The same of V: after load_k() of the same tile, and before that of the next.
+  /// Begins to load the tile of V: after load_k() of the same tile, and before that of the next.
   template <bool kFirst>
   ATTNFORGE_DEVICE void load_v(int place, int stage, int seqlen_kv) {
     const u32 to = v_tile(stage);

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "tests/fuzz/fuzz.h"
-#include "tests/support/argument_parts.h"
+#include "tests/support/argument_fields.h"
 
 namespace attnforge::fuzz {
 namespace {

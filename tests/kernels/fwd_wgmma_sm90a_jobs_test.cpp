@@ -117,7 +117,7 @@ struct NegatedRows {
   }
 };
 
-using Params = WithPages<WithTileLists<WithLengths<FwdWgmmaSm90aParams>>>;
+using Params = WithPages<WithKeyLists<WithLengths<FwdWgmmaSm90aParams>>>;
 
 template <FwdWgmmaSm90aConfig C>
 struct Dense : DenseTmaPieces<C> {
@@ -134,20 +134,20 @@ struct OfUsedLengths : Dense<C> {
 template <FwdWgmmaSm90aConfig C>
 struct OfPackedLengths : Dense<C> {
   using Lengths = PackedLengths;
-  using Order = WorkListOrder;
+  using Order = QueueOrder;
 };
 template <FwdWgmmaSm90aConfig C>
 struct OfPages : Dense<C> {
   using Lengths = UsedLengths;
   using Keys = PagedTmaKeys<C>;
-  using Order = std::conditional_t<C.grid == kGridPlain, BoundOrder, WorkListOrder>;
+  using Order = std::conditional_t<C.grid == kGridPlain, BoundOrder, QueueOrder>;
 };
 template <FwdWgmmaSm90aConfig C>
 struct OfLists : Dense<C> {
   using Walk = ListWalk<C.key_groups()>;
   using Mask = ListMask<typename DenseTmaPieces<C>::Mask, NoRule>;
   using Keys = GroupedTmaKeys<C>;
-  using Order = WorkListOrder;
+  using Order = QueueOrder;
 };
 template <FwdWgmmaSm90aConfig C>
 struct OfListsAndPages : OfLists<C> {
@@ -246,19 +246,19 @@ World world_of(const std::vector<int>& rows_q, const std::vector<int>& rows_kv, 
   p.lengths.kv = kPacked ? w.begins_kv.data() : w.rows_kv.data();
 
   // The queue of query tiles of a head, as step_queue writes it.
-  std::vector<WorkItem> items;
+  std::vector<QueuedTile> items;
   for (int s = 0; s < sequences; ++s)
     for (int m = 0; m * C.block_m() < rows_q[s]; ++m) items.push_back({s, m});
-  w.queue.resize(sizeof(WorkList) + items.size() * sizeof(WorkItem) + 16);
-  p.lengths.work = reinterpret_cast<WorkList*>(
+  w.queue.resize(sizeof(TileQueue) + items.size() * sizeof(QueuedTile) + 16);
+  p.lengths.work = reinterpret_cast<TileQueue*>(
       (reinterpret_cast<std::uintptr_t>(w.queue.data()) + 15) / 16 * 16);
   p.lengths.work->tiles = static_cast<int>(items.size());
-  std::ranges::copy(items, reinterpret_cast<WorkItem*>(p.lengths.work + 1));
-  if constexpr (C.has_tile_lists()) p.order.heads = kHeadsQ;
-  if constexpr (C.has_work_list() && C.grid != kGridPlain) p.order.heads = kHeadsQ;
+  std::ranges::copy(items, reinterpret_cast<QueuedTile*>(p.lengths.work + 1));
+  if constexpr (C.has_key_lists()) p.order.heads = kHeadsQ;
+  if constexpr (C.has_tile_queue() && C.grid != kGridPlain) p.order.heads = kHeadsQ;
 
   // Lists of key groups; some warpgroups see nothing of a tile.
-  if constexpr (C.has_tile_lists()) {
+  if constexpr (C.has_key_lists()) {
     constexpr int kGroups = C.key_groups(), kKeys = C.block_n / kGroups;
     const int all = ceil_div(most_kv, kKeys), capacity = round_up(all, kGroups);
     p.lists.capacity = capacity;

@@ -77,7 +77,7 @@ TEST_F(InspectTest, SaysWhichPartsPutTheKernelTogether) {
   }
   EXPECT_THAT(pieces, UnorderedElementsAre("lengths: lengths fills", "order: queue fills",
                                            "score: softcap fills, user_code wraps"));
-  EXPECT_THAT(steps, ElementsAre("queue work_list"));
+  EXPECT_THAT(steps, ElementsAre("queue tile_queue"));
   EXPECT_THAT(members, ElementsAre("FwdWgmmaSm90aParams", "lengths", "user_code"));
   EXPECT_THAT(inspection.source_entry, HasSubstr(fmt::format(") == {});", (bytes + 63) / 64 * 64)));
 }

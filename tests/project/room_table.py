@@ -36,10 +36,6 @@ ROWS = {  # folder -> folders; its own is understood. `parts/*`: of any part
 }
 # Lines that know a part and are to go: file, header, and what takes them away.
 KNOWN = {
-    ("fwd_mma_sm80/family.cpp", "parts/rope/host.h"): "the list of steps: rotated_family() is wrapped by the registry",
-    ("fwd_wgmma_sm90a/family.cpp", "parts/rope/host.h"): "the same",
-    ("fwd_regtile_f32/family.cpp", "parts/rope/host.h"): "the same",
-    ("ladder/fwd_wmma/family.cpp", "parts/rope/host.h"): "the same",
     ("ladder/of_shape.cuh", "parts/softcap/score.cuh"): "stays: ladder kernels have no entry that names pieces",
 }
 QUOTED = re.compile(r'"(parts/[\w/]+\.(?:cuh|h))"')

@@ -28,7 +28,7 @@ class BindArgumentsTest : public ::testing::Test {
     ASSERT_EQ(driver_problem(), "");
   }
   /// A step whose argument of `bytes` is 0x5a all over.
-  static LaunchStep step_of(std::size_t bytes, const std::vector<ArgumentPart>& parts) {
+  static LaunchStep step_of(std::size_t bytes, const std::vector<ArgumentField>& parts) {
     LaunchStep step;
     step.params.assign(bytes, std::byte{0x5a});
     step.args = parts;

@@ -29,15 +29,15 @@ TEST(AppendShape, PartsOfARowCoverEachElementOnce) {
           const AppendShape shape{dtype, head_dim, head_dim, rope, rope == kNoRope ? 0 : rope_dim};
           std::vector<int> seen(static_cast<std::size_t>(head_dim));
           std::vector<int> turned(static_cast<std::size_t>(shape.pairs()));
-          for (int i = 0; i < shape.parts(kMovedK); ++i) {
-            const RowPart part = shape.part(i);
-            for (const int begin : {part.first, part.second}) {
+          for (int i = 0; i < shape.slices(kMovedK); ++i) {
+            const RowSlice slice = shape.slice(i);
+            for (const int begin : {slice.first, slice.second}) {
               if (begin < 0) continue;
               EXPECT_EQ(begin % shape.vector(), 0);
               for (int j = 0; j < shape.vector(); ++j) ++seen.at(index_of(begin + j));
             }
-            for (int j = 0; part.table >= 0 && j < shape.vector(); ++j)
-              ++turned.at(index_of(part.table + j));
+            for (int j = 0; slice.table >= 0 && j < shape.vector(); ++j)
+              ++turned.at(index_of(slice.table + j));
           }
           EXPECT_EQ(seen, std::vector<int>(seen.size(), 1)) << head_dim << " " << rope_dim;
           EXPECT_EQ(turned, std::vector<int>(turned.size(), 1)) << head_dim << " " << rope_dim;

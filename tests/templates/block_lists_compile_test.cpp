@@ -12,7 +12,7 @@
 #include "generator/arch.h"
 #include "runtime/compile/compiler.h"
 #include "templates/ops/block_lists/host.h"
-#include "tests/support/argument_parts.h"
+#include "tests/support/argument_fields.h"
 #include "tests/templates/compile_together.h"
 
 namespace attnforge {

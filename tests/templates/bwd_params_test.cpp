@@ -19,7 +19,7 @@
 #include "templates/parts/block_mask/host.h"
 #include "templates/parts/query_bits/host.h"
 #include "templates/registry.h"
-#include "tests/support/argument_parts.h"
+#include "tests/support/argument_fields.h"
 
 namespace attnforge {
 namespace {

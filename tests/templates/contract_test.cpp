@@ -12,7 +12,7 @@
 #include "generator/problem/bucket.h"
 #include "templates/parts/rope/host.h"
 #include "templates/registry.h"
-#include "tests/support/argument_parts.h"
+#include "tests/support/argument_fields.h"
 #include "tests/templates/problems.h"
 
 namespace attnforge {

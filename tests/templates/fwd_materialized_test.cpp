@@ -11,7 +11,7 @@
 #include "generator/candidates.h"
 #include "templates/ladder/fwd_materialized/config.h"
 #include "templates/registry.h"
-#include "tests/support/argument_parts.h"
+#include "tests/support/argument_fields.h"
 #include "tests/templates/problems.h"
 
 namespace attnforge {

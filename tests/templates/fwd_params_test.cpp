@@ -12,7 +12,7 @@
 #include "templates/host/argument.h"
 #include "templates/parts/rope/host.h"
 #include "templates/parts/rope/params.h"
-#include "tests/support/argument_parts.h"
+#include "tests/support/argument_fields.h"
 
 namespace attnforge {
 namespace {

@@ -15,7 +15,7 @@
 #include "generator/arch.h"
 #include "generator/candidates.h"
 #include "templates/registry.h"
-#include "tests/support/argument_parts.h"
+#include "tests/support/argument_fields.h"
 #include "tests/templates/fwd_wgmma_sm90a_configs.h"
 #include "tests/templates/problems.h"
 

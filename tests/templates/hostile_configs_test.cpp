@@ -17,7 +17,7 @@
 #include "generator/candidates.h"
 #include "templates/host/fwd_params.h"
 #include "templates/registry.h"
-#include "tests/support/argument_parts.h"
+#include "tests/support/argument_fields.h"
 #include "tests/templates/problems.h"
 
 namespace attnforge {

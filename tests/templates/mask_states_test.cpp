@@ -18,7 +18,7 @@ namespace {
 
 struct Params {
   FwdParams fwd;
-  TileListParams lists;
+  KeyListParams lists;
 };
 
 /// document_q[q] == document_kv[k], and whether q + k is no multiple of `rare`.

@@ -70,7 +70,7 @@ TEST(OwnArguments, APageTableIsThatOfTheRun) {
   EXPECT_EQ(pages.num_pages, 9);
 }
 
-TEST(OwnArguments, LengthsComeWithTheWorkListAtTheBeginningOfTheWorkspace) {
+TEST(OwnArguments, LengthsComeWithTheTileQueueAtTheBeginningOfTheWorkspace) {
   LengthsParams planned{};
   planned.keys_per_group = 7;
   planned.most_tiles = 9;
@@ -107,12 +107,12 @@ TEST(OwnArguments, ListsOfABlockMaskAreThoseOfTheRun) {
 }
 
 TEST(OwnArguments, ListsOfTilesLieInTheWorkspace) {
-  TileListParams planned{};
+  KeyListParams planned{};
   std::memset(&planned, 0, sizeof(planned));
   planned.groups = static_cast<decltype(planned.groups)>(address(0x100));
   planned.bits = static_cast<decltype(planned.bits)>(address(0x400));
-  const TileListParams lists = bound(own_argument<bind_tile_lists>(), planned, {},
-                                     {.workspace = address(0x10000)});
+  const KeyListParams lists = bound(own_argument<bind_key_lists>(), planned, {},
+                                    {.workspace = address(0x10000)});
   EXPECT_EQ(lists.groups, address(0x10100));
   EXPECT_EQ(lists.bits, address(0x10400));
 }

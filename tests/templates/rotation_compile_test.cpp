@@ -12,7 +12,7 @@
 #include "runtime/compile/compiler.h"
 #include "templates/parts/rope/host.h"
 #include "templates/registry.h"
-#include "tests/support/argument_parts.h"
+#include "tests/support/argument_fields.h"
 #include "tests/templates/compile_together.h"
 
 namespace attnforge {

@@ -12,7 +12,7 @@
 #include "generator/candidates.h"
 #include "templates/parts/rope/params.h"
 #include "templates/registry.h"
-#include "tests/support/argument_parts.h"
+#include "tests/support/argument_fields.h"
 
 namespace attnforge {
 namespace {

@@ -75,7 +75,7 @@ TEST(Sinks, LieWhereTheLaunchPutsThem) {
     const DeviceFacts& device = typical_device(each.arch);
     const Config config = first_config(family, problem, each.arch);
     const LaunchStep step = family.launch(config, problem, device).steps.back();
-    const auto part = std::ranges::find_if(step.args, [](const ArgumentPart& part) {
+    const auto part = std::ranges::find_if(step.args, [](const ArgumentField& part) {
       return std::holds_alternative<AddressArgument>(part.value);
     });
     ASSERT_NE(part, step.args.end());

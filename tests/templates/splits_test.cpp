@@ -93,9 +93,9 @@ TEST(SplitKeys, HaveRoomForEachPartOfEachRowAndOverlapNoList) {
     const auto o = reinterpret_cast<std::size_t>(partials.o),
                lse = reinterpret_cast<std::size_t>(partials.lse);
     // Blocks read the lengths of a few sequences, and take those of many from a list.
-    EXPECT_EQ(launch.steps.front().kernel == "work_list", batch == 300);
+    EXPECT_EQ(launch.steps.front().kernel == "tile_queue", batch == 300);
     if (batch == 300) {
-      EXPECT_GE(o, sizeof(WorkList) + 300 * sizeof(WorkItem)) << "after the list of query tiles";
+      EXPECT_GE(o, sizeof(TileQueue) + 300 * sizeof(QueuedTile)) << "after the list of query tiles";
     }
     EXPECT_GE(lse, o + o_bytes);
     EXPECT_EQ(o % 16, 0u);

@@ -24,7 +24,7 @@
 #include "templates/embedded.h"
 #include "templates/parts/user_code/host.h"
 #include "templates/registry.h"
-#include "tests/support/argument_parts.h"
+#include "tests/support/argument_fields.h"
 #include "tests/templates/compile_together.h"
 
 namespace attnforge {

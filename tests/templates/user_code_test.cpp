@@ -16,7 +16,7 @@
 #include "generator/problem/bucket.h"
 #include "generator/user_code/user_code.h"
 #include "templates/registry.h"
-#include "tests/support/argument_parts.h"
+#include "tests/support/argument_fields.h"
 
 namespace attnforge {
 namespace {

@@ -35,7 +35,7 @@ namespace {
 struct Params {
   FwdParams fwd;
   PartialParams partials;
-  TileListParams lists;
+  KeyListParams lists;
 };
 
 using Tile = QueryTile<Params, 1, FixedLengths>;
@@ -189,7 +189,7 @@ TEST(EvenSplits, EachSplitOfEachRowHasItsOwnPlace) {
     for (int tensor = 0; tensor < 3; ++tensor)
       for (int head = 0; head < 2; ++head)
         for (int row = 0; row < 5; ++row) {
-          const PartsOfRow parts = EvenSplits::of_row(params, tensor, head, row);
+          const SplitsOfRow parts = EvenSplits::of_row(params, tensor, head, row);
           EXPECT_EQ(parts.count, splits);
           for (test::split_of_block = 0; test::split_of_block < splits; ++test::split_of_block) {
             EXPECT_EQ(EvenSplits::place(params, tensor, head, row), next);

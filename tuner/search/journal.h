@@ -44,7 +44,7 @@ class Journal {
   std::string failure_;
 };
 
-/// The one process that tunes a problem. Without a database that can be written everybody holds it.
+/// The one process that tunes a problem. Without a database that can be written every process is.
 class Lease {
  public:
   Lease(Cache& cache, const TuneEnvironment& environment, std::string problem,

@@ -37,7 +37,7 @@ struct SearchBench {
   /// Asked all the time: does what must be done from time to time, and says whether to go on.
   bool alive(double until_s);
   /// After everything else was recorded: throws if the GPU is lost, with the culprit's try stored
-  /// beside the others.
+  /// with the others.
   void check_lost();
 
   /// Prepares and proves what is not loaded, until `share` of the time is over. With `sample`,

@@ -68,7 +68,7 @@ TuneResult run(SearchBench& bench, const Problem& problem) {
   std::optional<Winner> known;
   const auto answered = [&] {
     if (!options.retune) known = history.stored_winner(bench, enough);
-    // A quick one that was cut short goes on where it was, if somebody has the time.
+    // A quick one that was cut short goes on where it was, if there is time.
     const bool may_go_on = options.rigor == Rigor::kQuick && !first_run;
     if (known && may_go_on && !history.quick_search_stored(bench)) known.reset();
     return known.has_value();
@@ -88,7 +88,7 @@ TuneResult run(SearchBench& bench, const Problem& problem) {
     best_so_far.other_at_work = !clock.cancelled;
     return best_so_far;
   }
-  // Asked again even if nobody was waited for: another may have ended since the first look.
+  // Asked again even if no process was waited for: another may have ended since the first look.
   if (answered()) return from_database();
   clock.search_start_s = std::min(clock.now_s(), clock.end_s());
   log(clock.environment, LogLevel::kInfo,

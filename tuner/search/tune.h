@@ -33,8 +33,8 @@ inline constexpr double kFirstRunWaitShare = 0.925;
 /// - With environment.first_run any search that another process ended is the answer, however short
 /// it was cut: a plan waits, and all that wait shall go on with the same config. A search for one
 /// ends after kFirstRunShare of the limit, counted from environment.spent_s ago, and counts as a
-/// finished quick one however few it saw. A process that waits for it in vain tunes nothing and is
-/// told so (other_at_work) after kFirstRunWaitShare.
+/// finished quick one however few it saw. A process that waits for it in vain tunes nothing and
+/// returns after kFirstRunWaitShare, with other_at_work.
 /// - options.time_limit_s and options.cancelled end the run within about 0.3 s (a compile in flight
 /// runs on until the
 ///   evaluator is destroyed). A quarter of the limit is left for the final, more if the times

@@ -22,11 +22,11 @@ struct FwdFlashScalarConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
     return 4 * block_n * (head_dim + head_dim_v);
   }
-  /// What the main loop keeps in registers, a thread, and room for addresses and operands.
+  /// Registers of a thread that the main loop keeps, and some for addresses and operands.
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
     return qk_elements() + v_elements() + step_n + 40;
   }
-  /// Resident blocks, as the compiler is told: with room for the loads of a tile, that are in
+  /// Resident blocks, for the compiler: with registers for the loads of a tile, that are in
   /// flight together, so that it need not spill.
   ATTNFORGE_HOST_DEVICE constexpr int blocks_per_sm() const {
     const int blocks = 65536 / (round_up(planned_registers() + 32, 8) * num_threads());

@@ -84,7 +84,7 @@ struct FwdFlashScalar {
     for (int i = 0; i < walk.count(); ++i) {
       const int n = walk.tile(i);
       // ---- 2. A tile of K and V to shared memory, as fp32 ----
-      __syncthreads();  // everybody is done with the tile before
+      __syncthreads();  // all warps are done with the tile before
       load_tile(smem.k, k_head, p.k.stride_row, n * C.block_n, p.seqlen_kv);
       load_tile(smem.v, v_head, p.v.stride_row, n * C.block_n, p.seqlen_kv);
       __syncthreads();

@@ -38,11 +38,11 @@ struct FwdFlashVecConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
     return 4 * (block_n * (qk_pitch() + v_pitch()) + num_warps * groups_per_warp() * p_pitch());
   }
-  /// What the main loop keeps in registers, a thread, and room for addresses and operands.
+  /// Registers of a thread that the main loop keeps, and some for addresses and operands.
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
     return rows_per_thread * (4 * qk_chunks() + 4 * v_chunks() + step_n() + 4) + 36;
   }
-  /// Resident blocks, as the compiler is told: with room for loads that it has in flight together,
+  /// Resident blocks, for the compiler: with registers for loads that it has in flight together,
   /// so that it need not spill.
   ATTNFORGE_HOST_DEVICE constexpr int blocks_per_sm() const {
     const int registers = planned_registers() + 32 < 128 ? 128 : planned_registers() + 32;

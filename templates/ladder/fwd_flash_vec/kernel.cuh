@@ -211,7 +211,7 @@ struct FwdFlashVec {
     for (int i = 0; i < walk.count(); ++i) {
       const int n = walk.tile(i);
       // ---- 2. A tile of K and V to shared memory, as fp32 ----
-      __syncthreads();  // everybody is done with the tile before
+      __syncthreads();  // all warps are done with the tile before
       load_tile<C.head_dim>(smem.k, k_head, p.k.stride_row, n * C.block_n, p.seqlen_kv);
       load_tile<C.head_dim_v>(smem.v, v_head, p.v.stride_row, n * C.block_n, p.seqlen_kv);
       __syncthreads();
@@ -250,7 +250,7 @@ struct FwdFlashVec {
               for (int i = 0; i < 4; ++i) o[r][c][i] *= rescale;
           }
         }
-        __syncwarp();  // everybody is done with the probabilities of the step before
+        __syncwarp();  // all lanes are done with the probabilities of the step before
 #pragma unroll
         for (int j = 0; j < C.keys_per_lane; ++j)
 #pragma unroll

@@ -38,7 +38,7 @@ struct FwdMaterializedConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int accumulators() const {
     return block_m * (block_n > block_v() ? block_n : block_v()) / num_threads();
   }
-  /// Resident blocks of a product, as the compiler is told: few enough that it need not spill.
+  /// Resident blocks of a product, for the compiler: few enough that it need not spill.
   ATTNFORGE_HOST_DEVICE constexpr int blocks_per_sm() const {
     const int registers = accumulators() + 136 < 255 ? accumulators() + 136 : 255;
     return 65536 / (num_threads() * registers);

@@ -99,7 +99,7 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   constexpr double kRowsPerUsPerSm = 8;  // of the softmax, however short they are
   if (problem.seqlen_q == 0 || problem.batch == 0) return 0;
   const double heads = double(problem.batch) * double(problem.num_heads_q);
-  const double tiles = key_tiles(problem, c.block_m, 1, c.block_n).all * heads;
+  const double tiles = visited_keys(problem, c.block_m, 1, c.block_n).all * heads;
   const double scores = tiles * c.block_m * c.block_n;
   const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8 *
                               kBandwidth;
@@ -173,7 +173,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
     if (blocks == 0) return;  // no keys: no scores
     LaunchStep step;
     step.kernel = symbol(c, name);
-    // More are asked for only when the bound of a workspace is computed, not to be launched.
+    // More are needed only when the bound of a workspace is computed, not to be launched.
     step.grid.x = static_cast<unsigned>(std::min(blocks, kMaxGridX));
     step.block.x = static_cast<unsigned>(threads);
     step.smem_bytes = smem_bytes;

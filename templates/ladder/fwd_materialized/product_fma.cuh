@@ -49,7 +49,7 @@ struct Product<C, kColumns, kDepthIsRow, false> {
 #pragma unroll
       for (int j = 0; j < kPairs; ++j) c[i][j][0] = c[i][j][1] = 0.0f;
     for (int n = 0; n < slices; ++n) {
-      __syncthreads();  // everybody is done with the slice before
+      __syncthreads();  // all warps are done with the slice before
       load<true>(smem.a, a, n * kDepth);
       load<!kDepthIsRow>(smem.b, b, n * kDepth);
       __syncthreads();

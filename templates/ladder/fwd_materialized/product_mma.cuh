@@ -98,7 +98,7 @@ struct Product<C, kColumns, kDepthIsRow, true> {
     u32 stage = 0;
     for (int n = 0; n < slices; ++n) {
       if constexpr (C.stages == 1) load<kACopyBytes>(smem, a, b, n, slices);
-      // The barrier also says that everybody is done with the slice before, whose memory is next.
+      // The barrier also says that all warps are done with the slice before, whose memory is next.
       cp_async_wait<C.stages == 1 ? 0 : C.stages - 2>();
       __syncthreads();
       if constexpr (C.stages > 1) {

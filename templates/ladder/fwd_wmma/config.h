@@ -15,7 +15,7 @@ struct FwdWmmaConfig : Shape {
   int step_n;         // keys in one softmax step; divides block_n
   int stages;         // tiles of K, and of V, in shared memory
   int q_in_regs;      // 0: Q is read from shared memory in every step; 1: once
-  int blocks_per_sm;  // resident blocks that registers are to leave room for
+  int blocks_per_sm;  // resident blocks for which registers must suffice
   int head_group_mb;  // heads are walked in groups of this many MB of K and V; 0: one after another
 
   ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 32 * num_warps; }
@@ -47,7 +47,7 @@ struct FwdWmmaConfig : Shape {
     return warp_begin() + num_warps * warp_bytes();
   }
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const { return table_begin() + table_bytes(); }
-  /// What the main loop keeps in registers, a thread; ptxas finds room for the rest or spills.
+  /// Registers of a thread that the main loop keeps; ptxas finds some for the rest or spills.
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
     const int output = row_fragments() * out_fragments() * 8;
     const int scores = row_fragments() * step_n / 2;

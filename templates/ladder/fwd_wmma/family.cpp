@@ -12,7 +12,6 @@
 #include "templates/host/tile_order.h"
 #include "templates/host/visited_keys.h"
 #include "templates/ladder/fwd_wmma/config.h"
-#include "templates/parts/rope/host.h"
 
 namespace attnforge {
 namespace {
@@ -31,7 +30,7 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
 
-/// Registers beside the planned ones that ptxas needs for addresses and operands.
+/// Registers in addition to the planned ones that ptxas needs for addresses and operands.
 constexpr int kRegisterSlack = 40;
 constexpr int kSmallestBlockM = 32;
 constexpr int kLargestHeadDim = 256;  // its output just fits the registers of the warps that own it
@@ -97,7 +96,8 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
 
   const double heads = double(problem.batch) * double(problem.num_heads_q);
   const double blocks = double(query_tiles(problem, c.block_m));
-  const double clocks = key_tiles(problem, c.block_m, 1, c.block_n).all * heads * clocks_per_tile +
+  const double clocks = visited_keys(problem, c.block_m, 1, c.block_n).all * heads *
+                            clocks_per_tile +
                         blocks * kTileStart / c.blocks_per_sm;
   const double rounds = std::max(blocks / (double(device.num_sms) * c.blocks_per_sm), 1e-9);
   const double idle = later_see_more(c) && rounds > 1 ? 1 + 0.7 / rounds
@@ -137,6 +137,6 @@ constexpr Family kFamily = typed_family<kFields, illegal, needless, estimate_us,
 }  // namespace
 
 extern const Family fwd_wmma;
-constinit const Family fwd_wmma = rotated_family<kFamily>();
+constinit const Family fwd_wmma = kFamily;
 
 }  // namespace attnforge

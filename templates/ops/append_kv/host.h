@@ -25,7 +25,7 @@ Source append_source(const AppendCode& code);
 
 /// Without a grid, and with an argument that each run brings, which counts_blocks() or does not.
 LaunchStep append_step(bool counts);
-/// How so many tokens are shared out on a GPU of num_sms: among as many warps as it holds at once
+/// How `tokens` are shared out on a GPU of num_sms: among as many warps as it holds at once
 /// if there is work for these, each moving little, else each moving more.
 AppendWork append_work(const AppendShape& shape, std::int64_t tokens, int heads_kv, int heads_q,
                        int num_sms);

@@ -23,7 +23,7 @@ struct AppendKv {
   using Row = float[kVector];  // of a table
 
   // A warp's next strip comes by way of shared memory, where it takes no registers. A lane reads
-  // what it asked for itself.
+  // what it loaded itself.
   static constexpr bool kAhead = kAlignment >= 4 * kWords;
   using Lanes = Vector[AppendShape::kThreads];
 
@@ -83,7 +83,7 @@ struct AppendKv {
     int cache_batch = 0, cache_row = 0;
     bool in_cache = false;  // and a page for it
 
-    /// Its length is asked for at once, if the sequence can be told without a look at others.
+    /// Its length is loaded at once, if the sequence is known without a look at others.
     ATTNFORGE_DEVICE Token(const AppendParams& p, u32 token) {
       if (p.cu_seqlens != nullptr) {
         row = int(token);
@@ -128,7 +128,7 @@ struct AppendKv {
     }
   };
 
-  /// What a warp moves at once: of a lane one part of the rows of `rows` heads.
+  /// What a warp moves at once: of a lane one slice of the rows of `rows` heads.
   struct Strip {
     static constexpr int kDepth = 1 << S.most_depth_log2();
     static constexpr int kVectors = kDepth * (S.rope == kNoRope ? 1 : 2);
@@ -136,7 +136,7 @@ struct AppendKv {
     int moved;  // kMovedK, kMovedV or kMovedQ
     int head;   // of the first row
     int rows;   // 0 to kDepth
-    RowPart part;
+    RowSlice slice;
     Vector a[kDepth], b[kDepth];
 
     /// The i-th of a token's. False: it has fewer.
@@ -154,11 +154,11 @@ struct AppendKv {
       const int heads = moved == kMovedQ ? p.num_heads_q : p.num_heads_kv;
       head = (group << p.work.depth_log2) * heads_at_once() + beside;
       const bool idle = beside >= heads_at_once() ||
-                        of_row >= of_v_or_k(S.parts(kMovedV), S.parts(kMovedK));
+                        of_row >= of_v_or_k(S.slices(kMovedV), S.slices(kMovedK));
       const int left = of_v_or_k(ceil_div(heads - head, S.heads_at_once(kMovedV)),
                                  ceil_div(heads - head, S.heads_at_once(kMovedK)));
       rows = idle ? 0 : min(left, 1 << p.work.depth_log2);
-      part = moved == kMovedV ? RowPart{of_row * kVector, -1, -1} : S.part(of_row);
+      slice = moved == kMovedV ? RowSlice{of_row * kVector, -1, -1} : S.slice(of_row);
       return i < ends[kMovedQ];
     }
     /// Q is as K.
@@ -172,29 +172,29 @@ struct AppendKv {
     ATTNFORGE_DEVICE char* first_part(const TensorRef& tensor, int outer, int row) const {
       return static_cast<char*>(tensor.data) +
              (outer * tensor.stride_batch + row * tensor.stride_row + head * tensor.stride_head +
-              part.first) *
+              slice.first) *
                  kBytes;
     }
     ATTNFORGE_DEVICE i64 bytes_apart(const TensorRef& tensor) const {
       return tensor.stride_head * (heads_at_once() * kBytes);
     }
-    ATTNFORGE_DEVICE int second_part() const { return (part.second - part.first) * kBytes; }
+    ATTNFORGE_DEVICE int second_vector() const { return (slice.second - slice.first) * kBytes; }
 
-    /// Calls visit(i, second) for the i-th row's part, and its second vector.
+    /// Calls visit(i, second) for the i-th row's slice, and its second vector.
     template <class Visit>
     ATTNFORGE_DEVICE void for_each_vector(const Visit& visit) const {
 #pragma unroll
       for (int i = 0; i < kDepth; ++i) {
         if (i >= rows) continue;
         visit(i, false);
-        if (S.rope != kNoRope && part.second >= 0) visit(i, true);
+        if (S.rope != kNoRope && slice.second >= 0) visit(i, true);
       }
     }
     /// for_each_vector() with where each lies, from `first` on with rows `apart`.
     template <class Visit>
     ATTNFORGE_DEVICE void for_each_place(char* first, i64 apart, const Visit& visit) const {
       for_each_vector([&](int i, bool second) {
-        visit(first + i * apart + (second ? second_part() : 0), i, second);
+        visit(first + i * apart + (second ? second_vector() : 0), i, second);
       });
     }
     template <class Visit>
@@ -214,7 +214,7 @@ struct AppendKv {
       });
       cp_async_commit();
     }
-    /// What was asked for.
+    /// What was loaded.
     ATTNFORGE_DEVICE void take(const Lanes* ahead) {
       cp_async_wait<0>();
       for_each_vector([&](int i, bool second) {
@@ -224,9 +224,9 @@ struct AppendKv {
     }
     /// All heads turn by the same angles.
     ATTNFORGE_DEVICE void turn(const AppendParams& p, const Token& token) {
-      if (S.rope == kNoRope || part.table < 0 || rows <= 0) return;
+      if (S.rope == kNoRope || slice.table < 0 || rows <= 0) return;
       Row cos, sin;
-      const i64 at = i64(token.position) * S.pairs() + part.table;
+      const i64 at = i64(token.position) * S.pairs() + slice.table;
       load_table(p.cos + at, cos);
       load_table(p.sin + at, sin);
 #pragma unroll
@@ -247,7 +247,7 @@ struct AppendKv {
     }
   };
 
-  /// The i-th strip, if the token has so many.
+  /// The i-th strip, if the token has one.
   ATTNFORGE_DEVICE static void ask_for(const AppendParams& p, const Token& token, int i,
                                        Lanes* ahead) {
     if constexpr (kAhead) {
@@ -270,7 +270,7 @@ struct AppendKv {
     return int(after < p.seqlen_kv ? after : i64(p.seqlen_kv));
   }
   /// The warp after those that move rows does this, and they do not wait for it: where all other
-  /// blocks have read their lengths already, nobody reads the old ones any more.
+  /// blocks have read their lengths already, the old ones are not read any more.
   ATTNFORGE_DEVICE static void keep_lengths(const AppendParams& p) {
     __syncthreads();  // this block has read all that it needs
     const int lane = int(threadIdx.x) % 32;
@@ -298,7 +298,7 @@ struct AppendKv {
     const bool moves_lengths = p.used_after != nullptr, counts = p.counters != nullptr;
     __shared__ __align__(16) Lanes ahead[kAhead ? Strip::kVectors : 1];
     for (u32 block = blockIdx.x; block < p.work.blocks; block += gridDim.x) {
-      // ---- 1. Two strips of new rows are asked for before it is known where they go ----
+      // ---- 1. Two strips of new rows are loaded before it is known where they go ----
       const u32 number = block * u32(p.work.tokens_of_block()) + (u32(warp) >> p.work.warps_log2);
       const bool there = number < u32(p.tokens);
       Token token(p, number);
@@ -321,7 +321,7 @@ struct AppendKv {
 
       // ---- 3. Rows go there, and those of the warp's other strips after them ----
       if (!more) continue;
-      if (!token.written) {  // nobody takes what was asked for
+      if (!token.written) {  // what was loaded is not written
         if constexpr (kAhead) cp_async_wait<0>();
         continue;
       }

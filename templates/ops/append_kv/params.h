@@ -10,9 +10,9 @@ namespace attnforge {
 
 /// Two vectors of a row that a thread moves: their first elements. `second` is negative where there
 /// is none. Rotated, they are kRopeHalf's first elements of pairs and second ones, or neighbours.
-struct RowPart {
+struct RowSlice {
   int first, second;
-  int table;  // the first pair's column in the tables; negative: the part is only copied
+  int table;  // the first pair's column in the tables; negative: the slice is only copied
 };
 
 /// Whose rows are moved, in the order of AppendParams::from and ::to.
@@ -20,7 +20,7 @@ inline constexpr int kMovedK = 0;
 inline constexpr int kMovedV = 1;
 inline constexpr int kMovedQ = 2;
 
-/// What the code depends on. A thread moves one part of rows of several heads: a vector, or two
+/// What the code depends on. A thread moves one slice of rows of several heads: a vector, or two
 /// where rows are rotated. The strip of a warp is what its lanes move together: 1 << depth_log2
 /// times as many heads as fit side by side, or of long rows one head and 32 parts.
 struct AppendShape {
@@ -43,11 +43,11 @@ struct AppendShape {
   ATTNFORGE_HOST_DEVICE constexpr int vector() const {
     return dtype != kFp32 && pairs() % 8 == 0 ? 8 : 4;
   }
-  /// Parts of a row of k or q: those that turn, then those that are copied.
+  /// Slices of a row of k or q: those that turn, then those that are copied.
   ATTNFORGE_HOST_DEVICE constexpr int turns() const {
     return rope == kNoRope ? 0 : pairs() / vector();
   }
-  ATTNFORGE_HOST_DEVICE constexpr int parts(int moved) const {
+  ATTNFORGE_HOST_DEVICE constexpr int slices(int moved) const {
     if (moved == kMovedV) return head_dim_v / vector();
     return rope == kNoRope ? head_dim / vector()
                            : turns() + ceil_div(head_dim - rope_dim, 2 * vector());
@@ -55,23 +55,23 @@ struct AppendShape {
   /// Lanes of a warp that share a row, the heads whose rows lie side by side in a warp, and the
   /// warps that a row takes.
   ATTNFORGE_HOST_DEVICE constexpr int lanes(int moved) const {
-    return parts(moved) < 32 ? parts(moved) : 32;
+    return slices(moved) < 32 ? slices(moved) : 32;
   }
   ATTNFORGE_HOST_DEVICE constexpr int heads_at_once(int moved) const { return 32 / lanes(moved); }
   ATTNFORGE_HOST_DEVICE constexpr int columns(int moved) const {
-    return ceil_div(parts(moved), 32);
+    return ceil_div(slices(moved), 32);
   }
   ATTNFORGE_HOST_DEVICE constexpr int strips(int moved, int heads, int depth_log2) const {
     const int depth = 1 << depth_log2;
     return columns(moved) * ((ceil_div(heads, heads_at_once(moved)) + depth - 1) >> depth_log2);
   }
   /// The i-th of a row of k or q.
-  ATTNFORGE_HOST_DEVICE constexpr RowPart part(int i) const {
+  ATTNFORGE_HOST_DEVICE constexpr RowSlice slice(int i) const {
     if (rope == kNoRope) return {i * vector(), -1, -1};
     if (i < turns()) {
       const int table = i * vector();
-      return rope == kRopeHalf ? RowPart{table, table + pairs(), table}
-                               : RowPart{2 * table, 2 * table + vector(), table};
+      return rope == kRopeHalf ? RowSlice{table, table + pairs(), table}
+                               : RowSlice{2 * table, 2 * table + vector(), table};
     }
     const int first = rope_dim + (i - turns()) * 2 * vector();
     return {first, first + vector() < head_dim ? first + vector() : -1, -1};
@@ -85,8 +85,7 @@ struct alignas(32) AppendCounters {
   u32 runs;
 };
 
-/// How the work is shared out. Warps of a token are in one block, and each takes every so many-th
-/// of its strips.
+/// How the work is shared out. Warps of a token are in one block, and take its strips in turn.
 struct AppendWork {
   int depth_log2;
   int strips_end[3];  // of a token: those of k end before the first number, then come v's, then q's

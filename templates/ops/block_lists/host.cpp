@@ -53,7 +53,7 @@ Source source_of(std::string name, std::string entry) {
   return source;
 }
 
-// The text's arguments are all that these kernels have beside their own.
+// The text's arguments are all that these kernels have in addition to their own.
 std::string text_params(const Problem& text) { return with_code_params(text, "BlockTextParams"); }
 std::size_t text_params_bytes(const Problem& text) {
   static_assert(alignof(BlockTextParams) <= kPartAlignment);

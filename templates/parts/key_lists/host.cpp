@@ -19,26 +19,26 @@ extern const Part key_lists_part;
 namespace {
 
 constexpr int kGroupsPerBlock = kListStepThreads / 32;
-constexpr const char* kListsKernel = "tile_lists";
+constexpr const char* kListsKernel = "key_lists";
 
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-std::int64_t TileLists::capacity() const {
+std::int64_t KeyLists::capacity() const {
   return groups == 0 ? 0 : quotient_up(groups_of_sequence, groups) * groups;
 }
 
-std::int64_t TileLists::bytes() const {
+std::int64_t KeyLists::bytes() const {
   const std::int64_t states = of_text ? groups_of_sequence * sizeof(std::uint32_t) : 0;
   return lists() *
              (capacity() * std::int64_t{sizeof(KeyGroup)} + states + std::int64_t{sizeof(int)}) +
          bits_bytes();
 }
 
-TileLists tile_lists(const Problem& problem, const Shape& shape, int block_m, int block_n) {
-  TileLists result;
-  if (!shape.has_tile_lists()) return result;
+KeyLists key_lists(const Problem& problem, const Shape& shape, int block_m, int block_n) {
+  KeyLists result;
+  if (!shape.has_key_lists()) return result;
   result.groups = shape.key_groups_of(block_n);
   result.group_keys = block_n / result.groups;
   result.m_blocks = quotient_up(problem.seqlen_q, block_m);
@@ -58,8 +58,8 @@ TileLists tile_lists(const Problem& problem, const Shape& shape, int block_m, in
   return result;
 }
 
-TileListParams tile_list_params(const TileLists& lists, std::size_t begin) {
-  TileListParams params{};
+KeyListParams key_list_params(const KeyLists& lists, std::size_t begin) {
+  KeyListParams params{};
   const std::size_t groups_bytes = lists.lists() * lists.capacity() * sizeof(KeyGroup);
   const std::size_t states_bytes = lists.of_text ? lists.lists() * lists.groups_of_sequence *
                                                        sizeof(std::uint32_t)
@@ -76,9 +76,9 @@ TileListParams tile_list_params(const TileLists& lists, std::size_t begin) {
   return params;
 }
 
-TileLists tile_lists(const LaunchWork& work) {
+KeyLists key_lists(const LaunchWork& work) {
   const QueryTiling& tiling = work.assembly.kernel.tiling;
-  return tile_lists(work.problem(), work.assembly.shape, tiling.block_m, tiling.block_n);
+  return key_lists(work.problem(), work.assembly.shape, tiling.block_m, tiling.block_n);
 }
 
 LaunchStep list_step(const char* kernel, std::int64_t blocks) {
@@ -87,11 +87,11 @@ LaunchStep list_step(const char* kernel, std::int64_t blocks) {
   return step;
 }
 
-std::int64_t state_blocks(const TileLists& lists) {
+std::int64_t state_blocks(const KeyLists& lists) {
   return lists.lists() * quotient_up(lists.groups_of_sequence, kGroupsPerBlock);
 }
 
-void bind_tile_lists(TileListParams& lists, const Tensors&, const RunMemory& memory) {
+void bind_key_lists(KeyListParams& lists, const Tensors&, const RunMemory& memory) {
   const auto place = [&](auto*& pointer) {
     pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(
         static_cast<std::byte*>(memory.workspace) + reinterpret_cast<std::uintptr_t>(pointer));
@@ -105,7 +105,7 @@ void bind_tile_lists(TileListParams& lists, const Tensors&, const RunMemory& mem
 namespace {
 
 /// Whether a list has room in what a block has for its own.
-bool own_list_fits(const TileLists& lists, const QueryTiling& tiling) {
+bool own_list_fits(const KeyLists& lists, const QueryTiling& tiling) {
   return lists.capacity() <= tiling.own_list_groups;
 }
 
@@ -113,13 +113,13 @@ bool own_list_fits(const TileLists& lists, const QueryTiling& tiling) {
 Reason illegal_lists(const Shape& shape, const Problem& problem, const QueryTiling& tiling,
                      const DeviceFacts& device) {
   constexpr std::int64_t kMostGroups = 1 << 30;
-  if (!shape.has_tile_lists()) return "";
+  if (!shape.has_key_lists()) return "";
   if (tiling.pack_gqa > 1) return "heads that share a tile cannot have masks of their own";
   if (tiling.block_m > 16 * KeyGroup::kMostFragments) return "lists know tiles of up to 256 rows";
   if (!shape.blocks_fit(tiling.block_n))
     return Reason("tiles of {} keys and blocks of {} do not divide one another", tiling.block_n,
                   shape.mask_block_kv);
-  const TileLists lists = tile_lists(problem, shape, tiling.block_m, tiling.block_n);
+  const KeyLists lists = key_lists(problem, shape, tiling.block_m, tiling.block_n);
   // As doubles they do not overflow.
   const double blocks = double(lists.lists()) *
                         double(quotient_up(lists.groups_of_sequence, kGroupsPerBlock));
@@ -136,8 +136,8 @@ Reason illegal_lists(const Shape& shape, const Problem& problem, const QueryTili
 Reason needless_lists(const Shape& shape, const Problem& problem, const QueryTiling& tiling,
                       const DeviceFacts&) {
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 34;
-  if (!shape.has_tile_lists()) return "";
-  return tile_lists(problem, shape, tiling.block_m, tiling.block_n).bytes() > kMostBytes
+  if (!shape.has_key_lists()) return "";
+  return key_lists(problem, shape, tiling.block_m, tiling.block_n).bytes() > kMostBytes
              ? "the lists of keys do not fit 16 GB"
              : "";
 }
@@ -168,9 +168,9 @@ void fill_lists(Entry& entry, const Assembly& a) {
                                           a.kernel.block_n),
                               "parts/key_lists/keys.cuh", "template <int kDtype> "});
   if (own)
-    pieces.fill(Slot::kLists,
-                {fmt::format("OwnLists<kConfig, {}, {}>", pieces.type(Slot::kListSource), window),
-                 "parts/key_lists/own_list.cuh"});
+    pieces.fill(Slot::kLists, {fmt::format("MakeOwnList<kConfig, {}, {}>",
+                                           pieces.type(Slot::kListSource), window),
+                               "parts/key_lists/own_list.cuh"});
   if (!a.kernel.gathered_header.empty()) pieces.include(a.kernel.gathered_header);
 }
 
@@ -183,19 +183,19 @@ constexpr Step kListsStep{
           return Step::Text{
               .threads = kListStepThreads,
               .blocks_per_sm = kListStepBlocks,
-              .type = fmt::format("ListTiles<Pieces::Lengths, {0}, kConfig.{1}, "
+              .type = fmt::format("MakeKeyLists<Pieces::Lengths, {0}, kConfig.{1}, "
                                   "kConfig.key_groups(), kConfig.{2} / kConfig.key_groups(), {3}>",
                                   entry.pieces.type(Slot::kListSource), a.kernel.block_m,
                                   a.kernel.block_n, entry.pieces.dense(Slot::kMask))};
         },
     .launch =
-        [](const LaunchWork& work) { return list_step(kListsKernel, tile_lists(work).lists()); }};
+        [](const LaunchWork& work) { return list_step(kListsKernel, key_lists(work).lists()); }};
 
 void add_lists(Argument& argument, const LaunchWork& work) {
-  const TileLists lists = tile_lists(work);
-  TileListParams params = tile_list_params(lists, work.begin_of(key_lists_part));
+  const KeyLists lists = key_lists(work);
+  KeyListParams params = key_list_params(lists, work.begin_of(key_lists_part));
   if (work.assembly.lists_by_steps()) {
-    argument.own<bind_tile_lists>(params);
+    argument.own<bind_key_lists>(params);
     return;
   }
   // Blocks that make their own lists read the sizes alone.
@@ -213,14 +213,14 @@ constinit const Part key_lists_part{
     .name = "key_lists",
     .in = [](const Assembly& a) { return a.gathers(); },
     .type = [](const Assembly&,
-               std::string_view params) { return fmt::format("WithTileLists<{}>", params); },
-    .bytes = [](const Assembly&) { return sizeof(TileListParams); },
+               std::string_view params) { return fmt::format("WithKeyLists<{}>", params); },
+    .bytes = [](const Assembly&) { return sizeof(KeyListParams); },
     .add = add_lists,
     .fill = fill_lists,
     .steps = {&kListsStep, 1},
     .scratch = [](const LaunchWork& work) -> std::size_t {
       if (!work.assembly.lists_by_steps()) return 0;
-      return static_cast<std::size_t>(tile_lists(work).bytes());
+      return static_cast<std::size_t>(key_lists(work).bytes());
     },
     .illegal = illegal_lists,
     .needless = needless_lists,

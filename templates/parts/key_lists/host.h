@@ -1,5 +1,5 @@
 // host.h - masks that decide which keys a query tile walks over: the lists that steps before
-// the kernel write, and what a kernel's source has more to read them.
+// the kernel write, and the pieces of a kernel's source that read them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace attnforge {
 struct LaunchWork;  // templates/host/launch_work.h
 
 /// Lists of one kernel. All numbers are 0 where its tiles are not listed.
-struct TileLists {
+struct KeyLists {
   int groups = 0, group_keys = 0;  // of a key tile
   int heads = 0, batch = 0;        // of the mask
   std::int64_t m_blocks = 0;       // query tiles of a head
@@ -29,20 +29,20 @@ struct TileLists {
 };
 /// `shape` is the problem's: callers that ask for many configs have it, and it takes the reading of
 /// a mask's text.
-TileLists tile_lists(const Problem& problem, const Shape& shape, int block_m, int block_n);
-/// Of a launch.
-TileLists tile_lists(const LaunchWork& work);
+KeyLists key_lists(const Problem& problem, const Shape& shape, int block_m, int block_n);
+/// The lists of a launch.
+KeyLists key_lists(const LaunchWork& work);
 
 /// The member of an argument: the lists begin `begin` bytes after the start of the workspace.
-TileListParams tile_list_params(const TileLists& lists, std::size_t begin);
+KeyListParams key_list_params(const KeyLists& lists, std::size_t begin);
 /// Adds the workspace's address to where the lists begin.
-void bind_tile_lists(TileListParams& lists, const Tensors& tensors, const RunMemory& memory);
+void bind_key_lists(KeyListParams& lists, const Tensors& tensors, const RunMemory& memory);
 
-/// Threads of a block of the steps, and blocks on an SM that registers are to leave room for.
+/// Threads of a block of the steps, and blocks on an SM for which registers must suffice.
 inline constexpr int kListStepThreads = 256, kListStepBlocks = 4;
 LaunchStep list_step(const char* kernel, std::int64_t blocks);
 /// Blocks of the step before, of a mask's text: a warp for each group. 0: no sequence has keys to
 /// ask about.
-std::int64_t state_blocks(const TileLists& lists);
+std::int64_t state_blocks(const KeyLists& lists);
 
 }  // namespace attnforge

@@ -30,7 +30,7 @@ struct GatheredKeys {
   ATTNFORGE_DEVICE void seek(const Walk&, int, const Loader&) {}
   ATTNFORGE_DEVICE void share(const GatheredKeys&) {}
 
-  /// Rows after the last key are that key: nobody sees them, and their numbers are some that
+  /// Rows after the last key are that key: no row sees them, and their numbers are some that
   /// attention has anyway.
   template <bool kFirst, class Walk, class Loader>
   ATTNFORGE_DEVICE void load(const Walk& walk, int place, const Loader& loader, u32 to, int) {

@@ -5,7 +5,7 @@
 
 #include "base.cuh"
 #include "base_params.h"
-#include "parts/key_lists/make_list.cuh"
+#include "parts/key_lists/list_writer.cuh"
 #include "parts/key_lists/params.h"
 #include "parts/key_lists/place.cuh"
 #include "parts/key_lists/walk.cuh"
@@ -32,16 +32,16 @@ struct OwnList {
   }
 };
 
-/// Source and Window as TileList takes them.
+/// Source and Window as KeyListWriter takes them.
 template <auto C, class Source, class Window>
-struct OwnLists {
-  /// All threads of the block call this, with a barrier after it. The argument has a TileListParams
+struct MakeOwnList {
+  /// All threads of the block call this, with a barrier after it. The argument has a KeyListParams
   /// `lists`, whose sizes are read.
   template <class Pieces, class Params>
   ATTNFORGE_DEVICE static void make(const Params& params) {
     constexpr int kGroups = C.key_groups(), kMostGroups = C.own_list_groups();
-    using Maker = TileList<typename Pieces::Lengths, Source, C.block_m(), kGroups,
-                           C.block_n / kGroups, Window, C.num_threads(), kMostGroups>;
+    using Maker = KeyListWriter<typename Pieces::Lengths, Source, C.block_m(), kGroups,
+                                C.block_n / kGroups, Window, C.num_threads(), kMostGroups>;
     auto& list = OwnList<C>::memory();
     const FwdParams& p = params.fwd;
     const TilePlace tile = Pieces::Order::place(params, int(blockIdx.x));

@@ -16,7 +16,7 @@ struct KeyGroup {
   static constexpr int kMostFragments = 16;
 };
 
-/// 32-bit words of a row of TileListParams::bits, and of the 16 rows of a fragment.
+/// 32-bit words of a row of KeyListParams::bits, and of the 16 rows of a fragment.
 template <int kGroupKeys>
 inline constexpr int kTextBitsRowWords = (kGroupKeys + 31) / 32;
 template <int kGroupKeys>
@@ -24,14 +24,14 @@ inline constexpr int kTextBitsWords = 16 * kTextBitsRowWords<kGroupKeys>;
 
 /// In the argument of a kernel, after the family's own. The lists lie in the workspace, for query
 /// tile m of mask head h of mask sequence b at (b * heads + h) * m_blocks + m.
-struct alignas(16) TileListParams {
+struct alignas(16) KeyListParams {
   KeyGroup* groups;  // [lists, capacity], ascending, in whole key tiles: the last one is filled up
                      // with groups that lie after all keys and that no row sees
   int* counts;       // [lists], key tiles
   u32* states;       // [lists, groups of a sequence]: KeyGroup::rows of each by the mask's text
   u32* bits;         // [lists, groups, fragments, 16, kTextBitsRowWords]: of a row, bit k % 32 of
                      // word k / 32 says whether it sees key k of the group; of partial fragments
-  i64 capacity;      // groups that a list has room for
+  i64 capacity;      // most groups of a list
   int m_blocks;      // query tiles of a head
   int heads;         // 1, num_heads_kv or num_heads_q
   int batch;         // 1 or batch
@@ -40,8 +40,8 @@ struct alignas(16) TileListParams {
 
 /// The argument of a kernel that gathers its keys.
 template <class Params>
-struct WithTileLists : Params {
-  TileListParams lists;
+struct WithKeyLists : Params {
+  KeyListParams lists;
 };
 
 }  // namespace attnforge

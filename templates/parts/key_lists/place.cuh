@@ -13,7 +13,7 @@ namespace attnforge {
 struct ListPlace {
   int m_block, head, sequence;
 
-  ATTNFORGE_DEVICE ListPlace(const TileListParams& lists, int index)
+  ATTNFORGE_DEVICE ListPlace(const KeyListParams& lists, int index)
       : m_block(index % lists.m_blocks),
         head(index / lists.m_blocks % lists.heads),
         sequence(index / lists.m_blocks / lists.heads) {}

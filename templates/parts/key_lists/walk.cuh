@@ -13,7 +13,7 @@
 namespace attnforge {
 
 /// Which list is that of a query tile.
-ATTNFORGE_DEVICE int list_index(const FwdParams& p, const TileListParams& lists, int sequence,
+ATTNFORGE_DEVICE int list_index(const FwdParams& p, const KeyListParams& lists, int sequence,
                                 int head, int m_block) {
   const int mask_head = lists.heads == p.num_heads_q ? head : head * lists.heads / p.num_heads_q;
   return ((lists.batch > 1 ? sequence : 0) * lists.heads + mask_head) * lists.m_blocks + m_block;
@@ -24,15 +24,15 @@ struct NoOwnList {
   static constexpr bool kNone = true;
 };
 
-/// A key tile is kGroups groups of neighbouring keys, gathered. The argument has a TileListParams
+/// A key tile is kGroups groups of neighbouring keys, gathered. The argument has a KeyListParams
 /// `lists`. The last keys come first. Own: a list that the block has made
 /// (parts/key_lists/own_list.cuh).
 template <int kGroups, class Own = NoOwnList>
 struct ListWalk {
   static constexpr bool kListed = true;
 
-  // Of key tiles of kTileKeys, for who computes: what a warp knows of one, its scores, and those of
-  // a step of kStepKeys.
+  // For consumers of key tiles of kTileKeys: what a warp knows of one, its scores, and those of a
+  // step of kStepKeys.
   template <int kTileKeys>
   using Groups = KeyGroups<kGroups, kTileKeys / kGroups>;
   template <class Array, int kTileKeys>
@@ -54,7 +54,7 @@ struct ListWalk {
       return {list.groups, list.tiles};
     }
   }
-  ATTNFORGE_DEVICE static ListWalk of_tile(const FwdParams& p, const TileListParams& lists,
+  ATTNFORGE_DEVICE static ListWalk of_tile(const FwdParams& p, const KeyListParams& lists,
                                            int sequence, int head, int m_block) {
     const int list = list_index(p, lists, sequence, head, m_block);
     return {lists.groups + list * lists.capacity, lists.counts[list]};

@@ -16,8 +16,8 @@ extern const Part lengths_part;
 
 namespace {
 
-constexpr int kListThreads = 1024;  // of ListWork, one block
-constexpr const char* kListKernel = "work_list";
+constexpr int kListThreads = 1024;  // of MakeTileQueue, one block
+constexpr const char* kListKernel = "tile_queue";
 static_assert(sizeof(StepParams) == sizeof(FwdParams), "kForwardSteps says so");
 
 void fill_lengths(Entry& entry, const Assembly& a) {
@@ -40,7 +40,7 @@ constexpr Step kQueueStep{
         [](Entry& entry, const Assembly& a) {
           entry.pieces.include("parts/lengths/step_queue.cuh");
           return Step::Text{.threads = kListThreads,
-                            .type = fmt::format("ListWork<Pieces::Lengths, Pieces::Walk, "
+                            .type = fmt::format("MakeTileQueue<Pieces::Lengths, Pieces::Walk, "
                                                 "kConfig.{}, kConfig.{}, kConfig.pack_gqa>",
                                                 a.kernel.block_m, a.kernel.block_n)};
         },
@@ -48,7 +48,7 @@ constexpr Step kQueueStep{
 
 }  // namespace
 
-LengthsParams lengths_params(const TileWork& tiles) {
+LengthsParams lengths_params(const TileSchedule& tiles) {
   LengthsParams params{};
   params.keys_per_group = static_cast<int>(tiles.keys_per_group);
   params.most_tiles = static_cast<int>(tiles.listed() ? tiles.tiles : 0);
@@ -58,7 +58,7 @@ LengthsParams lengths_params(const TileWork& tiles) {
 void bind_lengths(LengthsParams& lengths, const Tensors& tensors, const RunMemory& memory) {
   lengths.q = tensors.lengths.q;
   lengths.kv = tensors.lengths.kv;
-  lengths.work = static_cast<WorkList*>(memory.workspace);
+  lengths.work = static_cast<TileQueue*>(memory.workspace);
 }
 
 /// The arrays of lengths, and the list of query tiles that they and masks ask for.
@@ -76,7 +76,7 @@ constinit const Part lengths_part{
     .fill = fill_lengths,
     .scratch = [](const LaunchWork& work) -> std::size_t {
       if (!work.tiles.listed()) return 0;
-      return sizeof(WorkList) + static_cast<std::size_t>(work.tiles.tiles) * sizeof(WorkItem);
+      return sizeof(TileQueue) + static_cast<std::size_t>(work.tiles.tiles) * sizeof(QueuedTile);
     }};
 
 /// Where blocks find their query tiles when lengths or lists decide it.
@@ -91,7 +91,7 @@ constinit const Part queue_part{
           if (a.tiles == TileSource::kBound)
             entry.pieces.fill(Slot::kOrder, {"BoundOrder", "parts/lengths/bound_order.cuh"});
           else
-            entry.pieces.fill(Slot::kOrder, {"WorkListOrder", "parts/lengths/queue_order.cuh"});
+            entry.pieces.fill(Slot::kOrder, {"QueueOrder", "parts/lengths/queue_order.cuh"});
         },
     .steps = {&kQueueStep, 1}};
 

@@ -8,7 +8,7 @@
 namespace attnforge {
 
 /// Arrays of lengths by each run, a list at the beginning of the workspace.
-LengthsParams lengths_params(const TileWork& tiles);
+LengthsParams lengths_params(const TileSchedule& tiles);
 void bind_lengths(LengthsParams& lengths, const Tensors& tensors, const RunMemory& memory);
 
 }  // namespace attnforge

@@ -8,7 +8,7 @@
 namespace attnforge {
 
 /// A query tile of one head: rows m_block * block_m and on of a sequence.
-struct WorkItem {
+struct QueuedTile {
   int sequence;
   int m_block;
 };
@@ -16,10 +16,10 @@ struct WorkItem {
 /// The query tiles of one head of all sequences, longest first, as parts/lengths/step_queue writes
 /// them for the step after it. In the workspace: 16 + 8 * (tokens_q * packed heads / block_m +
 /// batch) bytes.
-struct alignas(16) WorkList {
+struct alignas(16) TileQueue {
   int tiles;
   int unused[3];
-  // Followed by as many WorkItems.
+  // Followed by as many QueuedTiles.
 };
 
 /// In the argument of a kernel, after the family's own.
@@ -29,11 +29,11 @@ struct alignas(16) LengthsParams {
   // seqlen.
   const int* q;
   const int* kv;
-  WorkList* work;
-  // Keys of a group, about: the list takes sequences in groups whose K and V stay in L2 together;
+  TileQueue* work;
+  // Keys of a group, about: the queue takes sequences in groups whose K and V stay in L2 together;
   // 0: all in one.
   int keys_per_group;
-  int most_tiles;  // that there is room for
+  int most_tiles;  // that fit the queue
 };
 
 /// The argument of a kernel whose family's own is a Params.

@@ -12,15 +12,15 @@ namespace attnforge {
 /// The argument has a LengthsParams `lengths` whose list the step before has written. Heads are
 /// taken in groups as in FixedOrder; params.order.heads are those of one sequence, and its other
 /// fields are not read.
-struct WorkListOrder {
+struct QueueOrder {
   template <class Params>
   ATTNFORGE_DEVICE static TilePlace place(const Params& params, int index) {
-    const WorkList* list = params.lengths.work;
+    const TileQueue* list = params.lengths.work;
     TileOrder order = params.order;
     order.m_blocks = list->tiles;
     order.heavy_last = 0;  // the list begins with the heaviest
     const TilePlace in_list = place_tile(order, index);
-    const WorkItem item = reinterpret_cast<const WorkItem*>(list + 1)[in_list.m_block];
+    const QueuedTile item = reinterpret_cast<const QueuedTile*>(list + 1)[in_list.m_block];
     return {item.m_block, item.sequence * order.heads + in_list.head};
   }
   template <class Params>

@@ -14,7 +14,7 @@ namespace attnforge {
 /// then deals each its place. Which of two tiles of like work comes first differs from run to run;
 /// outputs do not depend on it.
 template <class Lengths, class Walk, int kBlockM, int kBlockN, int kPackGqa>
-struct ListWork {
+struct MakeTileQueue {
   static constexpr int kNumThreads = 1024, kNumWarps = kNumThreads / 32;
   static constexpr int kWorkBins = 32, kGroups = 32;  // a bin per thread
   static_assert(kWorkBins * kGroups == kNumThreads, "the prefix sum takes a bin a thread");
@@ -34,7 +34,7 @@ struct ListWork {
                                          m * kBlockM / kPackGqa, last_row / kPackGqa);
         const int work = most == 0 ? 0
                                    : min(i64(count) * (kWorkBins - 1) / most, i64(kWorkBins - 1));
-        f(WorkItem{sequence, m}, group * kWorkBins + kWorkBins - 1 - work);
+        f(QueuedTile{sequence, m}, group * kWorkBins + kWorkBins - 1 - work);
       }
     }
   }
@@ -58,7 +58,7 @@ struct ListWork {
     if constexpr (Walk::kListed) await_previous_grid();
     bins[thread] = 0;
     __syncthreads();
-    for_each_tile(params, [&](const WorkItem&, int bin) { atomicAdd(&bins[bin], 1); });
+    for_each_tile(params, [&](const QueuedTile&, int bin) { atomicAdd(&bins[bin], 1); });
     __syncthreads();
 
     // Where each bin begins: sums over lanes, then over warps.
@@ -77,8 +77,8 @@ struct ListWork {
     bins[thread] = of_warps[warp] + through - own;
     __syncthreads();
 
-    WorkItem* const list = reinterpret_cast<WorkItem*>(params.lengths.work + 1);
-    for_each_tile(params, [&](const WorkItem& item, int bin) {
+    QueuedTile* const list = reinterpret_cast<QueuedTile*>(params.lengths.work + 1);
+    for_each_tile(params, [&](const QueuedTile& item, int bin) {
       const int at = atomicAdd(&bins[bin], 1);
       if (at < params.lengths.most_tiles) list[at] = item;
     });

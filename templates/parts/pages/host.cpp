@@ -20,7 +20,7 @@ void bind_pages(PagesParams& pages, const Tensors& tensors, const RunMemory&) {
            .unused = {}};
 }
 
-/// Keys in pages are asked for by lists of tiles, too.
+/// Lists of tiles read keys in pages, too.
 void fill_keys(Entry& entry, const Assembly& a) {
   entry.pieces.include("parts/pages/params.h");
   Piece keys;

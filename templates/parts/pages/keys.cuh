@@ -48,8 +48,8 @@ struct PagedKeys {
            byte),
         end(tile.lengths.kv()) {}
 
-  /// Of a range, whose tiles come one after another, pages are looked up for several; of a list for
-  /// one.
+  /// Pages are looked up for several tiles of a range, whose tiles come one after another, and for
+  /// one of a list.
   template <bool kFirst, class Walk, class Loader>
   ATTNFORGE_DEVICE void seek(const Walk& walk, int place, const Loader&) {
     const int n = walk.tile_at(place);
@@ -167,7 +167,7 @@ struct PagedKeys {
  private:
   ATTNFORGE_DEVICE static int lane() { return int(u32(thread_index()) % 32); }
   /// The page of this lane's chunk, among those of tile n and of those before it, kLooked together.
-  /// What lies outside of the sequence is not asked for, a hole in the table and a number that no
+  /// What lies outside of the sequence is not read, a hole in the table and a number that no
   /// page has become some page: nothing faults.
   template <int kTileKeys, int kLooked>
   ATTNFORGE_DEVICE u32 look_up(int n) const {

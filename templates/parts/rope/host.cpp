@@ -117,8 +117,8 @@ constinit const Part rotation_part{
     .bytes = [](const Assembly&) { return sizeof(RopeParamsOfPart); },
     .add =
         [](Argument& argument, const LaunchWork& work) {
-          argument.part(RopeParamsOfPart{rope_params(work.problem()), {}},
-                        own_argument<bind_rope>());
+          argument.field(RopeParamsOfPart{rope_params(work.problem()), {}},
+                         own_argument<bind_rope>());
         },
     .fill = [](Entry& entry, const Assembly&) { entry.pieces.include("parts/rope/params.h"); }};
 

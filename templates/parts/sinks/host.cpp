@@ -45,8 +45,10 @@ constinit const Part sinks_part{
     .type = [](const Assembly&,
                std::string_view params) { return fmt::format("WithSinks<{}>", params); },
     .bytes = [](const Assembly&) { return sizeof(SinkParams); },
-    .add = [](Argument& argument,
-              const LaunchWork&) { argument.part(SinkParams{}, AddressArgument{&Tensors::sinks}); },
+    .add =
+        [](Argument& argument, const LaunchWork&) {
+          argument.field(SinkParams{}, AddressArgument{&Tensors::sinks});
+        },
     .fill = fill_output,
     .steps = {&kGradient, 1}};
 

@@ -16,7 +16,7 @@ namespace attnforge {
 
 /// Lengths and Walk are the pieces of the kernel, whose tiles have kBlockN keys and all rows of
 /// kPackGqa heads. The argument has a PartialParams `partials`; the grid has partials.splits blocks
-/// for each head and sequence, whoever uses them. Partial results are those of [heads,
+/// for each head and sequence, whichever block uses them. Partial results are those of [heads,
 /// rows_of_head, items].
 template <class Lengths, class Walk, int kBlockN, int kPackGqa>
 struct LengthSplits {
@@ -47,7 +47,7 @@ struct LengthSplits {
     return {TilesOf(), params.fwd.batch, most(params), params.partials.at_once};
   }
 
-  /// Items of all sequences that there is room for.
+  /// Most items of all sequences.
   template <class Params>
   ATTNFORGE_DEVICE static int most(const Params& params) {
     return params.fwd.batch * params.partials.splits;
@@ -71,7 +71,8 @@ struct LengthSplits {
   }
   /// All lanes of a warp call this, after count_all().
   template <class Params>
-  ATTNFORGE_DEVICE static PartsOfRow of_row(const Params& params, int sequence, int head, int row) {
+  ATTNFORGE_DEVICE static SplitsOfRow of_row(const Params& params, int sequence, int head,
+                                             int row) {
     const SplitItems<TilesOf> all = items(params);
     const SplitItem item = all.first_of(sequence);
     return {first_of_row(params, head, row) + item.number, 1,

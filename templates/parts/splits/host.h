@@ -6,7 +6,7 @@
 
 namespace attnforge {
 
-/// Of a launch: addresses are bytes from the start of the workspace.
+/// The partial results of a launch: addresses are bytes from the start of the workspace.
 PartialParams partial_params(const LaunchWork& work);
 
 }  // namespace attnforge

@@ -47,11 +47,11 @@ struct MergeShape {
     return {splits > 16 ? 8 : splits > 8 ? 4 : splits > 4 ? 2 : 1};
   }
   ATTNFORGE_HOST_DEVICE constexpr int rows() const { return kWarps / warps; }
-  /// That registers are to leave room for, where rows have so many columns.
+  /// Blocks for which registers must suffice, where rows have `columns` columns.
   ATTNFORGE_HOST_DEVICE static constexpr int blocks_per_sm(int columns) {
     return columns > 128 ? 2 : 4;
   }
-  /// For rows of so many columns.
+  /// For rows of `columns` columns.
   ATTNFORGE_HOST_DEVICE static constexpr int smem_bytes(int columns) {
     return kWarps * (columns + 2) * int(sizeof(float));
   }

@@ -30,7 +30,7 @@ struct Combine {
     const int sequence = int(of_all_heads / p.num_heads_q);
     const int head = int(of_all_heads - i64(sequence) * p.num_heads_q);
     // Lengths are there before the kernel starts: what they decide is found while it runs.
-    const PartsOfRow its = Splits::of_row(params, sequence, head, at);
+    const SplitsOfRow its = Splits::of_row(params, sequence, head, at);
     const bool present = at < rows_of(params, sequence);
     const StridedParts<kFp32> parts{partials.o + its.first * C.head_dim_v, partials.lse + its.first,
                                     its.apart * C.head_dim_v, its.apart, its.count};

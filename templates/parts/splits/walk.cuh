@@ -20,7 +20,7 @@ ATTNFORGE_DEVICE int split_index() {
 
 /// Where the partial results of a row lie: that of split i at first + i * apart, in rows of
 /// PartialParams.
-struct PartsOfRow {
+struct SplitsOfRow {
   i64 first, apart;
   int count;
 };
@@ -43,7 +43,7 @@ struct EvenSplits {
   }
   /// The splits of row `row` of head `head` of tensor `tensor`.
   template <class Params>
-  ATTNFORGE_DEVICE static PartsOfRow of_row(const Params& params, int tensor, int head, int row) {
+  ATTNFORGE_DEVICE static SplitsOfRow of_row(const Params& params, int tensor, int head, int row) {
     const PartialParams& partials = params.partials;
     const i64 of_all = (i64(tensor) * params.fwd.num_heads_q + head) * partials.rows_of_head + row;
     return {of_all * partials.splits, 1, partials.splits};

@@ -137,7 +137,7 @@ constexpr Step kStates{
         },
     .launch =
         [](const LaunchWork& work) {
-          return list_step(kStatesKernel, state_blocks(tile_lists(work)));
+          return list_step(kStatesKernel, state_blocks(key_lists(work)));
         }};
 
 }  // namespace

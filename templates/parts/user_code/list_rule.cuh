@@ -10,7 +10,7 @@
 
 namespace attnforge {
 
-/// Query tiles of kBlockM rows, groups of kGroupKeys keys. The argument has a TileListParams
+/// Query tiles of kBlockM rows, groups of kGroupKeys keys. The argument has a KeyListParams
 /// `lists`.
 template <int kBlockM, int kGroupKeys>
 struct TextBits {
@@ -36,7 +36,7 @@ struct TextBits {
 
   template <class QueryTile>
   ATTNFORGE_DEVICE static const u32* words_of(const QueryTile& tile, int row, int group) {
-    const TileListParams& lists = tile.params.lists;
+    const KeyListParams& lists = tile.params.lists;
     const int query = tile.query_of(row);
     const i64 list = list_index(tile.params.fwd, lists, tile.batch, tile.query_head_of(row),
                                 query / kBlockM);

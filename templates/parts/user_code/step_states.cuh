@@ -40,7 +40,7 @@ struct MaskStates {
     u32 some = lanes_where(lane < kFragments && first < lengths.kv() && first <= keys.last &&
                            (!Window::kLeft || first + kGroupKeys > keys.first));
 
-    // 2. What is told of many pairs at once.
+    // 2. What terms decide of many pairs at once.
     u32 left = some;
     if constexpr (Terms::kCount > 0) {
       // All threads or none do this. Under causal masks half of the blocks have groups that no

@@ -49,8 +49,8 @@ Places places_of(bool wide) {
           "    [[maybe_unused]] const i64 k = u32(int(attnforge_k));\n"};
 }
 
-/// The same in the function that follows reads: an array whose gradient is wanted has a word more,
-/// for that.
+/// Arguments in the function that follows reads: an array whose gradient is wanted has a second
+/// word, the gradient's address.
 std::string locals_of_reads(const Problem& problem, const std::vector<CodeArgument>& arguments,
                             bool wide) {
   const std::vector<std::size_t> wanted = places_of_dargs(problem);
@@ -77,7 +77,7 @@ std::string locals(const std::vector<CodeArgument>& arguments, bool wide) {
 }
 
 /// In a score these stand for what the piece takes for them (parts/user_code/code.cuh). Where
-/// slopes are asked for its argument may carry a derivative.
+/// slopes are needed its argument may carry a derivative.
 constexpr const char* kTanhNames =
     "    [[maybe_unused]] const auto tanhf = [&](float x) { return attnforge_tanh(x); };\n"
     "    [[maybe_unused]] const auto& tanh = tanhf;\n";
@@ -94,7 +94,7 @@ std::string lines_of(std::string_view name, std::string_view open, std::string_v
                      open, text, close);
 }
 
-/// Functions term_of_query<i> and term_of_key<i> of the terms that are told of many pairs at once.
+/// Functions term_of_query<i> and term_of_key<i> of the terms that decide many pairs at once.
 std::string lines_of_terms(const PairTerms& found, const std::vector<CodeArgument>& arguments,
                            bool wide) {
   std::string relations, of_query, of_key;
@@ -174,7 +174,7 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, const 
     constexpr int kMostAtOnce = 4;
     const int reads = most_array_reads(problem);
     lines += fmt::format(
-        "  static constexpr int kMostReads = {};  // 0: nobody knows\n"
+        "  static constexpr int kMostReads = {};  // 0: unknown\n"
         "  template <class Tanh, class S>\n"
         "  ATTNFORGE_DEVICE static auto score_of_reads([[maybe_unused]] const Words& "
         "attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, OneRead& attnforge_reads, "

@@ -42,7 +42,7 @@ struct TermRange {
     if constexpr (T(1) / T(2) != T(0)) ordered = __reduce_and_sync(lanes, u32(ordered)) != 0;
   }
 };
-/// The range of values of another type: nothing is told of them.
+/// The range of values of another type: nothing is known of them.
 struct NoTermRange {
   static constexpr bool kKnown = false;
 

@@ -45,34 +45,34 @@ return value_of_mask((
 };
 }  // namespace attnforge
 using namespace attnforge;
-static_assert(sizeof(WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>) == 320);
+static_assert(sizeof(WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>) == 320);
 inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2, .text_bits = 1}, 128, 4, 64, 32, 2, 0, 2, 1, 33, 1, 0};
 struct Pieces : DensePieces<kConfig> {
   using Score = UserScore<UserCode, SoftcapScore>;
   using Walk = ListWalk<kConfig.key_groups()>;
   using Mask = ListMask<DensePieces<kConfig>::Mask, TextBits<kConfig.block_m, kConfig.block_n>>;
   template <int kDtype> using Keys = GatheredKeys<kDtype, kConfig.key_groups(), kConfig.block_n / kConfig.key_groups()>;
-  using Order = WorkListOrder;
+  using Order = QueueOrder;
 };
-static_assert(seams::Score<Pieces::Score, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Score is not what pieces/concepts.cuh says");
-static_assert(seams::Walk<Pieces::Walk, WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
-static_assert(seams::Mask<Pieces::Mask, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Mask is not what pieces/concepts.cuh says");
-static_assert(seams::Keys<Pieces::Keys<kBf16>, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys<kBf16> is not what pieces/concepts.cuh says");
-static_assert(seams::Order<Pieces::Order, WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, QueryTile<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
-static_assert(sizeof(WithTileLists<WithCode<WithLengths<StepParams>, 2>>) == 304);
+static_assert(seams::Score<Pieces::Score, QueryTile<WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Score is not what pieces/concepts.cuh says");
+static_assert(seams::Walk<Pieces::Walk, WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, QueryTile<WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
+static_assert(seams::Mask<Pieces::Mask, QueryTile<WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Mask is not what pieces/concepts.cuh says");
+static_assert(seams::Keys<Pieces::Keys<kBf16>, QueryTile<WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys<kBf16> is not what pieces/concepts.cuh says");
+static_assert(seams::Order<Pieces::Order, WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, QueryTile<WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
+static_assert(sizeof(WithKeyLists<WithCode<WithLengths<StepParams>, 2>>) == 304);
 extern "C" __global__ void __launch_bounds__(256, 4)
-mask_states(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
+mask_states(const __grid_constant__ WithKeyLists<WithCode<WithLengths<StepParams>, 2>> p) {
   MaskStates<Pieces::Lengths, UserRule<UserCode>, UserTerms<UserCode>, kConfig.block_m, kConfig.block_n, DensePieces<kConfig>::Mask, kConfig.text_bits>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(256, 4)
-tile_lists(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
-  ListTiles<Pieces::Lengths, TextSource, kConfig.block_m, kConfig.key_groups(), kConfig.block_n / kConfig.key_groups(), DensePieces<kConfig>::Mask>::run(p);
+key_lists(const __grid_constant__ WithKeyLists<WithCode<WithLengths<StepParams>, 2>> p) {
+  MakeKeyLists<Pieces::Lengths, TextSource, kConfig.block_m, kConfig.key_groups(), kConfig.block_n / kConfig.key_groups(), DensePieces<kConfig>::Mask>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(1024)
-work_list(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
-  ListWork<Pieces::Lengths, Pieces::Walk, kConfig.block_m, kConfig.block_n, kConfig.pack_gqa>::run(p);
+tile_queue(const __grid_constant__ WithKeyLists<WithCode<WithLengths<StepParams>, 2>> p) {
+  MakeTileQueue<Pieces::Lengths, Pieces::Walk, kConfig.block_m, kConfig.block_n, kConfig.pack_gqa>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
-fwd_mma_sm80_bf16_d128_128x64_e8b3b043(const __grid_constant__ WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>> p) {
-  FwdMmaSm80<kConfig, Pieces, WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>>::run(p);
+fwd_mma_sm80_bf16_d128_128x64_e8b3b043(const __grid_constant__ WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>> p) {
+  FwdMmaSm80<kConfig, Pieces, WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>>::run(p);
 }

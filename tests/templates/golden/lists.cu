@@ -140,30 +140,30 @@ struct Wgmma<kBf16, 128> {
 };
 }  // namespace attnforge
 using namespace attnforge;
-static_assert(sizeof(WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>) == 832);
+static_assert(sizeof(WithKeyLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>) == 832);
 inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .lengths = 1, .mask_block_q = 64, .mask_block_kv = 64}, 1, 64, 3, 3, 0, 1, 0, 2, 2, 128, 1, 32, 0};
 struct Pieces : DenseTmaPieces<kConfig> {
   using Lengths = PackedLengths;
   using Walk = ListWalk<kConfig.key_groups()>;
   using Mask = ListMask<DenseTmaPieces<kConfig>::Mask, NoRule>;
   using Keys = GroupedTmaKeys<kConfig>;
-  using Order = WorkListOrder;
+  using Order = QueueOrder;
 };
-static_assert(seams::Lengths<Pieces::Lengths, WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>>, "Pieces::Lengths is not what pieces/concepts.cuh says");
-static_assert(seams::Walk<Pieces::Walk, WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, QueryTile<WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
-static_assert(seams::Mask<Pieces::Mask, QueryTile<WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>>, "Pieces::Mask is not what pieces/concepts.cuh says");
-static_assert(seams::TmaKeys<Pieces::Keys, QueryTile<WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys is not what pieces/concepts.cuh says");
-static_assert(seams::Order<Pieces::Order, WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, QueryTile<WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
-static_assert(sizeof(WithTileLists<WithBlockMask<WithLengths<StepParams>>>) == 336);
+static_assert(seams::Lengths<Pieces::Lengths, WithKeyLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>>, "Pieces::Lengths is not what pieces/concepts.cuh says");
+static_assert(seams::Walk<Pieces::Walk, WithKeyLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, QueryTile<WithKeyLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>>, "Pieces::Walk is not what pieces/concepts.cuh says");
+static_assert(seams::Mask<Pieces::Mask, QueryTile<WithKeyLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>>, "Pieces::Mask is not what pieces/concepts.cuh says");
+static_assert(seams::TmaKeys<Pieces::Keys, QueryTile<WithKeyLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys is not what pieces/concepts.cuh says");
+static_assert(seams::Order<Pieces::Order, WithKeyLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, QueryTile<WithKeyLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
+static_assert(sizeof(WithKeyLists<WithBlockMask<WithLengths<StepParams>>>) == 336);
 extern "C" __global__ void __launch_bounds__(256, 4)
-tile_lists(const __grid_constant__ WithTileLists<WithBlockMask<WithLengths<StepParams>>> p) {
-  ListTiles<Pieces::Lengths, BlockSource<kConfig.mask_block_q, kConfig.mask_block_kv>, kConfig.block_m(), kConfig.key_groups(), kConfig.block_n / kConfig.key_groups(), DenseTmaPieces<kConfig>::Mask>::run(p);
+key_lists(const __grid_constant__ WithKeyLists<WithBlockMask<WithLengths<StepParams>>> p) {
+  MakeKeyLists<Pieces::Lengths, BlockSource<kConfig.mask_block_q, kConfig.mask_block_kv>, kConfig.block_m(), kConfig.key_groups(), kConfig.block_n / kConfig.key_groups(), DenseTmaPieces<kConfig>::Mask>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(1024)
-work_list(const __grid_constant__ WithTileLists<WithBlockMask<WithLengths<StepParams>>> p) {
-  ListWork<Pieces::Lengths, Pieces::Walk, kConfig.block_m(), kConfig.block_n, kConfig.pack_gqa>::run(p);
+tile_queue(const __grid_constant__ WithKeyLists<WithBlockMask<WithLengths<StepParams>>> p) {
+  MakeTileQueue<Pieces::Lengths, Pieces::Walk, kConfig.block_m(), kConfig.block_n, kConfig.pack_gqa>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
-fwd_wgmma_sm90a_bf16_d128_64x64(const __grid_constant__ WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>> p) {
-  FwdWgmmaSm90a<kConfig, Pieces, WithTileLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>>::run(p);
+fwd_wgmma_sm90a_bf16_d128_64x64(const __grid_constant__ WithKeyLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>> p) {
+  FwdWgmmaSm90a<kConfig, Pieces, WithKeyLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>>>::run(p);
 }

@@ -1,6 +1,6 @@
-// list_tiles_test.cpp - lists of groups of keys under a block mask, on threads of the host: those
-// that the step writes, and those that the blocks of a kernel make for themselves, as of every pair
-// by itself.
+// key_list_writer_test.cpp - lists of groups of keys under a block mask, on threads of the host:
+// those that the step writes, and those that the blocks of a kernel make for themselves, as of
+// every pair by itself.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 struct Params {
   FwdParams fwd;
-  TileListParams lists;
+  KeyListParams lists;
   BlockMaskParams mask;
 };
 
@@ -55,10 +55,10 @@ void expect_what_the_mask_says(int queries, int keys, int window_left, int windo
   constexpr int kGroups = kBlockKv < kBlockN ? kBlockN / kBlockKv : 1;
   constexpr int kGroupKeys = kBlockN / kGroups, kThreads = (kBlockM / 64 + 1) * 128;
   using Window = WindowMask<kLeft>;
-  using Step = ListTiles<FixedLengths, BlockSource<kBlockQ, kBlockKv>, kBlockM, kGroups, kGroupKeys,
-                         Window>;
-  using Own = TileList<FixedLengths, BlockSource<kBlockQ, kBlockKv, true>, kBlockM, kGroups,
-                       kGroupKeys, Window, kThreads, kOwnListGroups>;
+  using Step = MakeKeyLists<FixedLengths, BlockSource<kBlockQ, kBlockKv>, kBlockM, kGroups,
+                            kGroupKeys, Window>;
+  using Own = KeyListWriter<FixedLengths, BlockSource<kBlockQ, kBlockKv, true>, kBlockM, kGroups,
+                            kGroupKeys, Window, kThreads, kOwnListGroups>;
   const Blocks blocks(ceil_div(queries, kBlockQ), ceil_div(keys, kBlockKv), density);
   const int m_blocks = ceil_div(queries, kBlockM),
             capacity = round_up(ceil_div(keys, kGroupKeys), kGroups);
@@ -89,7 +89,7 @@ void expect_what_the_mask_says(int queries, int keys, int window_left, int windo
   std::vector<FragmentKeys> fragments(kBlockM / 16);
   std::vector<int> of_warps(Own::kWarps);
   test::run_on_host(static_cast<unsigned>(lists), kThreads, [&] {
-    // States lie where the list goes, as in OwnLists.
+    // States lie where the list goes, as in MakeOwnList.
     KeyGroup* const list = own.data() + blockIdx.x * kOwnListGroups;
     const int tiles = Own::write(params, ListPlace(params.lists, static_cast<int>(blockIdx.x)),
                                  reinterpret_cast<u32(&)[kOwnListGroups]>(*list),

@@ -1,5 +1,5 @@
-// make_list.cuh - the list of groups of keys that some rows of a query tile see: made by the block
-// of a step, or by the kernel's that has the tile.
+// list_writer.cuh - the list of groups of keys that some rows of a query tile see: made by the
+// block of a step, or by the kernel's that has the tile.
 #pragma once
 
 #include "base.cuh"
@@ -14,7 +14,7 @@ namespace attnforge {
 /// kNumStates how many groups are looked at together.
 template <class Lengths, class Source, int kBlockM, int kGroups, int kGroupKeys, class Window,
           int kNumThreads, int kNumStates>
-struct TileList {
+struct KeyListWriter {
   static constexpr int kThreads = kNumThreads, kWarps = kThreads / 32;
   static constexpr int kAtATime = kNumStates;  // groups, whose states are in shared memory
   static constexpr int kPerThread = ceil_div(kAtATime, kThreads);

@@ -1,4 +1,4 @@
-// work_list_test.cpp - the launch of a problem whose lengths only the GPU knows, without a GPU.
+// tile_queue_test.cpp - the launch of a problem whose lengths only the GPU knows, without a GPU.
 #include "templates/host/tile_source.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 #include "templates/host/argument.h"
 #include "templates/parts/lengths/host.h"
 #include "templates/registry.h"
-#include "tests/support/argument_parts.h"
+#include "tests/support/argument_fields.h"
 
 namespace attnforge {
 namespace {
@@ -29,7 +29,7 @@ std::int64_t tiles_of(const Sequences& sequences) {
   return tiles;
 }
 
-TEST(WorkList, HasRoomForTheTilesOfAnyLengths) {
+TEST(TileQueue, HasRoomForTheTilesOfAnyLengths) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=16 num_heads=8 seqlen=8192 tokens=16384 head_dim=128 lengths=packed");
   const std::int64_t room = query_tiles_of_head(problem, 128, 1);
@@ -49,18 +49,18 @@ TEST(WorkList, HasRoomForTheTilesOfAnyLengths) {
   EXPECT_EQ(query_tiles_of_head(used, 128, 4), 3 * 7);
 }
 
-TEST(WorkList, TakesSequencesInGroupsWhereOneHeadOutgrowsTheL2) {
+TEST(TileQueue, TakesSequencesInGroupsWhereOneHeadOutgrowsTheL2) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=64 num_heads=8 seqlen=65536 tokens=1000000 head_dim=128 lengths=packed");
-  EXPECT_EQ(tile_work(problem, TileSource::kList, {.block_m = 128}, 32, false).keys_per_group,
+  EXPECT_EQ(tile_schedule(problem, TileSource::kList, {.block_m = 128}, 32, false).keys_per_group,
             (32 << 20) / 512);
-  EXPECT_EQ(tile_work(problem, TileSource::kList, {.block_m = 128}, 0, false).keys_per_group, 0)
+  EXPECT_EQ(tile_schedule(problem, TileSource::kList, {.block_m = 128}, 0, false).keys_per_group, 0)
       << "head after head";
   const Problem small = parse_problem(
       "fwd bf16 batch=16 num_heads=8 seqlen=8192 tokens=16384 head_dim=128 lengths=packed");
-  EXPECT_EQ(tile_work(small, TileSource::kList, {.block_m = 128}, 32, false).keys_per_group, 0);
-  EXPECT_EQ(tile_work(small, TileSource::kList, {.block_m = 128}, 32, false).order.heads_per_group,
-            4)
+  EXPECT_EQ(tile_schedule(small, TileSource::kList, {.block_m = 128}, 32, false).keys_per_group, 0);
+  EXPECT_EQ(
+      tile_schedule(small, TileSource::kList, {.block_m = 128}, 32, false).order.heads_per_group, 4)
       << "8 MiB each";
 }
 
@@ -124,7 +124,7 @@ TEST(LaunchOfLengths, HaveNoStepBeforeThemWhereTheOrderOfTilesDoesNotMatter) {
         if (launch.steps.size() == 1u) {
           EXPECT_EQ(launch.workspace_bytes, 0u);
           EXPECT_FALSE(launch.steps.front().overlaps_previous);
-          EXPECT_EQ(entry.find("WorkList"), entry.npos);
+          EXPECT_EQ(entry.find("TileQueue"), entry.npos);
         }
       }
     }
@@ -142,10 +142,10 @@ TEST(LaunchOfLengths, IsAStepThatListsTheTilesAndOneThatTakesThem) {
       const Candidate first = candidates(family, problem, device).front();
       const Launch launch = family.launch(first.config, problem, device);
       ASSERT_EQ(launch.steps.size(), 2u);
-      EXPECT_EQ(launch.steps[0].kernel, "work_list");
-      EXPECT_GE(launch.workspace_bytes, sizeof(WorkList) + 6 * 8 * sizeof(WorkItem));
+      EXPECT_EQ(launch.steps[0].kernel, "tile_queue");
+      EXPECT_GE(launch.workspace_bytes, sizeof(TileQueue) + 6 * 8 * sizeof(QueuedTile));
       const std::string entry = family.render(first.config, problem).entry;
-      EXPECT_THAT(entry, testing::HasSubstr("using Order = WorkListOrder;"));
+      EXPECT_THAT(entry, testing::HasSubstr("using Order = QueueOrder;"));
       EXPECT_THAT(entry, testing::HasSubstr("WithLengths<"));
       for (const LaunchStep& step : launch.steps) {
         EXPECT_EQ(test::places_of(own_argument<bind_lengths>(), step).size(), 1u);

@@ -1,4 +1,4 @@
-// key_tiles_test.cpp - counted tiles of keys against a walk over all query tiles.
+// visited_keys_test.cpp - counted tiles of keys against a walk over all query tiles.
 #include "templates/host/visited_keys.h"
 
 #include <gtest/gtest.h>
@@ -14,13 +14,13 @@ namespace {
 std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0); }
 
 /// One query tile after the other, in units of 1 / pack rows.
-KeyTiles walked(const Problem& p, int block_m, int pack, int block_n) {
+VisitedKeys walked(const Problem& p, int block_m, int pack, int block_n) {
   const Window window = effective_window(p);
   const std::int64_t rows = p.seqlen_q * pack, keys = p.seqlen_kv * pack,
                      width = std::int64_t{block_n} * pack;
   const std::int64_t offset = keys - rows;
   const int bounds = (window.right >= 0) + (window.left >= 0);
-  KeyTiles result;
+  VisitedKeys result;
   for (std::int64_t first = 0; first < rows; first += block_m) {
     const std::int64_t past = std::min(first + block_m, rows);
     const std::int64_t end = window.right < 0 ? keys
@@ -36,7 +36,7 @@ KeyTiles walked(const Problem& p, int block_m, int pack, int block_n) {
   return result;
 }
 
-TEST(KeyTiles, AreThoseOfAWalkOverTheQueryTiles) {
+TEST(VisitedKeys, AreThoseOfAWalkOverTheQueryTiles) {
   int compared = 0;
   for (const char* mask :
        {"", " causal", " window_left=0 causal", " window_left=100 causal", " window_left=1000",
@@ -49,8 +49,8 @@ TEST(KeyTiles, AreThoseOfAWalkOverTheQueryTiles) {
       for (const int block_m : {1, 4, 64, 80, 192, 256}) {
         for (const int pack : {1, 3, 7, 8, 64}) {
           for (const int block_n : {8, 64, 96, 176}) {
-            const KeyTiles found = key_tiles(problem, block_m, pack, block_n);
-            const KeyTiles wanted = walked(problem, block_m, pack, block_n);
+            const VisitedKeys found = visited_keys(problem, block_m, pack, block_n);
+            const VisitedKeys wanted = walked(problem, block_m, pack, block_n);
             ASSERT_EQ(found.all, wanted.all)
                 << to_string(problem) << ' ' << block_m << ' ' << pack << ' ' << block_n;
             ASSERT_NEAR(found.masked, wanted.masked, 1e-9 * (1 + wanted.masked))
@@ -64,12 +64,12 @@ TEST(KeyTiles, AreThoseOfAWalkOverTheQueryTiles) {
   EXPECT_EQ(compared, 8 * 11 * 6 * 5 * 4);
 }
 
-TEST(KeyTiles, OfLongSequencesCostWhatShortOnesDo) {
+TEST(VisitedKeys, OfLongSequencesCostWhatShortOnesDo) {
   const Problem problem = parse_problem(
       "fwd bf16 num_heads=1 seqlen=134217728 head_dim=64 causal window_left=1000000");
   const auto start = std::chrono::steady_clock::now();
   double sum = 0;
-  for (int i = 0; i < 1000; ++i) sum += key_tiles(problem, 16, 3, 64).all;
+  for (int i = 0; i < 1000; ++i) sum += visited_keys(problem, 16, 3, 64).all;
   EXPECT_GT(sum, 0);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   EXPECT_LT(elapsed.count(), 5) << "a walk takes half a second each";

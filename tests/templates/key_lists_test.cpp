@@ -1,4 +1,4 @@
-// tile_lists_test.cpp - masks that decide which keys a query tile walks over: sizes of the lists,
+// key_lists_test.cpp - masks that decide which keys a query tile walks over: sizes of the lists,
 // the steps that write them, and which tiles go with which blocks.
 #include "templates/parts/key_lists/host.h"
 
@@ -22,13 +22,13 @@ Problem problem_of(const std::string& words) {
   return parse_problem("fwd bf16 batch=3 num_heads=8:4 seqlen=1000:2000 head_dim=128 " + words);
 }
 
-TileLists lists_of(const std::string& words, int block_m, int block_n) {
+KeyLists lists_of(const std::string& words, int block_m, int block_n) {
   const Problem problem = problem_of(words);
-  return tile_lists(problem, shape_of(problem), block_m, block_n);
+  return key_lists(problem, shape_of(problem), block_m, block_n);
 }
 
-TEST(TileLists, HaveRoomForEveryGroupOfEveryQueryTile) {
-  const TileLists blocks = lists_of("blocks=64:16 mask_heads=4", 128, 96);
+TEST(KeyLists, HaveRoomForEveryGroupOfEveryQueryTile) {
+  const KeyLists blocks = lists_of("blocks=64:16 mask_heads=4", 128, 96);
   EXPECT_EQ(blocks.groups, 6) << "of 16 keys in a tile of 96";
   EXPECT_EQ(blocks.group_keys, 16);
   EXPECT_EQ(blocks.m_blocks, 8);
@@ -36,15 +36,15 @@ TEST(TileLists, HaveRoomForEveryGroupOfEveryQueryTile) {
   EXPECT_EQ(blocks.capacity(), 126) << "whole tiles";
   EXPECT_EQ(blocks.lists(), 4 * 8) << "sequences share the mask";
   EXPECT_EQ(blocks.bytes(), 32 * (126 * 8 + 4));
-  const TileLists large = lists_of("blocks=128 mask_batch=3", 128, 64);
+  const KeyLists large = lists_of("blocks=128 mask_batch=3", 128, 64);
   EXPECT_EQ(large.groups, 1) << "half a block is a tile";
   EXPECT_EQ(large.lists(), 3 * 8);
   EXPECT_EQ(lists_of("causal", 128, 64).lists(), 0);
 }
 
-TEST(TileLists, OfATextAreAsManyAsItCanTellApart) {
+TEST(KeyLists, OfATextAreAsManyAsItCanTellApart) {
   const auto lists = [](const std::string& words) {
-    const TileLists found = lists_of(words, 128, 64);
+    const KeyLists found = lists_of(words, 128, 64);
     return std::vector<int>{found.batch, found.heads, found.of_text};
   };
   using testing::ElementsAre;
@@ -55,18 +55,18 @@ TEST(TileLists, OfATextAreAsManyAsItCanTellApart) {
   EXPECT_THAT(lists("mask=\"k <= q\" blocks=64"), ElementsAre(1, 1, 0)) << "the blocks decide";
 }
 
-TEST(TileLists, HaveRoomForTheBitsOfATextWhereTheyFit) {
+TEST(KeyLists, HaveRoomForTheBitsOfATextWhereTheyFit) {
   const auto bits = [](const std::string& words) { return lists_of(words, 128, 96).bits_bytes(); };
   EXPECT_EQ(bits("mask=\"k % 3 == q % 5\""), 8 * 21 * 128 * 3 * 4) << "3 words of 32 keys a row";
   EXPECT_EQ(bits("mask=\"k % 3 == q % 5 + head\""), 8 * 8 * 21 * 128 * 3 * 4);
   Problem large = problem_of("mask=\"k % 3 == q % 5\"");
   large.seqlen_q = large.seqlen_kv = 70000;  // of 131072 in the bucket
-  EXPECT_EQ(tile_lists(large, shape_of(large), 128, 96).bits_bytes(), 0);
+  EXPECT_EQ(key_lists(large, shape_of(large), 128, 96).bits_bytes(), 0);
   EXPECT_EQ(bits("mask=\"k % 3 == q % 5\" blocks=64"), 0) << "the blocks decide";
   EXPECT_EQ(bits("mask=\"k <= q\""), 0) << "it is a window";
 }
 
-TEST(TileLists, TakeTheShareOfKeysThatBlocksAboveOneAnotherHaveTogether) {
+TEST(KeyLists, TakeTheShareOfKeysThatBlocksAboveOneAnotherHaveTogether) {
   const Problem mask = problem_of("blocks=64 density=0.25");
   EXPECT_DOUBLE_EQ(listed_share(mask, 64), 0.25);
   EXPECT_DOUBLE_EQ(listed_share(mask, 128), 1 - 0.75 * 0.75);
@@ -94,9 +94,9 @@ TEST(LaunchOfMasks, WritesStatesThenListsThenTheOrder) {
       return names;
     };
     using testing::ElementsAre;
-    EXPECT_THAT(steps("blocks=64"), ElementsAre("tile_lists", "work_list"));
-    EXPECT_THAT(steps("mask=\"k != q\""), ElementsAre("mask_states", "tile_lists", "work_list"));
-    EXPECT_THAT(steps("mask=\"k <= q\" blocks=64"), ElementsAre("tile_lists", "work_list"));
+    EXPECT_THAT(steps("blocks=64"), ElementsAre("key_lists", "tile_queue"));
+    EXPECT_THAT(steps("mask=\"k != q\""), ElementsAre("mask_states", "key_lists", "tile_queue"));
+    EXPECT_THAT(steps("mask=\"k <= q\" blocks=64"), ElementsAre("key_lists", "tile_queue"));
     EXPECT_THAT(steps("score=\"s + q\""), ElementsAre());
   }
 }
@@ -106,7 +106,7 @@ const char* const kOwnListsConfig =
     "pingpong=0 grid=0 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32 own_lists=1 "
     "num_splits=1";
 
-TEST(OwnLists, LeaveNothingBeforeTheKernelAndNoWorkspace) {
+TEST(MakeOwnList, LeaveNothingBeforeTheKernelAndNoWorkspace) {
   const Family& family = *find_family("fwd_wgmma_sm90a");
   const DeviceFacts& device = typical_device("90a");
   const Problem problem = parse_problem(
@@ -118,8 +118,8 @@ TEST(OwnLists, LeaveNothingBeforeTheKernelAndNoWorkspace) {
   EXPECT_EQ(launch.steps[0].grid.x, 8u * 16);
   EXPECT_EQ(launch.workspace_bytes, 0u);
   const std::string entry = family.render(config, problem).entry;
-  EXPECT_THAT(entry, testing::Not(testing::HasSubstr("tile_lists(")));
-  EXPECT_THAT(entry, testing::Not(testing::HasSubstr("work_list(")));
+  EXPECT_THAT(entry, testing::Not(testing::HasSubstr("key_lists(")));
+  EXPECT_THAT(entry, testing::Not(testing::HasSubstr("tile_queue(")));
   // The same without: its steps are in the estimate.
   Config steps = config;
   std::ranges::find(steps.fields, "own_lists", &std::pair<std::string, int>::first)->second = 0;
@@ -128,7 +128,7 @@ TEST(OwnLists, LeaveNothingBeforeTheKernelAndNoWorkspace) {
             family.estimate_us(config, problem, device) + 5);
 }
 
-TEST(OwnLists, AreOfBlockMasksWhoseTilesAllHaveAnSm) {
+TEST(MakeOwnList, AreOfBlockMasksWhoseTilesAllHaveAnSm) {
   const Family& family = *find_family("fwd_wgmma_sm90a");
   const DeviceFacts& device = typical_device("90a");
   const auto asked = [&](bool legality, const std::string& words, const std::string& from,
@@ -156,7 +156,7 @@ TEST(OwnLists, AreOfBlockMasksWhoseTilesAllHaveAnSm) {
   EXPECT_THAT(waste("seqlen=1024 blocks=64", "mb=32", "mb=16"), HasSubstr("all heads"));
 }
 
-TEST(OwnLists, AreOfNarrowTilesInTwoRoundsWhereNeighboursSeeOtherKeys) {
+TEST(MakeOwnList, AreOfNarrowTilesInTwoRoundsWhereNeighboursSeeOtherKeys) {
   const Family& family = *find_family("fwd_wgmma_sm90a");
   const DeviceFacts& device = typical_device("90a");
   const auto first = [&](const std::string& words) {
