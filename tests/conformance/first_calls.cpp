@@ -29,7 +29,7 @@
 #include "attnforge/error.h"
 #include "attnforge/plan.h"
 #include "tests/conformance/any_case.h"
-#include "tests/conformance/backward_proof.h"
+#include "tests/conformance/backward/backward_proof.h"
 #include "tests/conformance/proof.h"
 #include "tests/support/bucket_members.h"
 #include "tests/support/random_choices.h"

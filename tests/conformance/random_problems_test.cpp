@@ -13,7 +13,7 @@
 #include "attnforge/error.h"
 #include "templates/registry.h"
 #include "tests/conformance/any_case.h"
-#include "tests/conformance/backward_proof.h"
+#include "tests/conformance/backward/backward_proof.h"
 #include "tests/conformance/proof.h"
 #include "tests/support/arbitrary_problem.h"
 

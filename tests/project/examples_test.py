@@ -154,8 +154,8 @@ def fleet(machine):
 
 
 def fake_torch():
-    """tests/plan/fake_torch.py and what attend.py asks of PyTorch beside attention."""
-    path = pathlib.Path(__file__).parents[1] / "plan" / "fake_torch.py"
+    """tests/python/fake_torch.py and what attend.py asks of PyTorch beside attention."""
+    path = pathlib.Path(__file__).parents[1] / "python" / "fake_torch.py"
     spec = importlib.util.spec_from_file_location("fake_torch", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -61,7 +61,7 @@ def main(root, build, generator, compiler, flags, fake_driver, fake_nvrtc):
         if "-fsanitize" not in flags:  # Python itself is not built with sanitizers
             (folder / "block.py").write_text(blocks(readme, "python")[0])
             package = dict(fake, PYTHONPATH=str(prefix / "share" / "attnforge" / "python"))
-            run([sys.executable, "-c", PYTHON, root / "tests" / "plan", folder / "block.py"], env=package)
+            run([sys.executable, "-c", PYTHON, root / "tests" / "python", folder / "block.py"], env=package)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@
 #include "templates/registry.h"
 #include "tests/support/hostile_configs.h"
 #include "tests/templates/compile_together.h"
-#include "tests/templates/fwd_wgmma_sm90a_configs.h"
+#include "tests/templates/hopper/fwd_wgmma_sm90a_configs.h"
 #include "tests/templates/problems.h"
 
 namespace attnforge {

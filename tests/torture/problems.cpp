@@ -11,7 +11,7 @@
 #include "attnforge/error.h"
 #include "templates/registry.h"
 #include "tests/conformance/any_case.h"
-#include "tests/conformance/backward_proof.h"
+#include "tests/conformance/backward/backward_proof.h"
 #include "tests/conformance/proof.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/support/random_choices.h"

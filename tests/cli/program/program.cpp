@@ -1,4 +1,4 @@
-#include "tests/cli/program.h"
+#include "tests/cli/program/program.h"
 
 #include <fcntl.h>
 #include <pty.h>

@@ -10,8 +10,8 @@
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
-#include "tests/cli/program.h"
-#include "tests/cli/program_fixture.h"
+#include "tests/cli/program/program.h"
+#include "tests/cli/program/program_fixture.h"
 #include "tests/cli/temporary_folder.h"
 
 namespace attnforge::cli {

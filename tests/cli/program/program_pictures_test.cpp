@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tests/cli/program.h"
-#include "tests/cli/program_fixture.h"
+#include "tests/cli/program/program.h"
+#include "tests/cli/program/program_fixture.h"
 #include "tests/cli/temporary_folder.h"
 
 namespace attnforge::cli {

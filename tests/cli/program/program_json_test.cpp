@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/cli/program_fixture.h"
+#include "tests/cli/program/program_fixture.h"
 
 namespace attnforge::cli {
 namespace {

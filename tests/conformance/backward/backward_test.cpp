@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "attnforge/error.h"
-#include "tests/conformance/backward_proof.h"
+#include "tests/conformance/backward/backward_proof.h"
 #include "tests/conformance/options.h"
 #include "tests/conformance/proof.h"
 

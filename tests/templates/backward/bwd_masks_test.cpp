@@ -11,7 +11,7 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
-#include "tests/templates/backward_world.h"
+#include "tests/templates/backward/backward_world.h"
 #include "oracle/bwd_naive/kernel.cuh"
 #include "parts/block_mask/params.h"
 #include "parts/user_code/params.h"

@@ -11,7 +11,7 @@
 #include "attnforge/device.h"
 #include "attnforge/host_tensors.h"
 #include "cli/files/npy.h"
-#include "tests/cli/program.h"
+#include "tests/cli/program/program.h"
 #include "tests/cli/temporary_folder.h"
 
 namespace attnforge::cli {

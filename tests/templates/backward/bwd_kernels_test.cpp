@@ -11,7 +11,7 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
-#include "tests/templates/backward_world.h"
+#include "tests/templates/backward/backward_world.h"
 #include "parts/lengths/params.h"
 #include "parts/sinks/params.h"
 #include "pieces/fixed_lengths.cuh"

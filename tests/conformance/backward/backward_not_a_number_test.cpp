@@ -9,7 +9,7 @@
 #include "reference/compare/gradients.h"
 #include "reference/compare/outputs.h"
 #include "reference/half.h"
-#include "tests/conformance/backward_proof.h"
+#include "tests/conformance/backward/backward_proof.h"
 #include "tests/conformance/options.h"
 #include "tests/conformance/proof.h"
 

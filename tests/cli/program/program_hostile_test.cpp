@@ -22,7 +22,7 @@
 
 #include <sys/wait.h>
 
-#include "tests/cli/program_fixture.h"
+#include "tests/cli/program/program_fixture.h"
 
 namespace attnforge::cli {
 namespace {

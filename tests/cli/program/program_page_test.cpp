@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "attnforge/inspect.h"
-#include "tests/cli/program_fixture.h"
+#include "tests/cli/program/program_fixture.h"
 
 namespace attnforge::cli {
 namespace {

@@ -16,7 +16,7 @@
 #include "generator/candidates.h"
 #include "templates/registry.h"
 #include "tests/support/argument_fields.h"
-#include "tests/templates/fwd_wgmma_sm90a_configs.h"
+#include "tests/templates/hopper/fwd_wgmma_sm90a_configs.h"
 #include "tests/templates/problems.h"
 
 namespace attnforge {

@@ -1,4 +1,4 @@
-#include "tests/conformance/backward_proof.h"
+#include "tests/conformance/backward/backward_proof.h"
 
 #include <fmt/format.h>
 

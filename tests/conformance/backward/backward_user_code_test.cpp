@@ -7,7 +7,7 @@
 #include "generator/user_code/user_code.h"
 #include "reference/compare/gradients.h"
 #include "reference/compare/outputs.h"
-#include "tests/conformance/backward_proof.h"
+#include "tests/conformance/backward/backward_proof.h"
 #include "tests/conformance/code_cases.h"
 #include "tests/conformance/options.h"
 #include "tests/conformance/proof.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/cli/program.h"
-#include "tests/cli/program_fixture.h"
+#include "tests/cli/program/program.h"
+#include "tests/cli/program/program_fixture.h"
 #include "tests/cli/temporary_folder.h"
 
 namespace attnforge::cli {

@@ -8,7 +8,7 @@
 
 #include "attnforge/problem_words.h"
 #include "attnforge/version.h"
-#include "tests/cli/program_fixture.h"
+#include "tests/cli/program/program_fixture.h"
 
 namespace attnforge::cli {
 namespace {

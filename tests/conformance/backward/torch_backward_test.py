@@ -14,7 +14,7 @@ try:
 except ImportError:
     torch = None
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "python"))
 import attnforge  # noqa: E402
 
 ATOL = {"float16": 1e-3, "bfloat16": 8e-3}  # of gradients about as large as 1

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "attnforge/inspect.h"
-#include "tests/cli/program.h"
+#include "tests/cli/program/program.h"
 #include "tests/cli/temporary_folder.h"
 
 namespace attnforge::cli {
