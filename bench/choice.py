@@ -46,7 +46,7 @@ def runs_with(run, configs, device, attnforge):
         def again(plan=plan):
             attnforge.plan_cache.clear()
             attnforge.plan_cache.put((device, plan.problem), plan)
-            run()
+            return run()
 
         runs[config] = again
     return runs
@@ -70,7 +70,7 @@ def chosen(runs, stored, device, count, flush, heat, attnforge):
     finalists, best = {}, {}
     for name, run in runs.items():
         try:
-            run()
+            return run()
         except attnforge.AttnforgeError:  # told where the run is settled
             continue
         problem = list(attnforge.plan_cache)[-1].problem

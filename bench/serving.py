@@ -41,15 +41,15 @@ DECODE = [(1, 2048), (1, 8192), (1, 65536), (8, 8192), (64, 8192), (128, 4096)]
 class Case:
     """Sequences of `lengths` keys, in pages and in one piece; room for `bound` each."""
 
-    def __init__(self, name, heads, seqlen_q, lengths, page_size, torch, bound=0):
+    def __init__(self, name, heads, seqlen_q, lengths, page_size, torch, bound=0, head_dim=HEAD_DIM):
         self.name, self.heads, self.seqlen_q, self.lengths, self.page_size = name, heads, seqlen_q, lengths, page_size
         batch, longest = len(lengths), -(-max(bound, *lengths) // page_size) * page_size
         shape = {"device": "cuda", "dtype": torch.bfloat16}
-        self.q = torch.randn(batch, seqlen_q, heads[0], HEAD_DIM, **shape)
+        self.q = torch.randn(batch, seqlen_q, heads[0], head_dim, **shape)
         columns = longest // page_size
         taken = [-(-length // page_size) for length in lengths]
         pages = sum(taken) * 5 // 4
-        self.pools = [torch.randn(pages, page_size, heads[1], HEAD_DIM, **shape) for _ in range(2)]
+        self.pools = [torch.randn(pages, page_size, heads[1], head_dim, **shape) for _ in range(2)]
         self.table = torch.full((batch, columns), -1, dtype=torch.int32)
         order = torch.randperm(pages).int()
         for row, count in enumerate(taken):
@@ -66,7 +66,7 @@ class Case:
         return [pool[rows].flatten(1, 2) for pool in self.pools]
 
     def bytes(self):
-        return 2 * 2 * HEAD_DIM * self.heads[1] * sum(self.lengths)
+        return 2 * 2 * self.q.shape[-1] * self.heads[1] * sum(self.lengths)
 
 
 def log_normal(count, least, most, seed):

@@ -7,6 +7,7 @@ of it would choose so, too. peer_kernels.py finds the packages. Importing this f
 
 import collections
 import functools
+import importlib
 import itertools
 
 import figures
@@ -61,34 +62,94 @@ def flash_attention_3():
 
 
 def flashinfer():
-    """FlashInfer's batched decode, planned beforehand, on CUDA cores and on tensor cores."""
+    """FlashInfer's batched decode, planned beforehand, on CUDA cores and on tensor cores; of several queries its batched prefill."""
     import torch
 
     package, version = peer_kernels.flashinfer_package()
 
     def prepare(case):
-        if case.seqlen_q != 1:
-            raise ValueError("only called for one query of each sequence")
         taken = pages_taken(case.lengths, case.page_size)
         starts = torch.tensor([0, *itertools.accumulate(taken)], dtype=torch.int32)
         pages = torch.cat([row[:count] for row, count in zip(case.table, taken)])
         in_last = [length - (count - 1) * case.page_size for length, count in zip(case.lengths, taken)]
-        q, caches = case.q[:, 0], tuple(case.pools)
+        last, caches = torch.tensor(in_last, dtype=torch.int32), tuple(case.pools)
+        q, sizes = case.q.flatten(0, 1), (*case.heads, case.q.shape[-1], case.page_size)
+        dtypes = {"q_data_type": q.dtype, "kv_data_type": caches[0].dtype}
 
-        def make(use_tensor_cores):
-            workspace = torch.zeros(256 << 20, dtype=torch.uint8, device=q.device)
-            wrapper = package.BatchDecodeWithPagedKVCacheWrapper(workspace, "NHD", use_tensor_cores=use_tensor_cores)
-            sizes = *case.heads, q.shape[-1], case.page_size
-            last = torch.tensor(in_last, dtype=torch.int32)
-            wrapper.plan(starts, pages, last, *sizes, q_data_type=q.dtype, kv_data_type=caches[0].dtype)
-            return lambda: wrapper.run(q, caches)[:, None]
+        def workspace():
+            return torch.zeros(256 << 20, dtype=torch.uint8, device=q.device)
 
-        return {"flashinfer": {"tensor cores": lambda: make(True), "CUDA cores": lambda: make(False)}}
+        def decode(use_tensor_cores):
+            wrapper = package.BatchDecodeWithPagedKVCacheWrapper(workspace(), "NHD", use_tensor_cores=use_tensor_cores)
+            wrapper.plan(starts, pages, last, *sizes, **dtypes)
+            return lambda: wrapper.run(q, caches).view_as(case.q)
+
+        def prefill(backend):
+            wrapper = package.BatchPrefillWithPagedKVCacheWrapper(workspace(), "NHD", backend=backend)
+            queries = torch.arange(len(case.lengths) + 1, dtype=torch.int32) * case.seqlen_q
+            wrapper.plan(queries, starts, pages, last, *sizes, causal=True, **dtypes)
+            return lambda: wrapper.run(q, caches).view_as(case.q)
+
+        if case.seqlen_q > 1:
+            return {"flashinfer": {"prefill": lambda: prefill("fa2")}}
+        return {"flashinfer": {"tensor cores": lambda: decode(True), "CUDA cores": lambda: decode(False)}}
 
     return version, prepare
 
 
-LOADERS = {"fa3": flash_attention_3, "flashinfer": flashinfer}  # the names are those of their rows of caches in pages
+def xqa():
+    """TensorRT-LLM's decode kernel in FlashInfer, which builds it with nvcc for each page size, head dim, group and number of queries."""
+    import torch
+
+    package, version = peer_kernels.flashinfer_package()
+    function = importlib.import_module("flashinfer.decode").xqa_batch_decode_with_kv_cache
+
+    def prepare(case):
+        batch, count = case.q.shape[:2]
+        used, table = case.used.to(torch.uint32), case.table.clamp(min=0)
+        workspace = torch.zeros(256 << 20, dtype=torch.uint8, device=case.q.device)
+        out = torch.empty_like(case.q)
+        options = {"bmm1_scale": case.q.shape[-1] ** -0.5, "kv_layout": "NHD", "out": out.flatten(0, 1)}
+        if count > 1:  # row i of the new tokens sees the first i + 1: bits in pairs of 16-bit words
+            words = torch.tensor([[(1 << (row + 1)) - 1, 0] for row in range(count)], dtype=torch.int32).to(torch.uint16)
+            options |= {"q_len_per_req": count, "mask": words.to(case.q.device).expand(batch, -1, -1).contiguous()}
+
+        def run():
+            function(case.q.flatten(0, 1), tuple(case.pools), workspace, table, used, case.longest, **options)
+            return out
+
+        return {"xqa": {"": lambda: run}}
+
+    return version, prepare
+
+
+def sdpa():
+    """PyTorch's scaled_dot_product_attention by cuDNN and by FlashAttention-2: one new token, one piece, equal lengths."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    function = torch.nn.functional.scaled_dot_product_attention
+
+    def prepare(case):
+        if case.seqlen_q > 1 or len(set(case.lengths)) > 1:
+            raise ValueError("only called for one new token and sequences of equal lengths")
+        keys, grouped = case.lengths[0], case.heads[0] != case.heads[1]
+        tensors = [x[:, :keys].transpose(1, 2) for x in case.one_piece]
+        q = case.q.transpose(1, 2)
+
+        def make(backend):
+            def run():
+                with sdpa_kernel(backend):
+                    return function(q, *tensors, enable_gqa=grouped).transpose(1, 2)
+
+            return lambda: run
+
+        return {"sdpa, one piece": {"cuDNN": make(SDPBackend.CUDNN_ATTENTION), "FlashAttention-2": make(SDPBackend.FLASH_ATTENTION)}}
+
+    return f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}", prepare
+
+
+LOADERS = {"fa3": flash_attention_3, "flashinfer": flashinfer, "xqa": xqa, "sdpa": sdpa}  # the names are those of their rows of caches in pages
 
 
 def rows_of(peer, case):

@@ -13,9 +13,9 @@ namespace attnforge {
 /// shorter one.
 std::int64_t bucket_seqlen(std::int64_t seqlen) {
   if (seqlen <= 1) return seqlen;
-  if (seqlen <= 16) return 16;
-  if (seqlen <= 64) return 64;
   const auto length = static_cast<std::uint64_t>(seqlen);
+  if (length > 16 && length <= 64) return 64;
+  // Of a few new tokens each number of rows wants tiles of its own.
   if (length <= 1024) return static_cast<std::int64_t>(std::bit_ceil(length));
   const std::uint64_t step = std::bit_floor(length) / 4;
   return static_cast<std::int64_t>((length + step - 1) / step * step);

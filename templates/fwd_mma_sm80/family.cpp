@@ -119,10 +119,12 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   if (packs_heads) packs.values.push_back(gqa_group(problem));
   if (has_few_rows(problem)) {
     // One tile has them: it reads the keys once, and there is no order of tiles.
-    tile_rows = rows_packed(problem) > 32   ? std::vector<int>{64, 32}
-                : rows_packed(problem) > 16 ? std::vector<int>{32, 64}
-                                            : std::vector<int>{32, 16, 64};
-    warps = {2, 4};
+    const std::int64_t rows = rows_packed(problem);
+    tile_rows = rows > 64   ? std::vector<int>{128, 64}
+                : rows > 32 ? std::vector<int>{64, 32}
+                : rows > 16 ? std::vector<int>{32, 64}
+                            : std::vector<int>{32, 16, 64};
+    warps = rows > 64 ? std::vector<int>{4, 2, 8} : std::vector<int>{2, 4};
     if (splits.values.size() > 1) tile_keys = {64, 32, 128};
     if (packs_heads) packs = {"pack_gqa", {gqa_group(problem)}};
     groups.values = {groups.values.back()};
@@ -273,13 +275,15 @@ Source render(const Typed& c, const Problem& problem) {
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const KernelTraits kernel = kernel_of(c, problem);
+  KernelTraits kernel = kernel_of(c, problem);
+  kernel.tiling.num_splits = splits_of_batch(problem, c.num_splits, c.block_n);
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(
       assembly, device,
       tile_schedule(problem, assembly.tiles, kernel.tiling, c.head_group_mb, later_see_more(c)));
   LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
-  step.grid = {static_cast<unsigned>(work.tiles.all_tiles()), static_cast<unsigned>(c.num_splits)};
+  step.grid = {static_cast<unsigned>(work.tiles.all_tiles()),
+               static_cast<unsigned>(kernel.tiling.num_splits)};
   if (!kernel.grid_order.empty()) {
     step.grid.z = static_cast<unsigned>(problem.batch);
     step.grid.x /= std::max(step.grid.z, 1u);

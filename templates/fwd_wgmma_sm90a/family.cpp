@@ -188,7 +188,8 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
   if (c.has_key_lists()) return "the tiles of a list are not split";
   if (c.grid != kGridPlain) return "blocks that take several query tiles do not split keys";
   if (c.warpgroups > 1) return "warpgroups that share a tile of keys do not split them";
-  if (!has_few_rows(problem)) return "keys are split where one tile has all rows of a head";
+  if (problem.seqlen_q * gqa_group(problem) > c.block_m())
+    return "keys are split where one tile has all rows of a head";
   if (Reason wrong = wrong_splits(problem, c.num_splits, device)) return wrong;
   return too_much_smem(c.smem_bytes() + split_smem_bytes(c), device.arch);
 }
@@ -293,7 +294,9 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   if (c.num_splits == 1) {
     const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device) +
                       part_steps_us(c, problem, tiling_of(c), device);
-    return has_few_rows(problem) ? with_memory_time(us, problem, device) * unequal : us;
+    if (!has_few_rows(problem)) return us;
+    return std::max(with_memory_time(us, problem, device), reads_us(problem, c.pack_gqa, device)) *
+           unequal;
   }
   // Splits count as sequences of their own.
   Problem split = problem;
@@ -374,7 +377,8 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const KernelTraits kernel = kernel_of(c);
+  KernelTraits kernel = kernel_of(c);
+  kernel.tiling.num_splits = splits_of_batch(problem, c.num_splits, c.block_n);
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(
       assembly, device,
@@ -384,7 +388,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
   const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm);
   step.grid = {static_cast<unsigned>(c.grid == kGridPlain ? tiles : std::min(tiles, resident)),
-               static_cast<unsigned>(c.num_splits)};
+               static_cast<unsigned>(kernel.tiling.num_splits)};
   fill_argument(step, work, [&](Argument& argument) {
     argument.fwd(problem).value(work.tiles.order).value(static_cast<int>(tiles));
     if (c.grid == kGridDynamic)

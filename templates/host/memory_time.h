@@ -17,4 +17,8 @@ double memory_us(const Problem& problem, const DeviceFacts& device);
 /// The order of several times stays.
 double with_memory_time(double us, const Problem& problem, const DeviceFacts& device);
 
+/// For reads of K and V by tiles that have pack_gqa of the heads of a group: the L2 has them for
+/// all but the first.
+double reads_us(const Problem& problem, int pack_gqa, const DeviceFacts& device);
+
 }  // namespace attnforge

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "generator/problem/bucket.h"
 #include "generator/tensors/stored_rows.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/memory_time.h"
@@ -43,6 +44,13 @@ bool has_unequal_sequences(const Shape& shape, const Problem& typical) {
          !typical.batch_invariant && has_few_rows(typical);
 }
 
+int splits_of_batch(const Problem& problem, int splits, int block_n) {
+  if (splits == 1 || problem.batch <= 0 || problem.batch_invariant) return splits;
+  const auto key_tiles = std::max<std::int64_t>(problem.seqlen_kv / block_n, splits);
+  const std::int64_t as_many = splits * bucket_batch(problem.batch) / problem.batch;
+  return static_cast<int>(std::min({as_many, key_tiles, std::int64_t{kMostSplits}}));
+}
+
 std::int64_t partial_rows(const Problem& problem) {
   const StoredRows stored = stored_rows(problem);
   return stored.batch * problem.num_heads_q * stored.q;
@@ -63,14 +71,20 @@ Reason wrong_splits(const Problem& problem, int splits, const DeviceFacts& devic
 
 Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
                        double places, bool unequal) {
-  constexpr double kMostRounds = 2;
+  constexpr double kMostRounds = 2, kFewerWaves = 0.85;
   if (splits == 1) return "";
   if (partial_bytes(problem, splits) > kMostBytes)
     return "the partial results of so many splits do not fit 1 GB";
   if (problem.batch_invariant) return "";  // another batch may need them
   if (splits > (problem.seqlen_kv + block_n - 1) / block_n) return "more splits than key tiles";
   if (unequal && splits <= kSplitsOfFullGrid) return "";
-  if (query_tiles >= places) return "query tiles fill the GPU without splits";
+  if (query_tiles >= places) {
+    // Waves of blocks that each has a part of the keys.
+    const auto waves = [&](int each) { return std::ceil(query_tiles * each / places) / each; };
+    if (splits > kSplitsOfFullGrid || waves(splits) > kFewerWaves * waves(1))
+      return "query tiles fill the GPU without splits";
+    return "";
+  }
   if (query_tiles * splits > kMostRounds * places) return "fewer splits fill the GPU twice";
   return "";
 }
@@ -94,6 +108,8 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
   if (2 * tiles > most * device.num_sms) {
     if (has_unequal_sequences(problem) && tiles <= kMostRounds * device.num_sms)
       axis = {"num_splits", {1, 2, kSplitsOfFullGrid}};
+    else if (few && tiles <= 2 * most * device.num_sms)
+      axis = {"num_splits", {1, 2, 3, kSplitsOfFullGrid}};  // for a last wave that is full
     return axis;
   }
   const double fill = device.num_sms / tiles,

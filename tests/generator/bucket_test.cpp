@@ -24,8 +24,8 @@ TEST(Bucket, TheGridOfLengths) {
     ASSERT_GE(rounded, seqlen);
     if (grid.empty() || grid.back() != rounded) grid.push_back(rounded);
   }
-  EXPECT_EQ(grid, (std::vector<std::int64_t>{0, 1, 16, 64, 128, 256, 512, 1024, 1280, 1536, 1792,
-                                             2048, 2560, 3072, 3584, 4096}));
+  EXPECT_EQ(grid, (std::vector<std::int64_t>{0, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024, 1280, 1536,
+                                             1792, 2048, 2560, 3072, 3584, 4096}));
 }
 
 TEST(Bucket, TheLongestLengthIsOnTheGrid) {

@@ -20,7 +20,7 @@ struct Bounds {
   std::size_t least, most;  // configs of each problem
 };
 constexpr Bounds kBounds[] = {
-    {"fwd_mma_sm80", "86", 100, 1000},   {"fwd_mma_sm80", "89", 100, 1000},
+    {"fwd_mma_sm80", "86", 100, 1000},   {"fwd_mma_sm80", "89", 80, 1000},
     {"fwd_mma_sm80", "90a", 100, 1000},  {"fwd_wgmma_sm90a", "90a", 120, 1000},
     {"bwd_mma_sm80", "80", 8, 1000},     {"bwd_mma_sm80", "86", 2, 1000},
     {"bwd_mma_sm80", "89", 2, 1000},     {"bwd_mma_sm80", "90a", 12, 1000},

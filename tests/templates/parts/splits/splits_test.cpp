@@ -54,8 +54,8 @@ TEST(SplitKeys, OfAnyNumberAreTheSameCode) {
 
 TEST(SplitKeys, AreASecondDimensionOfTheGridAndAStepThatMerges) {
   for (const char* text :
-       {kDecode, "fwd fp16 batch=3 num_heads=8:2 seqlen=3:5000 head_dim=64 lengths=used causal",
-        "fwd bf16 batch=3 num_heads=8 seqlen=2:5000 head_dim=128 lengths=packed",
+       {kDecode, "fwd fp16 batch=4 num_heads=8:2 seqlen=3:5000 head_dim=64 lengths=used causal",
+        "fwd bf16 batch=2 num_heads=8 seqlen=2:5000 head_dim=128 lengths=packed",
         "fwd bf16 batch=1 num_heads=8 seqlen=16:4096 head_dim=128 blocks=64 rope=half"}) {
     const Problem problem = parse_problem(text);
     for (const char* arch : {"80", "90a"}) {
@@ -79,7 +79,7 @@ TEST(SplitKeys, AreASecondDimensionOfTheGridAndAStepThatMerges) {
 }
 
 TEST(SplitKeys, HaveRoomForEachPartOfEachRowAndOverlapNoList) {
-  for (const int batch : {3, 300}) {
+  for (const int batch : {4, 512}) {
     const Problem problem = parse_problem(fmt::format(
         "fwd bf16 batch={} num_heads=8:2 seqlen=5:4096 head_dim=128:64 lengths=used", batch));
     const Config config = split_config(problem, 9);
@@ -93,9 +93,9 @@ TEST(SplitKeys, HaveRoomForEachPartOfEachRowAndOverlapNoList) {
     const auto o = reinterpret_cast<std::size_t>(partials.o),
                lse = reinterpret_cast<std::size_t>(partials.lse);
     // Blocks read the lengths of a few sequences, and take those of many from a list.
-    EXPECT_EQ(launch.steps.front().kernel == "tile_queue", batch == 300);
-    if (batch == 300) {
-      EXPECT_GE(o, sizeof(TileQueue) + 300 * sizeof(QueuedTile)) << "after the list of query tiles";
+    EXPECT_EQ(launch.steps.front().kernel == "tile_queue", batch == 512);
+    if (batch == 512) {
+      EXPECT_GE(o, sizeof(TileQueue) + 512 * sizeof(QueuedTile)) << "after the list of query tiles";
     }
     EXPECT_GE(lse, o + o_bytes);
     EXPECT_EQ(o % 16, 0u);
@@ -137,9 +137,29 @@ TEST(SplitKeys, AreTriedOfAFullGridWhereSequencesMayBeUnequal) {
                                           words);
     return splits_axis(problem, typical_device("90a")).values;
   };
-  EXPECT_EQ(values("batch=64"), std::vector<int>{1});
+  EXPECT_EQ(values("batch=64"), (std::vector<int>{1, 2, 3, 4})) << "for a last wave that is full";
+  EXPECT_EQ(values("batch=512"), std::vector<int>{1});
   EXPECT_EQ(values("batch=64 lengths=used"), (std::vector<int>{1, 2, 4}));
   EXPECT_EQ(values("batch=4096 lengths=used"), std::vector<int>{1}) << "many rounds end evenly";
+}
+
+TEST(SplitKeys, OfASmallerBatchAreAsManyBlocksAsThoseOfItsBucket) {
+  const auto splits = [](const char* words, int measured, int block_n = 64) {
+    return splits_of_batch(
+        parse_problem(fmt::format("fwd bf16 num_heads=32:8 head_dim=128 {}", words)), measured,
+        block_n);
+  };
+  EXPECT_EQ(splits("batch=32 seqlen=1:8192", 4), 4) << "the bucket itself";
+  EXPECT_EQ(splits("batch=17 seqlen=1:8192", 4), 7);
+  EXPECT_EQ(splits("batch=17 seqlen=1:8192", 1), 1) << "another kernel";
+  EXPECT_EQ(splits("batch=17 seqlen=1:8192 batch_invariant", 4), 4);
+  EXPECT_EQ(splits("batch=17 seqlen=1:320", 4), 5) << "a tile of keys for each";
+  EXPECT_EQ(splits("batch=17 seqlen=1:100", 4), 4);
+  EXPECT_EQ(splits("batch=17 seqlen=1:8192", kMostSplits), kMostSplits);
+  for (int batch = 1; batch <= 200; ++batch) {
+    const std::string words = fmt::format("batch={} seqlen=1:60000", batch);
+    EXPECT_LE(splits(words.c_str(), 3) * batch, 3 * bucket_batch(batch));
+  }
 }
 
 TEST(SplitKeys, OfASequenceAreTriedFromWhatKeepsAboutHalfOfTheSmsBusy) {
@@ -270,9 +290,9 @@ TEST(SplitKeys, OfHeadsWithOneQueryTileHaveHeadsAndSequencesAsDimensions) {
         << text;
     return std::array{step.grid.x, step.grid.y, step.grid.z};
   };
-  const std::string sizes = "fwd bf16 batch=3 num_heads=32:8 head_dim=128 lse seqlen=";
-  EXPECT_EQ(grid(sizes + "1:8192"), (std::array{8u, 7u, 3u}));
-  EXPECT_EQ(grid(sizes + "1:5000 rope=half"), (std::array{8u, 7u, 3u}));
+  const std::string sizes = "fwd bf16 batch=4 num_heads=32:8 head_dim=128 lse seqlen=";
+  EXPECT_EQ(grid(sizes + "1:8192"), (std::array{8u, 7u, 4u}));
+  EXPECT_EQ(grid(sizes + "1:5000 rope=half"), (std::array{8u, 7u, 4u}));
   for (const char* rest :
        {"1:8192 batch_invariant", "1:8192 lengths=used", "300:8192", "1:8192 blocks=64"}) {
     EXPECT_EQ(grid(sizes + rest)[2], 1u) << rest;
