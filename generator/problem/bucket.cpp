@@ -22,8 +22,9 @@ std::int64_t bucket_seqlen(std::int64_t seqlen) {
 }
 
 std::int64_t bucket_batch(std::int64_t batch) {
-  return batch == 0 ? 0
-                    : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(batch)));
+  if (batch <= 2) return batch;
+  const auto above = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(batch)));
+  return batch <= above / 4 * 3 ? above / 4 * 3 : above;
 }
 
 namespace {

@@ -8,13 +8,13 @@
 
 namespace attnforge {
 
-/// The problem that is tuned in place of `problem`: lengths rounded up to 1, 16, 64, 128, 256, 512,
-/// 1024, then in steps of a quarter of the power of two below (1280, 1536, 1792, 2048, 2560, ...),
-/// batch up to a power of two; tokens of packed sequences by how full they make batch * seqlen, up
-/// to a power of two; other fields as their rows of the table say (ProblemField::round): what is
-/// read at run time alone to a usual value. A config that is legal for the bucket is legal for all
-/// of it, but for batch_invariant problems: those of every batch have one bucket, of a few
-/// sequences.
+/// The problem that is tuned in place of `problem`: lengths rounded up to 1, 2, 4, 8, 16, 64, 128,
+/// 256, 512, 1024, then in steps of a quarter of the power of two below (1280, 1536, 1792, 2048,
+/// 2560, ...), batch up to a power of two or one and a half of it (1, 2, 3, 4, 6, 8, 12, ...);
+/// tokens of packed sequences by how full they make batch * seqlen, up to a power of two; other
+/// fields as their rows of the table say (ProblemField::round): what is read at run time alone to a
+/// usual value. A config that is legal for the bucket is legal for all of it, but for
+/// batch_invariant problems: those of every batch have one bucket, of a few sequences.
 Problem bucket(const Problem& problem);
 
 /// What bucket() makes of one length and of a batch that is not batch_invariant. A rounded one

@@ -154,6 +154,8 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
 Reason needless_number_of_splits(const Typed& c, const Problem& problem,
                                  const DeviceFacts& device) {
   if (c.num_splits == 1) return "";
+  if (!smem_has_room(c, device.arch, split_smem_bytes(c)))
+    return "an SM has no room for so many blocks with what each knows of its splits";
   if (!has_few_rows(problem) &&
       (c.block_m < 64 || c.block_n < 64 || c.stages != 2 || c.q_in_regs == 2 || c.pad_head_dim))
     return "many rows whose keys are split are tried in tiles of 64 or more, with two stages";
@@ -276,7 +278,9 @@ Source render(const Typed& c, const Problem& problem) {
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   KernelTraits kernel = kernel_of(c, problem);
-  kernel.tiling.num_splits = splits_of_batch(problem, c.num_splits, c.block_n);
+  kernel.tiling.num_splits = splits_of_batch(problem, c.num_splits, c.block_n,
+                                             double(query_tiles(problem, c.block_m, c.pack_gqa)),
+                                             double(device.num_sms) * c.blocks_per_sm);
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(
       assembly, device,

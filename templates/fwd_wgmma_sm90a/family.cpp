@@ -187,7 +187,6 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
   if (c.num_splits == 1) return "";
   if (c.has_key_lists()) return "the tiles of a list are not split";
   if (c.grid != kGridPlain) return "blocks that take several query tiles do not split keys";
-  if (c.warpgroups > 1) return "warpgroups that share a tile of keys do not split them";
   if (problem.seqlen_q * gqa_group(problem) > c.block_m())
     return "keys are split where one tile has all rows of a head";
   if (Reason wrong = wrong_splits(problem, c.num_splits, device)) return wrong;
@@ -196,6 +195,8 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
 Reason needless_number_of_splits(const Typed& c, const Problem& problem,
                                  const DeviceFacts& device) {
   if (c.num_splits == 1) return "";
+  if (!smem_has_room(c, device.arch, split_smem_bytes(c)))
+    return "an SM has no room for so many blocks with what each knows of its splits";
   if (c.block_n % 32 != 0 || c.block_n < 64 || c.k_stages != c.v_stages)
     return "keys are split in tiles of 64 or more, with as many stages of K as of V";
   if (c.pack_gqa == 1 && gqa_group(problem) > 1 && 64 % gqa_group(problem) == 0)
@@ -378,7 +379,9 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   KernelTraits kernel = kernel_of(c);
-  kernel.tiling.num_splits = splits_of_batch(problem, c.num_splits, c.block_n);
+  kernel.tiling.num_splits = splits_of_batch(problem, c.num_splits, c.block_n,
+                                             double(query_tiles(problem, c.block_m(), c.pack_gqa)),
+                                             double(device.num_sms) * c.blocks_per_sm);
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(
       assembly, device,

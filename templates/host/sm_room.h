@@ -15,9 +15,10 @@ int registers_available(const Typed& c, const Arch& arch) {
   return std::min(255, arch.registers_per_sm / (c.num_threads() * c.blocks_per_sm) / 8 * 8);
 }
 
+/// `more`: bytes that a block takes beside those of its config.
 template <class Typed>
-bool smem_has_room(const Typed& c, const Arch& arch) {
-  return c.blocks_per_sm * (c.smem_bytes() + kReservedSmemBytes) <= arch.smem_per_sm_bytes;
+bool smem_has_room(const Typed& c, const Arch& arch, int more = 0) {
+  return c.blocks_per_sm * (c.smem_bytes() + more + kReservedSmemBytes) <= arch.smem_per_sm_bytes;
 }
 
 /// Whether an SM holds blocks_per_sm blocks: their shared memory and threads.

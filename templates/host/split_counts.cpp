@@ -44,8 +44,11 @@ bool has_unequal_sequences(const Shape& shape, const Problem& typical) {
          !typical.batch_invariant && has_few_rows(typical);
 }
 
-int splits_of_batch(const Problem& problem, int splits, int block_n) {
-  if (splits == 1 || problem.batch <= 0 || problem.batch_invariant) return splits;
+int splits_of_batch(const Problem& problem, int splits, int block_n, double query_tiles,
+                    double places) {
+  if (splits == 1 || problem.batch <= 0 || problem.batch_invariant ||
+      query_tiles * splits >= places)
+    return splits;
   const auto key_tiles = std::max<std::int64_t>(problem.seqlen_kv / block_n, splits);
   const std::int64_t as_many = splits * bucket_batch(problem.batch) / problem.batch;
   return static_cast<int>(std::min({as_many, key_tiles, std::int64_t{kMostSplits}}));

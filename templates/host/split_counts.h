@@ -25,9 +25,11 @@ bool has_unequal_sequences(const Problem& problem);
 /// The same of what a config's Shape and typical_problem() know.
 bool has_unequal_sequences(const Shape& shape, const Problem& typical);
 
-/// How many splits the launch of a problem has whose bucket was measured with `splits` of them: as
-/// many blocks in all as there, for a batch that is smaller, and no more than key tiles of block_n.
-int splits_of_batch(const Problem& problem, int splits, int block_n);
+/// How many splits the launch of a problem has whose bucket was measured with `splits` of them. For
+/// a smaller batch of `query_tiles` that leave some of `places` empty: as many blocks in all as
+/// there, within the key tiles of block_n.
+int splits_of_batch(const Problem& problem, int splits, int block_n, double query_tiles,
+                    double places);
 
 /// Rows of all heads, which have partial results each.
 std::int64_t partial_rows(const Problem& problem);

@@ -50,21 +50,26 @@ TEST(Bucket, TokensAreRoundedByHowFullTheyMakeTheSequences) {
   EXPECT_EQ(rounded(13, 8000, 13 * 1000), 16384);
 }
 
-TEST(Bucket, BatchIsAPowerOfTwoOrNone) {
+TEST(Bucket, BatchIsAPowerOfTwoOrOneAndAHalfOfIt) {
   const auto batch = [](std::int64_t n) { return bucket({.batch = n}).batch; };
   EXPECT_EQ(batch(0), 0);
   EXPECT_EQ(batch(1), 1);
-  EXPECT_EQ(batch(3), 4);
+  EXPECT_EQ(batch(2), 2);
+  EXPECT_EQ(batch(3), 3);
+  EXPECT_EQ(batch(4), 4);
+  EXPECT_EQ(batch(5), 6);
+  EXPECT_EQ(batch(7), 8);
   EXPECT_EQ(batch(64), 64);
-  EXPECT_EQ(batch(65), 128);
+  EXPECT_EQ(batch(65), 96);
+  EXPECT_EQ(batch(97), 128);
 }
 
 TEST(Bucket, RunTimeValuesAreFixedAndTheRestIsKept) {
   const Problem p = parse_problem(
-      "fwd fp16 batch=3 num_heads=12:4 seqlen=100:5000 head_dim=80:96 layout=bhsd window_left=77 "
+      "fwd fp16 batch=5 num_heads=12:4 seqlen=100:5000 head_dim=80:96 layout=bhsd window_left=77 "
       "window_right=5 softcap=12.5 lse softmax_scale=3 alignment=4");
   EXPECT_EQ(to_string(bucket(p)),
-            "fwd fp16 batch=4 num_heads_q=12 num_heads_kv=4 seqlen_q=128 seqlen_kv=5120 "
+            "fwd fp16 batch=6 num_heads_q=12 num_heads_kv=4 seqlen_q=128 seqlen_kv=5120 "
             "head_dim=80 head_dim_v=96 window_left=77 window_right=5 softcap=30 lse "
             "alignment=4");
 }
@@ -92,8 +97,8 @@ TEST(Bucket, DensityIsAPowerOfTwo) {
 }
 
 TEST(Bucket, MasksOfAllSequencesAreThoseOfTheBucket) {
-  const std::string text = "fwd batch=3 num_heads=4:2 seqlen=100 blocks=64 mask_heads=2 mask_bits ";
-  EXPECT_EQ(bucket(parse_problem(text + "mask_batch=3")).mask_batch, 4);
+  const std::string text = "fwd batch=5 num_heads=4:2 seqlen=100 blocks=64 mask_heads=2 mask_bits ";
+  EXPECT_EQ(bucket(parse_problem(text + "mask_batch=5")).mask_batch, 6);
   EXPECT_EQ(bucket(parse_problem(text)).mask_batch, 1);
 }
 

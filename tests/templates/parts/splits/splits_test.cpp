@@ -144,21 +144,32 @@ TEST(SplitKeys, AreTriedOfAFullGridWhereSequencesMayBeUnequal) {
 }
 
 TEST(SplitKeys, OfASmallerBatchAreAsManyBlocksAsThoseOfItsBucket) {
-  const auto splits = [](const char* words, int measured, int block_n = 64) {
-    return splits_of_batch(
-        parse_problem(fmt::format("fwd bf16 num_heads=32:8 head_dim=128 {}", words)), measured,
-        block_n);
+  const auto splits = [](const char* words, int measured) {
+    const Problem problem = parse_problem(
+        fmt::format("fwd bf16 num_heads=32:8 head_dim=128 {}", words));
+    return splits_of_batch(problem, measured, 64, 8.0 * double(problem.batch), 2 * 132);
   };
-  EXPECT_EQ(splits("batch=32 seqlen=1:8192", 4), 4) << "the bucket itself";
-  EXPECT_EQ(splits("batch=17 seqlen=1:8192", 4), 7);
-  EXPECT_EQ(splits("batch=17 seqlen=1:8192", 1), 1) << "another kernel";
-  EXPECT_EQ(splits("batch=17 seqlen=1:8192 batch_invariant", 4), 4);
-  EXPECT_EQ(splits("batch=17 seqlen=1:320", 4), 5) << "a tile of keys for each";
-  EXPECT_EQ(splits("batch=17 seqlen=1:100", 4), 4);
-  EXPECT_EQ(splits("batch=17 seqlen=1:8192", kMostSplits), kMostSplits);
+  EXPECT_EQ(splits("batch=6 seqlen=1:8192", 5), 5) << "the bucket itself";
+  EXPECT_EQ(splits("batch=5 seqlen=1:8192", 5), 6);
+  EXPECT_EQ(splits("batch=5 seqlen=1:8192", 1), 1) << "another kernel";
+  EXPECT_EQ(splits("batch=5 seqlen=1:8192 batch_invariant", 5), 5);
+  EXPECT_EQ(splits("batch=9 seqlen=1:192", 2), 2) << "a tile of keys for each";
+  EXPECT_EQ(splits("batch=9 seqlen=1:100", 3), 3);
+  EXPECT_EQ(splits("batch=17 seqlen=1:8192", 2), 2) << "the GPU is full";
   for (int batch = 1; batch <= 200; ++batch) {
     const std::string words = fmt::format("batch={} seqlen=1:60000", batch);
     EXPECT_LE(splits(words.c_str(), 3) * batch, 3 * bucket_batch(batch));
+  }
+}
+
+TEST(SplitKeys, TakeMemoryThatDecidesHowManyBlocksAnSmHas) {
+  // Two blocks of 96 keys fit an SM, but not with the lengths of all sequences beside each.
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=54 num_heads=32:8 seqlen=1:8530 head_dim=128 lengths=used page_size=64");
+  for (const Candidate& each :
+       candidates(*find_family("fwd_wgmma_sm90a"), problem, typical_device("90a"))) {
+    if (each.config.get("num_splits") == 1 || each.config.get("blocks_per_sm") == 1) continue;
+    EXPECT_LT(each.config.get("block_n"), 96) << to_string(each.config);
   }
 }
 
@@ -297,7 +308,7 @@ TEST(SplitKeys, OfHeadsWithOneQueryTileHaveHeadsAndSequencesAsDimensions) {
        {"1:8192 batch_invariant", "1:8192 lengths=used", "300:8192", "1:8192 blocks=64"}) {
     EXPECT_EQ(grid(sizes + rest)[2], 1u) << rest;
   }
-  EXPECT_EQ(grid("fwd bf16 batch=40000 num_heads=1 head_dim=8 seqlen=1:512")[2], 1u);
+  EXPECT_EQ(grid("fwd bf16 batch=60000 num_heads=1 head_dim=8 seqlen=1:512")[2], 1u);
 }
 
 TEST(SplitKeys, AreSlicedByTheInverseOfTheirNumberAsByTheNumber) {
