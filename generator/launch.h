@@ -47,9 +47,10 @@ struct TensorMapSpec {
   // (generator/tensors/stored_rows).
   bool rows_of_run = false;
   bool batch_of_run = false;
-  // A copy takes box_columns x (packed heads) x box_rows; shared memory is swizzled by rows of
-  // swizzle_bytes: 32, 64 or 128.
+  // A copy takes box_columns x box_heads (of packed heads) x box_rows; shared memory is swizzled by
+  // rows of swizzle_bytes: 32, 64 or 128.
   int box_columns = 0;
+  int box_heads = 0;
   int box_rows = 0;
   int swizzle_bytes = 128;
 

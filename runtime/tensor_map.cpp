@@ -50,7 +50,8 @@ Dimensions dimensions(const TensorMapSpec& spec, const TensorMapSizes& sizes,
   const int packed = std::max(spec.packed_heads, 1), bits = format_of(spec.dtype).bits;
   Dimensions result;
   result.add(spec.columns, 0, spec.box_columns);
-  if (spec.packed_heads > 0) result.add(packed, stride_bytes(tensor.stride_head, 1, bits), packed);
+  if (spec.packed_heads > 0)
+    result.add(packed, stride_bytes(tensor.stride_head, 1, bits), spec.box_heads);
   result.add(sizes.rows, stride_bytes(tensor.stride_row, 1, bits), spec.box_rows);
   result.add(sizes.heads / packed, stride_bytes(tensor.stride_head, packed, bits), 1);
   result.add(sizes.batch, stride_bytes(tensor.stride_batch, 1, bits), 1);

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include "attnforge/error.h"
 #include "generator/family.h"
+#include "generator/problem/bucket.h"
 #include "generator/tensors/stored_rows.h"
 #include "generator/typed_family.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
@@ -49,7 +50,7 @@ constexpr Field<Typed> kFields[] = {
     {"grid", &Typed::grid, from_to(kGridPlain, kGridDynamic)},
     {"blocks_per_sm", &Typed::blocks_per_sm, from_to(1, 4)},
     {"swizzle", &Typed::swizzle, doubled(64, 128)},
-    {"pack_gqa", &Typed::pack_gqa, doubled(1, 64)},
+    {"pack_gqa", &Typed::pack_gqa, kPackedHeads},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
     {"own_lists", &Typed::own_lists, kFlag},
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
@@ -63,6 +64,7 @@ constexpr int kRegisterSlack = 28, kSoftcapSlack = 8, kScoreCodeSlack = 8, kMask
 // few, and from which tiles of few keys are all that fits.
 constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;
 constexpr int kMostColumns = 256;            // of a wgmma's result
+constexpr int kMostRows = 3 * 64;            // of a query tile
 constexpr int kListedGroupMb = 32;           // first of those tried with lists of keys
 constexpr std::int64_t kMaxTiles = 1 << 30;  // and as many again do not overflow a tile's number
 
@@ -111,12 +113,18 @@ bool few_tiles(const Problem& problem, const DeviceFacts& device) {
   return query_tiles(problem, 64) <= device.num_sms;
 }
 
+/// Whether block_m rows have all heads of a group, in each problem of the bucket a single query.
+bool one_tile_of_heads(const Problem& problem, int block_m) {
+  return bucket_seqlen(problem.seqlen_q) == 1 && gqa_group(problem) <= block_m;
+}
+
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const Shape shape = shape_of(problem);
   const bool masked = has_window(shape);
   const int group = gqa_group(problem);
   // Values that this problem has no use for are left out here: the product of the axes is walked.
-  const bool packs = !shape.has_key_lists() && group > 1 && 64 % group == 0 &&
+  const bool packs = !shape.has_key_lists() && group > 1 &&
+                     (64 % group == 0 || one_tile_of_heads(problem, kMostRows)) &&
                      problem.seqlen_q < kLongQuery;
   const bool narrow = padded_columns(shape, 64) < padded_columns(shape, 128);
   const bool few = few_tiles(typical_problem(problem), device);
@@ -199,7 +207,8 @@ Reason needless_number_of_splits(const Typed& c, const Problem& problem,
     return "an SM has no room for so many blocks with what each knows of its splits";
   if (c.block_n % 32 != 0 || c.block_n < 64 || c.k_stages != c.v_stages)
     return "keys are split in tiles of 64 or more, with as many stages of K as of V";
-  if (c.pack_gqa == 1 && gqa_group(problem) > 1 && 64 % gqa_group(problem) == 0)
+  const int group = gqa_group(problem);
+  if (c.pack_gqa == 1 && group > 1 && (64 % group == 0 || one_tile_of_heads(problem, c.block_m())))
     return "each head would read the keys that one tile of all heads reads once";
   const double tiles = double(query_tiles(problem, c.block_m(), c.pack_gqa));
   return needless_splits(problem, c.num_splits, c.block_n, tiles,
@@ -240,8 +249,8 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
   if (Reason wrong = wrong_own_lists(c)) return wrong;
   if (Reason wrong = illegal_by_parts(c, problem, tiling_of(c), device)) return wrong;
-  if (c.pack_gqa > 1 && (c.pack_gqa > 64 || 64 % c.pack_gqa != 0))
-    return "the packed heads do not divide the 64 rows of a warpgroup";
+  if (c.one_query() && !one_tile_of_heads(problem, c.block_m()))
+    return "packed heads that do not divide 64 are those of a single query, in one tile";
   if (c.pingpong && c.warpgroups == 1) return "one warpgroup takes no turns";
   if (Reason wrong = invalid(c)) return wrong;
   if (c.blocks_per_sm * c.num_threads() > arch.max_threads_per_sm)
@@ -363,11 +372,12 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
                         .packed_heads = c.pack_gqa,
                         .rows_of_run = stored.of_run,
                         .box_columns = c.chunk_columns(),
-                        .box_rows = 64 / c.pack_gqa,
+                        .box_heads = c.one_query() ? 64 : c.pack_gqa,
+                        .box_rows = c.one_query() ? 1 : 64 / c.pack_gqa,
                         .swizzle_bytes = c.swizzle};
   TensorMapSpec k = q;
   k.operand = Operand::kK;
-  k.packed_heads = 0;
+  k.packed_heads = k.box_heads = 0;
   k.box_rows = c.box_keys(c.block_n);
   k.rows_of_run = stored.of_run && !stored.pool;
   k.batch_of_run = stored.pool;

@@ -52,11 +52,11 @@ struct FwdWgmmaSm90aProducer {
     for (int w = 0; w < C.warpgroups; ++w)
 #pragma unroll
       for (int c = 0; c < C.qk_chunks(); ++c)
-        tma_load_5d(
-            smem.q(stage, w) + c * C.q_chunk_bytes(), params.q, smem.q_full(stage), kEvictFirst,
-            c * C.chunk_columns(), 0,
-            work.queries.lengths.q_begin() + Work::Tile::query_of(work.queries.first_row + w * 64),
-            work.queries.head, work.queries.lengths.batch());
+        tma_load_5d(smem.q(stage, w) + c * C.q_chunk_bytes(), params.q, smem.q_full(stage),
+                    kEvictFirst, c * C.chunk_columns(), C.one_query() ? w * 64 : 0,
+                    work.queries.lengths.q_begin() +
+                        (C.one_query() ? 0 : Work::Tile::query_of(work.queries.first_row + w * 64)),
+                    work.queries.head, work.queries.lengths.batch());
   }
   /// `n` is what Keys ask of a tile: its number, or a lane's group of keys, or its box.
   template <class KeyTile>

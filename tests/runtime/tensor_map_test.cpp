@@ -83,7 +83,7 @@ TEST_F(TensorMapTest, ColumnsRowsHeadsAndBatch) {
 
 TEST_F(TensorMapTest, PackedHeadsAreADimensionOfTheirOwnUnderTheRows) {
   TensorMapSpec packed = spec(Operand::kQ);
-  packed.packed_heads = 2;
+  packed.packed_heads = packed.box_heads = 2;
   packed.box_rows = 32;
   const FakeEncode e = encoded(packed, tensor());
   EXPECT_THAT(extents(e), ElementsAre(72, 2, 100, 2, 2));
@@ -93,7 +93,7 @@ TEST_F(TensorMapTest, PackedHeadsAreADimensionOfTheirOwnUnderTheRows) {
 
 TEST_F(TensorMapTest, OnePackedHeadKeepsTheFiveDimensions) {
   TensorMapSpec packed = spec(Operand::kQ);
-  packed.packed_heads = 1;
+  packed.packed_heads = packed.box_heads = 1;
   const FakeEncode e = encoded(packed, tensor());
   EXPECT_THAT(extents(e), ElementsAre(72, 1, 100, 4, 2));
   EXPECT_THAT(strides_bytes(e), ElementsAre(kUnused, 2 * 4 * 72, 2 * 72, 2 * 100 * 4 * 72));
@@ -102,11 +102,21 @@ TEST_F(TensorMapTest, OnePackedHeadKeepsTheFiveDimensions) {
 
 TEST_F(TensorMapTest, AllHeadsPackedLeaveOneGroup) {
   TensorMapSpec packed = spec(Operand::kQ);
-  packed.packed_heads = 4;
+  packed.packed_heads = packed.box_heads = 4;
   packed.box_rows = 16;
   const FakeEncode e = encoded(packed, tensor());
   EXPECT_THAT(extents(e), ElementsAre(72, 4, 100, 1, 2));
   EXPECT_THAT(strides_bytes(e), ElementsAre(2 * 72, 2 * 4 * 72, kUnused, 2 * 100 * 4 * 72));
+}
+
+TEST_F(TensorMapTest, ABoxMayHaveMoreRowsThanThereArePackedHeads) {
+  TensorMapSpec packed = spec(Operand::kQ);
+  packed.packed_heads = 4;
+  packed.box_heads = 64;
+  packed.box_rows = 1;
+  const FakeEncode e = encoded(packed, tensor());
+  EXPECT_THAT(extents(e), ElementsAre(72, 4, 100, 1, 2)) << "rows of the next group are no rows";
+  EXPECT_THAT(box(e), ElementsAre(64, 64, 1, 1, 1));
 }
 
 TEST_F(TensorMapTest, StridesOfDimensionsOfOneElementMayBeAnything) {

@@ -111,11 +111,11 @@ TEST(FwdWgmmaSm90a, TensorMapsTakeWhatTmaAllows) {
       EXPECT_EQ(map.box_columns * 2, map.swizzle_bytes) << "a row of a box is a row of the swizzle";
       EXPECT_GE(map.box_rows, 1);
       EXPECT_LE(map.box_rows, 256);
-      EXPECT_EQ(map.box_rows * std::max(map.packed_heads, 1) % 8, 0)
+      EXPECT_EQ(map.box_rows * std::max(map.box_heads, 1) % 8, 0)
           << "boxes next to each other: the swizzle's pattern is of 8 rows";
     }
     const TensorMapSpec& q = maps[0].second;
-    EXPECT_EQ(q.box_rows * q.packed_heads, 64) << "a warpgroup's rows";
+    EXPECT_EQ(q.box_rows * q.box_heads, 64) << "a warpgroup's rows";
     EXPECT_EQ(problem.num_heads_q % q.packed_heads, 0);
   });
 }
