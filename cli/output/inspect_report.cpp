@@ -8,9 +8,8 @@
 #include "attnforge/json.h"
 #include "attnforge/printable.h"
 #include "cli/options/gpus.h"
-#include "cli/output/config_words.h"
+#include "cli/output/configs.h"
 #include "cli/output/table.h"
-#include "cli/output/tries_table.h"
 #include "cli/terminal/terminal.h"
 
 namespace attnforge::cli {
@@ -48,7 +47,7 @@ std::string cut_lines(const std::vector<CutCount>& cuts, std::size_t most, bool 
 
 /// A table of the kept candidates; `more` is said of those that are left out.
 std::string kept_table(const Inspection& i, int most, bool full, const char* more) {
-  Table table{{{"estimate us", kRight}, {"config"}}, {}};
+  Table table = table_of({">estimate us", "config"});
   for (const CandidateInfo& candidate : i.candidates) {
     if (!candidate.cut.empty()) continue;
     if (most > 0 && static_cast<int>(table.rows.size()) == most) break;
@@ -143,7 +142,7 @@ std::string source_size(const Inspection& i) {
 /// "walk  SplitWalk<...>  splits wraps; parts/splits/walk.cuh": who made a kernel of what.
 std::string assembly_text(const AssemblyInfo& assembly) {
   if (assembly.base.empty()) return row("pieces", "none: the kernel is all of one piece");
-  Table table{{{"piece"}, {"type"}, {"by"}, {"header"}}, {}};
+  Table table = table_of({"piece", "type", "by", "header"});
   for (const PieceInfo& piece : assembly.pieces) {
     std::string by;
     for (const std::string& change : piece.changes) by += (by.empty() ? "" : ", ") + change;
@@ -192,7 +191,7 @@ std::string cuts_section(const Inspection& i, const InspectView& view) {
     return text + cut_lines(i.cuts, i.cuts.size(), view.full) +
            (i.cuts.empty() ? "" : "  each of them: --cuts\n");
   }
-  Table table{{{"cut because"}, {"config"}}, {}};
+  Table table = table_of({"cut because", "config"});
   for (const CandidateInfo& candidate : i.candidates) {
     if (!candidate.cut.empty())
       table.rows.push_back({candidate.cut, config_text(candidate.config, view.full)});
@@ -298,8 +297,7 @@ std::string overview(const Inspection& i, const InspectView& view) {
                                                   ? "; a query sees " + sees_text(i.sees)
                                                   : "")) +
                      line("GPU",
-                          fmt::format("{}{}: {} SMs, {} KiB shared memory per block, L2 {} "
-                                      "MiB",
+                          fmt::format("{}{}: {} SMs, {} KiB shared memory per block, L2 {} MiB",
                                       describe(d),
                                       d.ordinal < 0 ? "" : fmt::format(" (sm_{})", d.arch.name),
                                       d.num_sms, d.arch.smem_per_block_bytes / 1024,

@@ -1,6 +1,7 @@
 // table.h - rows of text in aligned columns, for people; or as CSV.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,13 +12,15 @@ struct Column {
   std::string name;
   enum class Align { kLeft, kRight } align = Align::kLeft;
 };
-inline constexpr auto kRight = Column::Align::kRight;
 
 /// Every row has as many cells as there are columns.
 struct Table {
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;
 };
+
+/// A table without rows yet. A name with > before it is of a column that ends at the right.
+Table table_of(std::initializer_list<std::string> names);
 
 /// For people: cells are made printable. A line of names, then a line a row; columns two blanks
 /// apart, no blanks at the ends of lines.

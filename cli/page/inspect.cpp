@@ -6,10 +6,10 @@
 
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
+#include "cli/options/gpus.h"
 #include "cli/output/inspect_report.h"
 #include "cli/output/listing.h"
 #include "cli/output/mask_drawing.h"
-#include "cli/output/roofs.h"
 #include "cli/page/page.h"
 
 namespace attnforge::cli {
@@ -42,14 +42,6 @@ Json in_words(const Inspection& i) {
   for (const Trial& each : i.measured) words.push_back(describe_config(each.config));
   for (const CutCount& each : i.cuts) words.push_back(describe_config(each.example.config));
   return words;
-}
-
-Json arch_limits(const Arch& arch) {
-  return {{"smem_per_block_bytes", arch.smem_per_block_bytes},
-          {"smem_per_sm_bytes", arch.smem_per_sm_bytes},
-          {"registers_per_sm", arch.registers_per_sm},
-          {"max_threads_per_sm", arch.max_threads_per_sm},
-          {"max_blocks_per_sm", arch.max_blocks_per_sm}};
 }
 
 Json to_json(const std::vector<Roof>& roofs) {
@@ -99,7 +91,8 @@ Json inspect_page_data(const Inspection& inspection, const Drawing& drawing,
             {"sass", listing_or_null(disassembled ? sass_listing(inspection.sass) : Listing{})},
             {"no_sass", disassembled ? "" : inspection.sass.substr(kNone.size())},
             {"ptx", listing_or_null(ptx_listing(inspection.ptx))},
-            {"limits", arch_limits(device.arch)},
+            {"limits", ATTNFORGE_JSON(device.arch, smem_per_block_bytes, smem_per_sm_bytes,
+                                      registers_per_sm, max_threads_per_sm, max_blocks_per_sm)},
             {"roofs", to_json(roofs(device, inspection.problem.dtype_q))},
             {"memory_gb_per_s", memory_gb_per_s(device)},
             {"timed", timed_json(inspection)}};

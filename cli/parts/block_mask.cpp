@@ -8,12 +8,11 @@
 
 #include "attnforge/device_block_mask.h"
 #include "attnforge/device_memory.h"
-#include "attnforge/error.h"
-#include "cli/options/option_values.h"
 #include "cli/options/problems.h"
 #include "cli/parts/block_mask_files.h"
 #include "cli/parts/part.h"
-#include "cli/parts/user_code_options.h"
+#include "cli/parts/user_code.h"
+#include "cli/refuse.h"
 
 namespace attnforge::cli {
 namespace {
@@ -28,40 +27,33 @@ std::optional<double> share_of(const std::string& text) {
 
 /// --mask-random's word.
 ValueRule share() {
-  return ValueRule(
-      [](const std::string& value) -> std::string {
-        return share_of(value) ? ""
-                               : fmt::format("must be a number from 0 to 1, not \"{}\"", value);
-      },
-      "");
+  const auto check = [](const std::string& value) {
+    return share_of(value) ? "" : fmt::format("must be a number from 0 to 1, not \"{}\"", value);
+  };
+  return ValueRule(check, "");
 }
 
 /// One of --density.
 double density_of(const std::string& text) {
   if (const std::optional<double> density = share_of(text)) return *density;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("--density {} must be shares from 0 to 1, as in 0,0.5,0.9", text));
+  refuse(kInvalidArgument, "--density {} must be shares from 0 to 1, as in 0,0.5,0.9", text);
 }
 
 class MaskPart : public RunPart {
  public:
   void add_table_options(Command& verb) override {
-    auto* files = verb.add_option("--bsr", bsr_,
-                                  "The block mask: runs, blocks or pairs, or row_begin,columns")
-                      ->type_name("NPY[,NPY]");
-    verb.add_option("--mask-random", random_,
-                    "A random block mask in which this share of the blocks is present")
-        ->type_name("DENSITY")
+    auto* files = add_value(verb, "--bsr NPY[,NPY]", bsr_,
+                            "The block mask: runs, blocks or pairs, or row_begin,columns");
+    add_value(verb, "--mask-random DENSITY", random_,
+              "A random block mask in which this share of the blocks is present")
         ->check(share())
         ->excludes(files);
   }
   void add_sweep_options(Command& verb) override {
-    verb.add_option("--density", densities_,
-                    "Also with random block masks in which these shares of the blocks are present")
-        ->type_name("SHARES")
+    add_value(verb, "--density SHARES", densities_,
+              "Also with random block masks in which these shares of the blocks are present")
         ->check(names());
-    verb.add_option("--block", blocks_, "Sizes of their blocks: 16, 32, 64, 128 or 128:64")
-        ->type_name("SIZES")
+    add_value(verb, "--block SIZES", blocks_, "Sizes of their blocks: 16, 32, 64, 128 or 128:64")
         ->check(names());
   }
   const char* help() const override {
@@ -109,14 +101,13 @@ With the word blocks and a mask text, but neither --bsr nor --mask-random, the b
 
   void check(const Problem& problem, const RunFlags& flags) const override {
     if (finds(problem) && !flags.on_gpu) {
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          "the blocks of a mask text are found on the GPU; with --cpu leave out blocks=, the "
-          "text alone is the same mask, or say which blocks with --bsr or --mask-random");
+      refuse(kInvalidArgument,
+             "the blocks of a mask text are found on the GPU; with --cpu leave out blocks=, the "
+             "text alone is the same mask, or say which blocks with --bsr or --mask-random");
     }
     if (flags.random || !has_block_mask(problem) || mask_ || finds(problem)) return;
-    throw Error(ErrorCode::kInvalidArgument,
-                "the problem has a block mask; say which with --bsr, --mask-random or a mask text");
+    refuse(kInvalidArgument,
+           "the problem has a block mask; say which with --bsr, --mask-random or a mask text");
   }
   void take(const Problem& problem, const RunFlags&, HostTensors& host) const override {
     if (mask_) set_block_mask(problem, host, *mask_);

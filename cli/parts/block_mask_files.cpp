@@ -2,18 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <limits>
 
-#include "attnforge/error.h"
 #include "cli/files/npy.h"
+#include "cli/refuse.h"
 
 namespace attnforge::cli {
 namespace {
-
-[[noreturn]] void refuse_mask(const std::string& message) {
-  throw Error(ErrorCode::kInvalidArgument, message);
-}
 
 constexpr int kBlockSizes[] = {16, 32, 64, 128};
 
@@ -28,30 +23,20 @@ struct MaskFile {
     return fmt::format("{} {}", array.header.descr, shape_text(array.header.shape));
   }
   std::vector<int> integers() const {
-    if (!is_integers()) refuse_mask(fmt::format("{}: its {} must be int32 or int64", path, what()));
-    const std::size_t bytes = array.header.descr == "<i4" ? 4 : 8;
-    std::vector<int> values(array.data.size() / bytes);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      std::int64_t value = 0;
-      if (bytes == 8) {
-        std::memcpy(&value, &array.data[i * bytes], bytes);
-      } else {
-        std::int32_t narrow = 0;
-        std::memcpy(&narrow, &array.data[i * bytes], bytes);
-        value = narrow;
-      }
+    if (!is_integers()) refuse(kInvalidArgument, "{}: its {} must be int32 or int64", path, what());
+    if (array.header.descr == "<i4") return values_of<int>(array);
+    std::vector<int> values;
+    for (const std::int64_t value : values_of<std::int64_t>(array)) {
       if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max())
-        refuse_mask(fmt::format("{}: entry {} is {}, which is not an index", path, i, value));
-      values[i] = static_cast<int>(value);
+        refuse(kInvalidArgument, "{}: entry {} is {}, which is not an index", path, values.size(),
+               value);
+      values.push_back(static_cast<int>(value));
     }
     return values;
   }
   std::vector<std::uint8_t> bytes() const {
-    if (!is_bytes()) refuse_mask(fmt::format("{}: its {} must be bool or uint8", path, what()));
-    std::vector<std::uint8_t> values(array.data.size());
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = static_cast<std::uint8_t>(array.data[i]);
-    return values;
+    if (!is_bytes()) refuse(kInvalidArgument, "{}: its {} must be bool or uint8", path, what());
+    return values_of<std::uint8_t>(array);
   }
 };
 
@@ -80,19 +65,19 @@ BlockMaskShape shape_of_rows(const Problem& p, std::int64_t rows, const std::str
       if (shape.rows() == rows) fitting.push_back(block);
     }
     if (fitting.size() > 1) {
-      refuse_mask(fmt::format("{}: {} rows of blocks may be of {} queries or of {}; say blocks={}",
-                              path, rows, fitting[0], fitting[1], fitting[0]));
+      refuse(kInvalidArgument, "{}: {} rows of blocks may be of {} queries or of {}; say blocks={}",
+             path, rows, fitting[0], fitting[1], fitting[0]);
     }
     if (fitting.empty()) continue;
     shape.block_q = fitting.front();
     shape.block_kv = p.mask_block_kv != 0 ? p.mask_block_kv : shape.block_q;
     return shape;
   }
-  refuse_mask(
-      fmt::format("{}: {} rows of blocks are not those of seqlen_q={} in blocks of {}, for all "
-                  "heads and sequences or for each",
-                  path, rows, p.seqlen_q,
-                  p.mask_block_q != 0 ? std::to_string(p.mask_block_q) : "16, 32, 64 or 128"));
+  refuse(kInvalidArgument,
+         "{}: {} rows of blocks are not those of seqlen_q={} in blocks of {}, for all heads and "
+         "sequences or for each",
+         path, rows, p.seqlen_q,
+         p.mask_block_q != 0 ? std::to_string(p.mask_block_q) : "16, 32, 64 or 128");
 }
 
 std::int64_t product(const std::vector<std::int64_t>& sizes, std::size_t count) {
@@ -114,9 +99,9 @@ BlockMask mask_of_pairs(const Problem& p, const MaskFile& file) {
     shape.batch = batch;
     return block_mask_from_dense(shape, file.bytes());
   }
-  refuse_mask(
-      fmt::format("{}: its {} masks are neither one for all heads and sequences nor one for each",
-                  file.path, masks));
+  refuse(kInvalidArgument,
+         "{}: its {} masks are neither one for all heads and sequences nor one for each", file.path,
+         masks);
 }
 
 BlockMask mask_of_blocks(const Problem& p, const MaskFile& file) {
@@ -137,11 +122,11 @@ BlockMask mask_of_one_file(const Problem& p, const MaskFile& file) {
     const bool pairs = sizes[sizes.size() - 2] == p.seqlen_q && sizes.back() == p.seqlen_kv;
     return pairs ? mask_of_pairs(p, file) : mask_of_blocks(p, file);
   }
-  refuse_mask(
-      fmt::format("{}: its {} is not a mask; give int32 [rows, 2] (a run of block columns for each "
-                  "row), bool [rows, columns] of blocks, bool [seqlen_q, seqlen_kv], or two files: "
-                  "row_begin.npy,columns.npy",
-                  file.path, file.what()));
+  refuse(kInvalidArgument,
+         "{}: its {} is not a mask; give int32 [rows, 2] (a run of block columns for each row), "
+         "bool [rows, columns] of blocks, bool [seqlen_q, seqlen_kv], or two files: "
+         "row_begin.npy,columns.npy",
+         file.path, file.what());
 }
 
 }  // namespace
@@ -150,16 +135,16 @@ BlockMask mask_from_files(const Problem& problem, const std::vector<std::string>
   std::vector<MaskFile> files;
   for (const std::string& path : paths) files.push_back({path, read_npy(path)});
   if (files.empty() || files.size() > 3)
-    refuse_mask(
-        fmt::format("--bsr takes one file, or row_begin,columns[,partial], not {}", paths.size()));
+    refuse(kInvalidArgument, "--bsr takes one file, or row_begin,columns[,partial], not {}",
+           paths.size());
   if (files.size() == 1) return mask_of_one_file(problem, files.front());
   for (const MaskFile& file : files) {
     if (file.shape().size() != 1)
-      refuse_mask(fmt::format("{}: its {} must have one dimension", file.path, file.what()));
+      refuse(kInvalidArgument, "{}: its {} must have one dimension", file.path, file.what());
   }
   const std::vector<int> row_begin = files[0].integers();
   if (row_begin.empty())
-    refuse_mask(fmt::format("{}: it is empty; row_begin has rows + 1", paths[0]));
+    refuse(kInvalidArgument, "{}: it is empty; row_begin has rows + 1", paths[0]);
   const BlockMaskShape shape = shape_of_rows(
       problem, static_cast<std::int64_t>(row_begin.size()) - 1, files[0].path);
   return block_mask_from_bsr(shape, row_begin, files[1].integers(),

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "attnforge/host_tensors.h"
 #include "attnforge/problem.h"
 #include "cli/files/npy.h"
 #include "cli/options/problems.h"
@@ -32,5 +31,16 @@ Problem problem_of_files(const InputHeaders& inputs, const std::vector<std::stri
 
 /// The values of a file as the dtype that the problem wants.
 std::vector<std::byte> converted(NpyArray&& array, DType from, DType to);
+
+/// The shape of a tensor with the rows of q, or of k: packed [tokens, heads, dim], else [batch,
+/// seqlen, heads, dim], for kBhsd heads before rows.
+std::vector<std::int64_t> file_shape(const Problem& problem, bool of_keys, std::int64_t heads,
+                                     std::int64_t dim);
+std::vector<std::int64_t> output_shape(const Problem& problem);
+std::vector<std::int64_t> lse_shape(const Problem& problem);
+
+/// A table of a rope: fp32 [rows, rope_dim / 2]. Throws Error(kInvalidProblem) for a file that is
+/// another.
+std::vector<float> read_rope_table(const std::string& path, const Problem& problem);
 
 }  // namespace attnforge::cli

@@ -61,17 +61,8 @@ replot
 }
 
 const char* tick_format(Unit unit) {
-  switch (unit) {
-    case Unit::kSeconds:
-      return "%.0s %cs";
-    case Unit::kBytes:
-      return "%.0b %BB";
-    case Unit::kPercent:
-      return "%g%%";
-    case Unit::kNone:
-      break;
-  }
-  return "%g";
+  constexpr const char* kFormats[] = {"%g", "%.0s %cs", "%.0b %BB", "%g%%"};
+  return kFormats[static_cast<std::size_t>(unit)];
 }
 
 std::string axis_lines(const char* axis, const PlotAxis& a) {
@@ -164,8 +155,8 @@ Picture picture_of(const Figure& figure) {
     if (!curve.errors.empty()) {
       // Not `with yerrorbars`: that wipes out a disc around each point, bars and other lines too.
       plot += fmt::format(
-          "  \"{}.dat\" index {} using 1:($2-$3):(0):(2*$3) with vectors heads size graph "
-          "0.004,90 linecolor rgb \"{}\" linewidth 1 notitle, \\\n",
+          "  \"{}.dat\" index {} using 1:($2-$3):(0):(2*$3) with vectors heads size graph 0.004,90 "
+          "linecolor rgb \"{}\" linewidth 1 notitle, \\\n",
           figure.file, i, style.colour);
     }
     plot += fmt::format("  \"{}.dat\" index {} using 1:2 ", figure.file, i);
@@ -177,8 +168,8 @@ Picture picture_of(const Figure& figure) {
       ++measured;
     } else {
       plot += fmt::format(
-          "with linespoints linecolor rgb \"{}\" dashtype {} linewidth 1.5 pointtype {} "
-          "pointsize 1.2",
+          "with linespoints linecolor rgb \"{}\" dashtype {} linewidth 1.5 pointtype {} pointsize "
+          "1.2",
           style.colour, style.dash, style.mark);
       ++measured;
     }

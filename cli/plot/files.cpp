@@ -9,10 +9,10 @@
 #include <cstring>
 #include <filesystem>
 
-#include "attnforge/error.h"
-#include "cli/files/write_text.h"
+#include "cli/files/text_files.h"
+#include "cli/refuse.h"
 #include "cli/terminal/interrupt.h"
-#include "cli/terminal/messages.h"
+#include "cli/terminal/terminal.h"
 
 namespace attnforge::cli {
 namespace {
@@ -29,13 +29,12 @@ struct Ended {
 /// gnuplot on a script, in the script's folder.
 Ended run_gnuplot(const std::string& folder, const std::string& script) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0)
-    throw Error(ErrorCode::kIo, fmt::format("no pipe for gnuplot: {}", std::strerror(errno)));
+  if (pipe2(ends, O_CLOEXEC) != 0) refuse(kIo, "no pipe for gnuplot: {}", std::strerror(errno));
   const pid_t child = fork();
   if (child < 0) {
     close(ends[0]);
     close(ends[1]);
-    throw Error(ErrorCode::kIo, fmt::format("no process for gnuplot: {}", std::strerror(errno)));
+    refuse(kIo, "no process for gnuplot: {}", std::strerror(errno));
   }
   if (child == 0) {
     dup2(ends[1], STDOUT_FILENO);
@@ -64,8 +63,7 @@ std::vector<std::string> draw(const std::vector<Picture>& pictures, const std::s
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed) {
-    throw Error(ErrorCode::kIo, fmt::format("the folder {} for pictures cannot be made: {}", folder,
-                                            failed.message()));
+    refuse(kIo, "the folder {} for pictures cannot be made: {}", folder, failed.message());
   }
   for (const Picture& picture : pictures) {
     write_text((fs::path(folder) / (picture.file + ".dat")).string(), picture.data);
@@ -76,16 +74,15 @@ std::vector<std::string> draw(const std::vector<Picture>& pictures, const std::s
     const std::string script = picture.file + ".gp";
     const Ended ended = run_gnuplot(folder, script);
     if (ended.code == kNotFound) {
-      throw Error(
-          ErrorCode::kIo,
-          fmt::format("gnuplot is not on PATH, so nothing was drawn. Data and scripts are in "
-                      "{0}: install gnuplot (apt-get install gnuplot-nox) here or elsewhere "
-                      "and run, in {0}: gnuplot *.gp",
-                      folder));
+      refuse(
+          kIo,
+          "gnuplot is not on PATH, so nothing was drawn. Data and scripts are in {0}: install "
+          "gnuplot (apt-get install gnuplot-nox) here or elsewhere and run, in {0}: gnuplot *.gp",
+          folder);
     }
     if (ended.code != 0) {
-      throw Error(ErrorCode::kIo, fmt::format("gnuplot could not draw {}/{} (exit code {}): {}",
-                                              folder, script, ended.code, ended.said));
+      refuse(kIo, "gnuplot could not draw {}/{} (exit code {}): {}", folder, script, ended.code,
+             ended.said);
     }
     drawn.push_back((fs::path(folder) / (picture.file + ".png")).string());
   }

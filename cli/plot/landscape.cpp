@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "attnforge/error.h"
+#include "cli/refuse.h"
 
 namespace attnforge::cli {
 namespace {
@@ -121,10 +121,8 @@ LandscapeOptions landscape_options(const std::string& axes) {
     options.y = axes.substr(comma + 1);
   }
   if (options.x.empty() || options.y.empty() || options.x == options.y) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("--axes {} must be two different fields of a config, such as "
-                            "block_n,block_m",
-                            axes));
+    refuse(kInvalidArgument,
+           "--axes {} must be two different fields of a config, such as block_n,block_m", axes);
   }
   return options;
 }
@@ -160,17 +158,31 @@ std::vector<HeatMap> landscapes(const std::string& problem, const std::vector<Tr
     maps.push_back(std::move(map));
   }
   if (maps.empty()) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("no landscape can be drawn of \"{}\"{}; fields with several values among "
-                    "what was measured:{}",
-                    problem,
-                    options.x.empty() && options.y.empty()
-                        ? ""
-                        : fmt::format(" over {} and {}", options.x, options.y),
-                    have.empty() ? " nothing was measured" : have));
+    refuse(kInvalidArgument,
+           "no landscape can be drawn of \"{}\"{}; fields with several values among what was "
+           "measured:{}",
+           problem,
+           options.x.empty() && options.y.empty()
+               ? ""
+               : fmt::format(" over {} and {}", options.x, options.y),
+           have.empty() ? " nothing was measured" : have);
   }
   return maps;
+}
+
+std::vector<Picture> landscape_pictures(const std::vector<Search>& searches,
+                                        const std::string& axes) {
+  std::vector<Picture> pictures;
+  for (std::size_t i = 0; i < searches.size(); ++i) {
+    const Search& search = searches[i];
+    if (search.trials.empty()) continue;
+    LandscapeOptions options = landscape_options(axes);
+    options.note = search.note;
+    if (searches.size() > 1) options.prefix = fmt::format("landscape_{}", i + 1);
+    for (const HeatMap& map : landscapes(search.problem, search.trials, options))
+      pictures.push_back(picture_of(map));
+  }
+  return pictures;
 }
 
 }  // namespace attnforge::cli

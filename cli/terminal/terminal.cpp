@@ -1,5 +1,6 @@
 #include "cli/terminal/terminal.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -7,12 +8,26 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "attnforge/printable.h"
+
 namespace attnforge::cli {
 namespace {
 
+/// On a terminal that can, unless NO_COLOR is set and not empty (no-color.org).
+bool has_colours(std::FILE* stream) {
+  const char* no_color = secure_getenv("NO_COLOR");
+  if (no_color && *no_color) return false;
+  const char* term = secure_getenv("TERM");
+  return is_terminal(stream) && term && std::strcmp(term, "dumb") != 0;
+}
+
 std::string painted(const std::string& text, const char* code) {
-  static const bool colour = use_colour(stdout);
+  static const bool colour = has_colours(stdout);
   return colour ? std::string("\x1b[") + code + "m" + text + "\x1b[0m" : text;
+}
+
+void write_to(std::FILE* file, std::string_view text) noexcept {
+  std::fwrite(text.data(), 1, text.size(), file);
 }
 
 }  // namespace
@@ -28,16 +43,40 @@ int terminal_columns(std::FILE* stream) {
   return number > 0 ? number : 80;
 }
 
-bool use_colour(std::FILE* stream) {
-  const char* no_color = secure_getenv("NO_COLOR");
-  if (no_color && *no_color) return false;
-  const char* term = secure_getenv("TERM");
-  return is_terminal(stream) && term && std::strcmp(term, "dumb") != 0;
-}
-
 std::string bold(const std::string& text) { return painted(text, "1"); }
 std::string green(const std::string& text) { return painted(text, "32"); }
 std::string yellow(const std::string& text) { return painted(text, "33"); }
 std::string red(const std::string& text) { return painted(text, "31"); }
+
+std::string message_text(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  std::string lines = printable_lines(text);
+  for (std::size_t at = lines.find('\n'); at != lines.npos; at = lines.find('\n', at + 3))
+    lines.insert(at + 1, "  ");
+  return lines;
+}
+
+void say(std::string_view text) noexcept {
+  try {
+    write_to(stderr, message_text(text) + "\n");
+  } catch (...) {  // no memory
+    write_to(stderr, "attnforge: a message does not fit into memory\n");
+  }
+  std::fflush(stderr);
+}
+
+void write_out(std::string_view text) noexcept {
+  write_to(stdout, text);
+  std::fflush(stdout);
+}
+
+void hold_standard_files() {
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(file, F_GETFD) != -1) continue;
+    // For the wrong direction: what is written must fail, not vanish. open() takes the least free
+    // number.
+    if (open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY) != file) return;
+  }
+}
 
 }  // namespace attnforge::cli

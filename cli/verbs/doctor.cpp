@@ -29,24 +29,14 @@ Examples:
   attnforge doctor
   attnforge doctor --json)";
 
-const char* state_name(Check::State state) {
-  switch (state) {
-    case Check::State::kOk:
-      return "ok";
-    case Check::State::kWarning:
-      return "warning";
-    case Check::State::kFailed:
-      return "failed";
-  }
-  return "?";
-}
+struct StateWords {
+  const char* name;
+  std::string (*painted)(const std::string&);
+};
 
-/// Padded before it is painted: colours take no columns.
-std::string painted_state(Check::State state) {
-  const std::string name = fmt::format("{:<8}", state_name(state));
-  return state == Check::State::kOk        ? green(name)
-         : state == Check::State::kWarning ? yellow(name)
-                                           : red(name);
+StateWords state_words(Check::State state) {
+  constexpr StateWords kWords[] = {{"ok", green}, {"warning", yellow}, {"failed", red}};
+  return kWords[static_cast<std::size_t>(state)];
 }
 
 int doctor_exit_code(const std::vector<Check>& checks) {
@@ -74,8 +64,10 @@ void print_report(const std::vector<Check>& checks) {
   std::size_t width = 0;
   for (const Check& check : checks) width = std::max(width, check.name.size());
   for (const Check& check : checks) {
-    fmt::print("{}  {:<{}}  {}\n", painted_state(check.state), check.name, width,
-               indented(check.detail, width + 12));
+    const StateWords state = state_words(check.state);
+    // Padded before it is painted: colours take no columns.
+    fmt::print("{}  {:<{}}  {}\n", state.painted(fmt::format("{:<8}", state.name)), check.name,
+               width, indented(check.detail, width + 12));
     if (!check.advice.empty()) fmt::print("{:{}}-> {}\n", "", width + 12, printable(check.advice));
   }
   fmt::print("\nEnvironment variables and what they do: attnforge help environment\n");
@@ -85,7 +77,7 @@ Json report_json(const std::vector<Check>& checks) {
   Json rows = Json::array(), variables = Json::array();
   for (const Check& check : checks) {
     rows.push_back({{"name", check.name},
-                    {"state", state_name(check.state)},
+                    {"state", state_words(check.state).name},
                     {"detail", check.detail},
                     {"advice", check.advice}});
   }

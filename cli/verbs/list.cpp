@@ -27,13 +27,8 @@ constexpr const char* kListFooter = R"(Examples:
 
 Json families_json() {
   Json json = Json::array();
-  for (const FamilyInfo& family : list_families()) {
-    json.push_back({{"name", family.name},
-                    {"summary", family.summary},
-                    {"tier", family.tier},
-                    {"archs", family.archs},
-                    {"features", family.features}});
-  }
+  for (const FamilyInfo& family : list_families())
+    json.push_back(ATTNFORGE_JSON(family, name, summary, tier, archs, features));
   return json;
 }
 
@@ -60,14 +55,8 @@ std::vector<DeviceFacts> typical_devices() {
 }
 
 std::string devices_table(const std::vector<DeviceFacts>& devices, bool present) {
-  Table table{{{present ? "GPU" : "arch"},
-               {"name"},
-               {"SMs", kRight},
-               {"L2 MiB", kRight},
-               {"memory GiB", kRight},
-               {"SM MHz", kRight},
-               {"smem KiB", kRight}},
-              {}};
+  Table table = table_of(
+      {present ? "GPU" : "arch", "name", ">SMs", ">L2 MiB", ">memory GiB", ">SM MHz", ">smem KiB"});
   for (const DeviceFacts& d : devices) {
     table.rows.push_back({present ? fmt::format("{} (sm_{})", d.ordinal, d.arch.name)
                                   : fmt::format("sm_{}", d.arch.name),

@@ -10,22 +10,20 @@
 #include <thread>
 
 #include "attnforge/cache.h"
-#include "attnforge/error.h"
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
 #include "cli/options/command_line.h"
 #include "cli/options/gpus.h"
-#include "cli/options/option_values.h"
 #include "cli/options/problems.h"
-#include "cli/output/config_words.h"
+#include "cli/output/configs.h"
+#include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/output/tune_report.h"
 #include "cli/plot/files.h"
 #include "cli/plot/landscape.h"
-#include "cli/plot/today.h"
-#include "cli/terminal/display.h"
+#include "cli/refuse.h"
 #include "cli/terminal/interrupt.h"
-#include "cli/terminal/messages.h"
+#include "cli/terminal/progress.h"
 #include "cli/terminal/terminal.h"
 #include "cli/verbs/memory_check.h"
 #include "cli/verbs/verbs.h"
@@ -35,13 +33,11 @@ namespace {
 
 struct TuneArguments {
   std::vector<std::string> words;
-  std::string file, cache, family;
+  std::string file, cache;
   std::string gpu = "0";
   std::string rigor = "full";
-  double time_limit_s = 0;
-  bool retune = false, json = false, quiet = false, full = false;
-  unsigned seed = 1;
-  int compile_threads = 0;
+  TuneOptions options{.must_keep = true};
+  bool json = false, quiet = false, full = false;
   int top = 0;
   std::string archs, plot, axes;
   int candidates = 8;
@@ -70,16 +66,14 @@ class TuneRun {
   void run(const std::vector<int>& ordinals) {
     // A plan goes on without a database; here it is what the work is for.
     if (const std::string objection = cache_objection(arguments_.cache); !objection.empty())
-      throw Error(ErrorCode::kCache, fmt::format("results cannot be stored: {}", objection));
+      refuse(kCache, "results cannot be stored: {}", objection);
     std::vector<std::unique_ptr<Device>> devices;
     for (int ordinal : ordinals) {
-      const auto log = [this](LogLevel level, std::string_view text) {
-        display_.message(log_line(level, text));
-      };
-      devices.push_back(std::make_unique<Device>(DeviceOptions{.ordinal = ordinal,
-                                                               .cache_path = arguments_.cache,
-                                                               .log = log,
-                                                               .read_only_cache = false}));
+      devices.push_back(std::make_unique<Device>(
+          DeviceOptions{.ordinal = ordinal,
+                        .cache_path = arguments_.cache,
+                        .log = log_to([this](std::string_view text) { display_.message(text); }),
+                        .read_only_cache = false}));
     }
     std::vector<std::jthread> threads;  // joined on every way out
     for (std::size_t lane = 1; lane < devices.size(); ++lane) {
@@ -101,7 +95,7 @@ class TuneRun {
         require_gpu_memory(job.problem, job.device);
         job.result = tune(job.problem, device, options(lane));
       } catch (const std::exception&) {
-        note_failure(job);
+        note_failure(job.error, job.code, "use a smaller problem or fewer --compile-threads");
       }
       display_.end(lane);
       // The error of a problem that is alone goes to standard error, as that of any other verb.
@@ -112,14 +106,8 @@ class TuneRun {
   }
 
   TuneOptions options(int lane) {
-    TuneOptions options;
+    TuneOptions options = arguments_.options;
     options.rigor = parse_rigor(arguments_.rigor);
-    options.time_limit_s = arguments_.time_limit_s;
-    options.family = arguments_.family;
-    options.compile_threads = arguments_.compile_threads;
-    options.retune = arguments_.retune;
-    options.must_keep = true;
-    options.seed = arguments_.seed;
     options.on_progress = [this, lane](const Progress& progress) {
       display_.update(lane, progress);
     };
@@ -167,18 +155,14 @@ int exit_code_of(const std::vector<TuneJob>& jobs, bool was_interrupted) {
 /// The landscape of each problem that was tuned.
 std::vector<Picture> landscapes_of(const TuneArguments& arguments,
                                    const std::vector<TuneJob>& jobs) {
-  std::vector<Picture> pictures;
+  std::vector<Search> searches(jobs.size());
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const TuneJob& job = jobs[i];
     if (!job.result || job.result->winner.empty()) continue;
-    LandscapeOptions options = landscape_options(arguments.axes);
-    options.note = fmt::format("{}, {}", job.device.name, utc_date());
-    if (jobs.size() > 1) options.prefix = fmt::format("landscape_{}", i + 1);
-    for (const HeatMap& map :
-         landscapes(to_string(job.result->problem), job.result->trials, options))
-      pictures.push_back(picture_of(map));
+    searches[i] = {to_string(job.result->problem), job.result->trials,
+                   fmt::format("{}, {}", job.device.name, utc_now().substr(0, 10))};
   }
-  return pictures;
+  return landscape_pictures(searches, arguments.axes);
 }
 
 int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& problems) {
@@ -190,12 +174,10 @@ int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& pro
     run.run(ordinals);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kNoDriver) throw;
-    throw Error(
-        error.code(),
-        fmt::format(
-            "{}\nWithout a GPU, configs can be compiled and ranked for one that is not here: "
-            "attnforge tune --arch sm_86 ...",
-            error.what()));
+    refuse(error.code(),
+           "{}\nWithout a GPU, configs can be compiled and ranked for one that is not here: "
+           "attnforge tune --arch sm_86 ...",
+           error.what());
   }
   const bool stopped = interrupted();
   if (arguments.json) {
@@ -227,13 +209,8 @@ int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& p
             [&](const Progress& progress) { display.update(0, progress); }, interrupted);
       }
       Json rows = Json::array();
-      Table table{{{"estimate us", kRight},
-                   {"registers", kRight},
-                   {"spills B", kRight},
-                   {"smem B", kRight},
-                   {"occupancy", kRight},
-                   {"config"}},
-                  {}};
+      Table table = table_of(
+          {">estimate us", ">registers", ">spills B", ">smem B", ">occupancy", "config"});
       for (const RankedCandidate& candidate : ranked) {
         const CompileInfo& c = candidate.compiled;
         rows.push_back({{"config", candidate.config},
@@ -273,43 +250,32 @@ Verb add_tune(Command& program) {
   Command* verb = program.add_subcommand(
       "tune", "Find the fastest kernel for a problem and keep it in the database");
   TuneArguments& a = *arguments;
-  verb->add_option("problem", a.words, "The problem's words")->type_name("WORD ...");
-  verb->add_option("--file", a.file, "A problem a line, # begins a comment; - is standard input")
-      ->type_name("PATH");
-  verb->add_option("--gpu", a.gpu, "CUDA number of the GPU, or all (problems are shared out)")
-      ->type_name("N|all");
+  add_value(*verb, "problem WORD ...", a.words, "The problem's words");
+  add_value(*verb, "--file PATH", a.file,
+            "A problem a line, # begins a comment; - is standard input");
+  add_value(*verb, "--gpu N|all", a.gpu,
+            "CUDA number of the GPU, or all (problems are shared out)");
   verb->add_option("--rigor", a.rigor,
                    "quick: the model's best few; full: until converged; exhaustive: every config")
       ->check(one_of({"quick", "full", "exhaustive"}));
-  verb->add_option("--time-limit", a.time_limit_s, "For each problem; 0: none")
-      ->type_name("SECONDS")
+  add_value(*verb, "--time-limit SECONDS", a.options.time_limit_s, "For each problem; 0: none")
       ->transform(seconds());
-  verb->add_flag("--retune", a.retune, "Measure again what the database already has");
-  verb->add_option("--family", a.family, "Only this kernel family (see attnforge list)")
-      ->type_name("NAME");
-  verb->add_option("--top", a.top, "Also show the best N tries")
-      ->type_name("N")
-      ->transform(whole_number(0, kMostInt));
-  auto* plot = verb->add_option("--plot", a.plot,
-                                "Draw the landscape of each problem in this folder (gnuplot)")
-                   ->type_name("FOLDER");
-  verb->add_option("--axes", a.axes, "With --plot: the two fields of configs, e.g. block_n,stages")
-      ->type_name("X,Y")
+  verb->add_flag("--retune", a.options.retune, "Measure again what the database already has");
+  add_value(*verb, "--family NAME", a.options.family,
+            "Only this kernel family (see attnforge list)");
+  add_number(*verb, "--top N", a.top, "Also show the best N tries");
+  auto* plot = add_value(*verb, "--plot FOLDER", a.plot,
+                         "Draw the landscape of each problem in this folder (gnuplot)");
+  add_value(*verb, "--axes X,Y", a.axes,
+            "With --plot: the two fields of configs, e.g. block_n,stages")
       ->needs(plot);
-  verb->add_option("--seed", a.seed, "Of the inputs and the order of measurements")
-      ->type_name("N")
-      ->transform(whole_number(0, kMostUnsigned));
-  verb->add_option("--compile-threads", a.compile_threads, "0: one a core")
-      ->type_name("N")
-      ->transform(whole_number(0, 1024));
-  auto* arch = verb->add_option("--arch", a.archs,
-                                "Compile and rank by the model for GPUs that are not here, e.g. "
-                                "sm_86,sm_90a")
-                   ->type_name("ARCHS")
+  add_number(*verb, "--seed N", a.options.seed, "Of the inputs and the order of measurements");
+  add_number(*verb, "--compile-threads N", a.options.compile_threads, "0: one a core", 0, 1024);
+  auto* arch = add_value(
+                   *verb, "--arch ARCHS", a.archs,
+                   "Compile and rank by the model for GPUs that are not here, e.g. sm_86,sm_90a")
                    ->check(names());
-  verb->add_option("--candidates", a.candidates, "With --arch: how many to compile")
-      ->type_name("N")
-      ->transform(whole_number(1, kMostInt))
+  add_number(*verb, "--candidates N", a.candidates, "With --arch: how many to compile", 1)
       ->needs(arch);
   // Nothing is measured then; what would be ignored is refused.
   for (const char* option : {"--gpu", "--rigor", "--time-limit", "--retune", "--family", "--top",

@@ -36,7 +36,4 @@ Verb add_doctor(Command& program);
 /// After the others: it knows their help.
 Verb add_help(Command& program);
 
-/// --cache PATH, the same in every verb that uses the database.
-void add_cache_option(Command& verb, std::string& path);
-
 }  // namespace attnforge::cli

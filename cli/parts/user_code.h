@@ -1,4 +1,4 @@
-// user_code_options.h - score and mask texts of commands, and values for what they name.
+// user_code.h - score and mask texts of commands, and values for what they name.
 #pragma once
 
 #include <cstdint>

@@ -1,16 +1,18 @@
-#include "cli/output/tries_table.h"
+#include "cli/output/configs.h"
 
 #include <fmt/format.h>
 
-#include "cli/output/config_words.h"
+#include "attnforge/inspect.h"
 #include "cli/output/table.h"
 
 namespace attnforge::cli {
 
+std::string config_text(const std::string& config, bool full) {
+  return full ? config : describe_config(config);
+}
+
 std::string tries_table(const std::vector<Trial>& tries, int most, bool full) {
-  Table table{
-      {{"time us", kRight}, {"noise", kRight}, {"estimate us", kRight}, {"status"}, {"config"}},
-      {}};
+  Table table = table_of({">time us", ">noise", ">estimate us", "status", "config"});
   for (const Trial& trial : tries) {
     if (most > 0 && static_cast<int>(table.rows.size()) == most) break;
     const Measurement& m = trial.measurement;
