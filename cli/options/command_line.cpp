@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "attnforge/problem_words.h"
@@ -20,12 +19,6 @@ std::string shortened(const std::string& text) {
   constexpr std::size_t kShown = 40;
   if (text.size() <= kShown) return "\"" + text + "\"";
   return fmt::format("\"{}...\" ({} characters)", text.substr(0, kShown), text.size());
-}
-
-template <class Number>
-bool read(const std::string& text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
 }
 
 std::vector<Command*> verbs_of(Command& command) {
@@ -82,10 +75,10 @@ ValueRule one_of(const std::vector<std::string>& words) {
 
 ValueRule whole_number(std::uint64_t least, std::uint64_t most) {
   const auto check = [least, most](std::string& text) {
-    std::uint64_t number = 0;
-    if (!read(text, number) || number < least || number > most)
+    const auto number = number_in<std::uint64_t>(text);
+    if (!number || *number < least || *number > most)
       return fmt::format("{} must be a whole number from {} to {}", shortened(text), least, most);
-    text = std::to_string(number);
+    text = std::to_string(*number);
     return std::string();
   };
   return ValueRule(check, "");
@@ -94,8 +87,8 @@ ValueRule whole_number(std::uint64_t least, std::uint64_t most) {
 ValueRule seconds() {
   static constexpr double kMostSeconds = 1e9;
   const auto check = [](const std::string& text) -> std::string {
-    double number = 0;
-    if (read(text, number) && number >= 0 && number <= kMostSeconds) return "";
+    const auto number = number_in<double>(text);
+    if (number && *number >= 0 && *number <= kMostSeconds) return "";
     return fmt::format("{} must be a number of seconds from 0 to {:.0f}", shortened(text),
                        kMostSeconds);
   };

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attnforge/plan.h"
@@ -16,6 +19,15 @@ namespace attnforge::cli {
 /// returned.
 using Command = CLI::App;
 using Option = CLI::Option;
+
+/// The number that all of `text` is.
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
 
 /// Made of a function that returns "" when an option may have the value, else what is wrong with
 /// it; for Option::transform it may rewrite the value. Messages begin with the option's name.

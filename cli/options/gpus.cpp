@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <utility>
 
 #include "attnforge/device_memory.h"
 #include "attnforge/printable.h"
+#include "cli/options/command_line.h"
 #include "cli/refuse.h"
 
 namespace attnforge::cli {
@@ -18,14 +18,10 @@ std::vector<int> gpu_ordinals(const std::string& text) {
     if (ordinals.empty()) ordinals.push_back(0);
     return ordinals;
   }
-  int ordinal = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ordinal);
-  if (error != std::errc() || end != text.data() + text.size() || ordinal < 0) {
-    refuse(kInvalidArgument,
-           "--gpu must be the number of a GPU (see attnforge list devices) or all, not \"{}\"",
-           text);
-  }
-  return {ordinal};
+  const std::optional<int> ordinal = number_in<int>(text);
+  if (ordinal && *ordinal >= 0) return {*ordinal};
+  refuse(kInvalidArgument,
+         "--gpu must be the number of a GPU (see attnforge list devices) or all, not \"{}\"", text);
 }
 
 bool gpu_works(Device& device) {

@@ -21,6 +21,7 @@ function fill(node, attributes, children) {
 }
 const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const svg = (tag, attributes, ...children) => fill(document.createElementNS(svgNames, tag), attributes, children);
+const note = text => el("p", {class: "note"}, text);
 const section = id => document.getElementById(id);
 
 // ---- Numbers ----

@@ -57,16 +57,13 @@ function blockMaskPart(into, mask) {
   const drawn = new DOMParser().parseFromString(mask.svg, "image/svg+xml").documentElement;
   drawn.setAttribute("class", "block-mask");
   into.append(el("p", {}, mask.text + (mask.merge ? "; " + mask.merge : "") + "."), document.importNode(drawn, true),
-    el("p", {class: "note"}, "One head: queries downwards, keys to the right; dark blocks are full, light ones partial."));
+    note("One head: queries downwards, keys to the right; dark blocks are full, light ones partial."));
 }
 
 function maskPart() {
   const into = section("mask");
   if (data.block_mask) blockMaskPart(into, data.block_mask);
-  if (!tiled) {
-    into.append(el("p", {}, problem.seqlen_q > 0 ? "This family does not walk over tiles of keys." : "There is no query."));
-    return;
-  }
+  if (!tiled) return into.append(el("p", {}, problem.seqlen_q > 0 ? "This family does not walk over tiles of keys." : "There is no query."));
   const {rows, columns} = walked;
   const visited = list.reduce((sum, walk) => sum + walk.to - walk.from, 0);
   const all = list.length * Math.ceil(walked.columnsCount / walked.columnTile);
@@ -80,7 +77,7 @@ function maskPart() {
       "The mask's text hides more: in these pairs of tiles it is asked of each query and key."));
   }
   if (/lengths=(packed|used)/.test(inspect.problem))
-    into.append(el("p", {class: "note"}, "Only the GPU knows how long each sequence is; this is one of the longest that there may be."));
+    into.append(note("Only the GPU knows how long each sequence is; this is one of the longest that there may be."));
   into.append(...maskSection(walked, list).filter(Boolean));
 }
 
@@ -134,7 +131,7 @@ function candidatesPart() {
 
 function codePart() {
   const into = section("code");
-  if (data.no_sass) into.append(el("p", {class: "note"}, "No SASS: " + data.no_sass + "."));
+  if (data.no_sass) into.append(note("No SASS: " + data.no_sass + "."));
   if (data.sass || data.ptx) {
     const {part, start} = codeSection(inspect.source, {SASS: data.sass, PTX: data.ptx});
     into.append(part);
@@ -153,10 +150,7 @@ function codePart() {
 
 function resourcesPart() {
   const into = section("resources"), compiled = inspect.compiled;
-  if (!compiled || !compiled.ok || !launch) {
-    into.append(el("p", {class: "note"}, "Known only of compiled code."));
-    return;
-  }
+  if (!compiled || !compiled.ok || !launch) return into.append(note("Known only of compiled code."));
   const threads = launch.block[0] * launch.block[1] * launch.block[2], blocks = compiled.blocks_per_sm;
   const rows = [
     ["registers", blocks * threads * compiled.registers, data.limits.registers_per_sm, compiled.registers + " x " + threads + " threads per block"],
@@ -177,10 +171,7 @@ function resourcesPart() {
 
 function launchPart() {
   const into = section("launch");
-  if (!launch) {
-    into.append(el("p", {}, "None: there is nothing to compute."));
-    return;
-  }
+  if (!launch) return into.append(el("p", {}, "None: there is nothing to compute."));
   into.append(sortableTable({caption: "Launches", rows: inspect.launches, columns: [
     {name: "role", value: row => row.role},
     {name: "kernel", value: row => row.kernel, show: row => el("code", {}, row.kernel)},
@@ -204,9 +195,7 @@ function launchPart() {
       short(all / slots) + " for each of " + whole(slots) + " places (" + device.num_sms + " SMs x " + perSm + "). " +
       "If one took as long as its tiles of " + walked.columns + ", and one more for its start and end, places would be busy " + percent(plan.busy) + " of the time. " +
       (persistent ? "Blocks stay and take one after another. " : "Each block has one. ") + (heavyLast ? "Heavy tiles come first." : "")));
-  const holder = el("div", {});
-  redrawn(holder, (target, width) => drawTimeline(target, width, {list: slices, plan, sms: device.num_sms, columns: walked.columns}));
-  into.append(holder, el("p", {class: "caption"}, "A model, not a trace: " +
+  into.append(redrawn(width => drawTimeline(width, {list: slices, plan, sms: device.num_sms, columns: walked.columns})), el("p", {class: "caption"}, "A model, not a trace: " +
     (all > order.length ? "the first " + whole(order.length) + " of them; " : "") +
     "the stronger the colour, the more tiles of " + walked.columns + ". Groups of heads that share the L2, loads" +
     (inspect.sees.more_hidden ? ", what the mask hides beside its window" : "") + " and other kernels are left out."));
@@ -214,17 +203,11 @@ function launchPart() {
 
 function rooflinePart() {
   const into = section("roofline");
-  if (!isCounted) {
-    into.append(el("p", {class: "note"}, "Not known: " + data.timed.flops_unknown + "."));
-    return;
-  }
+  if (!isCounted) return into.append(note("Not known: " + data.timed.flops_unknown + "."));
   const intensity = data.timed.flops / data.timed.bytes, memory = data.memory_gb_per_s * 1e-3;  // TFLOP/s per FLOP/byte
   const peak = data.roofs[0].tflops_per_s, bound = Math.min(peak, memory * intensity);
   const estimate = estimates.get(inspect.config);
-  if (!(intensity > 0) || !(memory > 0)) {
-    into.append(el("p", {class: "note"}, "There is no work."));
-    return;
-  }
+  if (!(intensity > 0) || !(memory > 0)) return into.append(note("There is no work."));
   const marks = [];
   if (ownTry) marks.push({at: throughput(ownTry.time_us), name: "measured", kind: "dot"});
   if (bestTry && bestTry !== ownTry) marks.push({at: throughput(bestTry.time_us), name: "best of the search", kind: "dot"});
@@ -232,11 +215,9 @@ function rooflinePart() {
   into.append(el("p", {}, "The problem does " + short(intensity) + " FLOP for each byte that must move; the GPU needs " + short(peak / memory) +
     " to be busy. So the bound is " + (bound < peak ? "memory" : "arithmetic") + ": " + short(bound) + " TFLOP/s" +
     (marks.length ? "; " + marks.map(mark => mark.name + " " + percent(mark.at / bound)).join(", ") + " of it." : ".")));
-  const holder = el("div", {});
-  redrawn(holder, (target, full) => {
+  const holder = redrawn(full => {
     const width = Math.min(full, 760), left = 56, right = width - 10, top = 28, bottom = 300;
     const frame = picture(width, bottom + 44, "Roofline");
-    frame.style.maxWidth = width + "px";
     const low = Math.min(intensity, peak / memory) / 8, high = Math.max(intensity, peak / memory) * 8;
     const least = Math.min(memory * low, ...marks.map(mark => mark.at / 2));
     const x = logarithmic(low, high, left, right), y = logarithmic(Math.max(least, peak * 1e-5), peak * 2, bottom, top);
@@ -261,7 +242,7 @@ function rooflinePart() {
       if (i > 0) label.y = Math.max(label.y, labels[i - 1].y + 14);
       frame.append(svg("text", {class: "strong", x: x(intensity) + side * 10, y: label.y, "text-anchor": side < 0 ? "end" : "start"}, label.name + " " + short(label.at)));
     });
-    target.append(frame);
+    return frame;
   });
   into.append(holder, el("p", {class: "caption"}, "At the highest clocks: memory " + whole(data.memory_gb_per_s) + " GB/s; " +
     data.roofs.map(roof => roof.name + " " + short(roof.tflops_per_s) + " TFLOP/s").join("; ") + "."));

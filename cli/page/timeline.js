@@ -48,7 +48,7 @@ function schedule(list, order, slots, isStatic) {
   return {lanes, end, busy: end > 0 ? busy / (end * slots) : 0};
 }
 
-function drawTimeline(holder, width, {list, plan, sms, columns}) {
+function drawTimeline(width, {list, plan, sms, columns}) {
   const left = 52, top = 22, bottomSpace = 42, height = Math.min(sms * 6, Math.max(120, Math.min(420, sms * 3)));
   const most = Math.max(1, ...list.map(walk => walk.to - walk.from + 1));
   const x = linear(0, Math.max(plan.end, 1), left, width - 8);
@@ -70,5 +70,5 @@ function drawTimeline(holder, width, {list, plan, sms, columns}) {
   const y = linear(0, sms, top, top + height);
   y.ticks = [0, sms];
   axes(frame, {x, y, left, right: width - 8, top, bottom: top + height, xName: "tiles of " + columns + ", one after another", yName: "SM"});
-  holder.append(frame);
+  return frame;
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 
 #include "attnforge/device_block_mask.h"
@@ -19,10 +18,8 @@ namespace {
 
 /// A number from 0 to 1; none: the text is another.
 std::optional<double> share_of(const std::string& text) {
-  char* end = nullptr;
-  const double share = std::strtod(text.c_str(), &end);
-  const bool ok = end != text.c_str() && *end == '\0' && share >= 0 && share <= 1;
-  return ok ? std::optional(share) : std::nullopt;
+  const std::optional<double> share = number_in<double>(text);
+  return share && *share >= 0 && *share <= 1 ? share : std::nullopt;
 }
 
 /// --mask-random's word.

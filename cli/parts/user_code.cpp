@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <numeric>
@@ -80,13 +79,6 @@ std::int64_t elements_of(const NpyArray& array) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-template <class Number>
-bool is_number(const std::string& text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 /// What is given, as args declares it. The library refuses arrays of no elements.
 std::string declaration(const Given& given) {
   if (given.is_random()) return fmt::format("float* {}", given.name);
@@ -94,9 +86,9 @@ std::string declaration(const Given& given) {
     const NpyArray array = read_npy(given.value);
     return fmt::format("{}* {}[{}]", type_of(array, given.value), given.name, elements_of(array));
   }
-  if (is_number<std::int32_t>(given.value))
+  if (number_in<std::int32_t>(given.value))
     return fmt::format("int {} = {}", given.name, given.value);
-  if (is_number<float>(given.value)) return fmt::format("float {} = {}", given.name, given.value);
+  if (number_in<float>(given.value)) return fmt::format("float {} = {}", given.name, given.value);
   refuse(kInvalidArgument,
          "--arg {}={} must be a number, an .npy file, or `random` for an array of floats",
          printable(given.name), printable(given.value));

@@ -48,12 +48,15 @@ std::string green(const std::string& text) { return painted(text, "32"); }
 std::string yellow(const std::string& text) { return painted(text, "33"); }
 std::string red(const std::string& text) { return painted(text, "31"); }
 
+std::string hanging(std::string text, std::size_t blanks) {
+  for (std::size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at + 1))
+    text.insert(at + 1, blanks, ' ');
+  return text;
+}
+
 std::string message_text(std::string_view text) {
   while (text.ends_with('\n')) text.remove_suffix(1);
-  std::string lines = printable_lines(text);
-  for (std::size_t at = lines.find('\n'); at != lines.npos; at = lines.find('\n', at + 3))
-    lines.insert(at + 1, "  ");
-  return lines;
+  return hanging(printable_lines(text), 2);
 }
 
 void say(std::string_view text) noexcept {

@@ -20,6 +20,9 @@ std::string green(const std::string& text);
 std::string yellow(const std::string& text);
 std::string red(const std::string& text);
 
+/// `text` with so many blanks before all lines but the first.
+std::string hanging(std::string text, std::size_t blanks);
+
 /// `text`, printable (attnforge/printable.h); all lines but the first are indented, so that none
 /// can pass for a message of its own.
 std::string message_text(std::string_view text);

@@ -94,66 +94,47 @@ std::vector<Picture> pictures_of(const Table& rows) {
   return pictures;
 }
 
-/// The sweep of one command.
-class Sweep {
- public:
-  explicit Sweep(const BenchArguments& arguments) : a_(arguments), display_(1, arguments.quiet) {}
-
-  /// Returns when all is measured, after an interrupt, or when the GPU is lost.
-  void run(const std::vector<Problem>& problems, const std::vector<std::string>& families) {
-    BenchFiles files(a_.out);
-    Device device({.ordinal = a_.gpu,
-                   .cache_path = a_.cache,
-                   .log = log_to([this](std::string_view text) { display_.message(text); }),
-                   .read_only_cache = false});
-    origin_ = {device.facts(), utc_now()};
-    total_ = static_cast<int>(problems.size() * families.size());
-    display_.begin(0, "");
-    const auto start = std::chrono::steady_clock::now();
-    for (const Problem& problem : problems) {
-      for (const std::string& family : families) {
-        if (interrupted() || lost_) break;
-        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-        show(problem, family, elapsed.count());
-        rows_.push_back(bench_one(a_, device, problem, family));
-        files.add(rows_.back(), origin_);
-        lost_ = rows_.back().code == ErrorCode::kCuda && !rows_.back().ok() && !gpu_works(device);
-      }
-    }
-    display_.end(0);
-    files.finish(rows_, origin_, interrupted());
-    if (lost_ && static_cast<int>(rows_.size()) < total_) {
-      display_.message(
-          fmt::format("attnforge: the GPU does not work any more after row {} of {}: {}",
-                      rows_.size(), total_, rows_.back().error));
+/// The rows of a sweep: all, or those until an interrupt or the loss of the GPU.
+std::vector<BenchRow> measured(const BenchArguments& a, const std::vector<Problem>& problems,
+                               BenchOrigin& origin) {
+  using Clock = std::chrono::steady_clock;
+  const std::vector<std::string> families = families_of(a.families);
+  BenchFiles files(a.out);
+  Display display(1, a.quiet);
+  Device device({.ordinal = a.gpu,
+                 .cache_path = a.cache,
+                 .log = log_to([&](std::string_view text) { display.message(text); }),
+                 .read_only_cache = false});
+  origin = {device.facts(), utc_now()};
+  std::vector<BenchRow> rows;
+  Progress progress{.phase = Progress::Phase::kMeasure};
+  progress.total = static_cast<int>(problems.size() * families.size());
+  display.begin(0, "");
+  const auto start = Clock::now();
+  bool lost = false;
+  for (const Problem& problem : problems) {
+    for (const std::string& family : families) {
+      if (interrupted() || lost) break;
+      progress.elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
+      const int left = progress.total - progress.done;
+      progress.remaining_s = progress.done > 0 ? progress.elapsed_s / progress.done * left : 0;
+      display.relabel(0, to_string(problem) + (family.empty() ? "" : " " + family));
+      display.update(0, progress);
+      const BenchRow& row = rows.emplace_back(bench_one(a, device, problem, family));
+      files.add(row, origin);
+      ++progress.done;
+      progress.failed += !row.ok();
+      lost = row.code == kCuda && !row.ok() && !gpu_works(device);
     }
   }
-
-  const std::vector<BenchRow>& rows() const { return rows_; }
-  const BenchOrigin& origin() const { return origin_; }
-
- private:
-  void show(const Problem& problem, const std::string& family, double elapsed_s) {
-    const int done = static_cast<int>(rows_.size());
-    Progress progress;
-    progress.phase = Progress::Phase::kMeasure;
-    progress.done = done;
-    progress.total = total_;
-    progress.failed = static_cast<int>(
-        std::count_if(rows_.begin(), rows_.end(), [](const BenchRow& row) { return !row.ok(); }));
-    progress.elapsed_s = elapsed_s;
-    progress.remaining_s = done > 0 ? elapsed_s / done * (total_ - done) : 0;
-    display_.relabel(0, to_string(problem) + (family.empty() ? "" : " " + family));
-    display_.update(0, progress);
+  display.end(0);
+  files.finish(rows, origin, interrupted());
+  if (lost && progress.done < progress.total) {
+    display.message(fmt::format("attnforge: the GPU does not work any more after row {} of {}: {}",
+                                progress.done, progress.total, rows.back().error));
   }
-
-  const BenchArguments& a_;
-  Display display_;
-  BenchOrigin origin_;
-  std::vector<BenchRow> rows_;
-  int total_ = 0;
-  bool lost_ = false;
-};
+  return rows;
+}
 
 /// Pictures of a sweep of before. No GPU.
 int draw_stored(const BenchArguments& a) {
@@ -193,22 +174,21 @@ int run_bench(const BenchArguments& a) {
   const std::vector<Problem> problems = swept(
       read_problems(a.words, a.file, "bench", reader_of(a.parts)), a.parts);
   const InterruptScope scope;
-  Sweep sweep(a);
-  sweep.run(problems, families_of(a.families));
-  const std::vector<BenchRow>& rows = sweep.rows();
+  BenchOrigin origin;
+  const std::vector<BenchRow> rows = measured(a, problems, origin);
   if (a.json) {
-    print_json(to_json(rows, sweep.origin(), interrupted()));
+    print_json(to_json(rows, origin, interrupted()));
   } else if (a.csv) {
-    fmt::print("{}", csv(full_table(rows, sweep.origin())));
+    fmt::print("{}", csv(full_table(rows, origin)));
   } else {
-    fmt::print("{}\n{}{}", describe(sweep.origin().device), aligned(readable_table(rows, a.full)),
+    fmt::print("{}\n{}{}", describe(origin.device), aligned(readable_table(rows, a.full)),
                uncounted_text(rows));
   }
   std::fflush(stdout);
   const bool any = std::any_of(rows.begin(), rows.end(),
                                [](const BenchRow& row) { return row.ok(); });
   if (!a.plot.empty() && any)
-    draw_results([&] { return pictures_of(full_table(rows, sweep.origin())); }, a.plot);
+    draw_results([&] { return pictures_of(full_table(rows, origin)); }, a.plot);
   if (interrupted()) return kExitInterrupted;
   for (const BenchRow& row : rows) {
     if (!row.ok()) return exit_code(row.code);

@@ -51,14 +51,6 @@ int doctor_exit_code(const std::vector<Check>& checks) {
   return code;
 }
 
-/// Lines after the first below it.
-std::string indented(const std::string& text, std::size_t columns) {
-  std::string lines = printable_lines(text);
-  for (std::size_t at = lines.find('\n'); at != lines.npos; at = lines.find('\n', at + 1))
-    lines.insert(at + 1, columns, ' ');
-  return lines;
-}
-
 void print_report(const std::vector<Check>& checks) {
   fmt::print("{}\n", bold(fmt::format("attnforge {}", kVersion)));
   std::size_t width = 0;
@@ -67,7 +59,7 @@ void print_report(const std::vector<Check>& checks) {
     const StateWords state = state_words(check.state);
     // Padded before it is painted: colours take no columns.
     fmt::print("{}  {:<{}}  {}\n", state.painted(fmt::format("{:<8}", state.name)), check.name,
-               width, indented(check.detail, width + 12));
+               width, hanging(printable_lines(check.detail), width + 12));
     if (!check.advice.empty()) fmt::print("{:{}}-> {}\n", "", width + 12, printable(check.advice));
   }
   fmt::print("\nEnvironment variables and what they do: attnforge help environment\n");
