@@ -142,14 +142,13 @@ std::vector<Problem> problems_from_words(const std::vector<std::string>& argumen
 std::vector<Problem> problems_from_text(std::string_view text, const std::string& name,
                                         const ReadText& read) {
   std::vector<Problem> problems;
+  std::istringstream stream{std::string(text)};
   int number = 0;
-  while (!text.empty()) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
+  for (std::string line; std::getline(stream, line);) {
     ++number;
-    line = line.substr(0, line.find('#'));
+    line.resize(std::min(line.find('#'), line.size()));
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
-    if (line.back() == '\r') line.remove_suffix(1);
+    if (line.back() == '\r') line.pop_back();
     try {
       add_problems(line, read, problems);
     } catch (const Error& error) {

@@ -23,6 +23,14 @@ Json to_json(const CompileInfo& compiled);
   }()
 #define ATTNFORGE_JSON_MEMBER(name) json[#name] = json_noun.name;
 
+/// An array of what `each` makes of the items.
+template <class Items, class Each, class List = Json>
+List json_list(const Items& items, const Each& each) {
+  List list = List::array();
+  for (const auto& item : items) list.push_back(each(item));
+  return list;
+}
+
 /// The member `key` of an object, as of a line of an export: "" or 0 where it is absent or of
 /// another type.
 std::string text_of(const Json& line, const char* key);

@@ -11,7 +11,6 @@
 
 #include "cli/files/text_files.h"
 #include "cli/refuse.h"
-#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 
 namespace attnforge::cli {

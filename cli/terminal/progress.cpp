@@ -38,11 +38,6 @@ std::string shortened(const std::string& text, std::size_t columns) {
 }
 
 /// A part of a line. The one with the lowest rank goes first where there is no room.
-struct Part {
-  std::string text;
-  int rank;
-};
-
 enum Rank {
   kRankLabel,
   kRankRate,
@@ -52,6 +47,10 @@ enum Rank {
   kRankBest,
   kRankPhase,
   kRankCount
+};
+struct Part {
+  std::string text;
+  Rank rank;
 };
 
 std::vector<Part> parts_of(const ProgressLine& line) {
@@ -71,13 +70,7 @@ std::vector<Part> parts_of(const ProgressLine& line) {
   return parts;
 }
 
-std::size_t length(const std::vector<Part>& parts) {
-  std::size_t sum = 0;
-  for (const Part& part : parts) sum += part.text.size() + kGap.size();
-  return sum - std::min(sum, kGap.size());
-}
-
-std::string joined(const std::vector<Part>& parts, std::string_view gap) {
+std::string joined(const std::vector<Part>& parts, std::string_view gap = kGap) {
   std::string text;
   for (const Part& part : parts) {
     if (!text.empty()) text += gap;
@@ -117,24 +110,21 @@ std::string bar_line(const ProgressLine& line, int columns) {
 
   // The label, a whole problem's text, may take what the others leave, but at least a sixth of the
   // line.
-  const auto label = std::find_if(parts.begin(), parts.end(),
-                                  [](const Part& part) { return part.rank == kRankLabel; });
+  const auto label = std::ranges::find(parts, kRankLabel, &Part::rank);
   if (label != parts.end()) {
-    const std::size_t others = length(parts) - label->text.size() + kMinBar + kGap.size();
+    const std::size_t others = joined(parts).size() - label->text.size() + kMinBar + kGap.size();
     label->text = shortened(label->text, std::max(room > others ? room - others : 0, room / 6));
   }
-  while (parts.size() > 1 && length(parts) > room) {
-    parts.erase(std::min_element(parts.begin(), parts.end(),
-                                 [](const Part& a, const Part& b) { return a.rank < b.rank; }));
+  while (parts.size() > 1 && joined(parts).size() > room) {
+    parts.erase(std::ranges::min_element(parts, {}, &Part::rank));
   }
-  const std::size_t used = length(parts) + kGap.size();
+  const std::size_t used = joined(parts).size() + kGap.size();
   if (room >= used + kMinBar) {
     const int bar_columns = std::min(kMaxBar, static_cast<int>(room - used));
-    const auto count = std::find_if(parts.begin(), parts.end(),
-                                    [](const Part& part) { return part.rank == kRankCount; });
-    parts.insert(count, {bar(line.progress, bar_columns), kRankCount});
+    parts.insert(std::ranges::find(parts, kRankCount, &Part::rank),
+                 {bar(line.progress, bar_columns), kRankCount});
   }
-  return shortened(joined(parts, kGap), room);
+  return shortened(joined(parts), room);
 }
 
 std::string plain_line(const ProgressLine& line) {

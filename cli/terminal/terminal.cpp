@@ -1,9 +1,11 @@
 #include "cli/terminal/terminal.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -29,6 +31,13 @@ std::string painted(const std::string& text, const char* code) {
 void write_to(std::FILE* file, std::string_view text) noexcept {
   std::fwrite(text.data(), 1, text.size(), file);
 }
+
+// Any thread may get the signal, and one a GPU asks: a sig_atomic_t is for one thread alone.
+std::atomic<bool> noted = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "else it may not be set in a signal handler");
+struct sigaction previous_int, previous_term;
+
+void note(int) { noted = true; }
 
 }  // namespace
 
@@ -81,5 +90,22 @@ void hold_standard_files() {
     if (open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY) != file) return;
   }
 }
+
+InterruptScope::InterruptScope() {
+  noted = false;
+  struct sigaction action {};
+  action.sa_handler = note;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESETHAND | SA_RESTART;  // the second one does what it always does
+  sigaction(SIGINT, &action, &previous_int);
+  sigaction(SIGTERM, &action, &previous_term);
+}
+
+InterruptScope::~InterruptScope() {
+  sigaction(SIGINT, &previous_int, nullptr);
+  sigaction(SIGTERM, &previous_term, nullptr);
+}
+
+bool interrupted() { return noted; }
 
 }  // namespace attnforge::cli

@@ -1,5 +1,5 @@
 // terminal.h - what is on the other side of the standard streams, and what is said there past the
-// usual way: nothing that writes here throws, however those files are.
+// usual way: nothing that writes here throws, however those files are. And Ctrl-C.
 #pragma once
 
 #include <cstdio>
@@ -37,5 +37,18 @@ void write_out(std::string_view text) noexcept;
 /// Opens what of descriptors 0 to 2 is closed, so that no file that is opened later becomes
 /// standard output or error. Reading and writing them fails as before.
 void hold_standard_files();
+
+/// While it lives, the first SIGINT (Ctrl-C) or SIGTERM is only noted, to stop and keep what is
+/// done; the second ends the program at once. One at a time.
+class InterruptScope {
+ public:
+  InterruptScope();
+  ~InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+};
+
+/// Whether one was noted since the last scope began.
+bool interrupted();
 
 }  // namespace attnforge::cli

@@ -66,21 +66,21 @@ void print_report(const std::vector<Check>& checks) {
 }
 
 Json report_json(const std::vector<Check>& checks) {
-  Json rows = Json::array(), variables = Json::array();
-  for (const Check& check : checks) {
-    rows.push_back({{"name", check.name},
-                    {"state", state_words(check.state).name},
-                    {"detail", check.detail},
-                    {"advice", check.advice}});
-  }
-  for (const EnvironmentVariable& variable : environment_variables()) {
-    const char* value = secure_getenv(variable.name.c_str());
-    variables.push_back({{"name", variable.name},
+  return {{"attnforge", kVersion},
+          {"checks", json_list(checks,
+                               [](const Check& check) {
+                                 return Json{{"name", check.name},
+                                             {"state", state_words(check.state).name},
+                                             {"detail", check.detail},
+                                             {"advice", check.advice}};
+                               })},
+          {"environment", json_list(environment_variables(), [](const auto& variable) {
+             const char* value = secure_getenv(variable.name.c_str());
+             return Json{{"name", variable.name},
                          {"value", value ? Json(value) : Json(nullptr)},
                          {"fallback", variable.fallback},
-                         {"meaning", variable.meaning}});
-  }
-  return {{"attnforge", kVersion}, {"checks", rows}, {"environment", variables}};
+                         {"meaning", variable.meaning}};
+           })}};
 }
 
 }  // namespace

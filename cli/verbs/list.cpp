@@ -25,13 +25,6 @@ constexpr const char* kListFooter = R"(Examples:
   attnforge list
   attnforge list devices --json)";
 
-Json families_json() {
-  Json json = Json::array();
-  for (const FamilyInfo& family : list_families())
-    json.push_back(ATTNFORGE_JSON(family, name, summary, tier, archs, features));
-  return json;
-}
-
 std::string families_text() {
   std::string text = bold("Kernel families, best first") + "\n";
   for (const FamilyInfo& family : list_families()) {
@@ -40,12 +33,6 @@ std::string families_text() {
                         fmt::join(family.features, ", "));
   }
   return text;
-}
-
-Json devices_json(const std::vector<DeviceFacts>& devices) {
-  Json json = Json::array();
-  for (const DeviceFacts& device : devices) json.push_back(to_json(device));
-  return json;
 }
 
 std::vector<DeviceFacts> typical_devices() {
@@ -67,27 +54,31 @@ std::string devices_table(const std::vector<DeviceFacts>& devices, bool present)
   return aligned(table, "  ");
 }
 
-std::string devices_text(const std::vector<DeviceFacts>& devices) {
-  const std::string title = bold("GPUs of this machine") + "\n";
-  if (devices.empty()) return title + "  none; attnforge doctor says why\n";
-  return title + devices_table(devices, true);
-}
-
 int run_list(const ListArguments& a) {
   const auto wanted = [&](const char* section) {
     return a.section == "all" || a.section == section;
   };
   if (a.json) {
     Json json{{"attnforge", kVersion}};
-    if (wanted("families")) json["families"] = families_json();
-    if (wanted("devices")) json["devices"] = devices_json(enumerate_devices());
-    if (wanted("archs")) json["archs"] = devices_json(typical_devices());
+    const auto device = [](const DeviceFacts& each) { return to_json(each); };
+    if (wanted("families")) {
+      json["families"] = json_list(list_families(), [](const FamilyInfo& family) {
+        return ATTNFORGE_JSON(family, name, summary, tier, archs, features);
+      });
+    }
+    if (wanted("devices")) json["devices"] = json_list(enumerate_devices(), device);
+    if (wanted("archs")) json["archs"] = json_list(typical_devices(), device);
     print_json(json);
     return kExitOk;
   }
   std::vector<std::string> sections;
   if (wanted("families")) sections.push_back(families_text());
-  if (wanted("devices")) sections.push_back(devices_text(enumerate_devices()));
+  if (wanted("devices")) {
+    const std::vector<DeviceFacts> devices = enumerate_devices();
+    sections.push_back(
+        bold("GPUs of this machine") + "\n" +
+        (devices.empty() ? "  none; attnforge doctor says why\n" : devices_table(devices, true)));
+  }
   if (wanted("archs")) {
     sections.push_back(bold("Archs, each with the GPU that --arch stands for") + "\n" +
                        devices_table(typical_devices(), false));

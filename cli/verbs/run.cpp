@@ -24,7 +24,6 @@
 #include "cli/parts/part.h"
 #include "cli/parts/tensors.h"
 #include "cli/refuse.h"
-#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "cli/verbs/memory_check.h"
 #include "cli/verbs/verbs.h"

@@ -22,7 +22,6 @@
 #include "cli/plot/files.h"
 #include "cli/plot/landscape.h"
 #include "cli/refuse.h"
-#include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/terminal.h"
 #include "cli/verbs/memory_check.h"
