@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <charconv>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/files/text_files.h"
+#include "cli/options/command_line.h"
 #include "cli/refuse.h"
 
 namespace attnforge::cli {
@@ -87,12 +86,8 @@ NpyHeader header_of(std::string_view literal, const std::string& name) {
 /// Bytes a value, from the digits of descr. Throws for what has none.
 std::size_t item_bytes(const NpyHeader& header, const std::string& name) {
   const std::string_view descr = header.descr;
-  std::size_t bytes = 0;
-  if (descr.size() >= 3) {
-    const auto [end, error] = std::from_chars(descr.data() + 2, descr.data() + descr.size(), bytes);
-    if (error == std::errc() && end == descr.data() + descr.size() && bytes > 0 && bytes <= 1024)
-      return bytes;
-  }
+  const auto bytes = number_in<std::size_t>(descr.substr(std::min<std::size_t>(2, descr.size())));
+  if (bytes && *bytes > 0 && *bytes <= 1024) return *bytes;
   refuse(kIo, "{}: its values are of type \"{}\"; save numbers, as in x.astype(numpy.float16)",
          name, descr);
 }
@@ -116,7 +111,10 @@ std::size_t data_bytes(const NpyHeader& header, const std::string& name) {
 NpyHeader parse_npy_header(std::string_view start, const std::string& name) {
   if (!start.starts_with(kMagic))
     refuse(kIo, "{}: it is not an .npy file; save one with numpy.save(path, x)", name);
-  if (start.size() < 10) refuse(kIo, "{}: it is cut short in its .npy header", name);
+  const auto require = [&](std::size_t bytes) {
+    if (start.size() < bytes) refuse(kIo, "{}: it is cut short in its .npy header", name);
+  };
+  require(10);
   const auto byte = [&](std::size_t at) {
     return static_cast<std::size_t>(static_cast<unsigned char>(start[at]));
   };
@@ -127,13 +125,12 @@ NpyHeader parse_npy_header(std::string_view start, const std::string& name) {
   }
   const std::size_t length_bytes = major == 1 ? 2 : 4;
   const std::size_t text_offset = 8 + length_bytes;
-  if (start.size() < text_offset) refuse(kIo, "{}: it is cut short in its .npy header", name);
+  require(text_offset);
   std::size_t length = 0;
   for (std::size_t i = 0; i < length_bytes; ++i) length |= byte(8 + i) << (8 * i);
   if (length > kMaxHeaderBytes)
     refuse(kIo, "{}: its .npy header claims {} bytes; it is damaged", name, length);
-  if (start.size() < text_offset + length)
-    refuse(kIo, "{}: it is cut short in its .npy header", name);
+  require(text_offset + length);
   NpyHeader header = header_of(start.substr(text_offset, length), name);
   header.data_offset = text_offset + length;
   return header;

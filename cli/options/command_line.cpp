@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 
 #include "attnforge/problem_words.h"
 #include "cli/options/problems.h"

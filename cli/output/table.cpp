@@ -1,7 +1,5 @@
 #include "cli/output/table.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "attnforge/printable.h"

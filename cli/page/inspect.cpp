@@ -2,14 +2,11 @@
 
 #include <nlohmann/json.hpp>
 #include <utility>
-#include <vector>
 
-#include "attnforge/inspect.h"
 #include "attnforge/version.h"
 #include "cli/options/gpus.h"
 #include "cli/output/inspect_report.h"
 #include "cli/output/listing.h"
-#include "cli/output/mask_drawing.h"
 #include "cli/page/page.h"
 
 namespace attnforge::cli {
@@ -54,8 +51,8 @@ InspectOptions page_options(InspectOptions options) {
   return options;
 }
 
-Json inspect_page_data(const Inspection& inspection, const Drawing& drawing,
-                       const std::string& made) {
+std::string inspect_page(const Inspection& inspection, const Drawing& drawing,
+                         const std::string& made) {
   Inspection shown = inspection;  // the code is in listings
   shown.ptx.clear();
   shown.sass.clear();
@@ -84,13 +81,7 @@ Json inspect_page_data(const Inspection& inspection, const Drawing& drawing,
             {"memory_gb_per_s", memory_gb_per_s(device)},
             {"timed", timed_json(inspection)}};
   add_picture(data, drawing, inspection.tiles);
-  return data;
-}
-
-std::string inspect_page(const Inspection& inspection, const Drawing& drawing,
-                         const std::string& made) {
-  return page("inspect.html", to_string(inspection.problem) + " - attnforge",
-              inspect_page_data(inspection, drawing, made));
+  return page("inspect.html", to_string(inspection.problem) + " - attnforge", data);
 }
 
 }  // namespace attnforge::cli

@@ -4,15 +4,8 @@ const config = configOf(inspect.config);
 [inspect, ...inspect.candidates, ...inspect.measured, ...data.cut_kinds].forEach((each, i) => words.set(each.config, data.words[i]));
 const device = inspect.device;
 
-function problemFields() {
-  const fields = {seqlen_q: 1, seqlen_kv: 1, batch: 1, num_heads_q: 1, num_heads_kv: 1};
-  for (const word of inspect.problem.split(" ")) {
-    const at = word.indexOf("=");
-    if (at > 0) fields[word.slice(0, at)] = Number(word.slice(at + 1));
-  }
-  return fields;
-}
-const problem = problemFields();
+const problem = {seqlen_q: 1, seqlen_kv: 1, batch: 1, num_heads_q: 1, num_heads_kv: 1};
+for (const [name, value] of valuesOf(inspect.problem)) problem[name] = Number(value);
 const tiles = inspect.tiles;
 const tiled = tiles.block_m > 0 && tiles.block_n > 0 && problem.seqlen_q > 0;
 const walked = walkOf(problem, inspect.sees, tiles);
@@ -30,7 +23,7 @@ const isCounted = data.timed.flops !== null;
 function throughput(us) { return data.timed.flops / us * 1e-6; }
 
 function glance() {
-  const peak = data.roofs[0], compiled = inspect.compiled;
+  const peak = data.roofs[0], compiled = inspect.compiled, ok = compiled && compiled.ok;
   const estimate = estimates.get(inspect.config);
   facts(document.querySelector("#glance .facts"), [
     ["GPU", device.name, device.arch + ", " + device.num_sms + " SMs" + (device.ordinal < 0 ? ", not present" : "")],
@@ -40,9 +33,9 @@ function glance() {
     ["Throughput", !isCounted ? "-" : ownTry ? digits(throughput(ownTry.time_us)) + " TFLOP/s" : estimate ? digits(throughput(estimate)) + " TFLOP/s" : "-",
       (!isCounted ? data.timed.flops_unknown + "; " : ownTry ? "" : "if the prediction holds; ") + "peak " + short(peak.tflops_per_s)],
     ["Work", inspect.flops === null ? inspect.flops_unknown : digits(inspect.flops * 1e-9) + " GFLOP", bytes(inspect.minimum_bytes) + " to move at least"],
-    ["Registers", compiled && compiled.ok ? compiled.registers + " per thread" : "-", compiled && compiled.ok ? compiled.spill_bytes + " bytes of spills" : "not compiled"],
+    ["Registers", ok ? compiled.registers + " per thread" : "-", ok ? compiled.spill_bytes + " bytes of spills" : "not compiled"],
     ["Shared memory", launch ? bytes(launch.smem_bytes) : "-", "per block"],
-    ["Occupancy", compiled && compiled.ok ? compiled.blocks_per_sm + (compiled.blocks_per_sm === 1 ? " block per SM" : " blocks per SM") : "-", compiled && compiled.ok ? percent(compiled.occupancy) + " of the warps" : ""],
+    ["Occupancy", ok ? compiled.blocks_per_sm + (compiled.blocks_per_sm === 1 ? " block per SM" : " blocks per SM") : "-", ok ? percent(compiled.occupancy) + " of the warps" : ""],
     ["Search space", whole(inspect.num_candidates) + " candidates", whole(inspect.num_cut) + " cut, " + inspect.measured.length + " measured"],
   ]);
   const why = document.querySelector("#glance .why");

@@ -23,26 +23,14 @@ function tilesInOrder(list, heads, heavyLast) {
 // persistent kernel take every slots-th tile.
 function schedule(list, order, slots, isStatic) {
   const lanes = Array.from({length: slots}, () => []), free = new Float64Array(slots);
-  const heap = Array.from({length: slots}, (unused, i) => i);  // of slots, by when they come free
-  const before = (a, b) => free[a] < free[b] || (free[a] === free[b] && a < b);
-  function sink() {
-    for (let i = 0;;) {
-      let least = i;
-      for (const child of [2 * i + 1, 2 * i + 2])
-        if (child < slots && before(heap[child], heap[least])) least = child;
-      if (least === i) return;
-      [heap[i], heap[least]] = [heap[least], heap[i]];
-      i = least;
-    }
-  }
+  const firstFree = () => free.reduce((first, time, slot) => time < free[first] ? slot : first, 0);
   let busy = 0;
   order.forEach((tile, index) => {
-    const slot = isStatic ? index % slots : heap[0];
+    const slot = isStatic ? index % slots : firstFree();
     const cost = list[tile].to - list[tile].from + 1;
     lanes[slot].push({tile, begin: free[slot], end: free[slot] + cost});
     free[slot] += cost;
     busy += cost;
-    if (!isStatic) sink();
   });
   const end = free.reduce((a, b) => Math.max(a, b), 0);
   return {lanes, end, busy: end > 0 ? busy / (end * slots) : 0};

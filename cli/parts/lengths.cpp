@@ -1,8 +1,5 @@
 #include "cli/parts/lengths.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cstring>
 
 #include "cli/files/npy.h"

@@ -2,7 +2,6 @@
 // the gradients of o and lse with those of inputs.
 #include <fmt/format.h>
 
-#include <limits>
 #include <span>
 #include <string>
 #include <vector>

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdint>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "attnforge/printable.h"
+#include "cli/files/npy.h"
 #include "cli/options/problems.h"
 #include "cli/parts/part.h"
 #include "cli/refuse.h"
@@ -106,6 +106,27 @@ void add_text(std::string& problem, std::string_view name, const std::string& gi
   problem += " " + quoted_word(begin, given);
 }
 
+/// The files of --arg, for each of the problem's args in their order: none for the others. Throws
+/// as set_code_arrays().
+std::vector<std::optional<NpyArray>> code_files(const Problem& problem,
+                                                const CodeOptions& options) {
+  const std::vector<Declared> declared = declared_in(problem.args);
+  std::vector<std::optional<NpyArray>> files(declared.size());
+  for (const std::string& text : options.args) {
+    const Given given = given_of(text);
+    if (!given.is_file()) continue;
+    const auto found = std::ranges::find(declared, given.name, &Declared::name);
+    ATTNFORGE_ASSERT(found != declared.end(), "with_arguments() added what was not there");
+    NpyArray array = read_npy(given.value);
+    if (const std::string type = type_of(array, given.value); type != found->type) {
+      refuse(kInvalidArgument, "{}: it has elements of type {}, and args=\"{}\" says {}* {}",
+             given.value, type, printable(problem.args), found->type, found->name);
+    }
+    files[static_cast<std::size_t>(found - declared.begin())] = std::move(array);
+  }
+  return files;
+}
+
 }  // namespace
 
 void add_texts(std::string& problem, const CodeOptions& options) {
@@ -129,37 +150,6 @@ Problem with_arguments(Problem problem, const CodeOptions& options) {
   }
   validate(problem);
   return problem;
-}
-
-std::vector<std::optional<NpyArray>> code_files(const Problem& problem,
-                                                const CodeOptions& options) {
-  const std::vector<Declared> declared = declared_in(problem.args);
-  std::vector<std::optional<NpyArray>> files(declared.size());
-  for (const std::string& text : options.args) {
-    const Given given = given_of(text);
-    if (!given.is_file()) continue;
-    const auto found = std::ranges::find(declared, given.name, &Declared::name);
-    ATTNFORGE_ASSERT(found != declared.end(), "with_arguments() added what was not there");
-    NpyArray array = read_npy(given.value);
-    if (const std::string type = type_of(array, given.value); type != found->type) {
-      refuse(kInvalidArgument, "{}: it has elements of type {}, and args=\"{}\" says {}* {}",
-             given.value, type, printable(problem.args), found->type, found->name);
-    }
-    files[static_cast<std::size_t>(found - declared.begin())] = std::move(array);
-  }
-  return files;
-}
-
-void check_arrays_given(const Problem& problem, const CodeOptions& options) {
-  std::vector<std::string> given;
-  for (const std::string& text : options.args) given.push_back(given_of(text).name);
-  for (const Declared& declared : declared_in(problem.args)) {
-    if (!declared.is_array || std::ranges::find(given, declared.name) != given.end()) continue;
-    refuse(kInvalidArgument,
-           "--arg {0}=FILE.npy is missing: args=\"{1}\" has the array {0}; `random` in place of "
-           "the file makes it up",
-           declared.name, printable(problem.args));
-  }
 }
 
 void set_code_arrays(const Problem& problem, const CodeOptions& options, HostTensors& host) {
@@ -221,7 +211,16 @@ int32, float16, bfloat16 or bool, or random; its size and type are then the file
     return with_arguments(problem, options_);
   }
   void check(const Problem& problem, const RunFlags& flags) const override {
-    if (!flags.random) check_arrays_given(problem, options_);
+    if (flags.random) return;
+    std::vector<std::string> given;
+    for (const std::string& text : options_.args) given.push_back(given_of(text).name);
+    for (const Declared& declared : declared_in(problem.args)) {
+      if (!declared.is_array || std::ranges::find(given, declared.name) != given.end()) continue;
+      refuse(kInvalidArgument,
+             "--arg {0}=FILE.npy is missing: args=\"{1}\" has the array {0}; `random` in place of "
+             "the file makes it up",
+             declared.name, printable(problem.args));
+    }
   }
   void take(const Problem& problem, const RunFlags&, HostTensors& host) const override {
     set_code_arrays(problem, options_, host);

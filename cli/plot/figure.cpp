@@ -8,7 +8,6 @@
 #include <cmath>
 #include <iterator>
 #include <set>
-#include <vector>
 
 #include "attnforge/printable.h"
 

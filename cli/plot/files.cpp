@@ -1,4 +1,5 @@
-#include "cli/plot/files.h"
+// files.cpp - pictures in a folder, drawn by gnuplot.
+#include "cli/plot/figure.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

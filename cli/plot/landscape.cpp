@@ -21,10 +21,8 @@ struct Fields {
   double time_us = 0;
 
   const int* find(const std::string& name) const {
-    for (const auto& [field, value] : values) {
-      if (field == name) return &value;
-    }
-    return nullptr;
+    const auto found = std::ranges::find(values, name, &std::pair<std::string, int>::first);
+    return found == values.end() ? nullptr : &found->second;
   }
 };
 
@@ -63,10 +61,8 @@ std::string axis_name(const std::vector<std::string>& names, const std::string& 
   };
   if (!asked.empty()) return has(asked) ? asked : "";
   if (has(usual)) return usual;
-  for (const std::string& name : names) {
-    if (name != other) return name;
-  }
-  return "";
+  const auto first = std::ranges::find_if(names, [&](const auto& name) { return name != other; });
+  return first == names.end() ? "" : *first;
 }
 
 /// The family of a config may come from a database of others: no folders, nothing that gnuplot
@@ -78,14 +74,14 @@ std::string as_file_name(std::string name) {
   return name;
 }
 
-HeatMap map_of(const std::vector<Fields>& configs, const std::string& x, const std::string& y) {
+HeatMap map_of(std::vector<Fields> configs, const std::string& x, const std::string& y) {
   HeatMap map;
   map.x_name = x;
   map.y_name = y;
   map.z_name = "best time (us)";
+  std::erase_if(configs, [&](const Fields& each) { return !each.find(x) || !each.find(y); });
   std::set<int> xs, ys;
   for (const Fields& each : configs) {
-    if (each.find(x) == nullptr || each.find(y) == nullptr) continue;
     xs.insert(*each.find(x));
     ys.insert(*each.find(y));
   }
@@ -94,7 +90,6 @@ HeatMap map_of(const std::vector<Fields>& configs, const std::string& x, const s
   map.cells.assign(ys.size(), std::vector<std::optional<double>>(xs.size()));
   double best_us = 0;
   for (const Fields& each : configs) {
-    if (each.find(x) == nullptr || each.find(y) == nullptr) continue;
     const auto column = std::lower_bound(map.xs.begin(), map.xs.end(), *each.find(x));
     const auto row = std::lower_bound(map.ys.begin(), map.ys.end(), *each.find(y));
     const auto at_x = static_cast<std::size_t>(column - map.xs.begin());
@@ -148,9 +143,7 @@ std::vector<HeatMap> landscapes(const std::string& problem, const std::vector<Tr
     HeatMap map = map_of(configs, x, y);
     map.file = fmt::format("{}_{}", options.prefix.empty() ? "landscape" : options.prefix,
                            as_file_name(family));
-    const auto best = std::min_element(
-        configs.begin(), configs.end(),
-        [](const Fields& a, const Fields& b) { return a.time_us < b.time_us; });
+    const auto best = std::ranges::min_element(configs, {}, &Fields::time_us);
     map.title = fmt::format("{}: {} configs, fastest {:.4g} us (framed)", family, configs.size(),
                             best->time_us);
     map.subtitle = problem;

@@ -1,9 +1,10 @@
-#include "cli/plot/points.h"
+// points.cpp - the rows of a sweep by the names of their columns.
 
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
+#include "cli/plot/sweep_figures.h"
 #include "cli/refuse.h"
 
 namespace attnforge::cli {

@@ -13,7 +13,6 @@
 
 #include "attnforge/provenance.h"
 #include "cli/options/gpus.h"
-#include "cli/plot/points.h"
 #include "cli/refuse.h"
 
 namespace attnforge::cli {

@@ -19,7 +19,7 @@
 #include "cli/output/configs.h"
 #include "cli/output/json.h"
 #include "cli/parts/part.h"
-#include "cli/plot/files.h"
+#include "cli/plot/figure.h"
 #include "cli/plot/sweep_figures.h"
 #include "cli/refuse.h"
 #include "cli/terminal/progress.h"

@@ -19,7 +19,7 @@
 #include "cli/output/configs.h"
 #include "cli/output/json.h"
 #include "cli/output/table.h"
-#include "cli/plot/files.h"
+#include "cli/plot/figure.h"
 #include "cli/plot/landscape.h"
 #include "cli/refuse.h"
 #include "cli/terminal/terminal.h"

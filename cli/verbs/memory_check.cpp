@@ -6,7 +6,6 @@
 #include <exception>
 #include <fstream>
 #include <new>
-#include <string>
 
 #include "attnforge/check.h"
 #include "cli/refuse.h"

@@ -2,7 +2,6 @@
 // in the database.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -19,7 +18,7 @@
 #include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/output/tune_report.h"
-#include "cli/plot/files.h"
+#include "cli/plot/figure.h"
 #include "cli/plot/landscape.h"
 #include "cli/refuse.h"
 #include "cli/terminal/progress.h"

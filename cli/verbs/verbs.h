@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "attnforge/error.h"
 #include "cli/options/command_line.h"
