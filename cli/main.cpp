@@ -1,16 +1,9 @@
 // main.cpp - the program attnforge: finds the verb, runs it, turns errors into one line and an exit
 // code.
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <exception>
 #include <new>
-#include <string>
 
-#include "attnforge/version.h"
-#include "cli/options/command_line.h"
-#include "cli/refuse.h"
-#include "cli/terminal/terminal.h"
 #include "cli/verbs/memory_check.h"
 #include "cli/verbs/verbs.h"
 

@@ -1,7 +1,6 @@
 // npy.cpp - the format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #include "cli/files/npy.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -1,7 +1,5 @@
 #include "cli/options/command_line.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "attnforge/problem_words.h"

@@ -1,9 +1,5 @@
 #include "cli/options/gpus.h"
 
-#include <fmt/format.h>
-
-#include <utility>
-
 #include "attnforge/device_memory.h"
 #include "attnforge/printable.h"
 #include "cli/options/command_line.h"

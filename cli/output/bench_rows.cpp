@@ -1,7 +1,5 @@
 #include "cli/output/bench_rows.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>

@@ -1,15 +1,10 @@
 #include "cli/parts/block_mask.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <limits>
-#include <optional>
 
 #include "attnforge/device_block_mask.h"
 #include "attnforge/device_memory.h"
 #include "cli/files/npy.h"
-#include "cli/options/problems.h"
 #include "cli/parts/part.h"
 #include "cli/parts/user_code.h"
 #include "cli/refuse.h"

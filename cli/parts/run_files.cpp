@@ -1,10 +1,6 @@
 // run_files.cpp - parts that are files of run alone: the tables of a rope, the logits of sinks, and
 // the gradients of o and lse with those of inputs.
-#include <fmt/format.h>
-
 #include <span>
-#include <string>
-#include <vector>
 
 #include "cli/files/npy.h"
 #include "cli/parts/part.h"

@@ -1,7 +1,5 @@
 #include "cli/parts/tensors.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <optional>

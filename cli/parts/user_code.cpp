@@ -1,19 +1,13 @@
 #include "cli/parts/user_code.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
-#include <functional>
 #include <numeric>
-#include <optional>
 #include <span>
 #include <sstream>
-#include <string_view>
 
 #include "attnforge/printable.h"
 #include "cli/files/npy.h"
-#include "cli/options/problems.h"
 #include "cli/parts/part.h"
 #include "cli/refuse.h"
 

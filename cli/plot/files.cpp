@@ -2,7 +2,6 @@
 #include "cli/plot/figure.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
 // points.cpp - the rows of a sweep by the names of their columns.
-
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>

@@ -1,7 +1,5 @@
 #include "cli/plot/sweep_figures.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -9,7 +7,6 @@
 #include <map>
 #include <set>
 #include <tuple>
-#include <utility>
 
 #include "attnforge/provenance.h"
 #include "cli/options/gpus.h"

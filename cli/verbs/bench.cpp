@@ -1,29 +1,19 @@
 // bench.cpp - attnforge bench: times of the plans of problems, cold L2, as a table, CSV, JSON and
 // pictures.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <exception>
 #include <iterator>
-#include <memory>
-#include <nlohmann/json.hpp>
 
-#include "attnforge/inspect.h"
 #include "attnforge/measure.h"
 #include "attnforge/tune.h"
-#include "cli/options/command_line.h"
 #include "cli/options/gpus.h"
-#include "cli/options/problems.h"
 #include "cli/output/bench_rows.h"
 #include "cli/output/configs.h"
-#include "cli/output/json.h"
 #include "cli/parts/part.h"
 #include "cli/plot/figure.h"
 #include "cli/plot/sweep_figures.h"
-#include "cli/refuse.h"
 #include "cli/terminal/progress.h"
-#include "cli/terminal/terminal.h"
 #include "cli/verbs/memory_check.h"
 #include "cli/verbs/verbs.h"
 
@@ -200,41 +190,41 @@ int run_bench(const BenchArguments& a) {
 Verb add_bench(Command& program) {
   auto arguments = std::make_shared<BenchArguments>();
   BenchArguments& a = *arguments;
-  Command* verb = program.add_subcommand("bench", "Time the kernels of problems");
-  add_value(*verb, "problem WORD ...", a.words, "Words of one or more problems");
-  add_value(*verb, "--file PATH", a.file,
+  Command& verb = *program.add_subcommand("bench", "Time the kernels of problems");
+  add_value(verb, "problem WORD ...", a.words, "Words of one or more problems");
+  add_value(verb, "--file PATH", a.file,
             "A problem a line, # begins a comment; - is standard input");
-  add_value(*verb, "--families NAMES", a.families,
+  add_value(verb, "--families NAMES", a.families,
             "A row for each of these families, e.g. fwd_mma_sm80,fwd_naive; or all")
       ->check(names());
-  add_value(*verb, "--config TEXT", a.config,
+  add_value(verb, "--config TEXT", a.config,
             "Exactly this config, as tune --full and inspect --full print it");
   for (const auto& part : a.parts) {
-    part->add_sweep_options(*verb);
-    part->add_problem_options(*verb);
+    part->add_sweep_options(verb);
+    part->add_problem_options(verb);
   }
-  verb->add_option("--rigor", a.rigor, "Tune first: quick, full or exhaustive")
+  verb.add_option("--rigor", a.rigor, "Tune first: quick, full or exhaustive")
       ->check(one_of({"quick", "full", "exhaustive"}));
-  add_number(*verb, "--samples N", a.measuring.min_samples, "Take at least this many", 1,
+  add_number(verb, "--samples N", a.measuring.min_samples, "Take at least this many", 1,
              kMostSamples);
-  auto* most = add_number(*verb, "--max-samples N", a.measuring.max_samples,
+  auto* most = add_number(verb, "--max-samples N", a.measuring.max_samples,
                           "Take at most this many", 1, kMostSamples);
-  verb->add_option("--seconds", a.measuring.time_limit_s, "Stop sampling a problem after this time")
+  verb.add_option("--seconds", a.measuring.time_limit_s, "Stop sampling a problem after this time")
       ->transform(seconds());
-  add_number(*verb, "--seed N", a.measuring.seed, "Of the inputs");
-  add_number(*verb, "--gpu N", a.gpu, "CUDA number of the GPU");
-  add_cache_option(*verb, a.cache);
+  add_number(verb, "--seed N", a.measuring.seed, "Of the inputs");
+  add_number(verb, "--gpu N", a.gpu, "CUDA number of the GPU");
+  add_cache_option(verb, a.cache);
   may_repeat(
-      add_value(*verb, "--out PATH", a.out,
+      add_value(verb, "--out PATH", a.out,
                 "Also write the rows to this file, .csv (row by row) or .json; may be repeated"));
-  add_value(*verb, "--plot FOLDER", a.plot,
+  add_value(verb, "--plot FOLDER", a.plot,
             "Draw latency, throughput, memory, padding waste and density in this folder (gnuplot)");
-  add_value(*verb, "--from PATH", a.from, "Measure nothing: the rows of this CSV file, for --plot");
-  verb->add_flag("-q,--quiet", a.quiet, "No progress");
-  verb->add_flag("--full", a.full, kFullHelp);
-  auto* csv = verb->add_flag("--csv", a.csv, "As CSV");
-  verb->add_flag("--json", a.json, "As JSON")->excludes(csv);
-  verb->footer(kBenchFooter);
+  add_value(verb, "--from PATH", a.from, "Measure nothing: the rows of this CSV file, for --plot");
+  verb.add_flag("-q,--quiet", a.quiet, "No progress");
+  verb.add_flag("--full", a.full, kFullHelp);
+  auto* csv = verb.add_flag("--csv", a.csv, "As CSV");
+  verb.add_flag("--json", a.json, "As JSON")->excludes(csv);
+  verb.footer(kBenchFooter);
   return [arguments, most] {
     check_samples(arguments->measuring, most->count() > 0);
     return run_bench(*arguments);

@@ -1,28 +1,19 @@
 // cache.cpp - attnforge cache: look into the database of winners, carry it around, clear it.
 #include "attnforge/cache.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cerrno>
 #include <fstream>
 #include <iostream>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "attnforge/printable.h"
-#include "attnforge/version.h"
 #include "cli/files/text_files.h"
-#include "cli/options/command_line.h"
 #include "cli/options/gpus.h"
 #include "cli/output/configs.h"
-#include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/plot/figure.h"
 #include "cli/plot/landscape.h"
-#include "cli/refuse.h"
-#include "cli/terminal/terminal.h"
 #include "cli/verbs/verbs.h"
 
 namespace attnforge::cli {
@@ -218,17 +209,13 @@ int run_export(const CacheArguments& a) {
 }
 
 int run_import(const CacheArguments& a) {
-  int lines = 0;
-  if (a.file == "-") {
-    lines = cache_import(a.path, std::cin);
-  } else {
-    errno = 0;
-    std::ifstream file(a.file, std::ios::binary);
-    if (!file) refuse_file(a.file, "read");
-    lines = cache_import(a.path, file);
-  }
-  fmt::print("{} lines taken from {}\n", lines,
-             a.file == "-" ? "standard input" : printable(a.file));
+  const bool standard = a.file == "-";
+  errno = 0;
+  std::ifstream file;
+  if (!standard) file.open(a.file, std::ios::binary);
+  if (!file) refuse_file(a.file, "read");
+  fmt::print("{} lines taken from {}\n", cache_import(a.path, standard ? std::cin : file),
+             standard ? "standard input" : printable(a.file));
   return kExitOk;
 }
 
@@ -251,15 +238,15 @@ int run_clear(const CacheArguments& a) {
 Verb add_cache(Command& program) {
   auto arguments = std::make_shared<CacheArguments>();
   CacheArguments& a = *arguments;
-  Command* verb = program.add_subcommand(
+  Command& verb = *program.add_subcommand(
       "cache", "Look into the database of winners, carry it around, clear it");
-  verb->require_subcommand(1);
-  verb->footer(kCacheFooter);
+  verb.require_subcommand(1);
+  verb.footer(kCacheFooter);
 
   using Action = int (*)(const CacheArguments&);
   std::vector<std::pair<Command*, Action>> actions;
   const auto add = [&](const char* name, const char* help, Action action, bool with_filter) {
-    Command* sub = verb->add_subcommand(name, help);
+    Command* sub = verb.add_subcommand(name, help);
     if (with_filter) add_value(*sub, "filter FILTER", a.filter, "Part of a problem's text");
     add_cache_option(*sub, a.path);
     sub->footer(kCacheFooter);

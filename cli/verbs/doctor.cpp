@@ -1,17 +1,7 @@
 // doctor.cpp - attnforge doctor: what of this machine works, what does not, what to do.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <memory>
-#include <nlohmann/json.hpp>
 
-#include "attnforge/inspect.h"
-#include "attnforge/printable.h"
-#include "attnforge/version.h"
-#include "cli/options/command_line.h"
-#include "cli/output/json.h"
-#include "cli/terminal/terminal.h"
 #include "cli/verbs/verbs.h"
 
 namespace attnforge::cli {
@@ -87,11 +77,11 @@ Json report_json(const std::vector<Check>& checks) {
 
 Verb add_doctor(Command& program) {
   auto arguments = std::make_shared<DoctorArguments>();
-  Command* verb = program.add_subcommand("doctor",
-                                         "Check driver, NVRTC, database and disk; say what to do");
-  add_cache_option(*verb, arguments->cache);
-  verb->add_flag("--json", arguments->json, "As JSON");
-  verb->footer(kDoctorFooter);
+  Command& verb = *program.add_subcommand("doctor",
+                                          "Check driver, NVRTC, database and disk; say what to do");
+  add_cache_option(verb, arguments->cache);
+  verb.add_flag("--json", arguments->json, "As JSON");
+  verb.footer(kDoctorFooter);
   return [arguments] {
     const std::vector<Check> checks = doctor(arguments->cache);
     if (arguments->json) {

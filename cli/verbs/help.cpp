@@ -1,20 +1,9 @@
 // help.cpp - attnforge help: a verb's options, or what no verb says alone: the words of a problem
 // and the environment variables.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "attnforge/inspect.h"
-#include "attnforge/printable.h"
 #include "attnforge/problem_words.h"
-#include "cli/options/command_line.h"
-#include "cli/refuse.h"
-#include "cli/terminal/terminal.h"
 #include "cli/verbs/verbs.h"
 
 namespace attnforge::cli {
@@ -57,10 +46,10 @@ std::string environment_help() {
 
 Verb add_help(Command& program) {
   auto topic = std::make_shared<std::string>();
-  Command* verb = program.add_subcommand(
+  Command& verb = *program.add_subcommand(
       "help", "Explain a verb, the words of a problem, or the environment variables");
-  add_value(*verb, "topic TOPIC", *topic, "A verb, problem or environment");
-  verb->footer(kHelpFooter);
+  add_value(verb, "topic TOPIC", *topic, "A verb, problem or environment");
+  verb.footer(kHelpFooter);
   // Asked for now: after parsing, a program's help is that of the verb at hand.
   return [&program, topic, all = program.help()] {
     const std::vector<Command*> verbs = program.get_subcommands([](Command*) { return true; });

@@ -1,26 +1,15 @@
 // inspect.cpp - attnforge inspect: what a problem becomes, hop by hop, for a GPU that is here or
 // not.
-#include "attnforge/inspect.h"
-
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <memory>
-#include <nlohmann/json.hpp>
 
-#include "attnforge/printable.h"
 #include "cli/files/text_files.h"
-#include "cli/options/command_line.h"
 #include "cli/options/gpus.h"
-#include "cli/options/problems.h"
 #include "cli/output/configs.h"
 #include "cli/output/inspect_report.h"
-#include "cli/output/json.h"
-#include "cli/output/mask_drawing.h"
 #include "cli/page/inspect.h"
 #include "cli/parts/part.h"
-#include "cli/refuse.h"
 #include "cli/verbs/verbs.h"
 
 namespace attnforge::cli {
@@ -139,45 +128,45 @@ int run_inspect(const InspectArguments& a) {
 
 Verb add_inspect(Command& program) {
   auto arguments = std::make_shared<InspectArguments>();
-  Command* verb = program.add_subcommand(
+  Command& verb = *program.add_subcommand(
       "inspect", "Show what a problem becomes: candidates, config, source, code, launch");
   InspectArguments& a = *arguments;
-  add_value(*verb, "problem WORD ...", a.words, "The problem's words");
-  auto* gpu = add_value(*verb, "--gpu N", a.gpu, "CUDA number of the GPU; default 0");
-  add_value(*verb, "--arch ARCH", a.arch,
+  add_value(verb, "problem WORD ...", a.words, "The problem's words");
+  auto* gpu = add_value(verb, "--gpu N", a.gpu, "CUDA number of the GPU; default 0");
+  add_value(verb, "--arch ARCH", a.arch,
             "A typical GPU of this arch instead, e.g. sm_86; it need not be here")
       ->excludes(gpu);
-  add_value(*verb, "--config TEXT", a.options.config,
+  add_value(verb, "--config TEXT", a.options.config,
             "This config instead of the one that a plan would use");
-  add_value(*verb, "--family NAME", a.options.family,
+  add_value(verb, "--family NAME", a.options.family,
             "Only this kernel family (see attnforge list)");
   for (const auto& part : a.parts) {
-    part->add_table_options(*verb);
-    part->add_problem_options(*verb);
+    part->add_table_options(verb);
+    part->add_problem_options(verb);
   }
-  add_number(*verb, "--candidates N", a.view.candidates, "How many candidates to list; 0: all");
-  add_value(*verb, "--section NAMES", a.sections,
+  add_number(verb, "--candidates N", a.view.candidates, "How many candidates to list; 0: all");
+  add_value(verb, "--section NAMES", a.sections,
             fmt::format("In full, some of {}", fmt::join(section_names(), ", ")))
       ->check(names());
-  verb->add_flag("--cuts", a.view.cuts, "List the configs that were cut, each with its reason");
-  verb->add_flag("--full", a.view.full, kFullHelp);
-  auto* no_compile = verb->add_flag("--no-compile", a.no_compile, "Leave the compiler out");
-  auto* source = verb->add_flag("--source", a.source, "Print only the self-contained .cu");
-  auto* entry = verb->add_flag("--entry", a.entry, "Print only the generated lines of it");
-  auto* ptx = verb->add_flag("--ptx", a.options.ptx, "Print only the PTX");
-  auto* sass = verb->add_flag("--sass", a.options.sass,
-                              "Print only the SASS (needs nvdisasm or cuobjdump on PATH)");
+  verb.add_flag("--cuts", a.view.cuts, "List the configs that were cut, each with its reason");
+  verb.add_flag("--full", a.view.full, kFullHelp);
+  auto* no_compile = verb.add_flag("--no-compile", a.no_compile, "Leave the compiler out");
+  auto* source = verb.add_flag("--source", a.source, "Print only the self-contained .cu");
+  auto* entry = verb.add_flag("--entry", a.entry, "Print only the generated lines of it");
+  auto* ptx = verb.add_flag("--ptx", a.options.ptx, "Print only the PTX");
+  auto* sass = verb.add_flag("--sass", a.options.sass,
+                             "Print only the SASS (needs nvdisasm or cuobjdump on PATH)");
   source->excludes(entry)->excludes(ptx)->excludes(sass);
   entry->excludes(ptx)->excludes(sass);
   ptx->excludes(sass);
   no_compile->excludes(ptx)->excludes(sass);
-  auto* html = add_value(*verb, "--html FILE", a.html,
+  auto* html = add_value(verb, "--html FILE", a.html,
                          "Write all of it as a page of HTML that needs nothing else");
   for (Option* raw : {source, entry, ptx, sass}) html->excludes(raw);
-  add_cache_option(*verb, a.options.cache_path);
-  verb->add_flag("--json", a.json, "Everything as JSON (with --ptx or --sass: those too)")
+  add_cache_option(verb, a.options.cache_path);
+  verb.add_flag("--json", a.json, "Everything as JSON (with --ptx or --sass: those too)")
       ->excludes(html);
-  verb->footer(footer_of(a.parts));
+  verb.footer(footer_of(a.parts));
   return [arguments] { return run_inspect(*arguments); };
 }
 

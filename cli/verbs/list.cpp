@@ -1,16 +1,7 @@
 // list.cpp - attnforge list: kernel families, GPUs of this machine, archs.
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <memory>
-#include <nlohmann/json.hpp>
-
-#include "attnforge/inspect.h"
-#include "attnforge/version.h"
-#include "cli/options/command_line.h"
-#include "cli/output/json.h"
 #include "cli/output/table.h"
-#include "cli/terminal/terminal.h"
 #include "cli/verbs/verbs.h"
 
 namespace attnforge::cli {
@@ -91,11 +82,11 @@ int run_list(const ListArguments& a) {
 
 Verb add_list(Command& program) {
   auto arguments = std::make_shared<ListArguments>();
-  Command* verb = program.add_subcommand("list", "List kernel families, GPUs and archs");
-  verb->add_option("section", arguments->section, "families, devices, archs or all")
+  Command& verb = *program.add_subcommand("list", "List kernel families, GPUs and archs");
+  verb.add_option("section", arguments->section, "families, devices, archs or all")
       ->check(one_of({"families", "devices", "archs", "all"}));
-  verb->add_flag("--json", arguments->json, "As JSON");
-  verb->footer(kListFooter);
+  verb.add_flag("--json", arguments->json, "As JSON");
+  verb.footer(kListFooter);
   return [arguments] { return run_list(*arguments); };
 }
 

@@ -1,7 +1,5 @@
 #include "cli/verbs/memory_check.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <exception>
 #include <fstream>

@@ -1,30 +1,17 @@
 // run.cpp - attnforge run: one problem on tensors from .npy files or random ones, timed and, if
 // wanted, checked.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
 
 #include "attnforge/check.h"
 #include "attnforge/device_memory.h"
 #include "attnforge/measure.h"
-#include "attnforge/printable.h"
-#include "attnforge/version.h"
-#include "attnforge/work.h"
-#include "cli/options/command_line.h"
 #include "cli/options/gpus.h"
-#include "cli/options/problems.h"
 #include "cli/output/bench_rows.h"
 #include "cli/output/configs.h"
-#include "cli/output/json.h"
 #include "cli/parts/lengths.h"
 #include "cli/parts/part.h"
 #include "cli/parts/tensors.h"
-#include "cli/refuse.h"
-#include "cli/terminal/terminal.h"
 #include "cli/verbs/memory_check.h"
 #include "cli/verbs/verbs.h"
 
@@ -116,46 +103,20 @@ Inputs random_inputs(const RunArguments& a) {
 void write_outputs(const RunArguments& a, const Problem& problem, const HostTensors& host) {
   for (const auto& part : a.parts) part->write(problem, a.flags(), host);
   if (!a.o.empty()) {
-    const bool widened = a.o_fp32 && problem.dtype_o != DType::kFp32;
-    const DType dtype = widened ? DType::kFp32 : problem.dtype_o;
-    std::vector<std::byte> wide;
-    if (widened) wide = converted({{}, host.o}, problem.dtype_o, DType::kFp32);
-    write_npy(a.o, npy_descr(dtype, a.bf16), output_shape(problem), widened ? wide : host.o);
+    const DType dtype = a.o_fp32 ? DType::kFp32 : problem.dtype_o;
+    write_npy(a.o, npy_descr(dtype, a.bf16), output_shape(problem),
+              converted({{}, host.o}, problem.dtype_o, dtype));
   }
-  if (!a.lse.empty()) {
+  if (!a.lse.empty())
     write_npy(a.lse, "<f4", lse_shape(problem), std::as_bytes(std::span(host.lse)));
-  }
 }
 
-/// o and lse of the inputs, by a forward plan: gradients of made-up ones would mean nothing.
-void run_forward(Device& device, Inputs& inputs) {
-  const Problem forward = forward_of(inputs.problem);
-  const Plan plan = make_plan(forward, device, {});
-  const DeviceTensors on_gpu = upload_tensors(device, plan, inputs.host);
+/// Uploads the inputs, runs the plan and downloads what it computes.
+DeviceTensors computed(const Plan& plan, Device& device, HostTensors& host) {
+  DeviceTensors on_gpu = upload_tensors(device, plan, host);
   plan.run(on_gpu.tensors, on_gpu.workspace.data());
-  download_outputs(on_gpu, forward, inputs.host);
-}
-
-/// Without NVRTC a plan from the database runs all the same, but nothing can time it.
-struct Timing {
-  BenchResult result;
-  std::string missing;  // why there is none; "": there is
-};
-
-Timing time_of(const RunArguments& a, const Plan& plan, Device& device, const HostTensors& host,
-               const DeviceTensors& on_gpu) {
-  try {
-    Timing timing{measure(plan, device, on_gpu.tensors, on_gpu.workspace.data(),
-                          {.min_samples = a.repeat, .max_samples = a.repeat}),
-                  ""};
-    const Work work = work_of(plan.problem(), host);
-    timing.result.tflops_per_s = work.tflops_per_s(timing.result.time_us);
-    timing.result.work_unknown = work.unknown;
-    return timing;
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kNoDriver) throw;
-    return {{}, error.what()};
-  }
+  download_outputs(on_gpu, plan.problem(), host);
+  return on_gpu;
 }
 
 Json element_json(const CheckedElement& e) {
@@ -200,8 +161,9 @@ struct RunReport {
   std::string text{};
 };
 
-RunReport report_of(const RunArguments& a, const Plan& plan, const Device& device,
-                    const Timing& timing) {
+/// Without NVRTC a plan from the database runs all the same, but nothing can time it.
+RunReport timed(const RunArguments& a, const Plan& plan, Device& device, const HostTensors& host,
+                const DeviceTensors& on_gpu) {
   RunReport report{{{"attnforge", kVersion},
                     {"problem", to_string(plan.problem())},
                     {"device", to_json(device.facts())},
@@ -211,21 +173,26 @@ RunReport report_of(const RunArguments& a, const Plan& plan, const Device& devic
   report.text = fmt::format("GPU           {}\nconfig        {}\nprovenance    {}\n",
                             describe(device.facts()), printable(config_text(plan.config(), a.full)),
                             to_string(plan.provenance()));
-  const BenchResult& time = timing.result;
-  if (!timing.missing.empty()) {
-    report.json["not_timed"] = timing.missing;
-    report.text += fmt::format("time          not measured: {}\n", printable(timing.missing));
-    return report;
+  try {
+    BenchResult time = measure(plan, device, on_gpu.tensors, on_gpu.workspace.data(),
+                               {.min_samples = a.repeat, .max_samples = a.repeat});
+    const Work work = work_of(plan.problem(), host);
+    time.tflops_per_s = work.tflops_per_s(time.time_us);
+    time.work_unknown = work.unknown;
+    report.json["time"] = time_json(time);
+    report.text += fmt::format(
+        "time          {:.2f} us, {}{:.1f} GB/s\n{}              (median of {}, cold L2, noise "
+        "{:.1f}%)\n",
+        time.time_us, work.is_known() ? fmt::format("{:.1f} TFLOP/s, ", time.tflops_per_s) : "",
+        time.gbytes_per_s,
+        work.is_known() ? ""
+                        : fmt::format("              (no TFLOP/s: {})\n", printable(work.unknown)),
+        time.samples, 100 * time.noise);
+  } catch (const Error& error) {
+    if (error.code() != kNoDriver) throw;
+    report.json["not_timed"] = error.what();
+    report.text += fmt::format("time          not measured: {}\n", printable(error.what()));
   }
-  report.json["time"] = time_json(time);
-  report.text += fmt::format(
-      "time          {:.2f} us, {}{:.1f} GB/s\n", time.time_us,
-      time.work_unknown.empty() ? fmt::format("{:.1f} TFLOP/s, ", time.tflops_per_s) : "",
-      time.gbytes_per_s);
-  if (!time.work_unknown.empty())
-    report.text += fmt::format("              (no TFLOP/s: {})\n", printable(time.work_unknown));
-  report.text += fmt::format("              (median of {}, cold L2, noise {:.1f}%)\n", time.samples,
-                             100 * time.noise);
   return report;
 }
 
@@ -293,16 +260,14 @@ int run_run(const RunArguments& a) {
       {.ordinal = a.gpu, .cache_path = a.cache, .log = log_to(say), .read_only_cache = false});
   require_gpu_memory(inputs.problem, device.facts());
   for (const auto& part : a.parts) part->find(device, inputs.problem, inputs.host);
-  if (is_backward(inputs.problem)) run_forward(device, inputs);
-  const std::optional<Plan> made = plan_unless_interrupted(inputs.problem, device, a.plan);
-  if (!made) return kExitInterrupted;
-  const Plan& plan = *made;
-  const DeviceTensors on_gpu = upload_tensors(device, plan, inputs.host);
-  plan.run(on_gpu.tensors, on_gpu.workspace.data());
-  download_outputs(on_gpu, inputs.problem, inputs.host);
+  // o and lse of the inputs, by a forward plan: gradients of made-up ones would mean nothing.
+  if (is_backward(inputs.problem))
+    computed(make_plan(forward_of(inputs.problem), device, {}), device, inputs.host);
+  const std::optional<Plan> plan = plan_unless_interrupted(inputs.problem, device, a.plan);
+  if (!plan) return kExitInterrupted;
+  const DeviceTensors on_gpu = computed(*plan, device, inputs.host);
   write_outputs(a, inputs.problem, inputs.host);
-  return finish(a, inputs,
-                report_of(a, plan, device, time_of(a, plan, device, inputs.host, on_gpu)));
+  return finish(a, inputs, timed(a, *plan, device, inputs.host, on_gpu));
 }
 
 }  // namespace
@@ -310,39 +275,39 @@ int run_run(const RunArguments& a) {
 Verb add_run(Command& program) {
   auto arguments = std::make_shared<RunArguments>();
   RunArguments& a = *arguments;
-  Command* verb = program.add_subcommand("run", "Run one problem on .npy files or random tensors");
-  add_value(*verb, "problem WORD ...", a.words,
+  Command& verb = *program.add_subcommand("run", "Run one problem on .npy files or random tensors");
+  add_value(verb, "problem WORD ...", a.words,
             "The problem's words; with files, only what they do not say");
-  add_value(*verb, "--q NPY", a.q, "Queries");
-  add_value(*verb, "--k NPY", a.k, "Keys");
-  add_value(*verb, "--v NPY", a.v, "Values");
-  add_value(*verb, "--o NPY", a.o, "Where the output goes");
-  add_sequence_options(*verb, a.sequences);
+  add_value(verb, "--q NPY", a.q, "Queries");
+  add_value(verb, "--k NPY", a.k, "Keys");
+  add_value(verb, "--v NPY", a.v, "Values");
+  add_value(verb, "--o NPY", a.o, "Where the output goes");
+  add_sequence_options(verb, a.sequences);
   for (const auto& part : a.parts) {
-    part->add_table_options(*verb);
-    part->add_problem_options(*verb);
+    part->add_table_options(verb);
+    part->add_problem_options(verb);
   }
-  add_value(*verb, "--lse NPY", a.lse,
+  add_value(verb, "--lse NPY", a.lse,
             "Where the log-sum-exp goes: float32 [batch, num_heads_q, seqlen_q]");
-  for (const auto& part : a.parts) part->add_options(*verb);
-  auto* random = add_number(*verb, "--random SEED", a.seed, "Random tensors instead of files");
-  verb->add_flag("--bf16", a.bf16, "uint16 files hold the bits of bf16, for o too");
-  verb->add_flag("--o-fp32", a.o_fp32, "Write o as float32");
-  verb->add_flag("--check", a.check, "Compare with the reference; exit code 4 if it is wrong");
-  verb->add_flag("--check-all", a.check_all, "The same on all rows, however long it takes");
-  add_number(*verb, "--repeat N", a.repeat, "Timed runs", 1, kMostSamples);
-  auto* gpu = add_number(*verb, "--gpu N", a.gpu, "CUDA number of the GPU");
-  verb->add_flag("--cpu", a.cpu, "Compute the reference on the CPU in fp64 instead; no GPU needed")
+  for (const auto& part : a.parts) part->add_options(verb);
+  auto* random = add_number(verb, "--random SEED", a.seed, "Random tensors instead of files");
+  verb.add_flag("--bf16", a.bf16, "uint16 files hold the bits of bf16, for o too");
+  verb.add_flag("--o-fp32", a.o_fp32, "Write o as float32");
+  verb.add_flag("--check", a.check, "Compare with the reference; exit code 4 if it is wrong");
+  verb.add_flag("--check-all", a.check_all, "The same on all rows, however long it takes");
+  add_number(verb, "--repeat N", a.repeat, "Timed runs", 1, kMostSamples);
+  auto* gpu = add_number(verb, "--gpu N", a.gpu, "CUDA number of the GPU");
+  verb.add_flag("--cpu", a.cpu, "Compute the reference on the CPU in fp64 instead; no GPU needed")
       ->excludes(gpu);
-  add_plan_options(*verb, a.plan);
-  add_cache_option(*verb, a.cache);
-  verb->add_flag("--full", a.full, kFullHelp);
-  verb->add_flag("--json", a.json, "As JSON");
+  add_plan_options(verb, a.plan);
+  add_cache_option(verb, a.cache);
+  verb.add_flag("--full", a.full, kFullHelp);
+  verb.add_flag("--json", a.json, "As JSON");
   std::string footer = std::string(kFilesHelp) + kSequenceHelp;
   for (const auto& part : a.parts) footer += part->help();
   footer += kRestHelp + examples_of(a.parts, "run");
   footer.pop_back();  // the end of its last line
-  verb->footer(footer);
+  verb.footer(footer);
   return [arguments, random] {
     arguments->random = random->count() > 0;
     return run_run(*arguments);

@@ -1,28 +1,18 @@
 // tune.cpp - attnforge tune: searches the configs of problems on one or more GPUs, keeps every try
 // in the database.
-#include <fmt/format.h>
-
 #include <atomic>
-#include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "attnforge/cache.h"
-#include "attnforge/inspect.h"
-#include "attnforge/version.h"
-#include "cli/options/command_line.h"
 #include "cli/options/gpus.h"
 #include "cli/options/problems.h"
 #include "cli/output/configs.h"
-#include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/output/tune_report.h"
 #include "cli/plot/figure.h"
 #include "cli/plot/landscape.h"
-#include "cli/refuse.h"
 #include "cli/terminal/progress.h"
-#include "cli/terminal/terminal.h"
 #include "cli/verbs/memory_check.h"
 #include "cli/verbs/verbs.h"
 
@@ -245,45 +235,44 @@ int run_tune(const TuneArguments& arguments) {
 
 Verb add_tune(Command& program) {
   auto arguments = std::make_shared<TuneArguments>();
-  Command* verb = program.add_subcommand(
+  Command& verb = *program.add_subcommand(
       "tune", "Find the fastest kernel for a problem and keep it in the database");
   TuneArguments& a = *arguments;
-  add_value(*verb, "problem WORD ...", a.words, "The problem's words");
-  add_value(*verb, "--file PATH", a.file,
+  add_value(verb, "problem WORD ...", a.words, "The problem's words");
+  add_value(verb, "--file PATH", a.file,
             "A problem a line, # begins a comment; - is standard input");
-  add_value(*verb, "--gpu N|all", a.gpu,
-            "CUDA number of the GPU, or all (problems are shared out)");
-  verb->add_option("--rigor", a.rigor,
-                   "quick: the model's best few; full: until converged; exhaustive: every config")
+  add_value(verb, "--gpu N|all", a.gpu, "CUDA number of the GPU, or all (problems are shared out)");
+  verb.add_option("--rigor", a.rigor,
+                  "quick: the model's best few; full: until converged; exhaustive: every config")
       ->check(one_of({"quick", "full", "exhaustive"}));
-  add_value(*verb, "--time-limit SECONDS", a.options.time_limit_s, "For each problem; 0: none")
+  add_value(verb, "--time-limit SECONDS", a.options.time_limit_s, "For each problem; 0: none")
       ->transform(seconds());
-  verb->add_flag("--retune", a.options.retune, "Measure again what the database already has");
-  add_value(*verb, "--family NAME", a.options.family,
+  verb.add_flag("--retune", a.options.retune, "Measure again what the database already has");
+  add_value(verb, "--family NAME", a.options.family,
             "Only this kernel family (see attnforge list)");
-  add_number(*verb, "--top N", a.top, "Also show the best N tries");
-  auto* plot = add_value(*verb, "--plot FOLDER", a.plot,
+  add_number(verb, "--top N", a.top, "Also show the best N tries");
+  auto* plot = add_value(verb, "--plot FOLDER", a.plot,
                          "Draw the landscape of each problem in this folder (gnuplot)");
-  add_value(*verb, "--axes X,Y", a.axes,
+  add_value(verb, "--axes X,Y", a.axes,
             "With --plot: the two fields of configs, e.g. block_n,stages")
       ->needs(plot);
-  add_number(*verb, "--seed N", a.options.seed, "Of the inputs and the order of measurements");
-  add_number(*verb, "--compile-threads N", a.options.compile_threads, "0: one a core", 0, 1024);
+  add_number(verb, "--seed N", a.options.seed, "Of the inputs and the order of measurements");
+  add_number(verb, "--compile-threads N", a.options.compile_threads, "0: one a core", 0, 1024);
   auto* arch = add_value(
-                   *verb, "--arch ARCHS", a.archs,
+                   verb, "--arch ARCHS", a.archs,
                    "Compile and rank by the model for GPUs that are not here, e.g. sm_86,sm_90a")
                    ->check(names());
-  add_number(*verb, "--candidates N", a.candidates, "With --arch: how many to compile", 1)
+  add_number(verb, "--candidates N", a.candidates, "With --arch: how many to compile", 1)
       ->needs(arch);
   // Nothing is measured then; what would be ignored is refused.
   for (const char* option : {"--gpu", "--rigor", "--time-limit", "--retune", "--family", "--top",
                              "--plot", "--seed", "--compile-threads"})
-    arch->excludes(verb->get_option(option));
-  add_cache_option(*verb, a.cache);
-  verb->add_flag("--full", a.full, kFullHelp);
-  verb->add_flag("--json", a.json, "Results as JSON");
-  verb->add_flag("-q,--quiet", a.quiet, "No progress");
-  verb->footer(kTuneFooter);
+    arch->excludes(verb.get_option(option));
+  add_cache_option(verb, a.cache);
+  verb.add_flag("--full", a.full, kFullHelp);
+  verb.add_flag("--json", a.json, "Results as JSON");
+  verb.add_flag("-q,--quiet", a.quiet, "No progress");
+  verb.footer(kTuneFooter);
   return [arguments] { return run_tune(*arguments); };
 }
 
