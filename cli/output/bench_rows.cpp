@@ -10,7 +10,6 @@
 #include "attnforge/problem_words.h"
 #include "attnforge/version.h"
 #include "cli/files/text_files.h"
-#include "cli/output/configs.h"
 #include "cli/refuse.h"
 
 namespace attnforge::cli {

@@ -9,7 +9,6 @@
 #include "attnforge/json.h"
 #include "attnforge/printable.h"
 #include "cli/options/gpus.h"
-#include "cli/output/configs.h"
 #include "cli/output/table.h"
 #include "cli/terminal/terminal.h"
 

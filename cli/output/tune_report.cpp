@@ -11,7 +11,6 @@
 #include "attnforge/version.h"
 #include "attnforge/work.h"
 #include "cli/options/gpus.h"
-#include "cli/output/configs.h"
 #include "cli/output/table.h"
 #include "cli/terminal/terminal.h"
 

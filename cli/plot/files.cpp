@@ -1,12 +1,10 @@
 // files.cpp - pictures in a folder, drawn by gnuplot.
 #include "cli/plot/figure.h"
 
-#include <fcntl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <cstdio>
 #include <filesystem>
 
 #include "cli/files/text_files.h"
@@ -18,40 +16,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kNotFound = 127;  // exit code of a child that could not become gnuplot
+constexpr int kNotFound = 127;  // exit code of a shell that did not find gnuplot
 
 struct Ended {
   int code = 0;
   std::string said;  // on standard error
 };
 
+/// As one word of a shell.
+std::string shell_word(const std::string& text) {
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
 /// gnuplot on a script, in the script's folder.
 Ended run_gnuplot(const std::string& folder, const std::string& script) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) refuse(kIo, "no pipe for gnuplot: {}", std::strerror(errno));
-  const pid_t child = fork();
-  if (child < 0) {
-    close(ends[0]);
-    close(ends[1]);
-    refuse(kIo, "no process for gnuplot: {}", std::strerror(errno));
-  }
-  if (child == 0) {
-    dup2(ends[1], STDOUT_FILENO);
-    dup2(ends[1], STDERR_FILENO);
-    if (chdir(folder.c_str()) == 0) execlp("gnuplot", "gnuplot", script.c_str(), nullptr);
-    _exit(kNotFound);
-  }
-  close(ends[1]);
+  const std::string command = fmt::format("cd {} && exec gnuplot {} 2>&1",
+                                          shell_word(fs::absolute(folder).string()),
+                                          shell_word(script));
+  errno = 0;
+  std::FILE* const output = popen(command.c_str(), "re");
+  if (output == nullptr) refuse(kIo, "no process for gnuplot: {}", errno_text());
   Ended ended;
   char bytes[4096];
-  for (ssize_t count; (count = ::read(ends[0], bytes, sizeof(bytes))) != 0;) {
-    if (count < 0 && errno != EINTR) break;
-    if (count > 0) ended.said.append(bytes, static_cast<std::size_t>(count));
-  }
-  close(ends[0]);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  while (const std::size_t count = std::fread(bytes, 1, sizeof(bytes), output))
+    ended.said.append(bytes, count);
+  const int status = pclose(output);
   ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return ended;
 }

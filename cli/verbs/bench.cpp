@@ -9,7 +9,7 @@
 #include "attnforge/tune.h"
 #include "cli/options/gpus.h"
 #include "cli/output/bench_rows.h"
-#include "cli/output/configs.h"
+#include "cli/output/table.h"
 #include "cli/parts/part.h"
 #include "cli/plot/figure.h"
 #include "cli/plot/sweep_figures.h"

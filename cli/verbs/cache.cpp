@@ -10,7 +10,6 @@
 
 #include "cli/files/text_files.h"
 #include "cli/options/gpus.h"
-#include "cli/output/configs.h"
 #include "cli/output/table.h"
 #include "cli/plot/figure.h"
 #include "cli/plot/landscape.h"

@@ -6,8 +6,8 @@
 
 #include "cli/files/text_files.h"
 #include "cli/options/gpus.h"
-#include "cli/output/configs.h"
 #include "cli/output/inspect_report.h"
+#include "cli/output/table.h"
 #include "cli/page/inspect.h"
 #include "cli/parts/part.h"
 #include "cli/verbs/verbs.h"
@@ -44,14 +44,12 @@ DeviceFacts device_of(const InspectArguments& arguments) {
   for (const DeviceFacts& device : devices) {
     if (device.ordinal == ordinals.front()) return device;
   }
-  std::string archs;
-  for (std::string_view arch : known_archs())
-    archs += fmt::format("{}sm_{}", archs.empty() ? "" : ", ", arch);
   if (!arguments.gpu.empty() && !devices.empty()) {
     refuse(kInvalidArgument, "there is no GPU {}; this machine has {} (see attnforge list devices)",
            arguments.gpu, devices.size());
   }
-  refuse(kNoDriver, "there is no GPU here; say which one is meant with --arch, one of {}", archs);
+  refuse(kNoDriver, "there is no GPU here; say which one is meant with --arch, one of sm_{}",
+         fmt::join(known_archs(), ", sm_"));
 }
 
 /// Compiles if it can. Where NVRTC is missing or too old, everything else is still worth seeing.

@@ -7,7 +7,6 @@
 #include "attnforge/cache.h"
 #include "cli/options/gpus.h"
 #include "cli/options/problems.h"
-#include "cli/output/configs.h"
 #include "cli/output/table.h"
 #include "cli/output/tune_report.h"
 #include "cli/plot/figure.h"
@@ -42,93 +41,70 @@ Examples:
   attnforge tune --rigor exhaustive --plot pictures fwd bf16 seqlen=4096 head_dim=128
   attnforge tune --arch sm_86,sm_90a fwd bf16 seqlen=4096 head_dim=128   (no GPU: compiled and ranked by the model))";
 
-/// The problems of one command, handed out to one thread a GPU.
-class TuneRun {
- public:
-  TuneRun(const TuneArguments& arguments, const std::vector<Problem>& problems, int lanes)
-      : arguments_(arguments), display_(lanes, arguments.quiet) {
-    for (const Problem& problem : problems) jobs_.emplace_back().problem = problem;
+/// The problems of one command, handed out to one thread a GPU. All GPUs are opened first, so that
+/// a bad one is an error before anything is tuned.
+std::vector<TuneJob> tuned(const TuneArguments& a, const std::vector<Problem>& problems,
+                           const std::vector<int>& ordinals) {
+  // A plan goes on without a database; here it is what the work is for.
+  if (const std::string objection = cache_objection(a.cache); !objection.empty())
+    refuse(kCache, "results cannot be stored: {}", objection);
+  Display display(static_cast<int>(ordinals.size()), a.quiet);
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const int ordinal : ordinals) {
+    devices.push_back(std::make_unique<Device>(
+        DeviceOptions{.ordinal = ordinal,
+                      .cache_path = a.cache,
+                      .log = log_to([&](std::string_view text) { display.message(text); }),
+                      .read_only_cache = false}));
   }
-
-  /// Opens the GPUs first, so that a bad one is an error before anything is tuned; then tunes.
-  void run(const std::vector<int>& ordinals) {
-    // A plan goes on without a database; here it is what the work is for.
-    if (const std::string objection = cache_objection(arguments_.cache); !objection.empty())
-      refuse(kCache, "results cannot be stored: {}", objection);
-    std::vector<std::unique_ptr<Device>> devices;
-    for (int ordinal : ordinals) {
-      devices.push_back(std::make_unique<Device>(
-          DeviceOptions{.ordinal = ordinal,
-                        .cache_path = arguments_.cache,
-                        .log = log_to([this](std::string_view text) { display_.message(text); }),
-                        .read_only_cache = false}));
-    }
-    std::vector<std::jthread> threads;  // joined on every way out
-    for (std::size_t lane = 1; lane < devices.size(); ++lane) {
-      threads.emplace_back(
-          [this, lane, &devices] { work(static_cast<int>(lane), *devices[lane]); });
-    }
-    work(0, *devices[0]);
-  }
-
-  const std::vector<TuneJob>& jobs() const { return jobs_; }
-
- private:
-  void work(int lane, Device& device) {
-    for (std::size_t index = next_++; index < jobs_.size() && !interrupted(); index = next_++) {
-      TuneJob& job = jobs_[index];
+  std::vector<TuneJob> jobs(problems.size());  // each written by the thread that took it
+  for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i].problem = problems[i];
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> announced{false};
+  std::mutex print;
+  TuneOptions options = a.options;
+  options.rigor = parse_rigor(a.rigor);
+  options.cancelled = [&] {
+    if (!interrupted()) return false;
+    if (!announced.exchange(true))
+      display.message("attnforge: stopping; what is done is kept. Ctrl-C again ends at once");
+    return true;
+  };
+  const auto work = [&](int lane) {
+    Device& device = *devices[static_cast<std::size_t>(lane)];
+    TuneOptions own = options;
+    own.on_progress = [&](const Progress& progress) { display.update(lane, progress); };
+    for (std::size_t index = next++; index < jobs.size() && !interrupted(); index = next++) {
+      TuneJob& job = jobs[index];
       job.device = device.facts();
-      display_.begin(lane, label(index, device));
+      const std::string gpu = a.gpu == "all" ? fmt::format("GPU {} ", job.device.ordinal) : "";
+      const std::string place = jobs.size() > 1 ? fmt::format("{}/{} ", index + 1, jobs.size())
+                                                : "";
+      display.begin(lane, gpu + place + to_string(job.problem));
       try {
         require_gpu_memory(job.problem, job.device);
-        job.result = tune(job.problem, device, options(lane));
+        job.result = tune(job.problem, device, own);
       } catch (const std::exception&) {
         note_failure(job.error, job.code, "use a smaller problem or fewer --compile-threads");
       }
-      display_.end(lane);
+      display.end(lane);
       // The error of a problem that is alone goes to standard error, as that of any other verb.
-      if (!arguments_.json && (jobs_.size() > 1 || job.error.empty())) print(job);
-      // Where the GPU is lost, the other GPUs go on.
-      if (job.code == ErrorCode::kCuda && !gpu_works(device)) return;
-    }
-  }
-
-  TuneOptions options(int lane) {
-    TuneOptions options = arguments_.options;
-    options.rigor = parse_rigor(arguments_.rigor);
-    options.on_progress = [this, lane](const Progress& progress) {
-      display_.update(lane, progress);
-    };
-    options.cancelled = [this] {
-      if (!interrupted()) return false;
-      if (!announced_.exchange(true)) {
-        display_.message("attnforge: stopping; what is done is kept. Ctrl-C again ends at once");
+      if (!a.json && (jobs.size() > 1 || job.error.empty())) {
+        const std::string text = report(job, a.top, a.full) + "\n";
+        const std::lock_guard lock(print);
+        write_out(text);
       }
-      return true;
-    };
-    return options;
-  }
-
-  std::string label(std::size_t index, const Device& device) const {
-    std::string text;
-    if (arguments_.gpu == "all") text += fmt::format("GPU {} ", device.facts().ordinal);
-    if (jobs_.size() > 1) text += fmt::format("{}/{} ", index + 1, jobs_.size());
-    return text + to_string(jobs_[index].problem);
-  }
-
-  void print(const TuneJob& job) {
-    const std::string text = report(job, arguments_.top, arguments_.full) + "\n";
-    const std::lock_guard lock(print_);
-    write_out(text);
-  }
-
-  const TuneArguments& arguments_;
-  std::vector<TuneJob> jobs_;  // each written by the thread that took it
-  std::atomic<std::size_t> next_{0};
-  std::atomic<bool> announced_{false};
-  Display display_;
-  std::mutex print_;
-};
+      // Where the GPU is lost, the other GPUs go on.
+      if (job.code == kCuda && !gpu_works(device)) return;
+    }
+  };
+  std::vector<std::jthread> threads;  // joined on every way out
+  for (std::size_t lane = 1; lane < devices.size(); ++lane)
+    threads.emplace_back(work, static_cast<int>(lane));
+  work(0);
+  threads.clear();
+  return jobs;
+}
 
 int exit_code_of(const std::vector<TuneJob>& jobs, bool was_interrupted) {
   if (was_interrupted) return kExitInterrupted;
@@ -157,11 +133,11 @@ int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& pro
   std::vector<int> ordinals = gpu_ordinals(arguments.gpu);
   if (ordinals.size() > problems.size()) ordinals.resize(problems.size());
   const InterruptScope scope;
-  TuneRun run(arguments, problems, static_cast<int>(ordinals.size()));
+  std::vector<TuneJob> jobs;
   try {
-    run.run(ordinals);
+    jobs = tuned(arguments, problems, ordinals);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kNoDriver) throw;
+    if (error.code() != kNoDriver) throw;
     refuse(error.code(),
            "{}\nWithout a GPU, configs can be compiled and ranked for one that is not here: "
            "attnforge tune --arch sm_86 ...",
@@ -169,16 +145,16 @@ int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& pro
   }
   const bool stopped = interrupted();
   if (arguments.json) {
-    print_json(to_json(run.jobs(), arguments.top, stopped));
+    print_json(to_json(jobs, arguments.top, stopped));
   } else if (problems.size() > 1) {
-    fmt::print("{}", summary(run.jobs()));
+    fmt::print("{}", summary(jobs));
   }
   std::fflush(stdout);
   if (!arguments.plot.empty())
-    draw_results([&] { return landscapes_of(arguments, run.jobs()); }, arguments.plot);
-  const bool failed_alone = problems.size() == 1 && !run.jobs()[0].error.empty();
-  if (failed_alone) throw Error(run.jobs()[0].code, run.jobs()[0].error);
-  return exit_code_of(run.jobs(), stopped);
+    draw_results([&] { return landscapes_of(arguments, jobs); }, arguments.plot);
+  const bool failed_alone = problems.size() == 1 && !jobs[0].error.empty();
+  if (failed_alone) throw Error(jobs[0].code, jobs[0].error);
+  return exit_code_of(jobs, stopped);
 }
 
 int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& problems) {
