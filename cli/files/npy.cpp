@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/files/text_files.h"
-#include "cli/options/command_line.h"
 #include "cli/refuse.h"
 
 namespace attnforge::cli {
@@ -85,8 +85,12 @@ NpyHeader header_of(std::string_view literal, const std::string& name) {
 /// Bytes a value, from the digits of descr. Throws for what has none.
 std::size_t item_bytes(const NpyHeader& header, const std::string& name) {
   const std::string_view descr = header.descr;
-  const auto bytes = number_in<std::size_t>(descr.substr(std::min<std::size_t>(2, descr.size())));
-  if (bytes && *bytes > 0 && *bytes <= 1024) return *bytes;
+  const char* const end = descr.data() + descr.size();
+  std::size_t bytes = 0;
+  if (descr.size() >= 3) {
+    const auto [after, error] = std::from_chars(descr.data() + 2, end, bytes);
+    if (error == std::errc() && after == end && bytes > 0 && bytes <= 1024) return bytes;
+  }
   refuse(kIo, "{}: its values are of type \"{}\"; save numbers, as in x.astype(numpy.float16)",
          name, descr);
 }
