@@ -1,8 +1,8 @@
 // command_line.cpp - the small languages of the command line: sweeps, files of problems, lists of
 // names, axes, archs, policies, rigors, log levels.
+#include "cli/options/command_line.h"
 #include "attnforge/device.h"
 #include "attnforge/tune.h"
-#include "cli/options/command_line.h"
 #include "cli/options/problems.h"
 #include "cli/plot/landscape.h"
 #include "tests/fuzz/fuzz.h"
