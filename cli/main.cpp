@@ -1,38 +1,18 @@
 // main.cpp - the program attnforge: finds the verb, runs it, turns errors into one line and an exit
 // code.
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <exception>
 #include <new>
-#include <string>
 
-#include "attnforge/version.h"
-#include "cli/options/command_line.h"
-#include "cli/terminal/messages.h"
 #include "cli/verbs/memory_check.h"
 #include "cli/verbs/verbs.h"
 
 namespace attnforge::cli {
 
 ExitCode exit_code(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidProblem:
-    case ErrorCode::kInvalidArgument:
-      return kExitUsage;
-    case ErrorCode::kUnsupported:
-      return kExitUnsupported;
-    case ErrorCode::kNoDriver:
-      return kExitNoDevice;
-    case ErrorCode::kNotReady:
-    case ErrorCode::kCompile:
-    case ErrorCode::kCuda:
-    case ErrorCode::kCache:
-    case ErrorCode::kIo:
-    case ErrorCode::kInternal:
-      return kExitFailed;
-  }
-  return kExitFailed;
+  if (code == kInvalidProblem || code == kInvalidArgument) return kExitUsage;
+  if (code == kUnsupported) return kExitUnsupported;
+  return code == kNoDriver ? kExitNoDevice : kExitFailed;
 }
 
 namespace {
@@ -100,13 +80,10 @@ int run_program(int argc, char** argv) {
       std::fflush(stdout);
       print_error(error.what());
       return exit_code(error.code());
-    } catch (const std::bad_alloc&) {
-      std::fflush(stdout);
-      print_error(fmt::format("{} failed: {}", name, no_host_memory()));
-      return kExitFailed;
     } catch (const std::exception& error) {
       std::fflush(stdout);
-      print_error(fmt::format("{} failed: {}", name, error.what()));
+      const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+      print_error(fmt::format("{} failed: {}", name, no_memory ? no_host_memory() : error.what()));
       return kExitFailed;
     }
   }

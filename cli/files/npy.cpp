@@ -1,18 +1,17 @@
 // npy.cpp - the format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #include "cli/files/npy.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <fstream>
-#include <optional>
+#include <nlohmann/json.hpp>
 
-#include "attnforge/error.h"
+#include "cli/files/text_files.h"
+#include "cli/refuse.h"
 
 namespace attnforge::cli {
 namespace {
@@ -24,129 +23,76 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t
     kMaxHeaderBytes = 1 << 16;  // ours need 100; a longer one is not an array of numbers
 
-[[noreturn]] void refuse(const std::string& name, const std::string& why) {
-  throw Error(ErrorCode::kIo, fmt::format("{}: {}", name, why));
+/// The Python literal of a header as JSON. Only strings, True, False and tuples of integers, which
+/// Python 2 wrote with an L, occur in one; a comma may stand before a closing bracket.
+std::string as_json(std::string_view literal) {
+  std::string json;
+  char quote = '\0';
+  for (const char c : literal) {
+    if (c == quote || (quote == '\0' && (c == '\'' || c == '"'))) {
+      quote = quote == '\0' ? c : '\0';
+      json += '"';
+    } else if (quote != '\0') {
+      if (c == '"' || c == '\\') json += '\\';
+      json += c;
+    } else if (c == ')' || c == ']' || c == '}') {
+      const std::size_t last = json.find_last_not_of(" \n");
+      if (last != json.npos && json[last] == ',') json.resize(last);
+      json += c == ')' ? ']' : c;
+    } else if (c != 'L') {
+      json += c == '(' ? '[' : c == 'T' ? 't' : c == 'F' ? 'f' : c;
+    }
+  }
+  return json;
 }
 
-/// Reads the Python dict literal of a header: strings, True, False, tuples of integers; nothing
-/// else occurs in one.
-class DictReader {
- public:
-  DictReader(std::string_view text, const std::string& name) : text_(text), name_(name) {}
-
-  NpyHeader read() {
-    NpyHeader header;
-    std::optional<bool> fortran_order;
-    bool has_descr = false, has_shape = false;
-    expect('{');
-    while (!take('}')) {
-      const std::string key = string();
-      expect(':');
-      if (key == "descr") {
-        header.descr = string();
-        has_descr = true;
-      } else if (key == "fortran_order") {
-        fortran_order = boolean();
-      } else if (key == "shape") {
-        header.shape = tuple();
-        has_shape = true;
-      } else {
-        refuse(
-            name_,
-            fmt::format("its .npy header has the key \"{}\", which no version of the format knows",
-                        key));
-      }
-      if (!take(',')) {
-        expect('}');
-        break;
-      }
-    }
-    if (!has_descr || !has_shape || !fortran_order) {
-      refuse(name_, "its .npy header lacks one of descr, fortran_order and shape");
-    }
-    if (*fortran_order && header.shape.size() > 1) {
-      refuse(name_, "its values are in Fortran order; save numpy.ascontiguousarray(x) instead");
-    }
-    return header;
+NpyHeader header_of(std::string_view literal, const std::string& name) {
+  const nlohmann::json dict = nlohmann::json::parse(as_json(literal), nullptr, false);
+  if (!dict.is_object()) {
+    refuse(kIo,
+           "{}: its .npy header is damaged: \"{}\" is not a dict of strings, True or False, and "
+           "tuples of sizes",
+           name, literal.substr(0, 100));
   }
-
- private:
-  char peek() {
-    while (!text_.empty() && (text_.front() == ' ' || text_.front() == '\n'))
-      text_.remove_prefix(1);
-    return text_.empty() ? '\0' : text_.front();
+  for (const auto& [key, value] : dict.items()) {
+    if (key == "descr" || key == "fortran_order" || key == "shape") continue;
+    refuse(kIo, "{}: its .npy header has the key \"{}\", which no version of the format knows",
+           name, key);
   }
-  bool take(char c) {
-    if (peek() != c) return false;
-    text_.remove_prefix(1);
-    return true;
+  if (dict.size() < 3)
+    refuse(kIo, "{}: its .npy header lacks one of descr, fortran_order and shape", name);
+  const nlohmann::json &descr = dict["descr"], &fortran_order = dict["fortran_order"],
+                       &shape = dict["shape"];
+  if (descr.is_array())
+    refuse(kIo, "{}: it is a structured array; save a plain array of numbers", name);
+  if (!descr.is_string() || !fortran_order.is_boolean() || !shape.is_array()) {
+    refuse(kIo,
+           "{}: its .npy header is damaged: descr must be a string, fortran_order True or False, "
+           "and shape a tuple",
+           name);
   }
-  void expect(char c) {
-    if (!take(c)) bad(fmt::format("'{}'", c));
+  for (const nlohmann::json& size : shape) {
+    if (!size.is_number_integer() || size.get<std::int64_t>() < 0)
+      refuse(kIo, "{}: its .npy header is damaged: no array has the size {}", name, size.dump());
   }
-  [[noreturn]] void bad(const std::string& wanted) {
-    refuse(name_, fmt::format("its .npy header is damaged: {} expected before \"{}\"", wanted,
-                              text_.substr(0, 20)));
+  if (fortran_order.get<bool>() && shape.size() > 1) {
+    refuse(kIo, "{}: its values are in Fortran order; save numpy.ascontiguousarray(x) instead",
+           name);
   }
-
-  std::string string() {
-    const char quote = peek();
-    // A structured array's descr is a list.
-    if (quote == '[') refuse(name_, "it is a structured array; save a plain array of numbers");
-    if (quote != '\'' && quote != '"') bad("a string");
-    const std::size_t end = text_.find(quote, 1);
-    if (end == text_.npos) bad("the end of a string");
-    std::string value(text_.substr(1, end - 1));
-    text_.remove_prefix(end + 1);
-    return value;
-  }
-
-  bool boolean() {
-    peek();
-    for (const auto& [word, value] : {std::pair("True", true), std::pair("False", false)}) {
-      if (!text_.starts_with(word)) continue;
-      text_.remove_prefix(std::strlen(word));
-      return value;
-    }
-    bad("True or False");
-  }
-
-  std::vector<std::int64_t> tuple() {
-    std::vector<std::int64_t> values;
-    expect('(');
-    while (!take(')')) {
-      peek();
-      std::int64_t value = 0;
-      const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
-      if (error != std::errc()) bad("a size");
-      if (value < 0) refuse(name_, fmt::format("its .npy header has the negative size {}", value));
-      text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
-      take('L');  // Python 2 wrote long integers so
-      values.push_back(value);
-      if (!take(',')) {
-        expect(')');
-        break;
-      }
-    }
-    return values;
-  }
-
-  std::string_view text_;
-  const std::string& name_;
-};
+  return {descr.get<std::string>(), shape.get<std::vector<std::int64_t>>(), 0};
+}
 
 /// Bytes a value, from the digits of descr. Throws for what has none.
 std::size_t item_bytes(const NpyHeader& header, const std::string& name) {
   const std::string_view descr = header.descr;
+  const char* const end = descr.data() + descr.size();
   std::size_t bytes = 0;
   if (descr.size() >= 3) {
-    const auto [end, error] = std::from_chars(descr.data() + 2, descr.data() + descr.size(), bytes);
-    if (error == std::errc() && end == descr.data() + descr.size() && bytes > 0 && bytes <= 1024)
-      return bytes;
+    const auto [after, error] = std::from_chars(descr.data() + 2, end, bytes);
+    if (error == std::errc() && after == end && bytes > 0 && bytes <= 1024) return bytes;
   }
-  refuse(name,
-         fmt::format("its values are of type \"{}\"; save numbers, as in x.astype(numpy.float16)",
-                     descr));
+  refuse(kIo, "{}: its values are of type \"{}\"; save numbers, as in x.astype(numpy.float16)",
+         name, descr);
 }
 
 std::size_t data_bytes(const NpyHeader& header, const std::string& name) {
@@ -156,8 +102,7 @@ std::size_t data_bytes(const NpyHeader& header, const std::string& name) {
     empty = empty || size == 0;
     if (size == 0) continue;  // the product of the others must fit too: callers multiply them
     if (static_cast<std::size_t>(size) > (std::size_t{1} << 62) / bytes) {
-      refuse(name,
-             fmt::format("its shape {} is too large for any memory", shape_text(header.shape)));
+      refuse(kIo, "{}: its shape {} is too large for any memory", name, shape_text(header.shape));
     }
     bytes *= static_cast<std::size_t>(size);
   }
@@ -168,25 +113,28 @@ std::size_t data_bytes(const NpyHeader& header, const std::string& name) {
 
 NpyHeader parse_npy_header(std::string_view start, const std::string& name) {
   if (!start.starts_with(kMagic))
-    refuse(name, "it is not an .npy file; save one with numpy.save(path, x)");
-  if (start.size() < 10) refuse(name, "it is cut short in its .npy header");
+    refuse(kIo, "{}: it is not an .npy file; save one with numpy.save(path, x)", name);
+  const auto require = [&](std::size_t bytes) {
+    if (start.size() < bytes) refuse(kIo, "{}: it is cut short in its .npy header", name);
+  };
+  require(10);
   const auto byte = [&](std::size_t at) {
     return static_cast<std::size_t>(static_cast<unsigned char>(start[at]));
   };
   const std::size_t major = byte(6);
   if (major < 1 || major > 3) {
-    refuse(name, fmt::format("it is of .npy format version {}.{}; versions 1 to 3 are read", major,
-                             byte(7)));
+    refuse(kIo, "{}: it is of .npy format version {}.{}; versions 1 to 3 are read", name, major,
+           byte(7));
   }
   const std::size_t length_bytes = major == 1 ? 2 : 4;
   const std::size_t text_offset = 8 + length_bytes;
-  if (start.size() < text_offset) refuse(name, "it is cut short in its .npy header");
+  require(text_offset);
   std::size_t length = 0;
   for (std::size_t i = 0; i < length_bytes; ++i) length |= byte(8 + i) << (8 * i);
   if (length > kMaxHeaderBytes)
-    refuse(name, fmt::format("its .npy header claims {} bytes; it is damaged", length));
-  if (start.size() < text_offset + length) refuse(name, "it is cut short in its .npy header");
-  NpyHeader header = DictReader(start.substr(text_offset, length), name).read();
+    refuse(kIo, "{}: its .npy header claims {} bytes; it is damaged", name, length);
+  require(text_offset + length);
+  NpyHeader header = header_of(start.substr(text_offset, length), name);
   header.data_offset = text_offset + length;
   return header;
 }
@@ -201,17 +149,17 @@ DType npy_dtype(const NpyHeader& header, bool uint16_is_bf16, const std::string&
     if (same || (uint16_is_bf16 && descr == format.npy_of_bits)) return format.dtype;
   }
   if (descr == "<u2")
-    refuse(name, "its values are of type uint16; if they are the bits of bf16, say --bf16");
+    refuse(kIo, "{}: its values are of type uint16; if they are the bits of bf16, say --bf16",
+           name);
   if (descr == ">f2" || descr == ">f4" || descr == ">u2") {
-    refuse(name,
-           fmt::format(
-               "its values are big-endian (\"{}\"); save x.astype(x.dtype.newbyteorder(\"<\"))",
-               descr));
+    refuse(kIo,
+           "{}: its values are big-endian (\"{}\"); save x.astype(x.dtype.newbyteorder(\"<\"))",
+           name, descr);
   }
-  refuse(name, fmt::format("its values are of type \"{}\"; float16 (\"<f2\"), float32 (\"<f4\") "
-                           "and bfloat16 (\"<V2\", or "
-                           "\"<u2\" with --bf16) are read",
-                           descr));
+  refuse(kIo,
+         "{}: its values are of type \"{}\"; float16 (\"<f2\"), float32 (\"<f4\") and bfloat16 "
+         "(\"<V2\", or \"<u2\" with --bf16) are read",
+         name, descr);
 }
 
 std::string_view npy_descr(DType dtype, bool uint16_is_bf16) {
@@ -226,8 +174,7 @@ NpyArray read_npy(const std::string& path) {
   if (file) file.read(start.data(), static_cast<std::streamsize>(start.size()));
   start.resize(static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
   if (!file.is_open() || file.bad()) {
-    refuse(path,
-           fmt::format("cannot be read: {}", errno ? std::strerror(errno) : "not a regular file"));
+    refuse(kIo, "{}: cannot be read: {}", path, errno_text("not a regular file"));
   }
   NpyArray array{parse_npy_header(start, path), {}};
   const std::size_t wanted = data_bytes(array.header, path);
@@ -237,33 +184,29 @@ NpyArray read_npy(const std::string& path) {
   const auto size = static_cast<std::size_t>(std::max<std::streamoff>(file.tellg(), 0));
   const std::size_t there = size - std::min(size, array.header.data_offset);
   if (there != wanted) {
-    refuse(path,
-           fmt::format(
-               "its shape {} of \"{}\" needs {} bytes of values, but the file has {}; it is {}",
-               shape_text(array.header.shape), array.header.descr, wanted, there,
-               there < wanted ? "cut short" : "damaged or holds more than one array"));
+    refuse(kIo,
+           "{}: its shape {} of \"{}\" needs {} bytes of values, but the file has {}; it is {}",
+           path, shape_text(array.header.shape), array.header.descr, wanted, there,
+           there < wanted ? "cut short" : "damaged or holds more than one array");
   }
   array.data.resize(wanted);
   file.seekg(static_cast<std::streamoff>(array.header.data_offset));
   file.read(reinterpret_cast<char*>(array.data.data()), static_cast<std::streamsize>(wanted));
-  if (!file) refuse(path, "its values cannot be read; did the file change meanwhile?");
+  if (!file) refuse(kIo, "{}: its values cannot be read; did the file change meanwhile?", path);
   return array;
 }
 
-std::vector<float> read_floats(const std::string& path, std::span<const std::int64_t> shape,
-                               const std::string& wanted) {
-  const NpyArray array = read_npy(path);
+NpyArray read_npy(const std::string& path, std::span<const std::int64_t> shape,
+                  const std::string& wanted) {
+  NpyArray array = read_npy(path);
   const bool fits = std::ranges::equal(array.header.shape, shape, [](auto has, auto size) {
     return size == kAnySize || has == size;
   });
-  if (!fits || array.header.descr != "<f4") {
-    throw Error(ErrorCode::kInvalidProblem,
-                fmt::format("{}: its values are {} {}; they must be float32 {}", path,
-                            array.header.descr, shape_text(array.header.shape), wanted));
+  if (!fits || array.header.descr != (wanted.starts_with("float32") ? "<f4" : "<i4")) {
+    refuse(kInvalidProblem, "{}: its values are {} {}; they must be {}", path, array.header.descr,
+           shape_text(array.header.shape), wanted);
   }
-  std::vector<float> values(array.data.size() / sizeof(float));
-  if (!values.empty()) std::memcpy(values.data(), array.data.data(), array.data.size());
-  return values;
+  return array;
 }
 
 std::string npy_header_text(std::string_view descr, std::span<const std::int64_t> shape) {
@@ -290,9 +233,7 @@ void write_npy(const std::string& path, std::string_view descr, std::span<const 
   file << header;
   file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
   file.close();
-  if (!file)
-    refuse(path,
-           fmt::format("cannot be written: {}", errno ? std::strerror(errno) : "unknown reason"));
+  if (!file) refuse(kIo, "{}: cannot be written: {}", path, errno_text());
 }
 
 std::string shape_text(std::span<const std::int64_t> shape) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,12 +40,19 @@ std::string_view npy_descr(DType dtype, bool uint16_is_bf16);
 /// shape says.
 NpyArray read_npy(const std::string& path);
 
-/// The values of a file of float32 with this shape, in which kAnySize stands for any size. Throws
-/// Error(kInvalidProblem), saying what the file holds and that `wanted` is wanted, if it is
-/// another.
+/// The same of a file of float32 or int32 in this shape, in which kAnySize stands for any size.
+/// Throws Error(kInvalidProblem), saying what the file holds and that `wanted`, which begins with
+/// the type, is wanted, if it is another.
 inline constexpr std::int64_t kAnySize = -1;
-std::vector<float> read_floats(const std::string& path, std::span<const std::int64_t> shape,
-                               const std::string& wanted);
+NpyArray read_npy(const std::string& path, std::span<const std::int64_t> shape,
+                  const std::string& wanted);
+
+template <class Value>
+std::vector<Value> values_of(const NpyArray& array) {
+  std::vector<Value> values(array.data.size() / sizeof(Value));
+  if (!values.empty()) std::memcpy(values.data(), array.data.data(), values.size() * sizeof(Value));
+  return values;
+}
 
 /// Header of version 1 with the values after it aligned to 64 bytes, as NumPy does.
 std::string npy_header_text(std::string_view descr, std::span<const std::int64_t> shape);

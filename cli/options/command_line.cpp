@@ -1,14 +1,22 @@
 #include "cli/options/command_line.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <string_view>
 
 #include "attnforge/problem_words.h"
+#include "cli/options/problems.h"
+#include "cli/refuse.h"
 
 namespace attnforge::cli {
 namespace {
+
+constexpr Policy kPolicies[] = {Policy::kEstimate, Policy::kFirstRun, Policy::kCachedOnly};
+
+/// `text` for a message, which a value of a megabyte must not fill.
+std::string shortened(const std::string& text) {
+  constexpr std::size_t kShown = 40;
+  if (text.size() <= kShown) return "\"" + text + "\"";
+  return fmt::format("\"{}...\" ({} characters)", text.substr(0, kShown), text.size());
+}
 
 std::vector<Command*> verbs_of(Command& command) {
   return command.get_subcommands([](const Command*) { return true; });
@@ -60,6 +68,61 @@ ValueRule one_of(const std::vector<std::string>& words) {
                : fmt::format("\"{}\" is not one of {}", text, list);
   };
   return ValueRule(rule, fmt::format("{{{}}}", list));
+}
+
+ValueRule whole_number(std::uint64_t least, std::uint64_t most) {
+  const auto check = [least, most](std::string& text) {
+    const auto number = number_in<std::uint64_t>(text);
+    if (!number || *number < least || *number > most)
+      return fmt::format("{} must be a whole number from {} to {}", shortened(text), least, most);
+    text = std::to_string(*number);
+    return std::string();
+  };
+  return ValueRule(check, "");
+}
+
+ValueRule seconds() {
+  static constexpr double kMostSeconds = 1e9;
+  const auto check = [](const std::string& text) -> std::string {
+    const auto number = number_in<double>(text);
+    if (number && *number >= 0 && *number <= kMostSeconds) return "";
+    return fmt::format("{} must be a number of seconds from 0 to {:.0f}", shortened(text),
+                       kMostSeconds);
+  };
+  return ValueRule(check, "");
+}
+
+ValueRule names() {
+  const auto check = [](const std::string& text) {
+    return names_of(text).empty() ? fmt::format("{} names nothing", shortened(text)) : "";
+  };
+  return ValueRule(check, "");
+}
+
+void add_cache_option(Command& verb, std::string& path) {
+  add_value(verb, "--cache PATH", path,
+            "Database file; default $ATTNFORGE_CACHE, else ~/.cache/attnforge/attnforge.db");
+}
+
+void add_plan_options(Command& verb, PlanOptions& options) {
+  std::vector<std::string> names;
+  for (const Policy known : kPolicies) names.emplace_back(to_string(known));
+  verb.add_option_function<std::string>(
+          "--policy", [&](const std::string& name) { options.policy = policy_named(name); },
+          "Without a winner in the database: take the model's choice, tune, or refuse")
+      ->check(one_of(names));
+  add_value(verb, "--time-limit SECONDS", options.time_limit_s,
+            "Of the tuning by --policy first_run")
+      ->transform(seconds());
+  add_value(verb, "--family NAME", options.family, "Only this kernel family (see attnforge list)");
+  add_value(verb, "--config TEXT", options.config,
+            "Exactly this config, as tune --full and inspect --full print it");
+}
+
+Policy policy_named(const std::string& name) {
+  for (const Policy known : kPolicies)
+    if (name == to_string(known)) return known;
+  refuse(kInvalidArgument, "unknown policy \"{}\"", name);
 }
 
 void may_repeat(Option* option) {

@@ -1,13 +1,9 @@
 #include "cli/options/gpus.h"
 
-#include <fmt/format.h>
-
-#include <charconv>
-
 #include "attnforge/device_memory.h"
-#include "attnforge/error.h"
 #include "attnforge/printable.h"
-#include "cli/terminal/messages.h"
+#include "cli/options/command_line.h"
+#include "cli/refuse.h"
 
 namespace attnforge::cli {
 
@@ -18,16 +14,10 @@ std::vector<int> gpu_ordinals(const std::string& text) {
     if (ordinals.empty()) ordinals.push_back(0);
     return ordinals;
   }
-  int ordinal = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ordinal);
-  if (error != std::errc() || end != text.data() + text.size() || ordinal < 0) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format(
-            "--gpu must be the number of a GPU (see attnforge list devices) or all, not \"{}\"",
-            text));
-  }
-  return {ordinal};
+  const std::optional<int> ordinal = number_in<int>(text);
+  if (ordinal && *ordinal >= 0) return {*ordinal};
+  refuse(kInvalidArgument,
+         "--gpu must be the number of a GPU (see attnforge list devices) or all, not \"{}\"", text);
 }
 
 bool gpu_works(Device& device) {
@@ -48,16 +38,43 @@ std::string gpu_of_class(const std::string& device_class) {
   return device_class.substr(0, device_class.find(" sm"));
 }
 
-std::string log_line(LogLevel level, std::string_view message) {
-  const char* word = level == LogLevel::kError     ? "error: "
-                     : level == LogLevel::kWarning ? "warning: "
-                     : level == LogLevel::kDebug   ? "debug: "
-                                                   : "";
-  return fmt::format("attnforge: {}{}", word, message);
+std::vector<Roof> roofs(const DeviceFacts& device, DType dtype) {
+  // Dense fp16 or bf16 multiply-adds a clock of an SM of sm_90 by wgmma.
+  constexpr double kWgmmaFma = 2048;
+  const double tflops_of_fma = 2e-6 * device.num_sms * device.sm_clock_mhz;
+  const Arch& arch = device.arch;
+  std::vector<Roof> all;
+  if (format_of(dtype).bits == 32) {
+    all.push_back({"tensor cores, TF32", arch.mma_fma_per_clock_per_sm / 2.0 * tflops_of_fma});
+  } else {
+    if (arch.wgmma) all.push_back({"tensor cores, wgmma", kWgmmaFma * tflops_of_fma});
+    all.push_back({"tensor cores, mma.sync", arch.mma_fma_per_clock_per_sm * tflops_of_fma});
+  }
+  all.push_back({"CUDA cores, fp32", arch.fp32_fma_per_clock_per_sm * tflops_of_fma});
+  return all;
 }
 
-LogFunction log_to_stderr() {
-  return [](LogLevel level, std::string_view message) { say(log_line(level, message)); };
+double memory_gb_per_s(const DeviceFacts& device) {
+  // Two transfers a clock.
+  return 2e-3 / 8 * device.memory_clock_mhz * device.memory_bus_bits;
+}
+
+const DeviceFacts* gpu_named(const std::string& name) {
+  for (const std::string_view arch : known_archs()) {
+    const DeviceFacts& device = typical_device(arch);
+    if (device.name == name) return &device;
+  }
+  return nullptr;
+}
+
+LogFunction log_to(std::function<void(std::string_view)> write) {
+  return [write = std::move(write)](LogLevel level, std::string_view message) {
+    const char* word = level == LogLevel::kError     ? "error: "
+                       : level == LogLevel::kWarning ? "warning: "
+                       : level == LogLevel::kDebug   ? "debug: "
+                                                     : "";
+    write(fmt::format("attnforge: {}{}", word, message));
+  };
 }
 
 }  // namespace attnforge::cli

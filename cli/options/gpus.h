@@ -1,10 +1,14 @@
-// gpus.h - which GPU a verb works on, and how the library's log reaches standard error.
+// gpus.h - which GPU a verb works on, what its units reach, and how the library's log reaches
+// standard error.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attnforge/device.h"
+#include "attnforge/problem.h"
 
 namespace attnforge::cli {
 
@@ -22,8 +26,22 @@ std::string describe(const DeviceFacts& device);
 /// "NVIDIA H200" of the database's "NVIDIA H200 sm_90a sms=132 ...".
 std::string gpu_of_class(const std::string& device_class);
 
-/// A line a message on standard error: "attnforge: warning: ...".
-LogFunction log_to_stderr();
-std::string log_line(LogLevel level, std::string_view message);
+/// What a GPU's units reach at its highest clocks: a line of a roofline.
+struct Roof {
+  std::string name;  // "tensor cores, wgmma"
+  double tflops_per_s = 0;
+};
+
+/// Roofs of the units that multiply `dtype`, the fastest first. Never empty.
+std::vector<Roof> roofs(const DeviceFacts& device, DType dtype);
+
+/// 1e9 bytes per second.
+double memory_gb_per_s(const DeviceFacts& device);
+
+/// A GPU that is known by its name, though it need not be here; nullptr for others.
+const DeviceFacts* gpu_named(const std::string& name);
+
+/// A line a message to `write`: "attnforge: warning: ...".
+LogFunction log_to(std::function<void(std::string_view)> write);
 
 }  // namespace attnforge::cli

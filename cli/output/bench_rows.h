@@ -1,4 +1,5 @@
-// bench_rows.h - what a sweep measured, row by row, for people and for programs.
+// bench_rows.h - what a sweep measured, row by row: for people, for programs, and in files, CSV as
+// the rows come, JSON at the end.
 #pragma once
 
 #include <string>
@@ -31,8 +32,8 @@ struct BenchOrigin {
   std::string date;  // UTC, ISO 8601
 };
 
-/// TFLOP/s, or null where the operations cannot be counted.
-Json tflops_json(const BenchResult& result);
+/// TFLOP/s are null where the operations cannot be counted.
+Json time_json(const BenchResult& result);
 
 /// Bytes of device memory of a kernel that keeps a matrix of scores in fp32: in addition to q, k,
 /// v, o and lse, batch * num_heads_q * seqlen_q * seqlen_kv * 4.
@@ -50,5 +51,25 @@ std::string uncounted_text(const std::vector<BenchRow>& rows);
 Table full_table(const std::vector<BenchRow>& rows, const BenchOrigin& origin);
 
 Json to_json(const std::vector<BenchRow>& rows, const BenchOrigin& origin, bool interrupted);
+
+/// The files that --out names. A CSV file has every row that was measured, also when the program is
+/// killed.
+class BenchFiles {
+ public:
+  /// Makes the files anew. Throws Error(kInvalidArgument) for a name that ends in neither .csv nor
+  /// .json, Error(kIo) for one that cannot be written.
+  explicit BenchFiles(const std::vector<std::string>& paths);
+
+  /// Adds one row to the CSV files. Throws Error(kIo).
+  void add(const BenchRow& row, const BenchOrigin& origin);
+  /// Writes the JSON files. Throws Error(kIo).
+  void finish(const std::vector<BenchRow>& rows, const BenchOrigin& origin, bool interrupted) const;
+
+ private:
+  std::vector<std::string> csv_, json_;
+};
+
+/// The rows of an earlier sweep. Throws Error(kIo), Error(kInvalidArgument).
+Table read_sweep(const std::string& path);
 
 }  // namespace attnforge::cli

@@ -1,6 +1,7 @@
 #include "cli/output/inspect_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -8,9 +9,7 @@
 #include "attnforge/json.h"
 #include "attnforge/printable.h"
 #include "cli/options/gpus.h"
-#include "cli/output/config_words.h"
 #include "cli/output/table.h"
-#include "cli/output/tries_table.h"
 #include "cli/terminal/terminal.h"
 
 namespace attnforge::cli {
@@ -25,15 +24,9 @@ std::string row(const char* name, const std::string& value) {
 }
 
 std::string indented(const std::string& raw) {
-  const std::string text = printable_lines(raw);
-  std::string result;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    result += "    " + text.substr(begin, end - begin) + "\n";
-    begin = end + 1;
-  }
-  return result;
+  std::string text = printable_lines(raw);
+  if (text.ends_with('\n')) text.pop_back();
+  return text.empty() ? "" : "    " + hanging(std::move(text), 4) + "\n";
 }
 
 std::string cut_lines(const std::vector<CutCount>& cuts, std::size_t most, bool full) {
@@ -48,7 +41,7 @@ std::string cut_lines(const std::vector<CutCount>& cuts, std::size_t most, bool 
 
 /// A table of the kept candidates; `more` is said of those that are left out.
 std::string kept_table(const Inspection& i, int most, bool full, const char* more) {
-  Table table{{{"estimate us", kRight}, {"config"}}, {}};
+  Table table = table_of({">estimate us", "config"});
   for (const CandidateInfo& candidate : i.candidates) {
     if (!candidate.cut.empty()) continue;
     if (most > 0 && static_cast<int>(table.rows.size()) == most) break;
@@ -143,21 +136,23 @@ std::string source_size(const Inspection& i) {
 /// "walk  SplitWalk<...>  splits wraps; parts/splits/walk.cuh": who made a kernel of what.
 std::string assembly_text(const AssemblyInfo& assembly) {
   if (assembly.base.empty()) return row("pieces", "none: the kernel is all of one piece");
-  Table table{{{"piece"}, {"type"}, {"by"}, {"header"}}, {}};
+  Table table = table_of({"piece", "type", "by", "header"});
   for (const PieceInfo& piece : assembly.pieces) {
-    std::string by;
-    for (const std::string& change : piece.changes) by += (by.empty() ? "" : ", ") + change;
-    table.rows.push_back({piece.slot, piece.type, by.empty() ? "family" : by, piece.header});
+    table.rows.push_back(
+        {piece.slot, piece.type,
+         piece.changes.empty() ? "family" : fmt::format("{}", fmt::join(piece.changes, ", ")),
+         piece.header});
   }
   std::string text = row("pieces", assembly.base + (table.rows.empty() ? "" : ", but for"));
   if (!table.rows.empty()) text += aligned(table, "    ");
-  std::string steps, argument;
+  std::vector<std::string> steps, argument;
   for (const StepInfo& step : assembly.steps)
-    steps += fmt::format("{}{} ({}, {})", steps.empty() ? "" : ", ", step.kernel, step.part,
-                         step.after ? "after" : "before");
+    steps.push_back(
+        fmt::format("{} ({}, {})", step.kernel, step.part, step.after ? "after" : "before"));
   for (const ArgumentInfo& each : assembly.argument)
-    argument += fmt::format("{}{} {} bytes", argument.empty() ? "" : ", ", each.part, each.bytes);
-  return text + row("steps", steps.empty() ? "none" : steps) + row("argument", argument);
+    argument.push_back(fmt::format("{} {} bytes", each.part, each.bytes));
+  return text + row("steps", steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))) +
+         row("argument", fmt::format("{}", fmt::join(argument, ", ")));
 }
 
 // ---- Sections in full ----
@@ -182,8 +177,7 @@ std::string candidates_section(const Inspection& i, const InspectView& view) {
   std::string text = heading(fmt::format("3. Candidates: {} kept", i.num_candidates));
   for (const std::string& rejected : i.rejected_families)
     text += fmt::format("  family {}\n", printable(rejected));
-  return text +
-         kept_table(i, view.candidates < 0 ? 20 : view.candidates, view.full, "--candidates 0");
+  return text + kept_table(i, view.listed(20), view.full, "--candidates 0");
 }
 
 std::string cuts_section(const Inspection& i, const InspectView& view) {
@@ -192,7 +186,7 @@ std::string cuts_section(const Inspection& i, const InspectView& view) {
     return text + cut_lines(i.cuts, i.cuts.size(), view.full) +
            (i.cuts.empty() ? "" : "  each of them: --cuts\n");
   }
-  Table table{{{"cut because"}, {"config"}}, {}};
+  Table table = table_of({"cut because", "config"});
   for (const CandidateInfo& candidate : i.candidates) {
     if (!candidate.cut.empty())
       table.rows.push_back({candidate.cut, config_text(candidate.config, view.full)});
@@ -239,7 +233,7 @@ std::string launch_section(const Inspection& i, const InspectView&) {
 std::string database_section(const Inspection& i, const InspectView& view) {
   std::string text = heading(fmt::format("8. Database: {} tries", i.measured.size()));
   if (i.measured.empty()) return text + "  " + untuned_text(i) + "\n";
-  return text + tries_table(i.measured, view.candidates < 0 ? 20 : view.candidates, view.full);
+  return text + tries_table(i.measured, view.listed(20), view.full);
 }
 
 struct Section {
@@ -262,8 +256,7 @@ std::string candidates_overview(const Inspection& i, const InspectView& view) {
   constexpr std::size_t kReasons = 4;
   std::string text = line("Candidates",
                           fmt::format("{} kept, {} cut", i.num_candidates, i.num_cut));
-  text += kept_table(i, view.candidates < 0 ? kKept : view.candidates, view.full,
-                     "--section candidates");
+  text += kept_table(i, view.listed(kKept), view.full, "--section candidates");
   text += cut_lines(i.cuts, kReasons, view.full);
   if (i.cuts.size() > kReasons)
     text += fmt::format("  ... and {} more reasons: --section cuts\n", i.cuts.size() - kReasons);
@@ -298,8 +291,7 @@ std::string overview(const Inspection& i, const InspectView& view) {
                                                   ? "; a query sees " + sees_text(i.sees)
                                                   : "")) +
                      line("GPU",
-                          fmt::format("{}{}: {} SMs, {} KiB shared memory per block, L2 {} "
-                                      "MiB",
+                          fmt::format("{}{}: {} SMs, {} KiB shared memory per block, L2 {} MiB",
                                       describe(d),
                                       d.ordinal < 0 ? "" : fmt::format(" (sm_{})", d.arch.name),
                                       d.num_sms, d.arch.smem_per_block_bytes / 1024,
@@ -308,19 +300,16 @@ std::string overview(const Inspection& i, const InspectView& view) {
   text += line("Config", config_text(i.config, view.full)) +
           line("", fmt::format("{}: {}", to_string(i.provenance), i.why));
   if (!i.slow_path.empty()) text += line("Slow", i.slow_path);
-  text += line("Source", fmt::format("{}, digest {}", source_size(i), i.digest));
-  text += code_overview(i) + launch_overview(i);
+  text += line("Source", fmt::format("{}, digest {}", source_size(i), i.digest)) +
+          code_overview(i) + launch_overview(i);
   if (i.measured.empty()) {
     text += line("Database", untuned_text(i));
   } else {
     text += line("Database", fmt::format("{} tries", i.measured.size())) +
             tries_table(i.measured, kTries, view.full);
   }
-  std::string names;
-  for (const Section& section : kSections) names += fmt::format("{}, ", section.name);
-  return text +
-         fmt::format("\nMore: --section with one of {}all; --source; --full: whole configs\n",
-                     names);
+  return text + fmt::format("\nMore: --section with one of {}; --source; --full: whole configs\n",
+                            fmt::join(section_names(), ", "));
 }
 
 }  // namespace
@@ -337,21 +326,18 @@ const std::vector<std::string>& section_names() {
 
 std::string report(const Inspection& i, const InspectView& view) {
   if (view.sections.empty()) return overview(i, view);
-  const auto wanted = [&](std::string_view name) {
-    return std::any_of(view.sections.begin(), view.sections.end(),
-                       [&](const std::string& asked) { return asked == name || asked == "all"; });
-  };
+  const auto wanted = [&](const char* name) { return std::ranges::count(view.sections, name) > 0; };
   std::string text;
   for (const Section& section : kSections) {
-    if (!wanted(section.name)) continue;
-    text += (text.empty() ? "" : "\n") + section.text(i, view);
+    if (wanted(section.name) || wanted("all"))
+      text += (text.empty() ? "" : "\n") + section.text(i, view);
   }
   return text;
 }
 
 Json to_json(const Inspection& inspection, const InspectView& view) {
   constexpr int kListed = 10;
-  const int most = view.candidates < 0 ? kListed : view.candidates;
+  const int most = view.listed(kListed);
   Inspection shown = inspection;
   int kept = 0;
   std::erase_if(shown.candidates, [&](const CandidateInfo& candidate) {

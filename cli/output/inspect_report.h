@@ -11,8 +11,9 @@ namespace attnforge::cli {
 
 struct InspectView {
   int candidates = -1;  // how many of the kept ones to list; 0: all, -1: as many as suit the view
-  bool cuts = false;    // list the cut ones one by one
-  bool full = false;    // configs as their whole text, not in words
+  int listed(int usual) const { return candidates < 0 ? usual : candidates; }
+  bool cuts = false;                    // list the cut ones one by one
+  bool full = false;                    // configs as their whole text, not in words
   std::vector<std::string> sections{};  // of section_names(), in full; none: one screen of all
 };
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <sstream>
 #include <utility>
 
 namespace attnforge::cli {
@@ -16,16 +17,6 @@ std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kBlanks);
   if (first == text.npos) return "";
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
-
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
 }
 
 /// The number after `before`, or 0.
@@ -117,7 +108,8 @@ Listing sass_listing(std::string_view text) {
   Builder builder;
   std::vector<int> origin;
   bool after_mark = false;  // marks in a row are of one instruction, from the inside outwards
-  for (const std::string_view raw : lines_of(text)) {
+  std::istringstream stream{std::string(text)};
+  for (std::string raw; std::getline(stream, raw);) {
     const std::string_view line = trimmed(raw);
     if (line.starts_with(kMark)) {
       if (!after_mark) origin.clear();
@@ -146,7 +138,8 @@ Listing ptx_listing(std::string_view text) {
   // where that one lies was said before.
   std::map<int, std::vector<int>> last_at;
   bool declared = false, inside = false;  // a function; other braces hold debug sections
-  for (const std::string_view raw : lines_of(text)) {
+  std::istringstream stream{std::string(text)};
+  for (std::string raw; std::getline(stream, raw);) {
     const std::string_view line = trimmed(raw);
     if (line.empty() || line.starts_with("//")) continue;
     if (line.starts_with(kLoc)) {

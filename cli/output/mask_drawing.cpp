@@ -32,15 +32,13 @@ std::string framed_drawing(const BlockMask& mask) {
 
 Json json_of(const BlockMask& blocks, bool sampled, const TileInfo& tiles) {
   const BlockCounts counts = count_blocks(blocks);
-  return {{"block_q", blocks.block_q},
-          {"block_kv", blocks.block_kv},
-          {"blocks", counts.blocks},
-          {"full", counts.full},
-          {"partial", counts.partial},
-          {"empty", counts.empty()},
-          {"merged", merged_blocks(blocks, tiles.block_m)},
-          {"sampled", sampled},
-          {"text", counts_text(blocks, sampled)}};
+  Json json = ATTNFORGE_JSON(blocks, block_q, block_kv);
+  json.update(ATTNFORGE_JSON(counts, blocks, full, partial));
+  json.update({{"empty", counts.empty()},
+               {"merged", merged_blocks(blocks, tiles.block_m)},
+               {"sampled", sampled},
+               {"text", counts_text(blocks, sampled)}});
+  return json;
 }
 
 constexpr const char* kKey = "block_mask";

@@ -1,16 +1,15 @@
 #include "cli/output/table.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "attnforge/error.h"
+#include "attnforge/inspect.h"
 #include "attnforge/printable.h"
+#include "cli/refuse.h"
 
 namespace attnforge::cli {
 namespace {
 
-std::vector<std::string> names(const Table& table) {
+std::vector<std::string> column_names(const Table& table) {
   std::vector<std::string> cells;
   for (const Column& column : table.columns) cells.push_back(column.name);
   return cells;
@@ -61,6 +60,16 @@ std::vector<std::string> take_csv_record(std::string_view& text, int& line) {
 
 }  // namespace
 
+Table table_of(std::initializer_list<std::string> names) {
+  Table table;
+  for (const std::string& name : names) {
+    const bool right = name.starts_with('>');
+    table.columns.push_back(
+        {name.substr(right ? 1 : 0), right ? Column::Align::kRight : Column::Align::kLeft});
+  }
+  return table;
+}
+
 std::string aligned(const Table& table, const std::string& indent) {
   std::vector<std::size_t> widths;
   for (const Column& column : table.columns) widths.push_back(column.name.size());
@@ -84,7 +93,7 @@ std::string aligned(const Table& table, const std::string& indent) {
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   };
-  put(names(table));
+  put(column_names(table));
   for (const auto& row : rows) put(row);
   return text;
 }
@@ -95,7 +104,7 @@ std::string csv_rows(const Table& table) {
   return text;
 }
 
-std::string csv(const Table& table) { return csv_line(names(table)) + csv_rows(table); }
+std::string csv(const Table& table) { return csv_line(column_names(table)) + csv_rows(table); }
 
 Table parse_csv(std::string_view text, const std::string& name) {
   Table table;
@@ -114,17 +123,33 @@ Table parse_csv(std::string_view text, const std::string& name) {
       continue;
     }
     if (cells.size() != table.columns.size()) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("{}:{}: the row has {} cells, but there are {} names of columns",
-                              name, first_line, cells.size(), table.columns.size()));
+      refuse(kInvalidArgument, "{}:{}: the row has {} cells, but there are {} names of columns",
+             name, first_line, cells.size(), table.columns.size());
     }
     table.rows.push_back(std::move(cells));
   }
   if (table.columns.empty()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}:1: no line of column names; is it a CSV file?", name));
+    refuse(kInvalidArgument, "{}:1: no line of column names; is it a CSV file?", name);
   }
   return table;
+}
+
+std::string config_text(const std::string& config, bool full) {
+  return full ? config : describe_config(config);
+}
+
+std::string tries_table(const std::vector<Trial>& tries, int most, bool full) {
+  Table table = table_of({">time us", ">noise", ">estimate us", "status", "config"});
+  for (const Trial& trial : tries) {
+    if (most > 0 && static_cast<int>(table.rows.size()) == most) break;
+    const Measurement& m = trial.measurement;
+    const bool ok = m.status == Status::kOk;
+    table.rows.push_back({ok ? fmt::format("{:.2f}", m.time_us) : "-",
+                          ok ? fmt::format("{:.1f}%", 100 * m.noise) : "-",
+                          fmt::format("{:.2f}", trial.estimate_us),
+                          std::string(to_string(m.status)), config_text(trial.config, full)});
+  }
+  return aligned(table, "  ");
 }
 
 }  // namespace attnforge::cli

@@ -1,9 +1,13 @@
-// table.h - rows of text in aligned columns, for people; or as CSV.
+// table.h - rows of text in aligned columns, for people; or as CSV. And configs in them, of which
+// JSON and CSV have the whole text.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "attnforge/tune.h"
 
 namespace attnforge::cli {
 
@@ -11,13 +15,15 @@ struct Column {
   std::string name;
   enum class Align { kLeft, kRight } align = Align::kLeft;
 };
-inline constexpr auto kRight = Column::Align::kRight;
 
 /// Every row has as many cells as there are columns.
 struct Table {
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;
 };
+
+/// A table without rows yet. A name with > before it is of a column that ends at the right.
+Table table_of(std::initializer_list<std::string> names);
 
 /// For people: cells are made printable. A line of names, then a line a row; columns two blanks
 /// apart, no blanks at the ends of lines.
@@ -36,5 +42,14 @@ Table parse_csv(std::string_view text, const std::string& name);
 
 /// What of a text of several lines fits into a cell: its first line.
 inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+/// Help of the flag --full, equal in every verb that shows configs.
+inline constexpr const char* kFullHelp = "Configs as their whole text, as --config takes it";
+
+/// In words, or `full`: the text as it is.
+std::string config_text(const std::string& config, bool full);
+
+/// The first `most` of them, 0: all. Indented.
+std::string tries_table(const std::vector<Trial>& tries, int most, bool full);
 
 }  // namespace attnforge::cli

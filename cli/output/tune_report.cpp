@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
-#include <new>
 #include <nlohmann/json.hpp>
 
 #include "attnforge/json.h"
@@ -13,12 +11,8 @@
 #include "attnforge/version.h"
 #include "attnforge/work.h"
 #include "cli/options/gpus.h"
-#include "cli/output/config_words.h"
 #include "cli/output/table.h"
-#include "cli/output/tries_table.h"
-#include "cli/terminal/messages.h"
 #include "cli/terminal/terminal.h"
-#include "cli/verbs/memory_check.h"
 
 namespace attnforge::cli {
 namespace {
@@ -41,21 +35,6 @@ std::string speed_up_text(const TuneResult& result) {
 
 }  // namespace
 
-void note_failure(TuneJob& job) {
-  try {
-    throw;
-  } catch (const Error& error) {
-    job.error = error.what();
-    job.code = error.code();
-  } catch (const std::bad_alloc&) {
-    job.error = no_host_memory() + "; use a smaller problem or fewer --compile-threads";
-    job.code = ErrorCode::kUnsupported;
-  } catch (const std::exception& error) {
-    job.error = error.what();
-    job.code = ErrorCode::kInternal;
-  }
-}
-
 std::string report(const TuneJob& job, int top, bool full) {
   if (!job.result) {
     return fmt::format("{}\n  {}: {}\n", bold(to_string(job.problem)), red("failed"),
@@ -68,7 +47,7 @@ std::string report(const TuneJob& job, int top, bool full) {
   };
   std::string text = fmt::format("{}\n", bold(to_string(job.problem)));
   if (!(r.problem == job.problem)) text += fmt::format("  measured as  {}\n", to_string(r.problem));
-  Table table{{{""}, {"time us", kRight}, {"TFLOP/s", kRight}, {"config"}}, {}};
+  Table table = table_of({"", ">time us", ">TFLOP/s", "config"});
   if (!r.winner.empty()) {
     table.rows.push_back(
         {"winner", time_text(r.winner_us), tflops_text(r.winner_us), config_text(r.winner, full)});
@@ -100,16 +79,8 @@ std::string report(const TuneJob& job, int top, bool full) {
 }
 
 std::string summary(const std::vector<TuneJob>& jobs) {
-  Table table{{{"winner us", kRight},
-               {"untuned us", kRight},
-               {"speed-up", kRight},
-               {"tried", kRight},
-               {"failed", kRight},
-               {"reused", kRight},
-               {"space", kRight},
-               {"GPU", kRight},
-               {"problem"}},
-              {}};
+  Table table = table_of({">winner us", ">untuned us", ">speed-up", ">tried", ">failed", ">reused",
+                          ">space", ">GPU", "problem"});
   for (const TuneJob& job : jobs) {
     if (!job.result) {
       const std::string dash = "-";

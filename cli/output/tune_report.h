@@ -20,9 +20,6 @@ struct TuneJob {
   ErrorCode code = ErrorCode::kInternal;
 };
 
-/// In a handler of exceptions: what it caught is why there is no result.
-void note_failure(TuneJob& job);
-
 /// A few lines on one problem, with its best `top` tries. `full`: configs as their whole text.
 std::string report(const TuneJob& job, int top, bool full);
 

@@ -36,7 +36,7 @@ function categories(values, begin, end) {
 
 // A frame for width and height in px of the page: text keeps its size on narrow screens.
 function picture(width, height, label) {
-  return svg("svg", {class: "picture", viewBox: "0 0 " + width + " " + height, role: "img", "aria-label": label});
+  return svg("svg", {class: "picture", style: "max-width:" + width + "px", viewBox: "0 0 " + width + " " + height, role: "img", "aria-label": label});
 }
 function pageWidth(most) {
   const main = document.querySelector("main");
@@ -62,16 +62,17 @@ function axes(target, {x, y, left, right, top, bottom, xName, yName, xText = sho
     svg("text", {class: "strong", x: left, y: top - above}, yName));
   target.append(group);
 }
-// Pictures are made for the width of the page, so anew when that changes.
-function redrawn(holder, draw) {
+// An element with what draw(width) returns; made for the width of the page, so anew when that changes.
+function redrawn(draw) {
+  const holder = el("div", {});
   let width = 0;
   const again = () => {
     const now = pageWidth(1152);
     if (now === width) return;
     width = now;
-    holder.replaceChildren();
-    draw(holder, now);
+    holder.replaceChildren(draw(now));
   };
   again();
   window.addEventListener("resize", again);
+  return holder;
 }

@@ -21,6 +21,7 @@ function fill(node, attributes, children) {
 }
 const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const svg = (tag, attributes, ...children) => fill(document.createElementNS(svgNames, tag), attributes, children);
+const note = text => el("p", {class: "note"}, text);
 const section = id => document.getElementById(id);
 
 // ---- Numbers ----
@@ -42,15 +43,12 @@ function bytes(value) {
   return value + " bytes";
 }
 
-// ---- Configs: "family field=value ..." ----
+// ---- Texts of problems and configs: words, of which some are name=value ----
+// A map of the words that have a value.
+const valuesOf = text => new Map(text.split(" ").filter(word => word.indexOf("=") > 0).map(word => word.split(/=(.*)/s, 2)));
 function configOf(text) {
-  const [family, ...words] = text.split(" ");
-  const fields = new Map();
-  for (const word of words) {
-    const at = word.indexOf("=");
-    if (at > 0) fields.set(word.slice(0, at), Number(word.slice(at + 1)));
-  }
-  return {text, family, fields};
+  const fields = new Map([...valuesOf(text)].map(([name, value]) => [name, Number(value)]));
+  return {text, family: text.split(" ")[0], fields};
 }
 // In words, as the program's tables show it; the whole text is a tip, or opens by a click.
 const words = new Map();
@@ -72,27 +70,23 @@ function varyingFields(configs) {
 
 // The text of a problem in its shorthands, which mean the same: what is usual is left out.
 function shortProblem(text) {
-  const words = plain(text).split(" "), values = new Map(words.filter(word => word.includes("=")).map(word => word.split("=", 2)));
+  const values = valuesOf(plain(text));
   const pairs = [["num_heads_q", "num_heads_kv", "num_heads"], ["seqlen_q", "seqlen_kv", "seqlen"], ["head_dim", "head_dim_v", "head_dim"]];
-  return words.map(word => {
+  return plain(text).split(" ").map(word => {
     const name = word.split("=", 1)[0];
-    if (word === "batch=1" || (pairs.some(pair => pair[1] === name) && values.has(pairs.find(pair => pair[1] === name)[0]))) return "";
-    const pair = pairs.find(each => each[0] === name);
-    if (!pair || !values.has(pair[1])) return word;
-    const [q, kv] = [values.get(pair[0]), values.get(pair[1])];
-    return pair[2] + "=" + q + (q === kv ? "" : ":" + kv);
+    if (word === "batch=1" || pairs.some(([q, kv]) => kv === name && values.has(q))) return "";
+    const [q, kv, both] = pairs.find(([q, kv]) => q === name && values.has(kv)) || [];
+    if (!both) return word;
+    return both + "=" + values.get(q) + (values.get(q) === values.get(kv) ? "" : ":" + values.get(kv));
   }).filter(Boolean).join(" ");
 }
 
 function facts(list, rows) {
   for (const [name, value, note] of rows) {
     if (value === null || value === undefined || value === "") continue;
-    list.append(el("dt", {}, name), el("dd", {}, value, note ? el("small", {}, note) : null));
+    // dt and dd stay together in the grid.
+    list.append(el("div", {}, el("dt", {}, name), el("dd", {}, value, note ? el("small", {}, note) : null)));
   }
-  // dt and dd stay together in the grid.
-  const pairs = [...list.children];
-  list.replaceChildren();
-  for (let i = 0; i < pairs.length; i += 2) list.append(el("div", {}, pairs[i], pairs[i + 1]));
 }
 
 function navigation() {

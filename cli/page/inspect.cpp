@@ -2,36 +2,24 @@
 
 #include <nlohmann/json.hpp>
 #include <utility>
-#include <vector>
 
-#include "attnforge/inspect.h"
 #include "attnforge/version.h"
+#include "cli/options/gpus.h"
 #include "cli/output/inspect_report.h"
 #include "cli/output/listing.h"
-#include "cli/output/mask_drawing.h"
-#include "cli/output/roofs.h"
 #include "cli/page/page.h"
 
 namespace attnforge::cli {
 namespace {
 
-Json to_json(const Listing& listing) {
+/// null: there is none.
+Json listing_json(const Listing& listing) {
+  if (listing.lines.empty()) return nullptr;
   std::string text;
-  Json origin = Json::array();
-  for (const Listing::Line& line : listing.lines) {
-    text += (text.empty() ? "" : "\n") + line.text;
-    origin.push_back(line.origin);
-  }
-  return {{"text", text}, {"origin", origin}, {"origins", listing.origins}};
-}
-
-Json to_json(const std::vector<CutCount>& cuts) {
-  Json list = Json::array();
-  for (const CutCount& cut : cuts) {
-    list.push_back(
-        {{"count", cut.count}, {"reason", cut.example.cut}, {"config", cut.example.config}});
-  }
-  return list;
+  for (const Listing::Line& line : listing.lines) text += (text.empty() ? "" : "\n") + line.text;
+  return {{"text", text},
+          {"origin", json_list(listing.lines, [](const auto& line) { return line.origin; })},
+          {"origins", listing.origins}};
 }
 
 /// Every config of the page in words: the one that is shown, then the kept candidates, the tries
@@ -44,21 +32,6 @@ Json in_words(const Inspection& i) {
   return words;
 }
 
-Json arch_limits(const Arch& arch) {
-  return {{"smem_per_block_bytes", arch.smem_per_block_bytes},
-          {"smem_per_sm_bytes", arch.smem_per_sm_bytes},
-          {"registers_per_sm", arch.registers_per_sm},
-          {"max_threads_per_sm", arch.max_threads_per_sm},
-          {"max_blocks_per_sm", arch.max_blocks_per_sm}};
-}
-
-Json to_json(const std::vector<Roof>& roofs) {
-  Json list = Json::array();
-  for (const Roof& roof : roofs)
-    list.push_back({{"name", roof.name}, {"tflops_per_s", roof.tflops_per_s}});
-  return list;
-}
-
 /// What times of the page are of: its problem as the model sees it, or what was measured.
 Json timed_json(const Inspection& i) {
   const bool measured = !i.measured.empty();
@@ -66,10 +39,6 @@ Json timed_json(const Inspection& i) {
   return {{"flops", work.is_known() ? Json(work.flops) : Json(nullptr)},
           {"flops_unknown", work.unknown},
           {"bytes", minimum_bytes(measured ? i.measured_as : i.problem)}};
-}
-
-Json listing_or_null(const Listing& listing) {
-  return listing.lines.empty() ? Json(nullptr) : to_json(listing);
 }
 
 }  // namespace
@@ -82,8 +51,8 @@ InspectOptions page_options(InspectOptions options) {
   return options;
 }
 
-Json inspect_page_data(const Inspection& inspection, const Drawing& drawing,
-                       const std::string& made) {
+std::string inspect_page(const Inspection& inspection, const Drawing& drawing,
+                         const std::string& made) {
   Inspection shown = inspection;  // the code is in listings
   shown.ptx.clear();
   shown.sass.clear();
@@ -94,23 +63,25 @@ Json inspect_page_data(const Inspection& inspection, const Drawing& drawing,
   Json data{{"attnforge", kVersion},
             {"made", made},
             {"inspect", std::move(inspect)},
-            {"cut_kinds", to_json(inspection.cuts)},
+            {"cut_kinds", json_list(inspection.cuts,
+                                    [](const CutCount& cut) {
+                                      return Json{{"count", cut.count},
+                                                  {"reason", cut.example.cut},
+                                                  {"config", cut.example.config}};
+                                    })},
             {"words", in_words(inspection)},
-            {"sass", listing_or_null(disassembled ? sass_listing(inspection.sass) : Listing{})},
+            {"sass", listing_json(disassembled ? sass_listing(inspection.sass) : Listing{})},
             {"no_sass", disassembled ? "" : inspection.sass.substr(kNone.size())},
-            {"ptx", listing_or_null(ptx_listing(inspection.ptx))},
-            {"limits", arch_limits(device.arch)},
-            {"roofs", to_json(roofs(device, inspection.problem.dtype_q))},
+            {"ptx", listing_json(ptx_listing(inspection.ptx))},
+            {"limits", ATTNFORGE_JSON(device.arch, smem_per_block_bytes, smem_per_sm_bytes,
+                                      registers_per_sm, max_threads_per_sm, max_blocks_per_sm)},
+            {"roofs",
+             json_list(roofs(device, inspection.problem.dtype_q),
+                       [](const Roof& roof) { return ATTNFORGE_JSON(roof, name, tflops_per_s); })},
             {"memory_gb_per_s", memory_gb_per_s(device)},
             {"timed", timed_json(inspection)}};
   add_picture(data, drawing, inspection.tiles);
-  return data;
-}
-
-std::string inspect_page(const Inspection& inspection, const Drawing& drawing,
-                         const std::string& made) {
-  return page("inspect.html", to_string(inspection.problem) + " - attnforge",
-              inspect_page_data(inspection, drawing, made));
+  return page("inspect.html", to_string(inspection.problem) + " - attnforge", data);
 }
 
 }  // namespace attnforge::cli

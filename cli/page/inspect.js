@@ -4,15 +4,8 @@ const config = configOf(inspect.config);
 [inspect, ...inspect.candidates, ...inspect.measured, ...data.cut_kinds].forEach((each, i) => words.set(each.config, data.words[i]));
 const device = inspect.device;
 
-function problemFields() {
-  const fields = {seqlen_q: 1, seqlen_kv: 1, batch: 1, num_heads_q: 1, num_heads_kv: 1};
-  for (const word of inspect.problem.split(" ")) {
-    const at = word.indexOf("=");
-    if (at > 0) fields[word.slice(0, at)] = Number(word.slice(at + 1));
-  }
-  return fields;
-}
-const problem = problemFields();
+const problem = {seqlen_q: 1, seqlen_kv: 1, batch: 1, num_heads_q: 1, num_heads_kv: 1};
+for (const [name, value] of valuesOf(inspect.problem)) problem[name] = Number(value);
 const tiles = inspect.tiles;
 const tiled = tiles.block_m > 0 && tiles.block_n > 0 && problem.seqlen_q > 0;
 const walked = walkOf(problem, inspect.sees, tiles);
@@ -30,7 +23,7 @@ const isCounted = data.timed.flops !== null;
 function throughput(us) { return data.timed.flops / us * 1e-6; }
 
 function glance() {
-  const peak = data.roofs[0], compiled = inspect.compiled;
+  const peak = data.roofs[0], compiled = inspect.compiled, ok = compiled && compiled.ok;
   const estimate = estimates.get(inspect.config);
   facts(document.querySelector("#glance .facts"), [
     ["GPU", device.name, device.arch + ", " + device.num_sms + " SMs" + (device.ordinal < 0 ? ", not present" : "")],
@@ -40,9 +33,9 @@ function glance() {
     ["Throughput", !isCounted ? "-" : ownTry ? digits(throughput(ownTry.time_us)) + " TFLOP/s" : estimate ? digits(throughput(estimate)) + " TFLOP/s" : "-",
       (!isCounted ? data.timed.flops_unknown + "; " : ownTry ? "" : "if the prediction holds; ") + "peak " + short(peak.tflops_per_s)],
     ["Work", inspect.flops === null ? inspect.flops_unknown : digits(inspect.flops * 1e-9) + " GFLOP", bytes(inspect.minimum_bytes) + " to move at least"],
-    ["Registers", compiled && compiled.ok ? compiled.registers + " per thread" : "-", compiled && compiled.ok ? compiled.spill_bytes + " bytes of spills" : "not compiled"],
+    ["Registers", ok ? compiled.registers + " per thread" : "-", ok ? compiled.spill_bytes + " bytes of spills" : "not compiled"],
     ["Shared memory", launch ? bytes(launch.smem_bytes) : "-", "per block"],
-    ["Occupancy", compiled && compiled.ok ? compiled.blocks_per_sm + (compiled.blocks_per_sm === 1 ? " block per SM" : " blocks per SM") : "-", compiled && compiled.ok ? percent(compiled.occupancy) + " of the warps" : ""],
+    ["Occupancy", ok ? compiled.blocks_per_sm + (compiled.blocks_per_sm === 1 ? " block per SM" : " blocks per SM") : "-", ok ? percent(compiled.occupancy) + " of the warps" : ""],
     ["Search space", whole(inspect.num_candidates) + " candidates", whole(inspect.num_cut) + " cut, " + inspect.measured.length + " measured"],
   ]);
   const why = document.querySelector("#glance .why");
@@ -57,16 +50,13 @@ function blockMaskPart(into, mask) {
   const drawn = new DOMParser().parseFromString(mask.svg, "image/svg+xml").documentElement;
   drawn.setAttribute("class", "block-mask");
   into.append(el("p", {}, mask.text + (mask.merge ? "; " + mask.merge : "") + "."), document.importNode(drawn, true),
-    el("p", {class: "note"}, "One head: queries downwards, keys to the right; dark blocks are full, light ones partial."));
+    note("One head: queries downwards, keys to the right; dark blocks are full, light ones partial."));
 }
 
 function maskPart() {
   const into = section("mask");
   if (data.block_mask) blockMaskPart(into, data.block_mask);
-  if (!tiled) {
-    into.append(el("p", {}, problem.seqlen_q > 0 ? "This family does not walk over tiles of keys." : "There is no query."));
-    return;
-  }
+  if (!tiled) return into.append(el("p", {}, problem.seqlen_q > 0 ? "This family does not walk over tiles of keys." : "There is no query."));
   const {rows, columns} = walked;
   const visited = list.reduce((sum, walk) => sum + walk.to - walk.from, 0);
   const all = list.length * Math.ceil(walked.columnsCount / walked.columnTile);
@@ -80,7 +70,7 @@ function maskPart() {
       "The mask's text hides more: in these pairs of tiles it is asked of each query and key."));
   }
   if (/lengths=(packed|used)/.test(inspect.problem))
-    into.append(el("p", {class: "note"}, "Only the GPU knows how long each sequence is; this is one of the longest that there may be."));
+    into.append(note("Only the GPU knows how long each sequence is; this is one of the longest that there may be."));
   into.append(...maskSection(walked, list).filter(Boolean));
 }
 
@@ -134,7 +124,7 @@ function candidatesPart() {
 
 function codePart() {
   const into = section("code");
-  if (data.no_sass) into.append(el("p", {class: "note"}, "No SASS: " + data.no_sass + "."));
+  if (data.no_sass) into.append(note("No SASS: " + data.no_sass + "."));
   if (data.sass || data.ptx) {
     const {part, start} = codeSection(inspect.source, {SASS: data.sass, PTX: data.ptx});
     into.append(part);
@@ -153,10 +143,7 @@ function codePart() {
 
 function resourcesPart() {
   const into = section("resources"), compiled = inspect.compiled;
-  if (!compiled || !compiled.ok || !launch) {
-    into.append(el("p", {class: "note"}, "Known only of compiled code."));
-    return;
-  }
+  if (!compiled || !compiled.ok || !launch) return into.append(note("Known only of compiled code."));
   const threads = launch.block[0] * launch.block[1] * launch.block[2], blocks = compiled.blocks_per_sm;
   const rows = [
     ["registers", blocks * threads * compiled.registers, data.limits.registers_per_sm, compiled.registers + " x " + threads + " threads per block"],
@@ -177,10 +164,7 @@ function resourcesPart() {
 
 function launchPart() {
   const into = section("launch");
-  if (!launch) {
-    into.append(el("p", {}, "None: there is nothing to compute."));
-    return;
-  }
+  if (!launch) return into.append(el("p", {}, "None: there is nothing to compute."));
   into.append(sortableTable({caption: "Launches", rows: inspect.launches, columns: [
     {name: "role", value: row => row.role},
     {name: "kernel", value: row => row.kernel, show: row => el("code", {}, row.kernel)},
@@ -204,9 +188,7 @@ function launchPart() {
       short(all / slots) + " for each of " + whole(slots) + " places (" + device.num_sms + " SMs x " + perSm + "). " +
       "If one took as long as its tiles of " + walked.columns + ", and one more for its start and end, places would be busy " + percent(plan.busy) + " of the time. " +
       (persistent ? "Blocks stay and take one after another. " : "Each block has one. ") + (heavyLast ? "Heavy tiles come first." : "")));
-  const holder = el("div", {});
-  redrawn(holder, (target, width) => drawTimeline(target, width, {list: slices, plan, sms: device.num_sms, columns: walked.columns}));
-  into.append(holder, el("p", {class: "caption"}, "A model, not a trace: " +
+  into.append(redrawn(width => drawTimeline(width, {list: slices, plan, sms: device.num_sms, columns: walked.columns})), el("p", {class: "caption"}, "A model, not a trace: " +
     (all > order.length ? "the first " + whole(order.length) + " of them; " : "") +
     "the stronger the colour, the more tiles of " + walked.columns + ". Groups of heads that share the L2, loads" +
     (inspect.sees.more_hidden ? ", what the mask hides beside its window" : "") + " and other kernels are left out."));
@@ -214,17 +196,11 @@ function launchPart() {
 
 function rooflinePart() {
   const into = section("roofline");
-  if (!isCounted) {
-    into.append(el("p", {class: "note"}, "Not known: " + data.timed.flops_unknown + "."));
-    return;
-  }
+  if (!isCounted) return into.append(note("Not known: " + data.timed.flops_unknown + "."));
   const intensity = data.timed.flops / data.timed.bytes, memory = data.memory_gb_per_s * 1e-3;  // TFLOP/s per FLOP/byte
   const peak = data.roofs[0].tflops_per_s, bound = Math.min(peak, memory * intensity);
   const estimate = estimates.get(inspect.config);
-  if (!(intensity > 0) || !(memory > 0)) {
-    into.append(el("p", {class: "note"}, "There is no work."));
-    return;
-  }
+  if (!(intensity > 0) || !(memory > 0)) return into.append(note("There is no work."));
   const marks = [];
   if (ownTry) marks.push({at: throughput(ownTry.time_us), name: "measured", kind: "dot"});
   if (bestTry && bestTry !== ownTry) marks.push({at: throughput(bestTry.time_us), name: "best of the search", kind: "dot"});
@@ -232,11 +208,9 @@ function rooflinePart() {
   into.append(el("p", {}, "The problem does " + short(intensity) + " FLOP for each byte that must move; the GPU needs " + short(peak / memory) +
     " to be busy. So the bound is " + (bound < peak ? "memory" : "arithmetic") + ": " + short(bound) + " TFLOP/s" +
     (marks.length ? "; " + marks.map(mark => mark.name + " " + percent(mark.at / bound)).join(", ") + " of it." : ".")));
-  const holder = el("div", {});
-  redrawn(holder, (target, full) => {
+  const holder = redrawn(full => {
     const width = Math.min(full, 760), left = 56, right = width - 10, top = 28, bottom = 300;
     const frame = picture(width, bottom + 44, "Roofline");
-    frame.style.maxWidth = width + "px";
     const low = Math.min(intensity, peak / memory) / 8, high = Math.max(intensity, peak / memory) * 8;
     const least = Math.min(memory * low, ...marks.map(mark => mark.at / 2));
     const x = logarithmic(low, high, left, right), y = logarithmic(Math.max(least, peak * 1e-5), peak * 2, bottom, top);
@@ -261,7 +235,7 @@ function rooflinePart() {
       if (i > 0) label.y = Math.max(label.y, labels[i - 1].y + 14);
       frame.append(svg("text", {class: "strong", x: x(intensity) + side * 10, y: label.y, "text-anchor": side < 0 ? "end" : "start"}, label.name + " " + short(label.at)));
     });
-    target.append(frame);
+    return frame;
   });
   into.append(holder, el("p", {class: "caption"}, "At the highest clocks: memory " + whole(data.memory_gb_per_s) + " GB/s; " +
     data.roofs.map(roof => roof.name + " " + short(roof.tflops_per_s) + " TFLOP/s").join("; ") + "."));

@@ -38,7 +38,8 @@ function walks(walked) {
 
 const drawnRows = 256;  // of tiles of rows; of more, each n-th is drawn
 
-function drawMask(holder, width, {walked, list, selected}) {
+// {frame, move: shows a tile}
+function drawMask(width, {walked, list, selected}) {
   const wide = Math.min(width, 560), left = 62, top = 24;
   const columns = Math.max(1, Math.ceil(walked.columnsCount / walked.columnTile));
   const every = Math.ceil(list.length / drawnRows), drawn = list.filter((walk, i) => i % every === 0);
@@ -47,7 +48,6 @@ function drawMask(holder, width, {walked, list, selected}) {
   const height = Math.min(Math.max(drawn.length * Math.min(22, Math.max(cell, plotWidth / Math.max(drawn.length, 1) * Math.min(1, walked.rowsCount / walked.columnsCount))), 14), 520);
   const step = height / Math.max(drawn.length, 1);
   const frame = picture(wide, top + height + 8, "Tiles of " + walked.columns + " that each tile of " + walked.rows + " visits");
-  frame.style.maxWidth = wide + "px";
   const x = tile => left + tile * cell, y = row => top + row * step;
   frame.append(svg("rect", {class: "empty", x: left, y: top, width: plotWidth, height}));
   const run = (row, from, to) => to > from ? "M" + x(from) + " " + y(row) + "h" + (to - from) * cell + "v" + step + "h" + -(to - from) * cell + "z" : "";
@@ -74,26 +74,26 @@ function drawMask(holder, width, {walked, list, selected}) {
     const row = Math.floor(((event.clientY - box.top) * wide / box.width - top) / step);
     if (row >= 0 && row < drawn.length) selected(row * every);
   });
-  holder.append(frame);
-  return tile => cursor.setAttribute("y", y(Math.floor(tile / every)));
+  return {frame, move: tile => cursor.setAttribute("y", y(Math.floor(tile / every)))};
 }
 
 function maskSection(walked, list) {
-  const holder = el("div", {}), readout = el("p", {class: "readout", "aria-live": "polite"});
+  const readout = el("p", {class: "readout", "aria-live": "polite"});
   const slider = el("input", {type: "range", min: 0, max: list.length - 1, value: list.length - 1,
     "aria-label": "tile of " + walked.rows, oninput: () => show(Number(slider.value))});
-  let move = () => {};
+  let shown = null;
   function show(index) {
     const walk = list[index], visited = walk.to - walk.from, masked = visited - (walk.fullTo - walk.fullFrom);
     slider.value = index;
-    move(index);
+    shown.move(index);
     readout.textContent = "Tile " + index + " of " + walked.rows + " (" + (walk.first === walk.last ? walk.first : walk.first + " to " + walk.last) + ") " +
       (visited === 0 ? "visits none." : "visits " + counted(visited, "tile") + " of " + walked.columns + ", " + walk.from * walked.columnTile + " to " +
       (Math.min(walk.to * walked.columnTile, walked.columnsCount) - 1) + "; " + masked + " of them " + (masked === 1 ? "needs" : "need") + " a mask.");
   }
-  redrawn(holder, (into, width) => {
-    move = drawMask(into, width, {walked, list, selected: show});
+  const holder = redrawn(width => {
+    shown = drawMask(width, {walked, list, selected: show});
     show(Number(slider.value));
+    return shown.frame;
   });
   return [el("div", {class: "legend"},
     el("span", {}, el("i", {}), walked.backward ? "every key is seen by every query" : "every row sees every key"),

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
@@ -50,20 +49,14 @@ double geometric_mean_of_gains(const Report& report) {
   return count == 0 ? 0 : std::exp(sum / count);
 }
 
-int count_of(const Report& report, ReportRow::State state) {
-  return static_cast<int>(std::count_if(report.rows.begin(), report.rows.end(),
-                                        [&](const ReportRow& r) { return r.state == state; }));
+std::int64_t stale_of(const Report& report) {
+  return std::ranges::count(report.rows, "stale", &ReportRow::state);
 }
 
 }  // namespace
 
 double ReportRow::gain() const {
   return untuned_us > 0 && best.time_us > 0 && !best.estimated ? untuned_us / best.time_us : 0;
-}
-
-const char* to_string(ReportRow::State state) {
-  if (state == ReportRow::State::kToday) return "today";
-  return state == ReportRow::State::kStale ? "stale" : "unknown";
 }
 
 std::vector<ReportRow> report_rows(const std::vector<CacheEntry>& entries, std::istream& lines) {
@@ -83,28 +76,21 @@ std::vector<ReportRow> report_rows(const std::vector<CacheEntry>& entries, std::
 
 std::string report_text(const Report& report) {
   if (report.rows.empty()) return "no problem in the database matches\n";
-  Table table{{{"time us", kRight},
-               {"gain", kRight},
-               {"tries", kRight},
-               {"rigor"},
-               {"measured"},
-               {"code"},
-               {"GPU"},
-               {"problem"}},
-              {}};
+  Table table = table_of(
+      {">time us", ">gain", ">tries", "rigor", "measured", "code", "GPU", "problem"});
   for (const ReportRow& row : report.rows) {
     const CacheEntry& best = row.best;
     table.rows.push_back({best.estimated ? "estimate" : fmt::format("{:.2f}", best.time_us),
                           row.gain() > 0 ? fmt::format("{:.2f}x", row.gain()) : "-",
                           std::to_string(best.tries), row.rigor.empty() ? "-" : row.rigor,
-                          best.measured_at.substr(0, 10), to_string(row.state),
+                          best.measured_at.substr(0, 10), row.state,
                           gpu_of_class(best.device_class), best.problem});
   }
   const double mean = geometric_mean_of_gains(report);
   std::string text = aligned(table);
   text += fmt::format("\n{} problems, {} tries", report.rows.size(), report.stats.tries);
   if (mean > 0) text += fmt::format("; tuning gains {:.2f}x (geometric mean)", mean);
-  if (const int stale = count_of(report, ReportRow::State::kStale))
+  if (const std::int64_t stale = stale_of(report))
     text += fmt::format("; {} stale: tune them again", stale);
   return text + "\n";
 }
@@ -113,39 +99,19 @@ Json report_json(const Report& report, const std::string& made) {
   Json rows = Json::array();
   for (const ReportRow& row : report.rows) {
     const CacheEntry& best = row.best;
-    Json points = Json::array();
-    for (const auto& [estimate, time] : row.points) points.push_back({estimate, time});
-    rows.push_back({{"problem", best.problem},
-                    {"device_class", best.device_class},
-                    {"gpu", gpu_of_class(best.device_class)},
-                    {"config", best.config},
-                    {"time_us", best.time_us},
-                    {"noise", best.noise},
-                    {"estimated", best.estimated},
-                    {"untuned", row.untuned},
-                    {"untuned_us", row.untuned_us},
-                    {"gain", row.gain()},
-                    {"rigor", row.rigor},
-                    {"tries", best.tries},
-                    {"failures", best.failures},
-                    {"has_cubin", best.has_cubin},
-                    {"state", to_string(row.state)},
-                    {"driver", best.driver},
-                    {"nvrtc", best.nvrtc},
-                    {"measured_at", best.measured_at},
-                    {"points", points}});
+    Json& json = rows.emplace_back(ATTNFORGE_JSON(best, problem, device_class, config, time_us,
+                                                  noise, estimated, tries, failures, has_cubin,
+                                                  driver, nvrtc, measured_at));
+    json.update(ATTNFORGE_JSON(row, untuned, untuned_us, rigor, state, points));
+    json["gpu"] = gpu_of_class(best.device_class);
+    json["gain"] = row.gain();
   }
-  const CacheStats& s = report.stats;
-  return {{"attnforge", kVersion},
-          {"made", made},
-          {"path", s.path},
-          {"file_bytes", s.file_bytes},
-          {"tries", s.tries},
-          {"cubins", s.cubins},
-          {"health", s.health},
-          {"mean_gain", geometric_mean_of_gains(report)},
-          {"stale", count_of(report, ReportRow::State::kStale)},
-          {"rows", rows}};
+  Json json{{"attnforge", kVersion}, {"made", made}};
+  json.update(ATTNFORGE_JSON(report.stats, path, file_bytes, tries, cubins, health));
+  json.update({{"mean_gain", geometric_mean_of_gains(report)},
+               {"stale", stale_of(report)},
+               {"rows", rows}});
+  return json;
 }
 
 std::string report_page(const Report& report, const std::string& made) {

@@ -19,7 +19,7 @@ struct ReportRow {
   std::string untuned{};  // of the measured tries the one that the model liked most: what a plan
                           // takes without tuning
   double untuned_us = 0;  // 0: nothing was measured
-  enum class State { kToday, kStale, kUnknown } state = State::kUnknown;  // of the best one's code
+  std::string state = "unknown";  // of the best one's code: "today", "stale" or that
   std::vector<std::pair<double, double>> points{};  // estimate and time in us of good tries
 
   double gain() const;  // untuned / best; 0: unknown
@@ -29,9 +29,6 @@ struct Report {
   std::vector<ReportRow> rows{};  // in the order of cache_list()
   CacheStats stats{};
 };
-
-/// "today", "stale", "unknown".
-const char* to_string(ReportRow::State state);
 
 /// `lines` as cache_export() writes them. States are left to the caller.
 std::vector<ReportRow> report_rows(const std::vector<CacheEntry>& entries, std::istream& lines);

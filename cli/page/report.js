@@ -37,13 +37,9 @@ function winners() {
 
 function gains() {
   const into = section("gains"), list = measured.filter(row => row.gain > 0).sort((a, b) => b.gain - a.gain);
-  if (list.length === 0) {
-    into.append(el("p", {class: "note"}, "Nothing was measured yet."));
-    return;
-  }
+  if (list.length === 0) return into.append(note("Nothing was measured yet."));
   into.append(el("p", {}, "How much faster the winner is than the config that the model likes most, which a plan takes without tuning. Each bar is a problem, by its number in the table above."));
-  const holder = el("div", {});
-  redrawn(holder, (target, width) => {
+  const holder = redrawn(width => {
     const left = 46, top = 28, bottom = 200, right = width - 6;
     const frame = picture(width, bottom + 44, "Gain of each problem");
     const most = Math.ceil(20 * Math.max(1.05, ...list.map(row => row.gain))) / 20, y = linear(1, most, bottom, top), step = (right - left) / list.length;
@@ -56,32 +52,27 @@ function gains() {
         svg("title", {}, row.gain.toFixed(2) + "x " + row.problem)));
       if (step > 16) frame.append(svg("text", {x: left + i * step + step * 0.1 + Math.min(step * 0.8, 40) / 2, y: bottom + 16, "text-anchor": "middle"}, row.number));
     });
-    target.append(frame);
+    return frame;
   });
   into.append(holder);
 }
 
 function model() {
   const into = section("model"), points = measured.flatMap(row => row.points).filter(([estimate, time]) => estimate > 0 && time > 0);
-  if (points.length === 0) {
-    into.append(el("p", {class: "note"}, "Nothing was measured yet."));
-    return;
-  }
+  if (points.length === 0) return into.append(note("Nothing was measured yet."));
   const errors = points.map(([estimate, time]) => Math.abs(Math.log(time / estimate))).sort((a, b) => a - b);
   const half = Math.exp(errors[Math.floor(errors.length / 2)]);
   into.append(el("p", {}, whole(points.length) + " tries that ran: predicted and measured. Half of them lie within a factor of " + half.toFixed(2) + " of the prediction."));
   const every = Math.ceil(points.length / 4000), drawn = points.filter((point, i) => i % every === 0);
-  const holder = el("div", {});
-  redrawn(holder, (target, full) => {
+  const holder = redrawn(full => {
     const width = Math.min(full, 640), left = 60, right = width - 10, top = 28, bottom = top + Math.min(420, width - 80);
     const frame = picture(width, bottom + 44, "Predicted and measured times");
-    frame.style.maxWidth = width + "px";
     const low = 0.9 * Math.min(...drawn.flat()), high = 1.1 * Math.max(...drawn.flat());
     const x = logarithmic(low, high, left, right), y = logarithmic(low, high, bottom, top);
     axes(frame, {x, y, left, right, top, bottom, xName: "predicted, \u00b5s", yName: "measured, \u00b5s"});
     frame.append(svg("line", {class: "guide", x1: x(low), y1: y(low), x2: x(high), y2: y(high)}));
     for (const [estimate, time] of drawn) frame.append(svg("circle", {class: "dot", cx: x(estimate), cy: y(time), r: 3}));
-    target.append(frame);
+    return frame;
   });
   into.append(holder);
   if (every > 1) into.append(el("p", {class: "caption"}, "Every " + every + "th try is drawn."));
@@ -107,10 +98,7 @@ function gpus() {
 
 function stale() {
   const into = section("stale"), list = rows.filter(row => row.state !== "today");
-  if (list.length === 0) {
-    into.append(el("p", {}, "None: every winner is of the code of today."));
-    return;
-  }
+  if (list.length === 0) return into.append(el("p", {}, "None: every winner is of the code of today."));
   into.append(el("p", {}, "Their templates were changed since, or are not known to this version. Plans still take them, as estimates; tuning again measures them."),
     sortableTable({caption: "Stale winners", rows: list, columns: [
       {name: "code", value: row => row.state},

@@ -23,32 +23,20 @@ function tilesInOrder(list, heads, heavyLast) {
 // persistent kernel take every slots-th tile.
 function schedule(list, order, slots, isStatic) {
   const lanes = Array.from({length: slots}, () => []), free = new Float64Array(slots);
-  const heap = Array.from({length: slots}, (unused, i) => i);  // of slots, by when they come free
-  const before = (a, b) => free[a] < free[b] || (free[a] === free[b] && a < b);
-  function sink() {
-    for (let i = 0;;) {
-      let least = i;
-      for (const child of [2 * i + 1, 2 * i + 2])
-        if (child < slots && before(heap[child], heap[least])) least = child;
-      if (least === i) return;
-      [heap[i], heap[least]] = [heap[least], heap[i]];
-      i = least;
-    }
-  }
+  const firstFree = () => free.reduce((first, time, slot) => time < free[first] ? slot : first, 0);
   let busy = 0;
   order.forEach((tile, index) => {
-    const slot = isStatic ? index % slots : heap[0];
+    const slot = isStatic ? index % slots : firstFree();
     const cost = list[tile].to - list[tile].from + 1;
     lanes[slot].push({tile, begin: free[slot], end: free[slot] + cost});
     free[slot] += cost;
     busy += cost;
-    if (!isStatic) sink();
   });
   const end = free.reduce((a, b) => Math.max(a, b), 0);
   return {lanes, end, busy: end > 0 ? busy / (end * slots) : 0};
 }
 
-function drawTimeline(holder, width, {list, plan, sms, columns}) {
+function drawTimeline(width, {list, plan, sms, columns}) {
   const left = 52, top = 22, bottomSpace = 42, height = Math.min(sms * 6, Math.max(120, Math.min(420, sms * 3)));
   const most = Math.max(1, ...list.map(walk => walk.to - walk.from + 1));
   const x = linear(0, Math.max(plan.end, 1), left, width - 8);
@@ -70,5 +58,5 @@ function drawTimeline(holder, width, {list, plan, sms, columns}) {
   const y = linear(0, sms, top, top + height);
   y.ticks = [0, sms];
   axes(frame, {x, y, left, right: width - 8, top, bottom: top + height, xName: "tiles of " + columns + ", one after another", yName: "SM"});
-  holder.append(frame);
+  return frame;
 }

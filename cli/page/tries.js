@@ -1,5 +1,5 @@
 // tries.js - the tries of a search as a landscape: against the model's prediction, or by a field.
-function drawTries(holder, width, {points, failed, xField, yName, picked}) {
+function drawTries(width, {points, failed, xField, yName, picked}) {
   const left = 62, top = failed.length ? 44 : 28, height = 300, right = width - 10, bottom = top + height;
   const frame = picture(width, bottom + 44, "Each try of the search");
   const ys = points.map(point => point.y);
@@ -32,25 +32,21 @@ function drawTries(holder, width, {points, failed, xField, yName, picked}) {
     const cx = where(point, i);
     frame.append(svg("path", {class: "bad pick", d: "M" + (cx - 3) + " " + (top - 15) + "l6 6m0 -6l-6 6", onclick: () => picked(point)}));
   });
-  holder.append(frame);
+  return frame;
 }
 
 function landscape(points, failed, yName, hasPrediction) {
   const fields = varyingFields([...points, ...failed].map(point => point.config));
-  const holder = el("div", {}), readout = el("div", {class: "readout", "aria-live": "polite"});
-  const select = el("select", {onchange: () => draw(holder, pageWidth(1152))},
+  const readout = el("div", {class: "readout", "aria-live": "polite"});
+  const select = el("select", {onchange: () => holder.replaceChildren(draw(pageWidth(1152)))},
     hasPrediction ? el("option", {value: ""}, "predicted time") : null,
     fields.map(name => el("option", {value: name}, name)));
   // At first a field that the page's own config has.
   const first = ["block_n", "block_m", ...fields].find(name => fields.includes(name) && config.fields.has(name));
   if (!hasPrediction && first) select.value = first;
-  const draw = (into, width) => {
-    into.replaceChildren();
-    drawTries(into, width, {points, failed, xField: select.value, yName, picked: point => {
-      readout.replaceChildren((point.y ? microseconds(point.y) : point.status) + "  ", configDetails(point.config.text));
-    }});
-  };
-  redrawn(holder, draw);
+  const draw = width => drawTries(width, {points, failed, xField: select.value, yName, picked: point =>
+    readout.replaceChildren((point.y ? microseconds(point.y) : point.status) + "  ", configDetails(point.config.text))});
+  const holder = redrawn(draw);
   return [el("p", {class: "controls"}, el("label", {}, "Horizontal axis", select)), holder,
     el("p", {class: "caption"}, "Ringed: the config of this page. " + (failed.length ? "Crosses at the top: tries that failed. " : "") +
       (hasPrediction ? "Dashed: where prediction and measurement agree. " : "") + "A click on a dot shows its config."), readout];

@@ -34,8 +34,8 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-std::string head(const std::string& file, const std::string& title, const std::string& subtitle,
-                 const std::string& note) {
+/// Of a Figure or a HeatMap.
+std::string head(const auto& figure) {
   return fmt::format(R"(# {0}.gp - drawn by attnforge. Edit it and draw again: gnuplot {0}.gp
 set encoding utf8
 set terminal pngcairo size 1500,900 font "DejaVu Sans,20" linewidth 2 noenhanced background "white"
@@ -48,7 +48,8 @@ set bmargin 5
 set border 3 linewidth 1 linecolor rgb "#404040"
 set tics nomirror out scale 0.6 textcolor rgb "#202020"
 )",
-                     file, quoted(title), quoted(subtitle), quoted(note));
+                     figure.file, quoted(figure.title), quoted(figure.subtitle),
+                     quoted(figure.note));
 }
 
 std::string tail(const std::string& file) {
@@ -61,17 +62,8 @@ replot
 }
 
 const char* tick_format(Unit unit) {
-  switch (unit) {
-    case Unit::kSeconds:
-      return "%.0s %cs";
-    case Unit::kBytes:
-      return "%.0b %BB";
-    case Unit::kPercent:
-      return "%g%%";
-    case Unit::kNone:
-      break;
-  }
-  return "%g";
+  constexpr const char* kFormats[] = {"%g", "%.0s %cs", "%.0b %BB", "%g%%"};
+  return kFormats[static_cast<std::size_t>(unit)];
 }
 
 std::string axis_lines(const char* axis, const PlotAxis& a) {
@@ -92,20 +84,18 @@ std::string x_ticks(const Figure& figure) {
   constexpr double kLeastShare = 0.033;  // of the axis between two ticks
   const double first = *all.begin(), last = *all.rbegin();
   const bool logarithmic = figure.x.logarithmic && first > 0;
-  std::string ticks;
-  int count = 0;
-  double before = 0;
+  std::vector<double> ticks;
   for (const double x : all) {
-    const double share = logarithmic ? std::log(x / before) / std::log(last / first)
-                                     : (x - before) / (last - first);
-    if (count > 0 && share < kLeastShare) continue;
-    ticks += fmt::format("{}{}", count == 0 ? "" : ", ", x);
-    before = x;
-    ++count;
+    if (!ticks.empty()) {
+      const double share = logarithmic ? std::log(x / ticks.back()) / std::log(last / first)
+                                       : (x - ticks.back()) / (last - first);
+      if (share < kLeastShare) continue;
+    }
+    ticks.push_back(x);
   }
-  constexpr int kManyTicks = 8;
-  std::string text = fmt::format("set xtics ({}){}\n", ticks,
-                                 count > kManyTicks ? " font \",13\"" : "");
+  constexpr std::size_t kManyTicks = 8;
+  std::string text = fmt::format("set xtics ({}){}\n", fmt::join(ticks, ", "),
+                                 ticks.size() > kManyTicks ? " font \",13\"" : "");
   if (logarithmic) return text + fmt::format("set xrange [{}:{}]\n", first / 1.12, last * 1.12);
   const double margin = std::max(1.0, 0.04 * (last - first));
   return text + fmt::format("set xrange [{}:{}]\n", first - margin, last + margin);
@@ -115,12 +105,10 @@ std::string x_ticks(const Figure& figure) {
 std::string few_decades_ticks(const PlotAxis& axis, double first, double last) {
   constexpr double kEnoughDecades = 200;
   if (axis.unit == Unit::kBytes || last / first > kEnoughDecades) return "";
-  std::string ticks;
-  for (double decade = std::pow(10, std::floor(std::log10(first))); decade <= last; decade *= 10) {
-    for (const double digit : {1, 2, 5})
-      ticks += fmt::format("{}{:.3g}", ticks.empty() ? "" : ", ", digit * decade);
-  }
-  return fmt::format("set ytics ({})\n", ticks);
+  std::vector<double> ticks;
+  for (double decade = std::pow(10, std::floor(std::log10(first))); decade <= last; decade *= 10)
+    for (const double digit : {1, 2, 5}) ticks.push_back(digit * decade);
+  return fmt::format("set ytics ({:.3g})\n", fmt::join(ticks, ", "));
 }
 
 /// A little more than what is drawn; from 0 where the axis is linear.
@@ -160,31 +148,29 @@ Picture picture_of(const Figure& figure) {
     }
     picture.data += "\n\n";
     const Style& style = kStyles[measured % std::size(kStyles)];
+    const bool computed = curve.look == Curve::Look::kComputed;
+    if (!computed) ++measured;
+    const std::string colour = fmt::format("linecolor rgb \"{}\"",
+                                           computed ? "#404040" : style.colour);
+    const std::string mark = fmt::format("pointtype {} pointsize 1.2", style.mark);
+    const std::string block = fmt::format("  \"{}.dat\" index {} using ", figure.file, i);
     if (i > 0) plot += ", \\\n";
     if (!curve.errors.empty()) {
       // Not `with yerrorbars`: that wipes out a disc around each point, bars and other lines too.
-      plot += fmt::format(
-          "  \"{}.dat\" index {} using 1:($2-$3):(0):(2*$3) with vectors heads size graph "
-          "0.004,90 linecolor rgb \"{}\" linewidth 1 notitle, \\\n",
-          figure.file, i, style.colour);
+      plot += block + "1:($2-$3):(0):(2*$3) with vectors heads size graph 0.004,90 " + colour +
+              " linewidth 1 notitle, \\\n";
     }
-    plot += fmt::format("  \"{}.dat\" index {} using 1:2 ", figure.file, i);
-    if (curve.look == Curve::Look::kComputed) {
-      plot += "with lines linecolor rgb \"#404040\" dashtype (6,6) linewidth 1";
+    plot += block + "1:2 with ";
+    if (computed) {
+      plot += "lines " + colour + " dashtype (6,6) linewidth 1";
     } else if (curve.look == Curve::Look::kMarks) {
-      plot += fmt::format("with points linecolor rgb \"{}\" pointtype {} pointsize 1.2",
-                          style.colour, style.mark);
-      ++measured;
+      plot += "points " + colour + " " + mark;
     } else {
-      plot += fmt::format(
-          "with linespoints linecolor rgb \"{}\" dashtype {} linewidth 1.5 pointtype {} "
-          "pointsize 1.2",
-          style.colour, style.dash, style.mark);
-      ++measured;
+      plot += fmt::format("linespoints {} dashtype {} linewidth 1.5 {}", colour, style.dash, mark);
     }
     plot += fmt::format(" title {}", quoted(curve.name));
   }
-  picture.script = head(figure.file, figure.title, figure.subtitle, figure.note);
+  picture.script = head(figure);
   picture.script += axis_lines("x", figure.x) + axis_lines("y", figure.y);
   picture.script += x_ticks(figure) + y_range(figure);
   picture.script +=
@@ -219,7 +205,7 @@ Picture picture_of(const HeatMap& map) {
                        values.size() - 1);
   };
   std::string& script = picture.script;
-  script = head(map.file, map.title, map.subtitle, map.note);
+  script = head(map);
   script += axis_lines("x", {map.x_name}) + axis_lines("y", {map.y_name});
   script += ticks("x", map.xs) + ticks("y", map.ys);
   script += fmt::format(R"(set border 0

@@ -1,59 +1,48 @@
-#include "cli/plot/files.h"
+// files.cpp - pictures in a folder, drawn by gnuplot.
+#include "cli/plot/figure.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <cstdio>
 #include <filesystem>
 
-#include "attnforge/error.h"
-#include "cli/files/write_text.h"
-#include "cli/terminal/interrupt.h"
-#include "cli/terminal/messages.h"
+#include "cli/files/text_files.h"
+#include "cli/refuse.h"
+#include "cli/terminal/terminal.h"
 
 namespace attnforge::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kNotFound = 127;  // exit code of a child that could not become gnuplot
+constexpr int kNotFound = 127;  // exit code of a shell that did not find gnuplot
 
 struct Ended {
   int code = 0;
   std::string said;  // on standard error
 };
 
+/// As one word of a shell.
+std::string shell_word(const std::string& text) {
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
 /// gnuplot on a script, in the script's folder.
 Ended run_gnuplot(const std::string& folder, const std::string& script) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0)
-    throw Error(ErrorCode::kIo, fmt::format("no pipe for gnuplot: {}", std::strerror(errno)));
-  const pid_t child = fork();
-  if (child < 0) {
-    close(ends[0]);
-    close(ends[1]);
-    throw Error(ErrorCode::kIo, fmt::format("no process for gnuplot: {}", std::strerror(errno)));
-  }
-  if (child == 0) {
-    dup2(ends[1], STDOUT_FILENO);
-    dup2(ends[1], STDERR_FILENO);
-    if (chdir(folder.c_str()) == 0) execlp("gnuplot", "gnuplot", script.c_str(), nullptr);
-    _exit(kNotFound);
-  }
-  close(ends[1]);
+  const std::string command = fmt::format("cd {} && exec gnuplot {} 2>&1",
+                                          shell_word(fs::absolute(folder).string()),
+                                          shell_word(script));
+  errno = 0;
+  std::FILE* const output = popen(command.c_str(), "re");
+  if (output == nullptr) refuse(kIo, "no process for gnuplot: {}", errno_text());
   Ended ended;
   char bytes[4096];
-  for (ssize_t count; (count = ::read(ends[0], bytes, sizeof(bytes))) != 0;) {
-    if (count < 0 && errno != EINTR) break;
-    if (count > 0) ended.said.append(bytes, static_cast<std::size_t>(count));
-  }
-  close(ends[0]);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  while (const std::size_t count = std::fread(bytes, 1, sizeof(bytes), output))
+    ended.said.append(bytes, count);
+  const int status = pclose(output);
   ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return ended;
 }
@@ -64,8 +53,7 @@ std::vector<std::string> draw(const std::vector<Picture>& pictures, const std::s
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed) {
-    throw Error(ErrorCode::kIo, fmt::format("the folder {} for pictures cannot be made: {}", folder,
-                                            failed.message()));
+    refuse(kIo, "the folder {} for pictures cannot be made: {}", folder, failed.message());
   }
   for (const Picture& picture : pictures) {
     write_text((fs::path(folder) / (picture.file + ".dat")).string(), picture.data);
@@ -76,16 +64,15 @@ std::vector<std::string> draw(const std::vector<Picture>& pictures, const std::s
     const std::string script = picture.file + ".gp";
     const Ended ended = run_gnuplot(folder, script);
     if (ended.code == kNotFound) {
-      throw Error(
-          ErrorCode::kIo,
-          fmt::format("gnuplot is not on PATH, so nothing was drawn. Data and scripts are in "
-                      "{0}: install gnuplot (apt-get install gnuplot-nox) here or elsewhere "
-                      "and run, in {0}: gnuplot *.gp",
-                      folder));
+      refuse(
+          kIo,
+          "gnuplot is not on PATH, so nothing was drawn. Data and scripts are in {0}: install "
+          "gnuplot (apt-get install gnuplot-nox) here or elsewhere and run, in {0}: gnuplot *.gp",
+          folder);
     }
     if (ended.code != 0) {
-      throw Error(ErrorCode::kIo, fmt::format("gnuplot could not draw {}/{} (exit code {}): {}",
-                                              folder, script, ended.code, ended.said));
+      refuse(kIo, "gnuplot could not draw {}/{} (exit code {}): {}", folder, script, ended.code,
+             ended.said);
     }
     drawn.push_back((fs::path(folder) / (picture.file + ".png")).string());
   }

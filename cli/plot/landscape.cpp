@@ -1,6 +1,5 @@
 #include "cli/plot/landscape.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-#include "attnforge/error.h"
+#include "cli/refuse.h"
 
 namespace attnforge::cli {
 namespace {
@@ -21,10 +20,8 @@ struct Fields {
   double time_us = 0;
 
   const int* find(const std::string& name) const {
-    for (const auto& [field, value] : values) {
-      if (field == name) return &value;
-    }
-    return nullptr;
+    const auto found = std::ranges::find(values, name, &std::pair<std::string, int>::first);
+    return found == values.end() ? nullptr : &found->second;
   }
 };
 
@@ -63,10 +60,8 @@ std::string axis_name(const std::vector<std::string>& names, const std::string& 
   };
   if (!asked.empty()) return has(asked) ? asked : "";
   if (has(usual)) return usual;
-  for (const std::string& name : names) {
-    if (name != other) return name;
-  }
-  return "";
+  const auto first = std::ranges::find_if(names, [&](const auto& name) { return name != other; });
+  return first == names.end() ? "" : *first;
 }
 
 /// The family of a config may come from a database of others: no folders, nothing that gnuplot
@@ -78,14 +73,14 @@ std::string as_file_name(std::string name) {
   return name;
 }
 
-HeatMap map_of(const std::vector<Fields>& configs, const std::string& x, const std::string& y) {
+HeatMap map_of(std::vector<Fields> configs, const std::string& x, const std::string& y) {
   HeatMap map;
   map.x_name = x;
   map.y_name = y;
   map.z_name = "best time (us)";
+  std::erase_if(configs, [&](const Fields& each) { return !each.find(x) || !each.find(y); });
   std::set<int> xs, ys;
   for (const Fields& each : configs) {
-    if (each.find(x) == nullptr || each.find(y) == nullptr) continue;
     xs.insert(*each.find(x));
     ys.insert(*each.find(y));
   }
@@ -94,7 +89,6 @@ HeatMap map_of(const std::vector<Fields>& configs, const std::string& x, const s
   map.cells.assign(ys.size(), std::vector<std::optional<double>>(xs.size()));
   double best_us = 0;
   for (const Fields& each : configs) {
-    if (each.find(x) == nullptr || each.find(y) == nullptr) continue;
     const auto column = std::lower_bound(map.xs.begin(), map.xs.end(), *each.find(x));
     const auto row = std::lower_bound(map.ys.begin(), map.ys.end(), *each.find(y));
     const auto at_x = static_cast<std::size_t>(column - map.xs.begin());
@@ -121,10 +115,8 @@ LandscapeOptions landscape_options(const std::string& axes) {
     options.y = axes.substr(comma + 1);
   }
   if (options.x.empty() || options.y.empty() || options.x == options.y) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("--axes {} must be two different fields of a config, such as "
-                            "block_n,block_m",
-                            axes));
+    refuse(kInvalidArgument,
+           "--axes {} must be two different fields of a config, such as block_n,block_m", axes);
   }
   return options;
 }
@@ -150,9 +142,7 @@ std::vector<HeatMap> landscapes(const std::string& problem, const std::vector<Tr
     HeatMap map = map_of(configs, x, y);
     map.file = fmt::format("{}_{}", options.prefix.empty() ? "landscape" : options.prefix,
                            as_file_name(family));
-    const auto best = std::min_element(
-        configs.begin(), configs.end(),
-        [](const Fields& a, const Fields& b) { return a.time_us < b.time_us; });
+    const auto best = std::ranges::min_element(configs, {}, &Fields::time_us);
     map.title = fmt::format("{}: {} configs, fastest {:.4g} us (framed)", family, configs.size(),
                             best->time_us);
     map.subtitle = problem;
@@ -160,17 +150,31 @@ std::vector<HeatMap> landscapes(const std::string& problem, const std::vector<Tr
     maps.push_back(std::move(map));
   }
   if (maps.empty()) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("no landscape can be drawn of \"{}\"{}; fields with several values among "
-                    "what was measured:{}",
-                    problem,
-                    options.x.empty() && options.y.empty()
-                        ? ""
-                        : fmt::format(" over {} and {}", options.x, options.y),
-                    have.empty() ? " nothing was measured" : have));
+    refuse(kInvalidArgument,
+           "no landscape can be drawn of \"{}\"{}; fields with several values among what was "
+           "measured:{}",
+           problem,
+           options.x.empty() && options.y.empty()
+               ? ""
+               : fmt::format(" over {} and {}", options.x, options.y),
+           have.empty() ? " nothing was measured" : have);
   }
   return maps;
+}
+
+std::vector<Picture> landscape_pictures(const std::vector<Search>& searches,
+                                        const std::string& axes) {
+  std::vector<Picture> pictures;
+  for (std::size_t i = 0; i < searches.size(); ++i) {
+    const Search& search = searches[i];
+    if (search.trials.empty()) continue;
+    LandscapeOptions options = landscape_options(axes);
+    options.note = search.note;
+    if (searches.size() > 1) options.prefix = fmt::format("landscape_{}", i + 1);
+    for (const HeatMap& map : landscapes(search.problem, search.trials, options))
+      pictures.push_back(picture_of(map));
+  }
+  return pictures;
 }
 
 }  // namespace attnforge::cli

@@ -27,4 +27,16 @@ LandscapeOptions landscape_options(const std::string& axes);
 std::vector<HeatMap> landscapes(const std::string& problem, const std::vector<Trial>& trials,
                                 const LandscapeOptions& options);
 
+/// What was tried for a problem.
+struct Search {
+  std::string problem{};
+  std::vector<Trial> trials{};
+  std::string note{};  // GPU and date
+};
+
+/// The landscapes of all searches that have trials, with `axes` as landscape_options() takes them.
+/// Names of files say which search it is where there are several.
+std::vector<Picture> landscape_pictures(const std::vector<Search>& searches,
+                                        const std::string& axes);
+
 }  // namespace attnforge::cli

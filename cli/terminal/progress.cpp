@@ -4,27 +4,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
+#include <cstdio>
+
+#include "cli/terminal/terminal.h"
 
 namespace attnforge::cli {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kPlainEvery{1};
 constexpr int kMinBar = 12;  // with its brackets
 constexpr int kMaxBar = 42;
 constexpr std::string_view kGap = "  ";
 
 std::string_view phase_name(Progress::Phase phase) {
-  switch (phase) {
-    case Progress::Phase::kCompile:
-      return "compile";
-    case Progress::Phase::kVerify:
-      return "verify";
-    case Progress::Phase::kMeasure:
-      return "measure";
-    case Progress::Phase::kFinal:
-      return "final";
-  }
-  return "?";
+  constexpr std::string_view kNames[] = {"compile", "verify", "measure", "final"};
+  return kNames[static_cast<std::size_t>(phase)];
 }
 
 std::string bar(const Progress& progress, int columns) {
@@ -42,11 +38,6 @@ std::string shortened(const std::string& text, std::size_t columns) {
 }
 
 /// A part of a line. The one with the lowest rank goes first where there is no room.
-struct Part {
-  std::string text;
-  int rank;
-};
-
 enum Rank {
   kRankLabel,
   kRankRate,
@@ -56,6 +47,10 @@ enum Rank {
   kRankBest,
   kRankPhase,
   kRankCount
+};
+struct Part {
+  std::string text;
+  Rank rank;
 };
 
 std::vector<Part> parts_of(const ProgressLine& line) {
@@ -75,19 +70,18 @@ std::vector<Part> parts_of(const ProgressLine& line) {
   return parts;
 }
 
-std::size_t length(const std::vector<Part>& parts) {
-  std::size_t sum = 0;
-  for (const Part& part : parts) sum += part.text.size() + kGap.size();
-  return sum - std::min(sum, kGap.size());
-}
-
-std::string joined(const std::vector<Part>& parts, std::string_view gap) {
+std::string joined(const std::vector<Part>& parts, std::string_view gap = kGap) {
   std::string text;
   for (const Part& part : parts) {
     if (!text.empty()) text += gap;
     text += part.text;
   }
   return text;
+}
+
+void write(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
 }
 
 }  // namespace
@@ -116,24 +110,21 @@ std::string bar_line(const ProgressLine& line, int columns) {
 
   // The label, a whole problem's text, may take what the others leave, but at least a sixth of the
   // line.
-  const auto label = std::find_if(parts.begin(), parts.end(),
-                                  [](const Part& part) { return part.rank == kRankLabel; });
+  const auto label = std::ranges::find(parts, kRankLabel, &Part::rank);
   if (label != parts.end()) {
-    const std::size_t others = length(parts) - label->text.size() + kMinBar + kGap.size();
+    const std::size_t others = joined(parts).size() - label->text.size() + kMinBar + kGap.size();
     label->text = shortened(label->text, std::max(room > others ? room - others : 0, room / 6));
   }
-  while (parts.size() > 1 && length(parts) > room) {
-    parts.erase(std::min_element(parts.begin(), parts.end(),
-                                 [](const Part& a, const Part& b) { return a.rank < b.rank; }));
+  while (parts.size() > 1 && joined(parts).size() > room) {
+    parts.erase(std::ranges::min_element(parts, {}, &Part::rank));
   }
-  const std::size_t used = length(parts) + kGap.size();
+  const std::size_t used = joined(parts).size() + kGap.size();
   if (room >= used + kMinBar) {
     const int bar_columns = std::min(kMaxBar, static_cast<int>(room - used));
-    const auto count = std::find_if(parts.begin(), parts.end(),
-                                    [](const Part& part) { return part.rank == kRankCount; });
-    parts.insert(count, {bar(line.progress, bar_columns), kRankCount});
+    parts.insert(std::ranges::find(parts, kRankCount, &Part::rank),
+                 {bar(line.progress, bar_columns), kRankCount});
   }
-  return shortened(joined(parts, kGap), room);
+  return shortened(joined(parts), room);
 }
 
 std::string plain_line(const ProgressLine& line) {
@@ -150,6 +141,67 @@ std::string redraw(int drawn, const std::vector<std::string>& lines) {
   for (const std::string& line : lines) text += "\r" + line + "\x1b[K\n";
   if (drawn > static_cast<int>(lines.size())) text += "\x1b[J";
   return text;
+}
+
+Display::Display(int lanes, bool quiet)
+    : quiet_(quiet), terminal_(is_terminal(stderr)), lanes_(lanes), printed_(Clock::now()) {}
+
+Display::~Display() { erase(); }
+
+void Display::begin(int lane, const std::string& label) {
+  const std::lock_guard lock(mutex_);
+  lanes_[lane] = {};
+  lanes_[lane].active = true;
+  lanes_[lane].line.label = label;
+  lanes_[lane].printed = Clock::now();
+}
+
+void Display::relabel(int lane, const std::string& label) {
+  const std::lock_guard lock(mutex_);
+  lanes_[lane].line.label = label;
+}
+
+void Display::update(int lane_number, const Progress& progress) {
+  const std::lock_guard lock(mutex_);
+  Lane& lane = lanes_[lane_number];
+  lane.line.progress = progress;
+  lane.line.rate = lane.rate.update(progress);
+  lane.seen = true;
+  if (quiet_) return;
+  if (terminal_) return draw();
+  // At most one line a second in all, and every lane gets its turn.
+  const auto now = Clock::now();
+  if (now - printed_ < kPlainEvery || now - lane.printed < kPlainEvery * lanes_.size()) return;
+  printed_ = lane.printed = now;
+  write(plain_line(lane.line) + "\n");
+}
+
+void Display::end(int lane) {
+  const std::lock_guard lock(mutex_);
+  lanes_[lane].active = false;
+  if (terminal_ && !quiet_) draw();
+}
+
+void Display::message(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  erase();
+  write(message_text(text) + "\n");
+  if (terminal_ && !quiet_) draw();
+}
+
+void Display::draw() {
+  const int columns = terminal_columns(stderr);
+  std::vector<std::string> lines;
+  for (const Lane& lane : lanes_) {
+    if (lane.active && lane.seen) lines.push_back(bar_line(lane.line, columns));
+  }
+  write(redraw(drawn_, lines));
+  drawn_ = static_cast<int>(lines.size());
+}
+
+void Display::erase() {
+  if (drawn_ > 0) write(redraw(drawn_, {}));
+  drawn_ = 0;
 }
 
 }  // namespace attnforge::cli

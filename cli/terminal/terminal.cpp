@@ -1,19 +1,43 @@
 #include "cli/terminal/terminal.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 
+#include "attnforge/printable.h"
+
 namespace attnforge::cli {
 namespace {
 
+/// On a terminal that can, unless NO_COLOR is set and not empty (no-color.org).
+bool has_colours(std::FILE* stream) {
+  const char* no_color = secure_getenv("NO_COLOR");
+  if (no_color && *no_color) return false;
+  const char* term = secure_getenv("TERM");
+  return is_terminal(stream) && term && std::strcmp(term, "dumb") != 0;
+}
+
 std::string painted(const std::string& text, const char* code) {
-  static const bool colour = use_colour(stdout);
+  static const bool colour = has_colours(stdout);
   return colour ? std::string("\x1b[") + code + "m" + text + "\x1b[0m" : text;
 }
+
+void write_to(std::FILE* file, std::string_view text) noexcept {
+  std::fwrite(text.data(), 1, text.size(), file);
+}
+
+// Any thread may get the signal, and one a GPU asks: a sig_atomic_t is for one thread alone.
+std::atomic<bool> noted = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "else it may not be set in a signal handler");
+struct sigaction previous_int, previous_term;
+
+void note(int) { noted = true; }
 
 }  // namespace
 
@@ -28,16 +52,60 @@ int terminal_columns(std::FILE* stream) {
   return number > 0 ? number : 80;
 }
 
-bool use_colour(std::FILE* stream) {
-  const char* no_color = secure_getenv("NO_COLOR");
-  if (no_color && *no_color) return false;
-  const char* term = secure_getenv("TERM");
-  return is_terminal(stream) && term && std::strcmp(term, "dumb") != 0;
-}
-
 std::string bold(const std::string& text) { return painted(text, "1"); }
 std::string green(const std::string& text) { return painted(text, "32"); }
 std::string yellow(const std::string& text) { return painted(text, "33"); }
 std::string red(const std::string& text) { return painted(text, "31"); }
+
+std::string hanging(std::string text, std::size_t blanks) {
+  for (std::size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at + 1))
+    text.insert(at + 1, blanks, ' ');
+  return text;
+}
+
+std::string message_text(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return hanging(printable_lines(text), 2);
+}
+
+void say(std::string_view text) noexcept {
+  try {
+    write_to(stderr, message_text(text) + "\n");
+  } catch (...) {  // no memory
+    write_to(stderr, "attnforge: a message does not fit into memory\n");
+  }
+  std::fflush(stderr);
+}
+
+void write_out(std::string_view text) noexcept {
+  write_to(stdout, text);
+  std::fflush(stdout);
+}
+
+void hold_standard_files() {
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(file, F_GETFD) != -1) continue;
+    // For the wrong direction: what is written must fail, not vanish. open() takes the least free
+    // number.
+    if (open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY) != file) return;
+  }
+}
+
+InterruptScope::InterruptScope() {
+  noted = false;
+  struct sigaction action {};
+  action.sa_handler = note;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESETHAND | SA_RESTART;  // the second one does what it always does
+  sigaction(SIGINT, &action, &previous_int);
+  sigaction(SIGTERM, &action, &previous_term);
+}
+
+InterruptScope::~InterruptScope() {
+  sigaction(SIGINT, &previous_int, nullptr);
+  sigaction(SIGTERM, &previous_term, nullptr);
+}
+
+bool interrupted() { return noted; }
 
 }  // namespace attnforge::cli

@@ -1,31 +1,19 @@
 // bench.cpp - attnforge bench: times of the plans of problems, cold L2, as a table, CSV, JSON and
 // pictures.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <iterator>
-#include <memory>
-#include <new>
-#include <nlohmann/json.hpp>
 
-#include "attnforge/inspect.h"
 #include "attnforge/measure.h"
 #include "attnforge/tune.h"
-#include "cli/options/command_line.h"
 #include "cli/options/gpus.h"
-#include "cli/options/option_values.h"
-#include "cli/options/problems.h"
-#include "cli/output/bench_files.h"
 #include "cli/output/bench_rows.h"
-#include "cli/output/config_words.h"
+#include "cli/output/table.h"
 #include "cli/parts/part.h"
-#include "cli/plot/files.h"
+#include "cli/plot/figure.h"
 #include "cli/plot/sweep_figures.h"
-#include "cli/plot/today.h"
-#include "cli/terminal/display.h"
-#include "cli/terminal/interrupt.h"
-#include "cli/terminal/messages.h"
+#include "cli/terminal/progress.h"
 #include "cli/verbs/memory_check.h"
 #include "cli/verbs/verbs.h"
 
@@ -37,9 +25,7 @@ struct BenchArguments {
   std::string file, cache, config, rigor;
   std::string families, plot, from;
   int gpu = 0;
-  int min_samples = 20, max_samples = 200;
-  double seconds = 1.0;
-  unsigned seed = 1;
+  MeasureOptions measuring{.min_samples = 20, .cancelled = interrupted};
   bool csv = false, json = false, quiet = false, full = false;
   RunParts parts = run_parts();
 };
@@ -70,27 +56,15 @@ BenchRow bench_one(const BenchArguments& a, Device& device, const Problem& probl
     require_gpu_memory(problem, device.facts());
     require_host_memory(problem);
     if (!a.rigor.empty()) {
-      TuneOptions tuning;
-      tuning.family = family;
-      tuning.cancelled = interrupted;
-      tuning.rigor = parse_rigor(a.rigor);
-      tune(problem, device, tuning);
+      tune(problem, device,
+           {.rigor = parse_rigor(a.rigor), .family = family, .cancelled = interrupted});
     }
     const Plan plan = make_plan(problem, device, {.family = family, .config = a.config});
     row.config = plan.config();
     row.provenance = to_string(plan.provenance());
-    row.result = measure(plan, device,
-                         {.min_samples = a.min_samples,
-                          .max_samples = a.max_samples,
-                          .time_limit_s = a.seconds,
-                          .seed = a.seed,
-                          .cancelled = interrupted});
-  } catch (const Error& error) {
-    row.error = error.what();
-    row.code = error.code();
-  } catch (const std::bad_alloc&) {
-    row.error = "there is not enough host memory for its random inputs; use a smaller problem";
-    row.code = ErrorCode::kUnsupported;
+    row.result = measure(plan, device, a.measuring);
+  } catch (const std::exception&) {
+    note_failure(row.error, row.code, "use a smaller problem");
   }
   return row;
 }
@@ -109,81 +83,57 @@ std::vector<Picture> pictures_of(const Table& rows) {
   return pictures;
 }
 
-/// The sweep of one command.
-class Sweep {
- public:
-  explicit Sweep(const BenchArguments& arguments) : a_(arguments), display_(1, arguments.quiet) {}
-
-  /// Returns when all is measured, after an interrupt, or when the GPU is lost.
-  void run(const std::vector<Problem>& problems, const std::vector<std::string>& families) {
-    BenchFiles files(a_.out);
-    Device device(
-        {.ordinal = a_.gpu,
-         .cache_path = a_.cache,
-         .log = [this](LogLevel level,
-                       std::string_view text) { display_.message(log_line(level, text)); },
-         .read_only_cache = false});
-    origin_ = {device.facts(), utc_now()};
-    total_ = static_cast<int>(problems.size() * families.size());
-    display_.begin(0, "");
-    const auto start = std::chrono::steady_clock::now();
-    for (const Problem& problem : problems) {
-      for (const std::string& family : families) {
-        if (interrupted() || lost_) break;
-        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-        show(problem, family, elapsed.count());
-        rows_.push_back(bench_one(a_, device, problem, family));
-        files.add(rows_.back(), origin_);
-        lost_ = rows_.back().code == ErrorCode::kCuda && !rows_.back().ok() && !gpu_works(device);
-      }
-    }
-    display_.end(0);
-    files.finish(rows_, origin_, interrupted());
-    if (lost_ && static_cast<int>(rows_.size()) < total_) {
-      display_.message(
-          fmt::format("attnforge: the GPU does not work any more after row {} of {}: {}",
-                      rows_.size(), total_, rows_.back().error));
+/// The rows of a sweep: all, or those until an interrupt or the loss of the GPU.
+std::vector<BenchRow> measured(const BenchArguments& a, const std::vector<Problem>& problems,
+                               BenchOrigin& origin) {
+  using Clock = std::chrono::steady_clock;
+  const std::vector<std::string> families = families_of(a.families);
+  BenchFiles files(a.out);
+  Display display(1, a.quiet);
+  Device device({.ordinal = a.gpu,
+                 .cache_path = a.cache,
+                 .log = log_to([&](std::string_view text) { display.message(text); }),
+                 .read_only_cache = false});
+  origin = {device.facts(), utc_now()};
+  std::vector<BenchRow> rows;
+  Progress progress{.phase = Progress::Phase::kMeasure};
+  progress.total = static_cast<int>(problems.size() * families.size());
+  display.begin(0, "");
+  const auto start = Clock::now();
+  bool lost = false;
+  for (const Problem& problem : problems) {
+    for (const std::string& family : families) {
+      if (interrupted() || lost) break;
+      progress.elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
+      const int left = progress.total - progress.done;
+      progress.remaining_s = progress.done > 0 ? progress.elapsed_s / progress.done * left : 0;
+      display.relabel(0, to_string(problem) + (family.empty() ? "" : " " + family));
+      display.update(0, progress);
+      const BenchRow& row = rows.emplace_back(bench_one(a, device, problem, family));
+      files.add(row, origin);
+      ++progress.done;
+      progress.failed += !row.ok();
+      lost = row.code == kCuda && !row.ok() && !gpu_works(device);
     }
   }
-
-  const std::vector<BenchRow>& rows() const { return rows_; }
-  const BenchOrigin& origin() const { return origin_; }
-
- private:
-  void show(const Problem& problem, const std::string& family, double elapsed_s) {
-    const int done = static_cast<int>(rows_.size());
-    Progress progress;
-    progress.phase = Progress::Phase::kMeasure;
-    progress.done = done;
-    progress.total = total_;
-    progress.failed = static_cast<int>(
-        std::count_if(rows_.begin(), rows_.end(), [](const BenchRow& row) { return !row.ok(); }));
-    progress.elapsed_s = elapsed_s;
-    progress.remaining_s = done > 0 ? elapsed_s / done * (total_ - done) : 0;
-    display_.relabel(0, to_string(problem) + (family.empty() ? "" : " " + family));
-    display_.update(0, progress);
+  display.end(0);
+  files.finish(rows, origin, interrupted());
+  if (lost && progress.done < progress.total) {
+    display.message(fmt::format("attnforge: the GPU does not work any more after row {} of {}: {}",
+                                progress.done, progress.total, rows.back().error));
   }
-
-  const BenchArguments& a_;
-  Display display_;
-  BenchOrigin origin_;
-  std::vector<BenchRow> rows_;
-  int total_ = 0;
-  bool lost_ = false;
-};
+  return rows;
+}
 
 /// Pictures of a sweep of before. No GPU.
 int draw_stored(const BenchArguments& a) {
   if (a.plot.empty()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("--from {} reads an earlier sweep; say where its pictures go: --plot "
-                            "FOLDER",
-                            a.from));
+    refuse(kInvalidArgument,
+           "--from {} reads an earlier sweep; say where its pictures go: --plot FOLDER", a.from);
   }
   if (!a.words.empty() || !a.file.empty() || !a.out.empty()) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("--from {} measures nothing; leave out the problem, --file and --out", a.from));
+    refuse(kInvalidArgument, "--from {} measures nothing; leave out the problem, --file and --out",
+           a.from);
   }
   draw_results([&] { return pictures_of(read_sweep(a.from)); }, a.plot);
   return kExitOk;
@@ -201,12 +151,11 @@ std::vector<Problem> swept(std::vector<Problem> problems, const RunParts& parts)
 }
 
 /// Throws Error(kInvalidArgument) for options that contradict each other.
-void check_samples(BenchArguments& a, bool most_given) {
-  if (!most_given) a.max_samples = std::max(a.min_samples, a.max_samples);
-  if (a.max_samples >= a.min_samples) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("--max-samples {} is less than --samples {}: at least so many are taken",
-                          a.max_samples, a.min_samples));
+void check_samples(MeasureOptions& options, bool most_given) {
+  if (!most_given) options.max_samples = std::max(options.min_samples, options.max_samples);
+  if (options.max_samples >= options.min_samples) return;
+  refuse(kInvalidArgument, "--max-samples {} is less than --samples {}: at least so many are taken",
+         options.max_samples, options.min_samples);
 }
 
 int run_bench(const BenchArguments& a) {
@@ -214,22 +163,21 @@ int run_bench(const BenchArguments& a) {
   const std::vector<Problem> problems = swept(
       read_problems(a.words, a.file, "bench", reader_of(a.parts)), a.parts);
   const InterruptScope scope;
-  Sweep sweep(a);
-  sweep.run(problems, families_of(a.families));
-  const std::vector<BenchRow>& rows = sweep.rows();
+  BenchOrigin origin;
+  const std::vector<BenchRow> rows = measured(a, problems, origin);
   if (a.json) {
-    print_json(to_json(rows, sweep.origin(), interrupted()));
+    print_json(to_json(rows, origin, interrupted()));
   } else if (a.csv) {
-    fmt::print("{}", csv(full_table(rows, sweep.origin())));
+    fmt::print("{}", csv(full_table(rows, origin)));
   } else {
-    fmt::print("{}\n{}{}", describe(sweep.origin().device), aligned(readable_table(rows, a.full)),
+    fmt::print("{}\n{}{}", describe(origin.device), aligned(readable_table(rows, a.full)),
                uncounted_text(rows));
   }
   std::fflush(stdout);
   const bool any = std::any_of(rows.begin(), rows.end(),
                                [](const BenchRow& row) { return row.ok(); });
   if (!a.plot.empty() && any)
-    draw_results([&] { return pictures_of(full_table(rows, sweep.origin())); }, a.plot);
+    draw_results([&] { return pictures_of(full_table(rows, origin)); }, a.plot);
   if (interrupted()) return kExitInterrupted;
   for (const BenchRow& row : rows) {
     if (!row.ok()) return exit_code(row.code);
@@ -242,56 +190,43 @@ int run_bench(const BenchArguments& a) {
 Verb add_bench(Command& program) {
   auto arguments = std::make_shared<BenchArguments>();
   BenchArguments& a = *arguments;
-  Command* verb = program.add_subcommand("bench", "Time the kernels of problems");
-  verb->add_option("problem", a.words, "Words of one or more problems")->type_name("WORD ...");
-  verb->add_option("--file", a.file, "A problem a line, # begins a comment; - is standard input")
-      ->type_name("PATH");
-  verb->add_option("--families", a.families,
-                   "A row for each of these families, e.g. fwd_mma_sm80,fwd_naive; or all")
-      ->type_name("NAMES")
+  Command& verb = *program.add_subcommand("bench", "Time the kernels of problems");
+  add_value(verb, "problem WORD ...", a.words, "Words of one or more problems");
+  add_value(verb, "--file PATH", a.file,
+            "A problem a line, # begins a comment; - is standard input");
+  add_value(verb, "--families NAMES", a.families,
+            "A row for each of these families, e.g. fwd_mma_sm80,fwd_naive; or all")
       ->check(names());
-  verb->add_option("--config", a.config,
-                   "Exactly this config, as tune --full and inspect --full print it")
-      ->type_name("TEXT");
+  add_value(verb, "--config TEXT", a.config,
+            "Exactly this config, as tune --full and inspect --full print it");
   for (const auto& part : a.parts) {
-    part->add_sweep_options(*verb);
-    part->add_problem_options(*verb);
+    part->add_sweep_options(verb);
+    part->add_problem_options(verb);
   }
-  verb->add_option("--rigor", a.rigor, "Tune first: quick, full or exhaustive")
+  verb.add_option("--rigor", a.rigor, "Tune first: quick, full or exhaustive")
       ->check(one_of({"quick", "full", "exhaustive"}));
-  verb->add_option("--samples", a.min_samples, "Take at least this many")
-      ->type_name("N")
-      ->transform(whole_number(1, kMostSamples));
-  auto* most = verb->add_option("--max-samples", a.max_samples, "Take at most this many")
-                   ->type_name("N")
-                   ->transform(whole_number(1, kMostSamples));
-  verb->add_option("--seconds", a.seconds, "Stop sampling a problem after this time")
+  add_number(verb, "--samples N", a.measuring.min_samples, "Take at least this many", 1,
+             kMostSamples);
+  auto* most = add_number(verb, "--max-samples N", a.measuring.max_samples,
+                          "Take at most this many", 1, kMostSamples);
+  verb.add_option("--seconds", a.measuring.time_limit_s, "Stop sampling a problem after this time")
       ->transform(seconds());
-  verb->add_option("--seed", a.seed, "Of the inputs")
-      ->type_name("N")
-      ->transform(whole_number(0, kMostUnsigned));
-  verb->add_option("--gpu", a.gpu, "CUDA number of the GPU")
-      ->type_name("N")
-      ->transform(whole_number(0, kMostInt));
-  add_cache_option(*verb, a.cache);
+  add_number(verb, "--seed N", a.measuring.seed, "Of the inputs");
+  add_number(verb, "--gpu N", a.gpu, "CUDA number of the GPU");
+  add_cache_option(verb, a.cache);
   may_repeat(
-      verb->add_option(
-              "--out", a.out,
-              "Also write the rows to this file, .csv (row by row) or .json; may be repeated")
-          ->type_name("PATH"));
-  verb->add_option("--plot", a.plot,
-                   "Draw latency, throughput, memory, padding waste and density in this folder "
-                   "(gnuplot)")
-      ->type_name("FOLDER");
-  verb->add_option("--from", a.from, "Measure nothing: the rows of this CSV file, for --plot")
-      ->type_name("PATH");
-  verb->add_flag("-q,--quiet", a.quiet, "No progress");
-  verb->add_flag("--full", a.full, kFullHelp);
-  auto* csv = verb->add_flag("--csv", a.csv, "As CSV");
-  verb->add_flag("--json", a.json, "As JSON")->excludes(csv);
-  verb->footer(kBenchFooter);
+      add_value(verb, "--out PATH", a.out,
+                "Also write the rows to this file, .csv (row by row) or .json; may be repeated"));
+  add_value(verb, "--plot FOLDER", a.plot,
+            "Draw latency, throughput, memory, padding waste and density in this folder (gnuplot)");
+  add_value(verb, "--from PATH", a.from, "Measure nothing: the rows of this CSV file, for --plot");
+  verb.add_flag("-q,--quiet", a.quiet, "No progress");
+  verb.add_flag("--full", a.full, kFullHelp);
+  auto* csv = verb.add_flag("--csv", a.csv, "As CSV");
+  verb.add_flag("--json", a.json, "As JSON")->excludes(csv);
+  verb.footer(kBenchFooter);
   return [arguments, most] {
-    check_samples(*arguments, most->count() > 0);
+    check_samples(arguments->measuring, most->count() > 0);
     return run_bench(*arguments);
   };
 }

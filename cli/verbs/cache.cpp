@@ -1,29 +1,18 @@
 // cache.cpp - attnforge cache: look into the database of winners, carry it around, clear it.
 #include "attnforge/cache.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <iostream>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "attnforge/printable.h"
-#include "attnforge/version.h"
-#include "cli/files/write_text.h"
-#include "cli/options/command_line.h"
+#include "cli/files/text_files.h"
 #include "cli/options/gpus.h"
-#include "cli/options/option_values.h"
-#include "cli/output/config_words.h"
-#include "cli/output/json.h"
 #include "cli/output/table.h"
-#include "cli/plot/files.h"
+#include "cli/plot/figure.h"
 #include "cli/plot/landscape.h"
-#include "cli/terminal/terminal.h"
 #include "cli/verbs/verbs.h"
 
 namespace attnforge::cli {
@@ -50,170 +39,123 @@ Examples:
   attnforge cache export winners.jsonl && attnforge cache import winners.jsonl --cache other.db
   attnforge cache clear --cubins --all)";
 
+constexpr const char* kNothing = "no problem in the database matches\n";
+
 /// Damaged rows do not hide the others, but must not be missed either.
 void warn_of(const std::vector<std::string>& left_out) {
   if (left_out.empty()) return;
-  fmt::print(
-      stderr,
-      "attnforge: {} that cannot be read {} left out, the first one: {}. See attnforge cache "
-      "verify\n",
-      left_out.size() == 1 ? "1 row" : fmt::format("{} rows", left_out.size()),
-      left_out.size() == 1 ? "is" : "are", left_out.front());
+  fmt::print(stderr,
+             "attnforge: {} that cannot be read {} left out, the first one: {}. See attnforge "
+             "cache verify\n",
+             left_out.size() == 1 ? "1 row" : fmt::format("{} rows", left_out.size()),
+             left_out.size() == 1 ? "is" : "are", left_out.front());
 }
 
 int run_ls(const CacheArguments& a) {
   std::vector<std::string> left_out;
   const std::vector<CacheEntry> entries = cache_list(a.path, a.filter_text(), &left_out);
   warn_of(left_out);
-  if (a.json) {
-    Json rows = Json::array();
-    for (const CacheEntry& e : entries) {
-      rows.push_back({{"problem", e.problem},
-                      {"device_class", e.device_class},
-                      {"config", e.config},
-                      {"digest", e.digest},
-                      {"time_us", e.time_us},
-                      {"noise", e.noise},
-                      {"tries", e.tries},
-                      {"failures", e.failures},
-                      {"has_cubin", e.has_cubin},
-                      {"estimated", e.estimated},
-                      {"driver", e.driver},
-                      {"nvrtc", e.nvrtc},
-                      {"measured_at", e.measured_at}});
-    }
-    print_json({{"attnforge", kVersion}, {"entries", rows}});
-    return kExitOk;
-  }
-  Table table{{{"time us", kRight},
-               {"tries", kRight},
-               {"failed", kRight},
-               {"cubin"},
-               {"GPU class"},
-               {"problem"},
-               {"config"}},
-              {}};
+  Json rows = Json::array();
+  Table table = table_of(
+      {">time us", ">tries", ">failed", "cubin", "GPU class", "problem", "config"});
   for (const CacheEntry& e : entries) {
+    rows.push_back(ATTNFORGE_JSON(e, problem, device_class, config, digest, time_us, noise, tries,
+                                  failures, has_cubin, estimated, driver, nvrtc, measured_at));
     table.rows.push_back({e.estimated ? "estimate" : fmt::format("{:.2f}", e.time_us),
                           std::to_string(e.tries), std::to_string(e.failures),
                           e.has_cubin ? "yes" : "no", e.device_class, e.problem,
                           config_text(e.config, a.full)});
   }
-  fmt::print("{}", entries.empty() ? "no problem in the database matches\n" : aligned(table));
-  return kExitOk;
-}
-
-int run_show(const CacheArguments& a) {
-  std::vector<Json> lines;
-  std::vector<std::string> unread;
-  for (const std::string& line : cache_show(a.path, a.filter_text(), &unread))
-    lines.push_back(Json::parse(line));
-  warn_of(unread);
   if (a.json) {
-    print_json({{"attnforge", kVersion}, {"lines", lines}});
-    return kExitOk;
+    print_json({{"attnforge", kVersion}, {"entries", rows}});
+  } else {
+    fmt::print("{}", entries.empty() ? kNothing : aligned(table));
   }
-  if (lines.empty()) fmt::print("no problem in the database matches\n");
-  // Lines of one problem and GPU class stand together.
-  std::string title;
-  Table table{{{"time us", kRight},
-               {"noise", kRight},
-               {"estimate us", kRight},
-               {"status"},
-               {"rigor"},
-               {"config"}},
-              {}};
-  int left_out = 0;
-  const auto flush = [&] {
-    if (title.empty()) return;
-    fmt::print("{}\n{}{}\n", title, aligned(table, "  "),
-               left_out > 0 ? fmt::format("  ... and {} more: --top 0\n", left_out) : "");
-    table.rows.clear();
-    left_out = 0;
-  };
-  for (const Json& line : lines) {
-    if (text_of(line, "kind") != "try") continue;
-    const std::string key = fmt::format("{}\n  on {}", bold(printable(text_of(line, "problem"))),
-                                        printable(text_of(line, "device_class")));
-    if (key != title) flush();
-    title = key;
-    if (a.top > 0 && static_cast<int>(table.rows.size()) == a.top) {
-      ++left_out;
-      continue;
-    }
-    const std::string status = text_of(line, "status");
-    const bool estimated = line.value("estimated", false);
-    const bool timed = status == "ok" && !estimated;
-    table.rows.push_back({timed ? fmt::format("{:.2f}", number_of(line, "time_us")) : "-",
-                          timed ? fmt::format("{:.1f}%", 100 * number_of(line, "noise")) : "-",
-                          fmt::format("{:.2f}", number_of(line, "estimate_us")),
-                          estimated ? "estimate" : status, text_of(line, "rigor"),
-                          config_text(text_of(line, "config"), a.full)});
-  }
-  flush();
   return kExitOk;
 }
 
-/// The tries of one problem on one GPU class.
+/// The lines of an export for one problem on one GPU class.
 struct Searched {
-  std::string problem, device_class, date;
-  std::vector<Trial> trials;
+  std::string problem, device_class;
+  std::vector<Json> tries{};
 };
 
-std::vector<Searched> searched(const CacheArguments& a) {
+std::vector<Searched> searched(const CacheArguments& a, std::vector<std::string>* left_out) {
   std::vector<Searched> all;
-  for (const std::string& text : cache_show(a.path, a.filter_text())) {
-    const Json line = Json::parse(text);
-    if (line.value("estimated", false)) continue;
-    const std::string problem = text_of(line, "problem");
-    const std::string device_class = text_of(line, "device_class");
-    if (all.empty() || all.back().problem != problem || all.back().device_class != device_class)
-      all.push_back({problem, device_class, "", {}});
-    all.back().date = std::max(all.back().date, text_of(line, "measured_at").substr(0, 10));
-    Trial trial;
-    trial.config = text_of(line, "config");
-    trial.measurement.status = parse_status(text_of(line, "status"));
-    trial.measurement.time_us = number_of(line, "time_us");
-    all.back().trials.push_back(std::move(trial));
+  for (const std::string& text : cache_show(a.path, a.filter_text(), left_out)) {
+    Json line = Json::parse(text);
+    const std::string problem = text_of(line, "problem"), gpu = text_of(line, "device_class");
+    if (all.empty() || all.back().problem != problem || all.back().device_class != gpu)
+      all.push_back({problem, gpu});
+    all.back().tries.push_back(std::move(line));
   }
   return all;
 }
 
+int run_show(const CacheArguments& a) {
+  std::vector<std::string> unread;
+  const std::vector<Searched> all = searched(a, &unread);
+  warn_of(unread);
+  Json lines = Json::array();
+  if (all.empty() && !a.json) fmt::print("{}", kNothing);
+  for (const Searched& each : all) {
+    Table table = table_of({">time us", ">noise", ">estimate us", "status", "rigor", "config"});
+    for (const Json& line : each.tries) {
+      lines.push_back(line);
+      if (a.top > 0 && static_cast<int>(table.rows.size()) == a.top) continue;
+      const std::string status = text_of(line, "status");
+      const bool estimated = line.value("estimated", false);
+      const bool timed = status == "ok" && !estimated;
+      table.rows.push_back({timed ? fmt::format("{:.2f}", number_of(line, "time_us")) : "-",
+                            timed ? fmt::format("{:.1f}%", 100 * number_of(line, "noise")) : "-",
+                            fmt::format("{:.2f}", number_of(line, "estimate_us")),
+                            estimated ? "estimate" : status, text_of(line, "rigor"),
+                            config_text(text_of(line, "config"), a.full)});
+    }
+    if (a.json) continue;
+    const std::size_t left = each.tries.size() - table.rows.size();
+    fmt::print("{}\n  on {}\n{}{}\n", bold(printable(each.problem)), printable(each.device_class),
+               aligned(table, "  "),
+               left > 0 ? fmt::format("  ... and {} more: --top 0\n", left) : "");
+  }
+  if (a.json) print_json({{"attnforge", kVersion}, {"lines", lines}});
+  return kExitOk;
+}
+
 int run_plot(const CacheArguments& a) {
-  const std::vector<Searched> all = searched(a);
-  if (all.empty()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("nothing was measured for a problem that matches \"{}\": see attnforge "
-                            "cache ls, or tune it",
-                            a.filter_text()));
+  std::vector<Search> searches;
+  for (const Searched& each : searched(a, nullptr)) {
+    Search search{.problem = each.problem};
+    std::string date;
+    for (const Json& line : each.tries) {
+      if (line.value("estimated", false)) continue;
+      date = std::max(date, text_of(line, "measured_at").substr(0, 10));
+      Trial& trial = search.trials.emplace_back();
+      trial.config = text_of(line, "config");
+      trial.measurement.status = parse_status(text_of(line, "status"));
+      trial.measurement.time_us = number_of(line, "time_us");
+    }
+    search.note = fmt::format("{}, {}", gpu_of_class(each.device_class), date);
+    if (!search.trials.empty()) searches.push_back(std::move(search));
   }
-  std::vector<Picture> pictures;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    LandscapeOptions options = landscape_options(a.axes);
-    options.note = fmt::format("{}, {}", gpu_of_class(all[i].device_class), all[i].date);
-    if (all.size() > 1) options.prefix = fmt::format("landscape_{}", i + 1);
-    for (const HeatMap& map : landscapes(all[i].problem, all[i].trials, options))
-      pictures.push_back(picture_of(map));
+  if (searches.empty()) {
+    refuse(kInvalidArgument,
+           "nothing was measured for a problem that matches \"{}\": see attnforge cache ls, or "
+           "tune it",
+           a.filter_text());
   }
-  for (const std::string& path : draw(pictures, a.folder)) fmt::print("{}\n", printable(path));
+  for (const std::string& path : draw(landscape_pictures(searches, a.axes), a.folder))
+    fmt::print("{}\n", printable(path));
   return kExitOk;
 }
 
 int run_stats(const CacheArguments& a) {
   const CacheStats s = cache_stats(a.path);
   if (a.json) {
-    print_json({{"attnforge", kVersion},
-                {"path", s.path},
-                {"file_bytes", s.file_bytes},
-                {"schema_version", s.schema_version},
-                {"problems", s.problems},
-                {"device_classes", s.device_classes},
-                {"tries", s.tries},
-                {"cubins", s.cubins},
-                {"cubin_bytes", s.cubin_bytes},
-                {"journal_mode", s.journal_mode},
-                {"healthy", s.healthy},
-                {"health", s.health}});
+    Json json{{"attnforge", kVersion}};
+    json.update(ATTNFORGE_JSON(s, path, file_bytes, schema_version, problems, device_classes, tries,
+                               cubins, cubin_bytes, journal_mode, healthy, health));
+    print_json(json);
   } else {
     const auto row = [](const char* name, const auto& value) {
       fmt::print("{:<16}{}\n", name, value);
@@ -241,16 +183,10 @@ int run_verify(const CacheArguments& a) {
   } else {
     for (const std::string& fault : faults) fmt::print("{}\n", red(fault));
     fmt::print(
-        "What can be read is kept by attnforge cache export. The next look-up or write that "
-        "meets the damage sets the file aside and begins a new one with all that is "
-        "sound.\n");
+        "What can be read is kept by attnforge cache export. The next look-up or write that meets "
+        "the damage sets the file aside and begins a new one with all that is sound.\n");
   }
   return faults.empty() ? kExitOk : kExitFailed;
-}
-
-[[noreturn]] void file_failed(const std::string& path, const char* what) {
-  throw Error(ErrorCode::kIo, fmt::format("{} cannot be {}: {}", path, what,
-                                          errno ? std::strerror(errno) : "unknown reason"));
 }
 
 int run_export(const CacheArguments& a) {
@@ -259,7 +195,7 @@ int run_export(const CacheArguments& a) {
     cache_export(a.path, std::cout, a.export_filter, &left_out);
     warn_of(left_out);
     std::cout.flush();
-    if (!std::cout) file_failed("standard output", "written");
+    if (!std::cout) refuse_file("standard output", "written");
     return kExitOk;
   }
   // The database first: a mistyped --cache must not leave an empty file behind.
@@ -272,29 +208,24 @@ int run_export(const CacheArguments& a) {
 }
 
 int run_import(const CacheArguments& a) {
-  int lines = 0;
-  if (a.file == "-") {
-    lines = cache_import(a.path, std::cin);
-  } else {
-    errno = 0;
-    std::ifstream file(a.file, std::ios::binary);
-    if (!file) file_failed(a.file, "read");
-    lines = cache_import(a.path, file);
-  }
-  fmt::print("{} lines taken from {}\n", lines,
-             a.file == "-" ? "standard input" : printable(a.file));
+  const bool standard = a.file == "-";
+  errno = 0;
+  std::ifstream file;
+  if (!standard) file.open(a.file, std::ios::binary);
+  if (!file) refuse_file(a.file, "read");
+  fmt::print("{} lines taken from {}\n", cache_import(a.path, standard ? std::cin : file),
+             standard ? "standard input" : printable(a.file));
   return kExitOk;
 }
 
 int run_clear(const CacheArguments& a) {
   const std::string filter = a.filter_text();
   if (filter.empty() && !a.all) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "cache clear needs a filter (see attnforge cache ls), or --all for everything");
+    refuse(kInvalidArgument,
+           "cache clear needs a filter (see attnforge cache ls), or --all for everything");
   }
   if (!filter.empty() && a.all) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("cache clear takes a filter (\"{}\") or --all, not both", filter));
+    refuse(kInvalidArgument, "cache clear takes a filter (\"{}\") or --all, not both", filter);
   }
   const int deleted = cache_clear(a.path, filter, a.cubins);
   fmt::print("{} {} deleted\n", deleted, a.cubins ? "cubins" : "tries");
@@ -306,17 +237,16 @@ int run_clear(const CacheArguments& a) {
 Verb add_cache(Command& program) {
   auto arguments = std::make_shared<CacheArguments>();
   CacheArguments& a = *arguments;
-  Command* verb = program.add_subcommand(
+  Command& verb = *program.add_subcommand(
       "cache", "Look into the database of winners, carry it around, clear it");
-  verb->require_subcommand(1);
-  verb->footer(kCacheFooter);
+  verb.require_subcommand(1);
+  verb.footer(kCacheFooter);
 
   using Action = int (*)(const CacheArguments&);
   std::vector<std::pair<Command*, Action>> actions;
   const auto add = [&](const char* name, const char* help, Action action, bool with_filter) {
-    Command* sub = verb->add_subcommand(name, help);
-    if (with_filter)
-      sub->add_option("filter", a.filter, "Part of a problem's text")->type_name("FILTER");
+    Command* sub = verb.add_subcommand(name, help);
+    if (with_filter) add_value(*sub, "filter FILTER", a.filter, "Part of a problem's text");
     add_cache_option(*sub, a.path);
     sub->footer(kCacheFooter);
     actions.emplace_back(sub, action);
@@ -335,18 +265,12 @@ Verb add_cache(Command& program) {
 
   for (Command* sub : {ls, show, stats, verify}) sub->add_flag("--json", a.json, "As JSON");
   for (Command* sub : {ls, show}) sub->add_flag("--full", a.full, kFullHelp);
-  show->add_option("--top", a.top, "How many tries of each problem; 0: all")
-      ->type_name("N")
-      ->transform(whole_number(0, kMostInt));
-  plot->add_option("--out", a.folder, "Where the pictures go; default: pictures")
-      ->type_name("FOLDER");
-  plot->add_option("--axes", a.axes, "The two fields of configs; default: block_n,block_m")
-      ->type_name("X,Y");
-  export_->add_option("file", a.file, "Where to; - (default) is standard output")
-      ->type_name("FILE");
-  export_->add_option("--filter", a.export_filter, "Part of a problem's text")->type_name("FILTER");
-  import->add_option("file", a.file, "Where from; - (default) is standard input")
-      ->type_name("FILE");
+  add_number(*show, "--top N", a.top, "How many tries of each problem; 0: all");
+  add_value(*plot, "--out FOLDER", a.folder, "Where the pictures go; default: pictures");
+  add_value(*plot, "--axes X,Y", a.axes, "The two fields of configs; default: block_n,block_m");
+  add_value(*export_, "file FILE", a.file, "Where to; - (default) is standard output");
+  add_value(*export_, "--filter FILTER", a.export_filter, "Part of a problem's text");
+  add_value(*import, "file FILE", a.file, "Where from; - (default) is standard input");
   clear->add_flag("--all", a.all, "Of all problems");
   clear->add_flag("--cubins", a.cubins, "Only the compiled code; the measurements stay");
 

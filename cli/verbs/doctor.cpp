@@ -1,17 +1,7 @@
 // doctor.cpp - attnforge doctor: what of this machine works, what does not, what to do.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <memory>
-#include <nlohmann/json.hpp>
 
-#include "attnforge/inspect.h"
-#include "attnforge/printable.h"
-#include "attnforge/version.h"
-#include "cli/options/command_line.h"
-#include "cli/output/json.h"
-#include "cli/terminal/terminal.h"
 #include "cli/verbs/verbs.h"
 
 namespace attnforge::cli {
@@ -29,24 +19,14 @@ Examples:
   attnforge doctor
   attnforge doctor --json)";
 
-const char* state_name(Check::State state) {
-  switch (state) {
-    case Check::State::kOk:
-      return "ok";
-    case Check::State::kWarning:
-      return "warning";
-    case Check::State::kFailed:
-      return "failed";
-  }
-  return "?";
-}
+struct StateWords {
+  const char* name;
+  std::string (*painted)(const std::string&);
+};
 
-/// Padded before it is painted: colours take no columns.
-std::string painted_state(Check::State state) {
-  const std::string name = fmt::format("{:<8}", state_name(state));
-  return state == Check::State::kOk        ? green(name)
-         : state == Check::State::kWarning ? yellow(name)
-                                           : red(name);
+StateWords state_words(Check::State state) {
+  constexpr StateWords kWords[] = {{"ok", green}, {"warning", yellow}, {"failed", red}};
+  return kWords[static_cast<std::size_t>(state)];
 }
 
 int doctor_exit_code(const std::vector<Check>& checks) {
@@ -61,53 +41,47 @@ int doctor_exit_code(const std::vector<Check>& checks) {
   return code;
 }
 
-/// Lines after the first below it.
-std::string indented(const std::string& text, std::size_t columns) {
-  std::string lines = printable_lines(text);
-  for (std::size_t at = lines.find('\n'); at != lines.npos; at = lines.find('\n', at + 1))
-    lines.insert(at + 1, columns, ' ');
-  return lines;
-}
-
 void print_report(const std::vector<Check>& checks) {
   fmt::print("{}\n", bold(fmt::format("attnforge {}", kVersion)));
   std::size_t width = 0;
   for (const Check& check : checks) width = std::max(width, check.name.size());
   for (const Check& check : checks) {
-    fmt::print("{}  {:<{}}  {}\n", painted_state(check.state), check.name, width,
-               indented(check.detail, width + 12));
+    const StateWords state = state_words(check.state);
+    // Padded before it is painted: colours take no columns.
+    fmt::print("{}  {:<{}}  {}\n", state.painted(fmt::format("{:<8}", state.name)), check.name,
+               width, hanging(printable_lines(check.detail), width + 12));
     if (!check.advice.empty()) fmt::print("{:{}}-> {}\n", "", width + 12, printable(check.advice));
   }
   fmt::print("\nEnvironment variables and what they do: attnforge help environment\n");
 }
 
 Json report_json(const std::vector<Check>& checks) {
-  Json rows = Json::array(), variables = Json::array();
-  for (const Check& check : checks) {
-    rows.push_back({{"name", check.name},
-                    {"state", state_name(check.state)},
-                    {"detail", check.detail},
-                    {"advice", check.advice}});
-  }
-  for (const EnvironmentVariable& variable : environment_variables()) {
-    const char* value = secure_getenv(variable.name.c_str());
-    variables.push_back({{"name", variable.name},
+  return {{"attnforge", kVersion},
+          {"checks", json_list(checks,
+                               [](const Check& check) {
+                                 return Json{{"name", check.name},
+                                             {"state", state_words(check.state).name},
+                                             {"detail", check.detail},
+                                             {"advice", check.advice}};
+                               })},
+          {"environment", json_list(environment_variables(), [](const auto& variable) {
+             const char* value = secure_getenv(variable.name.c_str());
+             return Json{{"name", variable.name},
                          {"value", value ? Json(value) : Json(nullptr)},
                          {"fallback", variable.fallback},
-                         {"meaning", variable.meaning}});
-  }
-  return {{"attnforge", kVersion}, {"checks", rows}, {"environment", variables}};
+                         {"meaning", variable.meaning}};
+           })}};
 }
 
 }  // namespace
 
 Verb add_doctor(Command& program) {
   auto arguments = std::make_shared<DoctorArguments>();
-  Command* verb = program.add_subcommand("doctor",
-                                         "Check driver, NVRTC, database and disk; say what to do");
-  add_cache_option(*verb, arguments->cache);
-  verb->add_flag("--json", arguments->json, "As JSON");
-  verb->footer(kDoctorFooter);
+  Command& verb = *program.add_subcommand("doctor",
+                                          "Check driver, NVRTC, database and disk; say what to do");
+  add_cache_option(verb, arguments->cache);
+  verb.add_flag("--json", arguments->json, "As JSON");
+  verb.footer(kDoctorFooter);
   return [arguments] {
     const std::vector<Check> checks = doctor(arguments->cache);
     if (arguments->json) {

@@ -1,19 +1,9 @@
 // help.cpp - attnforge help: a verb's options, or what no verb says alone: the words of a problem
 // and the environment variables.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "attnforge/inspect.h"
-#include "attnforge/printable.h"
 #include "attnforge/problem_words.h"
-#include "cli/options/command_line.h"
-#include "cli/terminal/terminal.h"
 #include "cli/verbs/verbs.h"
 
 namespace attnforge::cli {
@@ -27,8 +17,7 @@ constexpr const char* kHelpFooter = R"(Examples:
 std::string problem_help() {
   std::string text =
       "A problem is its operation, such as fwd, and these words, in any order, quoted or not. What "
-      "is "
-      "left out has its default.\n"
+      "is left out has its default.\n"
       "  fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal\n\n";
   for (const ProblemWord& word : problem_words()) {
     text += fmt::format("  {}{}\n", bold(fmt::format("{:<20}", word.form)), word.meaning);
@@ -39,8 +28,8 @@ std::string problem_help() {
     }
   }
   return text +
-         "\ntune and bench take several problems, and several values of a word: "
-         "seqlen=512,1024 causal,full\n";
+         "\ntune and bench take several problems, and several values of a word: seqlen=512,1024 "
+         "causal,full\n";
 }
 
 std::string environment_help() {
@@ -57,10 +46,10 @@ std::string environment_help() {
 
 Verb add_help(Command& program) {
   auto topic = std::make_shared<std::string>();
-  Command* verb = program.add_subcommand(
+  Command& verb = *program.add_subcommand(
       "help", "Explain a verb, the words of a problem, or the environment variables");
-  verb->add_option("topic", *topic, "A verb, problem or environment")->type_name("TOPIC");
-  verb->footer(kHelpFooter);
+  add_value(verb, "topic TOPIC", *topic, "A verb, problem or environment");
+  verb.footer(kHelpFooter);
   // Asked for now: after parsing, a program's help is that of the verb at hand.
   return [&program, topic, all = program.help()] {
     const std::vector<Command*> verbs = program.get_subcommands([](Command*) { return true; });
@@ -78,11 +67,10 @@ Verb add_help(Command& program) {
       for (const Command* other : verbs) topics.push_back(other->get_name());
       const std::string_view meant = nearest_word(
           *topic, std::vector<std::string_view>(topics.begin(), topics.end()));
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("help has no topic \"{}\"{}; it has problem, environment and every verb: "
-                      "see attnforge --help",
-                      *topic, meant.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", meant)));
+      refuse(kInvalidArgument,
+             "help has no topic \"{}\"{}; it has problem, environment and every verb: see "
+             "attnforge --help",
+             *topic, meant.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", meant));
     }
     return int{kExitOk};
   };

@@ -1,26 +1,15 @@
 // inspect.cpp - attnforge inspect: what a problem becomes, hop by hop, for a GPU that is here or
 // not.
-#include "attnforge/inspect.h"
-
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <memory>
-#include <nlohmann/json.hpp>
 
-#include "attnforge/printable.h"
-#include "cli/files/write_text.h"
-#include "cli/options/command_line.h"
+#include "cli/files/text_files.h"
 #include "cli/options/gpus.h"
-#include "cli/options/option_values.h"
-#include "cli/options/problems.h"
-#include "cli/output/config_words.h"
 #include "cli/output/inspect_report.h"
-#include "cli/output/mask_drawing.h"
+#include "cli/output/table.h"
 #include "cli/page/inspect.h"
 #include "cli/parts/part.h"
-#include "cli/plot/today.h"
 #include "cli/verbs/verbs.h"
 
 namespace attnforge::cli {
@@ -28,11 +17,10 @@ namespace {
 
 struct InspectArguments {
   std::vector<std::string> words;
-  std::string arch, cache, config, family;
-  std::string gpu, html, sections;
-  bool source = false, entry = false, ptx = false, sass = false, cuts = false, json = false;
-  bool no_compile = false, full = false;
-  int candidates = -1;
+  std::string arch, gpu, html, sections;
+  InspectOptions options{};
+  InspectView view{};
+  bool source = false, entry = false, json = false, no_compile = false;
   RunParts parts = run_parts();
 };
 
@@ -56,17 +44,12 @@ DeviceFacts device_of(const InspectArguments& arguments) {
   for (const DeviceFacts& device : devices) {
     if (device.ordinal == ordinals.front()) return device;
   }
-  std::string archs;
-  for (std::string_view arch : known_archs())
-    archs += fmt::format("{}sm_{}", archs.empty() ? "" : ", ", arch);
   if (!arguments.gpu.empty() && !devices.empty()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("there is no GPU {}; this machine has {} (see attnforge list devices)",
-                            arguments.gpu, devices.size()));
+    refuse(kInvalidArgument, "there is no GPU {}; this machine has {} (see attnforge list devices)",
+           arguments.gpu, devices.size());
   }
-  throw Error(
-      ErrorCode::kNoDriver,
-      fmt::format("there is no GPU here; say which one is meant with --arch, one of {}", archs));
+  refuse(kNoDriver, "there is no GPU here; say which one is meant with --arch, one of sm_{}",
+         fmt::join(known_archs(), ", sm_"));
 }
 
 /// Compiles if it can. Where NVRTC is missing or too old, everything else is still worth seeing.
@@ -88,14 +71,13 @@ Inspection inspect_what_can_be(const Problem& problem, const DeviceFacts& device
 
 /// --cuts alone asks for the section that it is about.
 InspectView view_of(const InspectArguments& a) {
-  InspectView view{.candidates = a.candidates, .cuts = a.cuts, .full = a.full, .sections = {}};
+  InspectView view = a.view;
   view.sections = names_of(a.sections);
-  if (a.cuts && view.sections.empty()) view.sections = {"cuts"};
+  if (view.cuts && view.sections.empty()) view.sections = {"cuts"};
   const std::vector<std::string>& known = section_names();
   for (const std::string& name : view.sections) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("--section {} must be of {}", name, fmt::join(known, ", ")));
+      refuse(kInvalidArgument, "--section {} must be of {}", name, fmt::join(known, ", "));
     }
   }
   return view;
@@ -109,14 +91,9 @@ int run_inspect(const InspectArguments& a) {
   const Problem problem = read_problem(a.words, "inspect", reader_of(a.parts));
   const Drawing drawing = drawing_of(a.parts, problem);
   const bool source_only = a.source || a.entry;
-  InspectOptions options;
-  options.config = a.config;
-  options.family = a.family;
-  options.cache_path = a.cache;
+  InspectOptions options = a.options;
   options.compile = !a.no_compile && !source_only;
-  options.ptx = a.ptx;
-  options.sass = a.sass;
-  options.cut_candidates = a.cuts;
+  options.cut_candidates = a.view.cuts;
   options.work = work_of(a.parts, problem);
   if (!a.html.empty()) options = page_options(options);
   const InspectView view = view_of(a);
@@ -131,10 +108,10 @@ int run_inspect(const InspectArguments& a) {
     print_json(json);
   } else if (source_only) {
     print_raw(a.source ? inspection.source : inspection.source_entry);
-  } else if (a.ptx) {
+  } else if (options.ptx) {
     if (!inspection.compiled.ok) throw Error(ErrorCode::kCompile, inspection.compiled.log);
     print_raw(inspection.ptx);
-  } else if (a.sass) {
+  } else if (options.sass) {
     if (inspection.sass.starts_with("none: "))
       throw Error(ErrorCode::kIo, "no SASS, " + inspection.sass.substr(6));
     print_raw(inspection.sass);
@@ -149,50 +126,45 @@ int run_inspect(const InspectArguments& a) {
 
 Verb add_inspect(Command& program) {
   auto arguments = std::make_shared<InspectArguments>();
-  Command* verb = program.add_subcommand(
+  Command& verb = *program.add_subcommand(
       "inspect", "Show what a problem becomes: candidates, config, source, code, launch");
   InspectArguments& a = *arguments;
-  verb->add_option("problem", a.words, "The problem's words")->type_name("WORD ...");
-  auto* gpu = verb->add_option("--gpu", a.gpu, "CUDA number of the GPU; default 0")->type_name("N");
-  verb->add_option("--arch", a.arch,
-                   "A typical GPU of this arch instead, e.g. sm_86; it need not be here")
-      ->type_name("ARCH")
+  add_value(verb, "problem WORD ...", a.words, "The problem's words");
+  auto* gpu = add_value(verb, "--gpu N", a.gpu, "CUDA number of the GPU; default 0");
+  add_value(verb, "--arch ARCH", a.arch,
+            "A typical GPU of this arch instead, e.g. sm_86; it need not be here")
       ->excludes(gpu);
-  verb->add_option("--config", a.config, "This config instead of the one that a plan would use")
-      ->type_name("TEXT");
-  verb->add_option("--family", a.family, "Only this kernel family (see attnforge list)")
-      ->type_name("NAME");
+  add_value(verb, "--config TEXT", a.options.config,
+            "This config instead of the one that a plan would use");
+  add_value(verb, "--family NAME", a.options.family,
+            "Only this kernel family (see attnforge list)");
   for (const auto& part : a.parts) {
-    part->add_table_options(*verb);
-    part->add_problem_options(*verb);
+    part->add_table_options(verb);
+    part->add_problem_options(verb);
   }
-  verb->add_option("--candidates", a.candidates, "How many candidates to list; 0: all")
-      ->type_name("N")
-      ->transform(whole_number(0, kMostInt));
-  verb->add_option("--section", a.sections,
-                   fmt::format("In full, some of {}", fmt::join(section_names(), ", ")))
-      ->type_name("NAMES")
+  add_number(verb, "--candidates N", a.view.candidates, "How many candidates to list; 0: all");
+  add_value(verb, "--section NAMES", a.sections,
+            fmt::format("In full, some of {}", fmt::join(section_names(), ", ")))
       ->check(names());
-  verb->add_flag("--cuts", a.cuts, "List the configs that were cut, each with its reason");
-  verb->add_flag("--full", a.full, kFullHelp);
-  auto* no_compile = verb->add_flag("--no-compile", a.no_compile, "Leave the compiler out");
-  auto* source = verb->add_flag("--source", a.source, "Print only the self-contained .cu");
-  auto* entry = verb->add_flag("--entry", a.entry, "Print only the generated lines of it");
-  auto* ptx = verb->add_flag("--ptx", a.ptx, "Print only the PTX");
-  auto* sass = verb->add_flag("--sass", a.sass,
-                              "Print only the SASS (needs nvdisasm or cuobjdump on PATH)");
+  verb.add_flag("--cuts", a.view.cuts, "List the configs that were cut, each with its reason");
+  verb.add_flag("--full", a.view.full, kFullHelp);
+  auto* no_compile = verb.add_flag("--no-compile", a.no_compile, "Leave the compiler out");
+  auto* source = verb.add_flag("--source", a.source, "Print only the self-contained .cu");
+  auto* entry = verb.add_flag("--entry", a.entry, "Print only the generated lines of it");
+  auto* ptx = verb.add_flag("--ptx", a.options.ptx, "Print only the PTX");
+  auto* sass = verb.add_flag("--sass", a.options.sass,
+                             "Print only the SASS (needs nvdisasm or cuobjdump on PATH)");
   source->excludes(entry)->excludes(ptx)->excludes(sass);
   entry->excludes(ptx)->excludes(sass);
   ptx->excludes(sass);
   no_compile->excludes(ptx)->excludes(sass);
-  auto* html = verb->add_option("--html", a.html,
-                                "Write all of it as a page of HTML that needs nothing else")
-                   ->type_name("FILE");
+  auto* html = add_value(verb, "--html FILE", a.html,
+                         "Write all of it as a page of HTML that needs nothing else");
   for (Option* raw : {source, entry, ptx, sass}) html->excludes(raw);
-  add_cache_option(*verb, a.cache);
-  verb->add_flag("--json", a.json, "Everything as JSON (with --ptx or --sass: those too)")
+  add_cache_option(verb, a.options.cache_path);
+  verb.add_flag("--json", a.json, "Everything as JSON (with --ptx or --sass: those too)")
       ->excludes(html);
-  verb->footer(footer_of(a.parts));
+  verb.footer(footer_of(a.parts));
   return [arguments] { return run_inspect(*arguments); };
 }
 

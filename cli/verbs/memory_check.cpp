@@ -1,13 +1,12 @@
 #include "cli/verbs/memory_check.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <exception>
 #include <fstream>
-#include <string>
+#include <new>
 
 #include "attnforge/check.h"
-#include "attnforge/error.h"
+#include "cli/refuse.h"
 
 namespace attnforge::cli {
 namespace {
@@ -35,10 +34,8 @@ double limit_of_group() {
 void require(const char* what, double bytes, const char* memory, const char* has,
              double available) {
   if (available <= 0 || bytes <= available) return;
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("{} take {:.1f} GiB of {} memory, and {} {:.1f} GiB; use a smaller "
-                          "problem",
-                          what, bytes / kGiB, memory, has, available / kGiB));
+  refuse(kUnsupported, "{} take {:.1f} GiB of {} memory, and {} {:.1f} GiB; use a smaller problem",
+         what, bytes / kGiB, memory, has, available / kGiB);
 }
 
 }  // namespace
@@ -55,6 +52,21 @@ void require_host_bytes(const char* what, double bytes, double available) {
 std::string no_host_memory() {
   return fmt::format("there is not enough host memory ({:.1f} GiB are available)",
                      available_host_bytes() / kGiB);
+}
+
+void note_failure(std::string& error, ErrorCode& code, const char* advice) {
+  try {
+    throw;
+  } catch (const Error& caught) {
+    error = caught.what();
+    code = caught.code();
+  } catch (const std::bad_alloc&) {
+    error = fmt::format("{}; {}", no_host_memory(), advice);
+    code = kUnsupported;
+  } catch (const std::exception& caught) {
+    error = caught.what();
+    code = kInternal;
+  }
 }
 
 void require_host_memory(const Problem& problem, double available) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "attnforge/device.h"
+#include "attnforge/error.h"
 #include "attnforge/problem.h"
 
 namespace attnforge::cli {
@@ -17,6 +18,10 @@ void require_host_bytes(const char* what, double bytes, double available = avail
 
 /// What to say of a std::bad_alloc.
 std::string no_host_memory();
+
+/// In a handler of exceptions: the text and the code of what it caught. Memory that is not there
+/// has `advice`.
+void note_failure(std::string& error, ErrorCode& code, const char* advice);
 
 /// Throws Error(kUnsupported) with what is needed and what there is if the tensors of `problem` are
 /// larger than `available` bytes of host memory (0: unknown).

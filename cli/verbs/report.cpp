@@ -1,19 +1,12 @@
 // report.cpp - attnforge report: a whole database at a glance, as a table, as JSON, or as a page of
 // HTML.
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "attnforge/cache.h"
-#include "attnforge/inspect.h"
-#include "attnforge/printable.h"
-#include "cli/files/write_text.h"
-#include "cli/options/command_line.h"
+#include "cli/files/text_files.h"
 #include "cli/page/report.h"
-#include "cli/plot/today.h"
 #include "cli/verbs/verbs.h"
 
 namespace attnforge::cli {
@@ -44,7 +37,7 @@ int run_report(const ReportArguments& a) {
   for (ReportRow& row : report.rows) {
     const std::string today = digest_today(row.best.problem, row.best.config);
     if (today.empty() || row.best.digest.empty()) continue;
-    row.state = today == row.best.digest ? ReportRow::State::kToday : ReportRow::State::kStale;
+    row.state = today == row.best.digest ? "today" : "stale";
   }
   if (!a.html.empty()) {
     write_text(a.html, report_page(report, utc_now()));
@@ -62,14 +55,14 @@ int run_report(const ReportArguments& a) {
 Verb add_report(Command& program) {
   auto arguments = std::make_shared<ReportArguments>();
   ReportArguments& a = *arguments;
-  Command* verb = program.add_subcommand(
+  Command& verb = *program.add_subcommand(
       "report", "The database at a glance: winners, gains over untuned, GPUs, ages");
-  verb->add_option("filter", a.filter, "Part of a problem's text")->type_name("FILTER");
-  auto* html = verb->add_option("--html", a.html, "Write a page of HTML that needs nothing else")
-                   ->type_name("FILE");
-  add_cache_option(*verb, a.cache);
-  verb->add_flag("--json", a.json, "As JSON")->excludes(html);
-  verb->footer(kReportFooter);
+  add_value(verb, "filter FILTER", a.filter, "Part of a problem's text");
+  auto* html = add_value(verb, "--html FILE", a.html,
+                         "Write a page of HTML that needs nothing else");
+  add_cache_option(verb, a.cache);
+  verb.add_flag("--json", a.json, "As JSON")->excludes(html);
+  verb.footer(kReportFooter);
   return [arguments] { return run_report(*arguments); };
 }
 

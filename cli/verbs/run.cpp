@@ -1,34 +1,16 @@
 // run.cpp - attnforge run: one problem on tensors from .npy files or random ones, timed and, if
 // wanted, checked.
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <chrono>
-#include <limits>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
 
 #include "attnforge/check.h"
 #include "attnforge/device_memory.h"
 #include "attnforge/measure.h"
-#include "attnforge/printable.h"
-#include "attnforge/version.h"
-#include "attnforge/work.h"
-#include "cli/options/command_line.h"
 #include "cli/options/gpus.h"
-#include "cli/options/option_values.h"
-#include "cli/options/policies.h"
-#include "cli/options/problems.h"
-#include "cli/options/quoted_words.h"
 #include "cli/output/bench_rows.h"
-#include "cli/output/config_words.h"
-#include "cli/output/json.h"
-#include "cli/parts/lengths.h"
+#include "cli/output/table.h"
 #include "cli/parts/part.h"
 #include "cli/parts/tensors.h"
-#include "cli/terminal/interrupt.h"
-#include "cli/terminal/messages.h"
-#include "cli/terminal/terminal.h"
 #include "cli/verbs/memory_check.h"
 #include "cli/verbs/verbs.h"
 
@@ -37,14 +19,13 @@ namespace {
 
 struct RunArguments {
   std::vector<std::string> words;
-  std::string q, k, v, o, lse, cache, config, family;
-  std::string policy = "estimate";
+  std::string q, k, v, o, lse, cache;
+  PlanOptions plan{};
   int gpu = 0;
   std::uint64_t seed = 0;
   bool random = false, bf16 = false, o_fp32 = false, check = false, check_all = false, json = false;
   bool cpu = false, full = false;
   int repeat = 10;
-  double time_limit_s = 8;
   SequenceArguments sequences;
   RunParts parts = run_parts();
 
@@ -67,8 +48,6 @@ Examples:
   attnforge run --random 1 --check fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
 )";
 
-[[noreturn]] void usage(const std::string& why) { throw Error(ErrorCode::kInvalidArgument, why); }
-
 /// The problem and its inputs; o and lse are allocated.
 struct Inputs {
   Problem problem;
@@ -85,14 +64,12 @@ void check_parts(const RunArguments& a, const Problem& problem) {
 Inputs inputs_from_files(const RunArguments& a) {
   for (const auto& [option, path] : {std::pair("--q", &a.q), {"--k", &a.k}, {"--v", &a.v}}) {
     if (path->empty())
-      usage(fmt::format("{} is missing; give --q, --k and --v, or --random SEED and a problem",
-                        option));
+      refuse(kInvalidArgument,
+             "{} is missing; give --q, --k and --v, or --random SEED and a problem", option);
   }
-  std::vector<std::string> words = a.words;
-  const std::vector<std::string> given = words_of(words);
-  const bool backward = std::find(given.begin(), given.end(), "bwd") != given.end();
-  if (!a.lse.empty() && !backward && std::find(given.begin(), given.end(), "lse") == given.end())
-    words.push_back("lse");
+  std::vector<std::string> words = words_of(a.words);
+  const auto has = [&](const char* word) { return std::ranges::count(words, word) != 0; };
+  if (!a.lse.empty() && !has("bwd") && !has("lse")) words.push_back("lse");
   NpyArray q = read_npy(a.q), k = read_npy(a.k), v = read_npy(a.v);
   const InputHeaders headers{{a.q, q.header}, {a.k, k.header}, {a.v, v.header}, a.bf16};
   const SequenceFiles sequences = read_sequence_files(a.sequences);
@@ -100,16 +77,20 @@ Inputs inputs_from_files(const RunArguments& a) {
   const Problem& p = inputs.problem;
   check_parts(a, p);
   inputs.host = allocate_host_tensors(p);
-  inputs.host.q = converted(std::move(q), npy_dtype(headers.q.header, a.bf16, a.q), p.dtype_q);
-  inputs.host.k = converted(std::move(k), npy_dtype(headers.k.header, a.bf16, a.k), p.dtype_k);
+  const auto values = [&](NpyArray& file, const std::string& path, DType wanted) {
+    const DType dtype = npy_dtype(file.header, a.bf16, path);
+    return converted(std::move(file), dtype, wanted);
+  };
+  inputs.host.q = values(q, a.q, p.dtype_q);
+  inputs.host.k = values(k, a.k, p.dtype_k);
   take_sequences(sequences, p, a.random, inputs.host);
-  inputs.host.v = converted(std::move(v), npy_dtype(headers.v.header, a.bf16, a.v), p.dtype_v);
+  inputs.host.v = values(v, a.v, p.dtype_v);
   return inputs;
 }
 
 Inputs random_inputs(const RunArguments& a) {
   if (!a.q.empty() || !a.k.empty() || !a.v.empty())
-    usage("--random and files for q, k, v exclude each other");
+    refuse(kInvalidArgument, "--random and files for q, k, v exclude each other");
   Problem problem = read_problem(a.words, "run --random 1", reader_of(a.parts, a.seed));
   if (!a.lse.empty() && !is_backward(problem)) problem.lse = true;
   check_parts(a, problem);
@@ -121,94 +102,34 @@ Inputs random_inputs(const RunArguments& a) {
 void write_outputs(const RunArguments& a, const Problem& problem, const HostTensors& host) {
   for (const auto& part : a.parts) part->write(problem, a.flags(), host);
   if (!a.o.empty()) {
-    const bool widened = a.o_fp32 && problem.dtype_o != DType::kFp32;
-    const DType dtype = widened ? DType::kFp32 : problem.dtype_o;
-    std::vector<std::byte> wide;
-    if (widened) wide = converted({{}, host.o}, problem.dtype_o, DType::kFp32);
-    write_npy(a.o, npy_descr(dtype, a.bf16), output_shape(problem), widened ? wide : host.o);
+    const DType dtype = a.o_fp32 ? DType::kFp32 : problem.dtype_o;
+    write_npy(a.o, npy_descr(dtype, a.bf16), output_shape(problem),
+              converted({{}, host.o}, problem.dtype_o, dtype));
   }
-  if (!a.lse.empty()) {
+  if (!a.lse.empty())
     write_npy(a.lse, "<f4", lse_shape(problem), std::as_bytes(std::span(host.lse)));
-  }
 }
 
-/// o and lse of the inputs, by a forward plan: gradients of made-up ones would mean nothing.
-void run_forward(const RunArguments& a, Device& device, Inputs& inputs) {
-  const Problem forward = forward_of(inputs.problem);
-  const Plan plan = make_plan(forward, device, plan_options("estimate", a.time_limit_s, "", ""));
-  const DeviceTensors on_gpu = upload_tensors(device, plan, inputs.host);
+/// Uploads the inputs, runs the plan and downloads what it computes.
+DeviceTensors computed(const Plan& plan, Device& device, HostTensors& host) {
+  DeviceTensors on_gpu = upload_tensors(device, plan, host);
   plan.run(on_gpu.tensors, on_gpu.workspace.data());
-  download_outputs(on_gpu, forward, inputs.host);
-}
-
-/// Without NVRTC a plan from the database runs all the same, but nothing can time it.
-struct Timing {
-  BenchResult result;
-  std::string missing;  // why there is none; "": there is
-};
-
-Timing time_of(const RunArguments& a, const Plan& plan, Device& device, const HostTensors& host,
-               const DeviceTensors& on_gpu) {
-  try {
-    Timing timing{measure(plan, device, on_gpu.tensors, on_gpu.workspace.data(),
-                          {.min_samples = a.repeat, .max_samples = a.repeat}),
-                  ""};
-    const Work work = work_of(plan.problem(), host);
-    timing.result.tflops_per_s = work.tflops_per_s(timing.result.time_us);
-    timing.result.work_unknown = work.unknown;
-    return timing;
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kNoDriver) throw;
-    return {{}, error.what()};
-  }
+  download_outputs(on_gpu, plan.problem(), host);
+  return on_gpu;
 }
 
 Json element_json(const CheckedElement& e) {
-  return {{"batch", e.batch}, {"head", e.head},         {"row", e.row},        {"dim", e.dim},
-          {"got", e.got},     {"expected", e.expected}, {"allowed", e.allowed}};
+  return ATTNFORGE_JSON(e, batch, head, row, dim, got, expected, allowed);
 }
 
-void add_check(Json& json, const CheckReport& check, bool lse) {
-  json["check"] = {{"ok", check.ok},
-                   {"rows_checked", check.rows_checked},
-                   {"rows_total", check.rows_total},
-                   {"wrong", check.wrong},
-                   {"nonfinite_wrong", check.nonfinite_wrong},
-                   {"max_error", check.max_error},
-                   {"tensor", check.tensor},
-                   {"cosine_similarity", check.cosine_similarity},
-                   {"worst", element_json(check.worst)}};
-  if (lse) {
-    json["check"]["max_lse_error"] = check.max_lse_error;
-    json["check"]["worst_lse"] = element_json(check.worst_lse);
-  }
-}
-
-Json report_json(const Plan& plan, const Device& device, const Timing& timing,
-                 const CheckReport* check) {
-  Json json{{"attnforge", kVersion},
-            {"problem", to_string(plan.problem())},
-            {"device", to_json(device.facts())},
-            {"config", plan.config()},
-            {"provenance", to_string(plan.provenance())},
-            {"time", nullptr}};
-  const BenchResult& time = timing.result;
-  if (timing.missing.empty()) {
-    json["time"] = {{"time_us", time.time_us},
-                    {"min_us", time.min_us},
-                    {"noise", time.noise},
-                    {"samples", time.samples},
-                    {"clock_mhz", time.clock_mhz},
-                    {"tflops_per_s", tflops_json(time)},
-                    {"flops_unknown", time.work_unknown},
-                    {"gbytes_per_s", time.gbytes_per_s},
-                    {"cache_tb_per_s", time.cache_tb_per_s},
-                    {"ns_per_token_head", time.ns_per_token_head}};
-  } else {
-    json["not_timed"] = timing.missing;
-  }
-  if (check) add_check(json, *check, plan.problem().lse);
-  return json;
+void add_check(Json& json, const CheckReport& c, bool lse) {
+  Json& check = json["check"] = ATTNFORGE_JSON(c, ok, rows_checked, rows_total, wrong,
+                                               nonfinite_wrong, max_error, tensor,
+                                               cosine_similarity);
+  check["worst"] = element_json(c.worst);
+  if (!lse) return;
+  check["max_lse_error"] = c.max_lse_error;
+  check["worst_lse"] = element_json(c.worst_lse);
 }
 
 void print_element(std::string_view tensor, const CheckedElement& e) {
@@ -233,38 +154,69 @@ void print_check(const CheckReport& c, bool lse) {
   if (lse) print_element("lse", c.worst_lse);
 }
 
-void print_problem(const RunArguments& a, const Problem& problem, const HostTensors& host) {
-  fmt::print("problem       {}\n", to_string(problem));
-  for (const auto& part : a.parts) fmt::print("{}", part->report(problem, host));
-}
+/// What a run says, but for what files and the check say.
+struct RunReport {
+  Json json{};
+  std::string text{};
+};
 
-void print_report(const RunArguments& a, const Plan& plan, const Device& device,
-                  const HostTensors& host, const Timing& timing) {
-  print_problem(a, plan.problem(), host);
-  fmt::print("GPU           {}\n", describe(device.facts()));
-  fmt::print("config        {}\n", printable(config_text(plan.config(), a.full)));
-  fmt::print("provenance    {}\n", to_string(plan.provenance()));
-  const BenchResult& time = timing.result;
-  if (timing.missing.empty()) {
-    fmt::print("time          {:.2f} us, {}{:.1f} GB/s\n", time.time_us,
-               time.work_unknown.empty() ? fmt::format("{:.1f} TFLOP/s, ", time.tflops_per_s) : "",
-               time.gbytes_per_s);
-    if (!time.work_unknown.empty())
-      fmt::print("              (no TFLOP/s: {})\n", printable(time.work_unknown));
-    fmt::print("              (median of {}, cold L2, noise {:.1f}%)\n", time.samples,
-               100 * time.noise);
-  } else {
-    fmt::print("time          not measured: {}\n", printable(timing.missing));
+/// Without NVRTC a plan from the database runs all the same, but nothing can time it.
+RunReport timed(const RunArguments& a, const Plan& plan, Device& device, const HostTensors& host,
+                const DeviceTensors& on_gpu) {
+  RunReport report{{{"attnforge", kVersion},
+                    {"problem", to_string(plan.problem())},
+                    {"device", to_json(device.facts())},
+                    {"config", plan.config()},
+                    {"provenance", to_string(plan.provenance())},
+                    {"time", nullptr}}};
+  report.text = fmt::format("GPU           {}\nconfig        {}\nprovenance    {}\n",
+                            describe(device.facts()), printable(config_text(plan.config(), a.full)),
+                            to_string(plan.provenance()));
+  try {
+    BenchResult time = measure(plan, device, on_gpu.tensors, on_gpu.workspace.data(),
+                               {.min_samples = a.repeat, .max_samples = a.repeat});
+    const Work work = work_of(plan.problem(), host);
+    time.tflops_per_s = work.tflops_per_s(time.time_us);
+    time.work_unknown = work.unknown;
+    report.json["time"] = time_json(time);
+    report.text += fmt::format(
+        "time          {:.2f} us, {}{:.1f} GB/s\n{}              (median of {}, cold L2, noise "
+        "{:.1f}%)\n",
+        time.time_us, work.is_known() ? fmt::format("{:.1f} TFLOP/s, ", time.tflops_per_s) : "",
+        time.gbytes_per_s,
+        work.is_known() ? ""
+                        : fmt::format("              (no TFLOP/s: {})\n", printable(work.unknown)),
+        time.samples, 100 * time.noise);
+  } catch (const Error& error) {
+    if (error.code() != kNoDriver) throw;
+    report.json["not_timed"] = error.what();
+    report.text += fmt::format("time          not measured: {}\n", printable(error.what()));
   }
-  if (!a.o.empty()) fmt::print("o             {}\n", printable(a.o));
-  if (!a.lse.empty()) fmt::print("lse           {}\n", printable(a.lse));
+  return report;
 }
 
-CheckReport checked(const RunArguments& a, const Inputs& inputs) {
-  CheckOptions options;
-  options.seed = a.seed;
-  if (a.check_all) options.max_work = 0;
-  return check_output(inputs.problem, inputs.host, options);
+/// Prints the report, checks the outputs if that is wanted, and returns the exit code.
+int finish(const RunArguments& a, const Inputs& inputs, RunReport report) {
+  const auto& [problem, host] = inputs;
+  if (!a.json) {
+    fmt::print("problem       {}\n", to_string(problem));
+    for (const auto& part : a.parts) fmt::print("{}", part->report(problem, host));
+    fmt::print("{}", report.text);
+    if (!a.o.empty()) fmt::print("o             {}\n", printable(a.o));
+    if (!a.lse.empty()) fmt::print("lse           {}\n", printable(a.lse));
+    std::fflush(stdout);  // the check may take a while
+  }
+  CheckReport check;
+  if (a.check || a.check_all) {
+    CheckOptions options;
+    options.seed = a.seed;
+    if (a.check_all) options.max_work = 0;
+    check = check_output(problem, host, options);
+    if (!a.json) print_check(check, problem.lse);
+    add_check(report.json, check, problem.lse);
+  }
+  if (a.json) print_json(report.json);
+  return check.ok ? kExitOk : kExitCheckFailed;
 }
 
 /// The reference in place of a GPU.
@@ -274,23 +226,12 @@ int run_on_cpu(const RunArguments& a, Inputs& inputs) {
   solve_on_cpu(inputs.problem, inputs.host);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   write_outputs(a, inputs.problem, inputs.host);
-  const bool check = a.check || a.check_all;
-  const CheckReport report = check ? checked(a, inputs) : CheckReport{};
-  if (a.json) {
-    Json json{{"attnforge", kVersion},
-              {"problem", to_string(inputs.problem)},
-              {"device", "cpu"},
-              {"elapsed_s", elapsed.count()}};
-    if (check) add_check(json, report, inputs.problem.lse);
-    print_json(json);
-  } else {
-    print_problem(a, inputs.problem, inputs.host);
-    fmt::print("computed      on the CPU in fp64 in {:.2f} s\n", elapsed.count());
-    if (!a.o.empty()) fmt::print("o             {}\n", printable(a.o));
-    if (!a.lse.empty()) fmt::print("lse           {}\n", printable(a.lse));
-    if (check) print_check(report, inputs.problem.lse);
-  }
-  return report.ok ? kExitOk : kExitCheckFailed;
+  return finish(a, inputs,
+                {{{"attnforge", kVersion},
+                  {"problem", to_string(inputs.problem)},
+                  {"device", "cpu"},
+                  {"elapsed_s", elapsed.count()}},
+                 fmt::format("computed      on the CPU in fp64 in {:.2f} s\n", elapsed.count())});
 }
 
 /// Tuning may take a while: Ctrl-C ends it and keeps what was measured. nullopt: it did.
@@ -307,39 +248,25 @@ std::optional<Plan> plan_unless_interrupted(const Problem& problem, Device& devi
 
 int run_run(const RunArguments& a) {
   if (!a.random && a.words.empty() && a.q.empty() && a.k.empty() && a.v.empty()) {
-    usage("nothing to run; give --q, --k and --v, or --random SEED and a problem");
+    refuse(kInvalidArgument,
+           "nothing to run; give --q, --k and --v, or --random SEED and a problem");
   }
-  const PlanOptions options = plan_options(a.policy, a.time_limit_s, a.family, a.config);
   Inputs inputs = a.random ? random_inputs(a) : inputs_from_files(a);
   for (const auto& part : a.parts) part->take(inputs.problem, a.flags(), inputs.host);
   if (a.cpu) return run_on_cpu(a, inputs);
 
   Device device(
-      {.ordinal = a.gpu, .cache_path = a.cache, .log = log_to_stderr(), .read_only_cache = false});
+      {.ordinal = a.gpu, .cache_path = a.cache, .log = log_to(say), .read_only_cache = false});
   require_gpu_memory(inputs.problem, device.facts());
   for (const auto& part : a.parts) part->find(device, inputs.problem, inputs.host);
-  if (is_backward(inputs.problem)) run_forward(a, device, inputs);
-  const std::optional<Plan> made = plan_unless_interrupted(inputs.problem, device, options);
-  if (!made) return kExitInterrupted;
-  const Plan& plan = *made;
-  const DeviceTensors on_gpu = upload_tensors(device, plan, inputs.host);
-  plan.run(on_gpu.tensors, on_gpu.workspace.data());
-  download_outputs(on_gpu, inputs.problem, inputs.host);
+  // o and lse of the inputs, by a forward plan: gradients of made-up ones would mean nothing.
+  if (is_backward(inputs.problem))
+    computed(make_plan(forward_of(inputs.problem), device, {}), device, inputs.host);
+  const std::optional<Plan> plan = plan_unless_interrupted(inputs.problem, device, a.plan);
+  if (!plan) return kExitInterrupted;
+  const DeviceTensors on_gpu = computed(*plan, device, inputs.host);
   write_outputs(a, inputs.problem, inputs.host);
-  const Timing timing = time_of(a, plan, device, inputs.host, on_gpu);
-
-  const bool check = a.check || a.check_all;
-  if (!a.json) {
-    print_report(a, plan, device, inputs.host, timing);
-    std::fflush(stdout);  // the check may take a while
-  }
-  const CheckReport report = check ? checked(a, inputs) : CheckReport{};
-  if (a.json) {
-    print_json(report_json(plan, device, timing, check ? &report : nullptr));
-  } else if (check) {
-    print_check(report, inputs.problem.lse);
-  }
-  return report.ok ? kExitOk : kExitCheckFailed;
+  return finish(a, inputs, timed(a, *plan, device, inputs.host, on_gpu));
 }
 
 }  // namespace
@@ -347,46 +274,39 @@ int run_run(const RunArguments& a) {
 Verb add_run(Command& program) {
   auto arguments = std::make_shared<RunArguments>();
   RunArguments& a = *arguments;
-  Command* verb = program.add_subcommand("run", "Run one problem on .npy files or random tensors");
-  verb->add_option("problem", a.words, "The problem's words; with files, only what they do not say")
-      ->type_name("WORD ...");
-  verb->add_option("--q", a.q, "Queries")->type_name("NPY");
-  verb->add_option("--k", a.k, "Keys")->type_name("NPY");
-  verb->add_option("--v", a.v, "Values")->type_name("NPY");
-  verb->add_option("--o", a.o, "Where the output goes")->type_name("NPY");
-  add_sequence_options(*verb, a.sequences);
+  Command& verb = *program.add_subcommand("run", "Run one problem on .npy files or random tensors");
+  add_value(verb, "problem WORD ...", a.words,
+            "The problem's words; with files, only what they do not say");
+  add_value(verb, "--q NPY", a.q, "Queries");
+  add_value(verb, "--k NPY", a.k, "Keys");
+  add_value(verb, "--v NPY", a.v, "Values");
+  add_value(verb, "--o NPY", a.o, "Where the output goes");
+  add_sequence_options(verb, a.sequences);
   for (const auto& part : a.parts) {
-    part->add_table_options(*verb);
-    part->add_problem_options(*verb);
+    part->add_table_options(verb);
+    part->add_problem_options(verb);
   }
-  verb->add_option("--lse", a.lse,
-                   "Where the log-sum-exp goes: float32 [batch, num_heads_q, seqlen_q]")
-      ->type_name("NPY");
-  for (const auto& part : a.parts) part->add_options(*verb);
-  auto* random = verb->add_option("--random", a.seed, "Random tensors instead of files")
-                     ->type_name("SEED")
-                     ->transform(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
-  verb->add_flag("--bf16", a.bf16, "uint16 files hold the bits of bf16, for o too");
-  verb->add_flag("--o-fp32", a.o_fp32, "Write o as float32");
-  verb->add_flag("--check", a.check, "Compare with the reference; exit code 4 if it is wrong");
-  verb->add_flag("--check-all", a.check_all, "The same on all rows, however long it takes");
-  verb->add_option("--repeat", a.repeat, "Timed runs")
-      ->type_name("N")
-      ->transform(whole_number(1, kMostSamples));
-  auto* gpu = verb->add_option("--gpu", a.gpu, "CUDA number of the GPU")
-                  ->type_name("N")
-                  ->transform(whole_number(0, kMostInt));
-  verb->add_flag("--cpu", a.cpu, "Compute the reference on the CPU in fp64 instead; no GPU needed")
+  add_value(verb, "--lse NPY", a.lse,
+            "Where the log-sum-exp goes: float32 [batch, num_heads_q, seqlen_q]");
+  for (const auto& part : a.parts) part->add_options(verb);
+  auto* random = add_number(verb, "--random SEED", a.seed, "Random tensors instead of files");
+  verb.add_flag("--bf16", a.bf16, "uint16 files hold the bits of bf16, for o too");
+  verb.add_flag("--o-fp32", a.o_fp32, "Write o as float32");
+  verb.add_flag("--check", a.check, "Compare with the reference; exit code 4 if it is wrong");
+  verb.add_flag("--check-all", a.check_all, "The same on all rows, however long it takes");
+  add_number(verb, "--repeat N", a.repeat, "Timed runs", 1, kMostSamples);
+  auto* gpu = add_number(verb, "--gpu N", a.gpu, "CUDA number of the GPU");
+  verb.add_flag("--cpu", a.cpu, "Compute the reference on the CPU in fp64 instead; no GPU needed")
       ->excludes(gpu);
-  add_policy_options(*verb, a.policy, a.time_limit_s, a.family, a.config);
-  add_cache_option(*verb, a.cache);
-  verb->add_flag("--full", a.full, kFullHelp);
-  verb->add_flag("--json", a.json, "As JSON");
+  add_plan_options(verb, a.plan);
+  add_cache_option(verb, a.cache);
+  verb.add_flag("--full", a.full, kFullHelp);
+  verb.add_flag("--json", a.json, "As JSON");
   std::string footer = std::string(kFilesHelp) + kSequenceHelp;
   for (const auto& part : a.parts) footer += part->help();
   footer += kRestHelp + examples_of(a.parts, "run");
   footer.pop_back();  // the end of its last line
-  verb->footer(footer);
+  verb.footer(footer);
   return [arguments, random] {
     arguments->random = random->count() > 0;
     return run_run(*arguments);

@@ -1,32 +1,17 @@
 // tune.cpp - attnforge tune: searches the configs of problems on one or more GPUs, keeps every try
 // in the database.
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <atomic>
-#include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "attnforge/cache.h"
-#include "attnforge/error.h"
-#include "attnforge/inspect.h"
-#include "attnforge/version.h"
-#include "cli/options/command_line.h"
 #include "cli/options/gpus.h"
-#include "cli/options/option_values.h"
 #include "cli/options/problems.h"
-#include "cli/output/config_words.h"
 #include "cli/output/table.h"
 #include "cli/output/tune_report.h"
-#include "cli/plot/files.h"
+#include "cli/plot/figure.h"
 #include "cli/plot/landscape.h"
-#include "cli/plot/today.h"
-#include "cli/terminal/display.h"
-#include "cli/terminal/interrupt.h"
-#include "cli/terminal/messages.h"
-#include "cli/terminal/terminal.h"
+#include "cli/terminal/progress.h"
 #include "cli/verbs/memory_check.h"
 #include "cli/verbs/verbs.h"
 
@@ -35,13 +20,11 @@ namespace {
 
 struct TuneArguments {
   std::vector<std::string> words;
-  std::string file, cache, family;
+  std::string file, cache;
   std::string gpu = "0";
   std::string rigor = "full";
-  double time_limit_s = 0;
-  bool retune = false, json = false, quiet = false, full = false;
-  unsigned seed = 1;
-  int compile_threads = 0;
+  TuneOptions options{.must_keep = true};
+  bool json = false, quiet = false, full = false;
   int top = 0;
   std::string archs, plot, axes;
   int candidates = 8;
@@ -58,101 +41,70 @@ Examples:
   attnforge tune --rigor exhaustive --plot pictures fwd bf16 seqlen=4096 head_dim=128
   attnforge tune --arch sm_86,sm_90a fwd bf16 seqlen=4096 head_dim=128   (no GPU: compiled and ranked by the model))";
 
-/// The problems of one command, handed out to one thread a GPU.
-class TuneRun {
- public:
-  TuneRun(const TuneArguments& arguments, const std::vector<Problem>& problems, int lanes)
-      : arguments_(arguments), display_(lanes, arguments.quiet) {
-    for (const Problem& problem : problems) jobs_.emplace_back().problem = problem;
+/// The problems of one command, handed out to one thread a GPU. All GPUs are opened first, so that
+/// a bad one is an error before anything is tuned.
+std::vector<TuneJob> tuned(const TuneArguments& a, const std::vector<Problem>& problems,
+                           const std::vector<int>& ordinals) {
+  // A plan goes on without a database; here it is what the work is for.
+  if (const std::string objection = cache_objection(a.cache); !objection.empty())
+    refuse(kCache, "results cannot be stored: {}", objection);
+  Display display(static_cast<int>(ordinals.size()), a.quiet);
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const int ordinal : ordinals) {
+    devices.push_back(std::make_unique<Device>(
+        DeviceOptions{.ordinal = ordinal,
+                      .cache_path = a.cache,
+                      .log = log_to([&](std::string_view text) { display.message(text); }),
+                      .read_only_cache = false}));
   }
-
-  /// Opens the GPUs first, so that a bad one is an error before anything is tuned; then tunes.
-  void run(const std::vector<int>& ordinals) {
-    // A plan goes on without a database; here it is what the work is for.
-    if (const std::string objection = cache_objection(arguments_.cache); !objection.empty())
-      throw Error(ErrorCode::kCache, fmt::format("results cannot be stored: {}", objection));
-    std::vector<std::unique_ptr<Device>> devices;
-    for (int ordinal : ordinals) {
-      const auto log = [this](LogLevel level, std::string_view text) {
-        display_.message(log_line(level, text));
-      };
-      devices.push_back(std::make_unique<Device>(DeviceOptions{.ordinal = ordinal,
-                                                               .cache_path = arguments_.cache,
-                                                               .log = log,
-                                                               .read_only_cache = false}));
-    }
-    std::vector<std::jthread> threads;  // joined on every way out
-    for (std::size_t lane = 1; lane < devices.size(); ++lane) {
-      threads.emplace_back(
-          [this, lane, &devices] { work(static_cast<int>(lane), *devices[lane]); });
-    }
-    work(0, *devices[0]);
-  }
-
-  const std::vector<TuneJob>& jobs() const { return jobs_; }
-
- private:
-  void work(int lane, Device& device) {
-    for (std::size_t index = next_++; index < jobs_.size() && !interrupted(); index = next_++) {
-      TuneJob& job = jobs_[index];
+  std::vector<TuneJob> jobs(problems.size());  // each written by the thread that took it
+  for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i].problem = problems[i];
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> announced{false};
+  std::mutex print;
+  TuneOptions options = a.options;
+  options.rigor = parse_rigor(a.rigor);
+  options.cancelled = [&] {
+    if (!interrupted()) return false;
+    if (!announced.exchange(true))
+      display.message("attnforge: stopping; what is done is kept. Ctrl-C again ends at once");
+    return true;
+  };
+  const auto work = [&](int lane) {
+    Device& device = *devices[static_cast<std::size_t>(lane)];
+    TuneOptions own = options;
+    own.on_progress = [&](const Progress& progress) { display.update(lane, progress); };
+    for (std::size_t index = next++; index < jobs.size() && !interrupted(); index = next++) {
+      TuneJob& job = jobs[index];
       job.device = device.facts();
-      display_.begin(lane, label(index, device));
+      const std::string gpu = a.gpu == "all" ? fmt::format("GPU {} ", job.device.ordinal) : "";
+      const std::string place = jobs.size() > 1 ? fmt::format("{}/{} ", index + 1, jobs.size())
+                                                : "";
+      display.begin(lane, gpu + place + to_string(job.problem));
       try {
         require_gpu_memory(job.problem, job.device);
-        job.result = tune(job.problem, device, options(lane));
+        job.result = tune(job.problem, device, own);
       } catch (const std::exception&) {
-        note_failure(job);
+        note_failure(job.error, job.code, "use a smaller problem or fewer --compile-threads");
       }
-      display_.end(lane);
+      display.end(lane);
       // The error of a problem that is alone goes to standard error, as that of any other verb.
-      if (!arguments_.json && (jobs_.size() > 1 || job.error.empty())) print(job);
-      // Where the GPU is lost, the other GPUs go on.
-      if (job.code == ErrorCode::kCuda && !gpu_works(device)) return;
-    }
-  }
-
-  TuneOptions options(int lane) {
-    TuneOptions options;
-    options.rigor = parse_rigor(arguments_.rigor);
-    options.time_limit_s = arguments_.time_limit_s;
-    options.family = arguments_.family;
-    options.compile_threads = arguments_.compile_threads;
-    options.retune = arguments_.retune;
-    options.must_keep = true;
-    options.seed = arguments_.seed;
-    options.on_progress = [this, lane](const Progress& progress) {
-      display_.update(lane, progress);
-    };
-    options.cancelled = [this] {
-      if (!interrupted()) return false;
-      if (!announced_.exchange(true)) {
-        display_.message("attnforge: stopping; what is done is kept. Ctrl-C again ends at once");
+      if (!a.json && (jobs.size() > 1 || job.error.empty())) {
+        const std::string text = report(job, a.top, a.full) + "\n";
+        const std::lock_guard lock(print);
+        write_out(text);
       }
-      return true;
-    };
-    return options;
-  }
-
-  std::string label(std::size_t index, const Device& device) const {
-    std::string text;
-    if (arguments_.gpu == "all") text += fmt::format("GPU {} ", device.facts().ordinal);
-    if (jobs_.size() > 1) text += fmt::format("{}/{} ", index + 1, jobs_.size());
-    return text + to_string(jobs_[index].problem);
-  }
-
-  void print(const TuneJob& job) {
-    const std::string text = report(job, arguments_.top, arguments_.full) + "\n";
-    const std::lock_guard lock(print_);
-    write_out(text);
-  }
-
-  const TuneArguments& arguments_;
-  std::vector<TuneJob> jobs_;  // each written by the thread that took it
-  std::atomic<std::size_t> next_{0};
-  std::atomic<bool> announced_{false};
-  Display display_;
-  std::mutex print_;
-};
+      // Where the GPU is lost, the other GPUs go on.
+      if (job.code == kCuda && !gpu_works(device)) return;
+    }
+  };
+  std::vector<std::jthread> threads;  // joined on every way out
+  for (std::size_t lane = 1; lane < devices.size(); ++lane)
+    threads.emplace_back(work, static_cast<int>(lane));
+  work(0);
+  threads.clear();
+  return jobs;
+}
 
 int exit_code_of(const std::vector<TuneJob>& jobs, bool was_interrupted) {
   if (was_interrupted) return kExitInterrupted;
@@ -167,48 +119,42 @@ int exit_code_of(const std::vector<TuneJob>& jobs, bool was_interrupted) {
 /// The landscape of each problem that was tuned.
 std::vector<Picture> landscapes_of(const TuneArguments& arguments,
                                    const std::vector<TuneJob>& jobs) {
-  std::vector<Picture> pictures;
+  std::vector<Search> searches(jobs.size());
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const TuneJob& job = jobs[i];
     if (!job.result || job.result->winner.empty()) continue;
-    LandscapeOptions options = landscape_options(arguments.axes);
-    options.note = fmt::format("{}, {}", job.device.name, utc_date());
-    if (jobs.size() > 1) options.prefix = fmt::format("landscape_{}", i + 1);
-    for (const HeatMap& map :
-         landscapes(to_string(job.result->problem), job.result->trials, options))
-      pictures.push_back(picture_of(map));
+    searches[i] = {to_string(job.result->problem), job.result->trials,
+                   fmt::format("{}, {}", job.device.name, utc_now().substr(0, 10))};
   }
-  return pictures;
+  return landscape_pictures(searches, arguments.axes);
 }
 
 int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& problems) {
   std::vector<int> ordinals = gpu_ordinals(arguments.gpu);
   if (ordinals.size() > problems.size()) ordinals.resize(problems.size());
   const InterruptScope scope;
-  TuneRun run(arguments, problems, static_cast<int>(ordinals.size()));
+  std::vector<TuneJob> jobs;
   try {
-    run.run(ordinals);
+    jobs = tuned(arguments, problems, ordinals);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kNoDriver) throw;
-    throw Error(
-        error.code(),
-        fmt::format(
-            "{}\nWithout a GPU, configs can be compiled and ranked for one that is not here: "
-            "attnforge tune --arch sm_86 ...",
-            error.what()));
+    if (error.code() != kNoDriver) throw;
+    refuse(error.code(),
+           "{}\nWithout a GPU, configs can be compiled and ranked for one that is not here: "
+           "attnforge tune --arch sm_86 ...",
+           error.what());
   }
   const bool stopped = interrupted();
   if (arguments.json) {
-    print_json(to_json(run.jobs(), arguments.top, stopped));
+    print_json(to_json(jobs, arguments.top, stopped));
   } else if (problems.size() > 1) {
-    fmt::print("{}", summary(run.jobs()));
+    fmt::print("{}", summary(jobs));
   }
   std::fflush(stdout);
   if (!arguments.plot.empty())
-    draw_results([&] { return landscapes_of(arguments, run.jobs()); }, arguments.plot);
-  const bool failed_alone = problems.size() == 1 && !run.jobs()[0].error.empty();
-  if (failed_alone) throw Error(run.jobs()[0].code, run.jobs()[0].error);
-  return exit_code_of(run.jobs(), stopped);
+    draw_results([&] { return landscapes_of(arguments, jobs); }, arguments.plot);
+  const bool failed_alone = problems.size() == 1 && !jobs[0].error.empty();
+  if (failed_alone) throw Error(jobs[0].code, jobs[0].error);
+  return exit_code_of(jobs, stopped);
 }
 
 int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& problems) {
@@ -227,13 +173,8 @@ int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& p
             [&](const Progress& progress) { display.update(0, progress); }, interrupted);
       }
       Json rows = Json::array();
-      Table table{{{"estimate us", kRight},
-                   {"registers", kRight},
-                   {"spills B", kRight},
-                   {"smem B", kRight},
-                   {"occupancy", kRight},
-                   {"config"}},
-                  {}};
+      Table table = table_of(
+          {">estimate us", ">registers", ">spills B", ">smem B", ">occupancy", "config"});
       for (const RankedCandidate& candidate : ranked) {
         const CompileInfo& c = candidate.compiled;
         rows.push_back({{"config", candidate.config},
@@ -270,56 +211,44 @@ int run_tune(const TuneArguments& arguments) {
 
 Verb add_tune(Command& program) {
   auto arguments = std::make_shared<TuneArguments>();
-  Command* verb = program.add_subcommand(
+  Command& verb = *program.add_subcommand(
       "tune", "Find the fastest kernel for a problem and keep it in the database");
   TuneArguments& a = *arguments;
-  verb->add_option("problem", a.words, "The problem's words")->type_name("WORD ...");
-  verb->add_option("--file", a.file, "A problem a line, # begins a comment; - is standard input")
-      ->type_name("PATH");
-  verb->add_option("--gpu", a.gpu, "CUDA number of the GPU, or all (problems are shared out)")
-      ->type_name("N|all");
-  verb->add_option("--rigor", a.rigor,
-                   "quick: the model's best few; full: until converged; exhaustive: every config")
+  add_value(verb, "problem WORD ...", a.words, "The problem's words");
+  add_value(verb, "--file PATH", a.file,
+            "A problem a line, # begins a comment; - is standard input");
+  add_value(verb, "--gpu N|all", a.gpu, "CUDA number of the GPU, or all (problems are shared out)");
+  verb.add_option("--rigor", a.rigor,
+                  "quick: the model's best few; full: until converged; exhaustive: every config")
       ->check(one_of({"quick", "full", "exhaustive"}));
-  verb->add_option("--time-limit", a.time_limit_s, "For each problem; 0: none")
-      ->type_name("SECONDS")
+  add_value(verb, "--time-limit SECONDS", a.options.time_limit_s, "For each problem; 0: none")
       ->transform(seconds());
-  verb->add_flag("--retune", a.retune, "Measure again what the database already has");
-  verb->add_option("--family", a.family, "Only this kernel family (see attnforge list)")
-      ->type_name("NAME");
-  verb->add_option("--top", a.top, "Also show the best N tries")
-      ->type_name("N")
-      ->transform(whole_number(0, kMostInt));
-  auto* plot = verb->add_option("--plot", a.plot,
-                                "Draw the landscape of each problem in this folder (gnuplot)")
-                   ->type_name("FOLDER");
-  verb->add_option("--axes", a.axes, "With --plot: the two fields of configs, e.g. block_n,stages")
-      ->type_name("X,Y")
+  verb.add_flag("--retune", a.options.retune, "Measure again what the database already has");
+  add_value(verb, "--family NAME", a.options.family,
+            "Only this kernel family (see attnforge list)");
+  add_number(verb, "--top N", a.top, "Also show the best N tries");
+  auto* plot = add_value(verb, "--plot FOLDER", a.plot,
+                         "Draw the landscape of each problem in this folder (gnuplot)");
+  add_value(verb, "--axes X,Y", a.axes,
+            "With --plot: the two fields of configs, e.g. block_n,stages")
       ->needs(plot);
-  verb->add_option("--seed", a.seed, "Of the inputs and the order of measurements")
-      ->type_name("N")
-      ->transform(whole_number(0, kMostUnsigned));
-  verb->add_option("--compile-threads", a.compile_threads, "0: one a core")
-      ->type_name("N")
-      ->transform(whole_number(0, 1024));
-  auto* arch = verb->add_option("--arch", a.archs,
-                                "Compile and rank by the model for GPUs that are not here, e.g. "
-                                "sm_86,sm_90a")
-                   ->type_name("ARCHS")
+  add_number(verb, "--seed N", a.options.seed, "Of the inputs and the order of measurements");
+  add_number(verb, "--compile-threads N", a.options.compile_threads, "0: one a core", 0, 1024);
+  auto* arch = add_value(
+                   verb, "--arch ARCHS", a.archs,
+                   "Compile and rank by the model for GPUs that are not here, e.g. sm_86,sm_90a")
                    ->check(names());
-  verb->add_option("--candidates", a.candidates, "With --arch: how many to compile")
-      ->type_name("N")
-      ->transform(whole_number(1, kMostInt))
+  add_number(verb, "--candidates N", a.candidates, "With --arch: how many to compile", 1)
       ->needs(arch);
   // Nothing is measured then; what would be ignored is refused.
   for (const char* option : {"--gpu", "--rigor", "--time-limit", "--retune", "--family", "--top",
                              "--plot", "--seed", "--compile-threads"})
-    arch->excludes(verb->get_option(option));
-  add_cache_option(*verb, a.cache);
-  verb->add_flag("--full", a.full, kFullHelp);
-  verb->add_flag("--json", a.json, "Results as JSON");
-  verb->add_flag("-q,--quiet", a.quiet, "No progress");
-  verb->footer(kTuneFooter);
+    arch->excludes(verb.get_option(option));
+  add_cache_option(verb, a.cache);
+  verb.add_flag("--full", a.full, kFullHelp);
+  verb.add_flag("--json", a.json, "Results as JSON");
+  verb.add_flag("-q,--quiet", a.quiet, "No progress");
+  verb.footer(kTuneFooter);
   return [arguments] { return run_tune(*arguments); };
 }
 

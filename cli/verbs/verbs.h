@@ -1,11 +1,21 @@
-// verbs.h - what all verbs share: exit codes, and how a verb joins the program.
+// verbs.h - what all verbs share: exit codes, how a verb joins the program, and the headers of what
+// they all do: read options, print and refuse.
 #pragma once
 
-#include <functional>
-#include <string>
+#include <fmt/format.h>
 
-#include "attnforge/error.h"
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "attnforge/printable.h"
+#include "attnforge/version.h"
 #include "cli/options/command_line.h"
+#include "cli/output/json.h"
+#include "cli/refuse.h"
+#include "cli/terminal/terminal.h"
 
 namespace attnforge::cli {
 
@@ -35,8 +45,5 @@ Verb add_cache(Command& program);
 Verb add_doctor(Command& program);
 /// After the others: it knows their help.
 Verb add_help(Command& program);
-
-/// --cache PATH, the same in every verb that uses the database.
-void add_cache_option(Command& verb, std::string& path);
 
 }  // namespace attnforge::cli

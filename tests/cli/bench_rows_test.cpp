@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/output/bench_files.h"
 #include "tests/cli/temporary_folder.h"
 
 namespace attnforge::cli {

@@ -1,5 +1,5 @@
 // code_options_test.cpp - --score, --mask and --arg: what they make of a problem and of its inputs.
-#include "cli/parts/user_code_options.h"
+#include "cli/parts/user_code.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

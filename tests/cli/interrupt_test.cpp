@@ -1,4 +1,4 @@
-#include "cli/terminal/interrupt.h"
+#include "cli/terminal/terminal.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

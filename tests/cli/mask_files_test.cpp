@@ -1,5 +1,5 @@
 // mask_files_test.cpp - block masks from files: what each kind means, and what is refused.
-#include "cli/parts/block_mask_files.h"
+#include "cli/parts/block_mask.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // messages_test.cpp - messages and tables with texts of strangers in them.
-#include "cli/terminal/messages.h"
+#include "cli/terminal/terminal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

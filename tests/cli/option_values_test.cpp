@@ -1,5 +1,5 @@
 // option_values_test.cpp - what values of options are refused, and in which words.
-#include "cli/options/option_values.h"
+#include "cli/options/command_line.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@ std::string refusal(const ValueRule& rule, std::string text) { return rule(text)
 
 TEST(OptionValues, WholeNumbersAreDecimalAndWithinBounds) {
   for (const char* good : {"0", "7", "2147483647"})
-    EXPECT_THAT(refusal(whole_number(0, kMostInt), good), IsEmpty()) << good;
+    EXPECT_THAT(refusal(whole_number(0, INT_MAX), good), IsEmpty()) << good;
   for (const char* bad : {"", "-1", "+1", "1.5", "1e3", "0x10", "2147483648", " 1", "1 ", "nan",
                           "100000000000000000000", "one"}) {
-    EXPECT_THAT(refusal(whole_number(0, kMostInt), bad),
+    EXPECT_THAT(refusal(whole_number(0, INT_MAX), bad),
                 HasSubstr("must be a whole number from 0 to 2147483647"))
         << bad;
   }

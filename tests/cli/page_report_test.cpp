@@ -58,7 +58,7 @@ TEST(Report, WhatWasNeverMeasuredHasNoGain) {
 
 TEST(Report, TextAndJsonSayTheSame) {
   Report report = small_report();
-  report.rows[0].state = ReportRow::State::kStale;
+  report.rows[0].state = "stale";
   const std::string text = report_text(report);
   for (const char* part :
        {"20.00", "1.20x", "full", "2026-01-02", "stale", "NVIDIA H200", "1 stale"})

@@ -10,9 +10,6 @@
 #include "tests/cli/temporary_folder.h"
 
 namespace attnforge::cli {
-
-std::vector<float> read_rope_table(const std::string& path, const Problem& problem);
-
 namespace {
 
 using testing::HasSubstr;

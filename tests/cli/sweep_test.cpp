@@ -1,11 +1,10 @@
 // sweep_test.cpp - words with several values become all combinations.
-#include "cli/options/sweep.h"
+#include "cli/options/problems.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "attnforge/error.h"
-#include "cli/options/problems.h"
 
 namespace attnforge::cli {
 namespace {

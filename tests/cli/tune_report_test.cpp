@@ -6,6 +6,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "cli/verbs/memory_check.h"
+
 namespace attnforge::cli {
 namespace {
 
@@ -50,7 +52,7 @@ TEST(TuneReport, FailuresHaveTheirOwnWords) {
     try {
       throw exception;
     } catch (const std::exception&) {
-      note_failure(job);
+      note_failure(job.error, job.code, "use less");
     }
     return job;
   };

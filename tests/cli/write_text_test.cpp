@@ -1,5 +1,5 @@
 // write_text_test.cpp - files are whole or as they were; links and devices stay what they are.
-#include "cli/files/write_text.h"
+#include "cli/files/text_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,9 @@
 // command_line.cpp - the small languages of the command line: sweeps, files of problems, lists of
 // names, axes, archs, policies, rigors, log levels.
+#include "cli/options/command_line.h"
 #include "attnforge/device.h"
 #include "attnforge/tune.h"
-#include "cli/options/policies.h"
 #include "cli/options/problems.h"
-#include "cli/options/sweep.h"
 #include "cli/plot/landscape.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -15,7 +14,7 @@ void check_names(const std::string& text) {
   for (const std::string& name : cli::names_of(text))
     require(!name.empty() && name.find(',') == name.npos, "a name with a comma: " + name);
   accepts([&] { cli::landscape_options(text); });
-  accepts([&] { cli::plan_options(text, 1, "", ""); });
+  accepts([&] { cli::policy_named(text); });
   accepts([&] { typical_device(text); });
   accepts([&] { require(to_string(parse_rigor(text)) == text, "rigor " + text); });
   accepts([&] { require(to_string(parse_status(text)) == text, "status " + text); });

@@ -14,7 +14,7 @@
 #include "attnforge/check.h"
 #include "attnforge/host_tensors.h"
 #include "cli/files/npy.h"
-#include "cli/parts/lengths.h"
+#include "cli/parts/tensors.h"
 #include "cli/verbs/verbs.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/any_problem.h"

@@ -1,4 +1,4 @@
-// block_mask_files.h - block masks that commands ask for: from .npy files, or random ones.
+// block_mask.h - block masks that commands ask for: from .npy files, or random ones.
 #pragma once
 
 #include <cstdint>

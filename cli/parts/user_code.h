@@ -1,14 +1,12 @@
-// user_code_options.h - score and mask texts of commands, and values for what they name.
+// user_code.h - score and mask texts of commands, and values for what they name.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "attnforge/host_tensors.h"
 #include "attnforge/problem.h"
-#include "cli/files/npy.h"
 
 namespace attnforge::cli {
 
@@ -27,13 +25,6 @@ void add_texts(std::string& problem, const CodeOptions& options);
 /// arrays. Throws Error(kInvalidArgument) for a value that is neither of these, and for a number
 /// that args has already; Error(kIo) for a file; else as validate().
 Problem with_arguments(Problem problem, const CodeOptions& options);
-
-/// The files of --arg, for each of the problem's args in their order: none for the others. Throws
-/// as set_code_arrays().
-std::vector<std::optional<NpyArray>> code_files(const Problem& problem, const CodeOptions& options);
-
-/// Throws Error(kInvalidArgument) unless each array among the problem's args has its --arg.
-void check_arrays_given(const Problem& problem, const CodeOptions& options);
 
 /// Puts arrays of files in the place of made-up ones. `problem` is what with_arguments() gave.
 /// Throws Error(kInvalidArgument) for a file of another type or size than args says.
