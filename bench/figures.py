@@ -53,12 +53,12 @@ def problem_text(point, op, *words):
     return " ".join([text, *["causal"] * point.causal, *words])
 
 
-def times(rows):
-    """{point: {implementation: ms}}; rows without a time, of peers that do not serve a point, are left out."""
+def times(rows, key=point_of):
+    """{key(row): {implementation: ms}}; rows without a time, of peers that do not serve a point, are left out."""
     found = collections.defaultdict(dict)
     for row in rows:
         if row["ms"]:
-            found[point_of(row)][row["impl"]] = float(row["ms"])
+            found[key(row)][row["impl"]] = float(row["ms"])
     return found
 
 
@@ -73,14 +73,37 @@ def best_peer(found):
     return best, found.get(best)
 
 
-def all_ratios(rows):
-    """{point: ratios()} of the rows of a CSV of bench/peers.py."""
-    return {point: ratios(ms) for point, ms in times(rows).items() if "attnforge" in ms}
+def all_ratios(rows, key=point_of):
+    """{point: ratios()} of the rows of a CSV of bench/peers.py, or another with points of key(row)."""
+    return {point: ratios(ms) for point, ms in times(rows, key).items() if "attnforge" in ms}
 
 
 def best_ratios(found):
     """{point: attnforge's speed relative to the fastest peer there}, of the points that have a peer."""
     return {point: best_peer(known)[1] for point, known in found.items() if known}
+
+
+def grouped(pairs):
+    """{group: [value, ...]} of (group, value), in their order."""
+    found = collections.defaultdict(list)
+    for group, value in pairs:
+        found[group].append(value)
+    return found
+
+
+def per_peer(found):
+    """{peer: [attnforge's speed relative to it, at each point that it has]} of {point: ratios()}."""
+    return grouped(pair for known in found.values() for pair in known.items())
+
+
+def mean_and_least(each, mean=".2f", least=".3f"):
+    """What is said of ratios; mean, least: how these are written."""
+    return f"geometric mean {statistics.geometric_mean(each):{mean}}x, least {min(each):{least}}x"
+
+
+def peers_in(comments):
+    """{peer: version} of a file's header."""
+    return dict(line.removeprefix("peer ").split(": ", 1) for line in comments if line.startswith("peer "))
 
 
 # ---- Groups of points ----
@@ -134,21 +157,10 @@ def claim(best):
     """What {point: ratio to the fastest peer} allows to say, as a sentence."""
     if not best:
         return "There was no peer beside it, so nothing is said about its speed relative to others."
-    mean, faster = statistics.geometric_mean(best.values()), sum(ratio >= 1 for ratio in best.values())
-    worst = min(best, key=best.get)
-    how = f"geometric mean {mean:.3f}x, least {best[worst]:.3f}x ({where(worst)})"
-    if faster == len(best):
-        return f"attnforge is as fast as the fastest of them or faster at each of {len(best)} points: {how}."
-    return f"attnforge is as fast as the fastest of them or faster at {faster} of {len(best)} points: {how}."
-
-
-def per_peer(rows):
-    """{peer: [attnforge's speed relative to it, at each point that it has]}, in the order of the rows."""
-    found = collections.defaultdict(list)
-    for known in all_ratios(rows).values():
-        for name, ratio in known.items():
-            found[name].append(ratio)
-    return found
+    faster = sum(ratio >= 1 for ratio in best.values())
+    at = f"{'each' if faster == len(best) else faster} of {len(best)} points"
+    how = f"{mean_and_least(best.values(), '.3f')} ({where(min(best, key=best.get))})"
+    return f"attnforge is as fast as the fastest of them or faster at {at}: {how}."
 
 
 def summary(rows):
@@ -160,7 +172,7 @@ def summary(rows):
         widths = [max(len(row[i]) for row in table) for i in range(len(GROUP_COLUMNS))]
         lines.append(f"{dtype}: attnforge relative to the fastest peer in the run at each point")
         lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
-        for name, each in per_peer(of_dtype).items():
+        for name, each in per_peer(all_ratios(of_dtype)).items():
             mean, least = statistics.geometric_mean(each), min(each)
             lines.append(f"attnforge / {name}: geometric mean {mean:.3f}, least {least:.3f}, {len(each)} points")
     late = sum(bool(row.get("late")) and int(row["late"]) > 0 for row in rows)

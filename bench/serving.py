@@ -13,7 +13,6 @@ are compared with attnforge's before anything is timed.
 64 equal ones of as many bytes, and at the end it says how much faster these are. TB/s are of K and V read once.
 """
 
-import collections
 import functools
 import math
 import random
@@ -121,20 +120,18 @@ def said_of_ragged(times):
 
 def said_of_peers(rows):
     """Lines: how fast attnforge's pages are beside peers in pages, and beside each way of one piece."""
-    ratios = collections.defaultdict(list)
-    for point, of_point in serving_peers.points_of(rows).items():
-        if "attnforge" not in of_point:
-            continue
+    points, in_pages = figures.all_ratios(rows, serving_peers.point_of), serving_peers.ratios_in_pages(rows)
+    ratios = []
+    for point, found in points.items():
         case, heads, heads_kv, *_ = point
-        group = "equal lengths" if case.endswith(EQUAL) else case.partition(",")[0]
-        ours = float(of_point["attnforge"]["ms"])
-        others = {name: float(of_point[name]["ms"]) / ours for name in ("fa3, one piece", "one piece", "dense") if name in of_point}
-        best, ratio = serving_peers.best_in_pages(of_point)
-        for other, found in [("the fastest peer in pages", ratio)] * bool(best) + list(others.items()):
-            ratios[f"{group} {heads}:{heads_kv}", other].append(found)
-    for (group, other), found in ratios.items():
-        mean, least = statistics.geometric_mean(found), min(found)
-        yield f"{group}: attnforge in pages at {mean:.3f}x the speed of {other}, least {least:.3f}x, {len(found)} points"
+        group = f"{'equal lengths' if case.endswith(EQUAL) else case.partition(',')[0]} {heads}:{heads_kv}"
+        best, ratio = figures.best_peer(in_pages[point])
+        of_point = {"the fastest peer in pages": ratio} if best else {}
+        of_point |= {name: found[name] for name in ("fa3, one piece", "one piece", "dense") if name in found}
+        ratios += [((group, other), each) for other, each in of_point.items()]
+    for (group, other), each in figures.grouped(ratios).items():
+        mean, least = statistics.geometric_mean(each), min(each)
+        yield f"{group}: attnforge in pages at {mean:.3f}x the speed of {other}, least {least:.3f}x, {len(each)} points"
 
 
 def names_of(case):

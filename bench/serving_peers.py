@@ -5,7 +5,6 @@ returns what runs it. An option is a way to ask the peer for the same result, an
 of it would choose so, too. peer_kernels.py finds the packages. Importing this file imports no torch.
 """
 
-import collections
 import functools
 import itertools
 
@@ -130,16 +129,11 @@ def choose(options, error_of, fastest):
 POINT = ("case", "num_heads_q", "num_heads_kv", "batch", "seqlen_q", "keys", "page_size")
 
 
-def points_of(rows):
-    """{values of POINT: {implementation: row}} of the rows that have a time."""
-    points = collections.defaultdict(dict)
-    for row in rows:
-        if row["ms"]:
-            points[tuple(str(row[column]) for column in POINT)][row["impl"]] = row
-    return points
+def point_of(row):
+    return tuple(str(row[column]) for column in POINT)
 
 
-def best_in_pages(of_point):
-    """(the fastest peer on pages at a point, attnforge's speed relative to it); (None, None) where there is none."""
-    ours = float(of_point["attnforge"]["ms"])
-    return figures.best_peer({name: float(of_point[name]["ms"]) / ours for name in LOADERS if name in of_point})
+def ratios_in_pages(rows):
+    """{point: {peer on pages: attnforge's speed relative to it}}"""
+    found = figures.all_ratios(rows, point_of)
+    return {point: {name: known[name] for name in LOADERS if name in known} for point, known in found.items()}

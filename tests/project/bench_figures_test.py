@@ -323,16 +323,16 @@ class TablesTest(unittest.TestCase):
             comments, rows = tables.read("decode.csv")
             results = pathlib.Path(folder) / "h200"
             results.mkdir()
-            with mock.patch.object(tables, "RESULTS", results):
-                text, = tables.chosen_sentence(comments, "decode.csv", tables.decode_ratios)
+            with mock.patch.object(tables, "RESULTS", pathlib.Path(folder)):
+                text = tables.chosen_sentence(comments, "decode.csv", tables.decode_ratios)
             self.assertIn("What `first_run` finds was not measured", text)
             with open(results / "decode_first_run.csv", "w", newline="") as file:
                 file.write("".join(f"# {line}\n" for line in comments))
                 out = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
                 out.writeheader()
                 out.writerows(row | ({"ms": str(2 * float(row["ms"]))} if row["impl"] == "attnforge" else {}) for row in rows)
-            with mock.patch.object(tables, "RESULTS", results):
-                text, = tables.chosen_sentence(comments, "decode.csv", tables.decode_ratios)
+            with mock.patch.object(tables, "RESULTS", pathlib.Path(folder)):
+                text = tables.chosen_sentence(comments, "decode.csv", tables.decode_ratios)
         self.assertRegex(text, "With those of `first_run`, .*: 32:8: geometric mean 0.55x")
 
     def test_tables_say_what_was_in_the_run_and_what_was_not(self):
