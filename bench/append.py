@@ -9,15 +9,10 @@ is the median of rounds, each of a CUDA graph of many launches one after another
 and copies take turns. Needs a GPU and torch.
 """
 
-import argparse
 import itertools
-import pathlib
 import statistics
-import sys
 
 import machine
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 
 LAUNCHES = 50  # of a graph
 
@@ -43,13 +38,12 @@ def time_us(torch, graph):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = machine.options(__doc__)
     parser.add_argument("--sequences", default="1,8,64,256", help="numbers of them (default: %(default)s)")
     parser.add_argument("--tokens", default="1,64", help="new rows of each sequence (default: %(default)s)")
     parser.add_argument("--heads-kv", type=int, default=8)
     parser.add_argument("--head-dim", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--out", help="CSV file; default: standard output")
     args = parser.parse_args()
 
     torch = machine.torch()
@@ -57,7 +51,7 @@ def main():
 
     bf16, heads, dim = {"dtype": torch.bfloat16, "device": "cuda"}, args.heads_kv, args.head_dim
     columns = "sequences,tokens,cache,rope,lengths,append_us,copy_us,append_over_copy".split(",")
-    file, rows = machine.table(args.out, columns, machine.torch_and_versions())
+    file, rows = machine.table(args.out, columns, machine.about(torch))
     for batch, tokens in itertools.product(map(int, args.sequences.split(",")), map(int, args.tokens.split(","))):
         moved_on = 2 * LAUNCHES * tokens  # more than lengths move on in a round
         bound = 8192 + -(-moved_on // 1024) * 1024

@@ -13,6 +13,9 @@ Point = collections.namedtuple(
 )
 
 
+RESULTS = pathlib.Path(__file__).resolve().parent / "results"
+
+
 def read_csv(path):
     """(header comments, rows as dicts) of a CSV file."""
     lines = pathlib.Path(path).read_text().splitlines()
@@ -23,7 +26,7 @@ def read_csv(path):
 
 def result_path(gpu, name):
     """bench/results/<gpu>/<name>.csv, in a folder that is there."""
-    folder = pathlib.Path(__file__).resolve().parent / "results" / gpu.lower().removeprefix("nvidia ").replace(" ", "_")
+    folder = RESULTS / gpu.lower().removeprefix("nvidia ").replace(" ", "_")
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{name}.csv"
 
@@ -51,6 +54,12 @@ def problem_text(point, op, *words):
     text = f"{op} {point.dtype} batch={point.batch} num_heads={point.num_heads_q}:{point.num_heads_kv}"
     text += f" seqlen={point.seqlen_q}:{point.seqlen_kv} head_dim={point.head_dim}:{point.head_dim_v}"
     return " ".join([text, *["causal"] * point.causal, *words])
+
+
+def problem_of(row, *forward_words):
+    """attnforge's problem of a row of peers.py, which was asked with these words, or of backward.py."""
+    op = row["config"][:3]
+    return problem_text(point_of(row), op, *(forward_words if op == "fwd" else ["deterministic"] * (row.get("list") == "deterministic")))
 
 
 def times(rows, key=point_of):

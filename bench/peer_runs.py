@@ -4,7 +4,6 @@ import collections
 import math
 import random
 import statistics
-import subprocess
 
 import torch
 import torch.nn.functional as F
@@ -18,13 +17,6 @@ DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 Time = collections.namedtuple("Time", "ms spread late")
 # ms: median. spread: (q3 - q1) / median. late: samples that the host queued when the GPU had caught up with the heat before
 # them, so that they may hold time in which the GPU waited for the host.
-
-
-def machine():
-    """(name, driver) of the GPU."""
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    driver = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split("\n")[0]
-    return torch.cuda.get_device_name(), driver
 
 
 def seed(value):

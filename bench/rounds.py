@@ -1,9 +1,7 @@
 """What the drivers of this folder share: options, a GPU made ready, the CSV file with its header, and the cells of a row."""
 
-import argparse
 import csv
 import os
-import pathlib
 import sys
 import time
 import warnings
@@ -16,13 +14,12 @@ TUNES = ("none", "first_run", "quick", "full", "exhaustive")
 
 def options(doc, rounds=21, heat_ms=100, tune="quick", tunes=TUNES):
     """A parser of the options of every driver; `doc` is the script's."""
-    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser = machine.options(doc)
     said = "first_run: as a user's first call does" if "first_run" in tunes else None
     parser.add_argument("--tune", default=tune, choices=tunes, help=said)
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--heat-ms", type=float, default=heat_ms, help="of a peer's kernel before each round")
     parser.add_argument("--seed", type=int, default=1, help="of tensors")
-    parser.add_argument("--out", help="CSV file; default: standard output")
     parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
     return parser
 
@@ -32,18 +29,15 @@ class Session:
 
     def __init__(self, args, columns, suffix=""):
         """Ends with one line where torch or a GPU is missing. suffix: of --name."""
-        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
         torch = machine.torch()
-        import attnforge
         import peer_runs
 
         warnings.filterwarnings("ignore")
         peer_runs.seed(args.seed)
         self.args, self.columns, self.torch, self.rows = args, columns, torch, []
         self.flush, self.heat = peer_runs.ColdL2(getattr(args, "clean_l2", False)), peer_runs.Heat(args.heat_ms)
-        gpu, driver = peer_runs.machine()
-        self.about = f"{gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}"
-        self.path = figures.result_path(gpu, args.name + suffix) if args.name else args.out
+        self.about = machine.about(torch)
+        self.path = figures.result_path(torch.cuda.get_device_name(), args.name + suffix) if args.name else args.out
 
     def say(self, line):
         self.file.write(f"# {line}\n")
