@@ -10,7 +10,7 @@
 Times are from the first to the last kernel of a backward pass, all steps. Cold L2, random normal inputs, all implementations in shuffled
 rounds on a heated card, medians over the rounds, on the GPU's own clock. TFLOP/s count 2.5 times the forward's products. `error` is the
 largest of those of dq, dk and dv of one head (and its group), relative to fp32; what is wrong is not timed, and its row says so. Rows are
-written as soon as a point is measured; an existing file is gone on with. backward_peers.py has the peers.
+written as soon as a point is measured; an existing file is gone on with. peer_kernels.py has the peers.
 """
 
 import math
@@ -20,7 +20,6 @@ import statistics
 import sys
 import time
 
-import backward_peers
 import figures
 import peer_kernels
 import rounds
@@ -135,7 +134,7 @@ def error_of(gradients, wanted):
     """The largest relative error of dq, dk and dv, of the head that `wanted` has."""
     worst = 0.0
     for got, of in zip(gradients, wanted):
-        error = rounds.relative_error(got[0, :, : of.shape[1]], of)
+        error = peer_kernels.relative_error(got[0, :, : of.shape[1]], of)
         worst = max(worst, error) if error == error else math.inf
     return worst
 
@@ -206,24 +205,8 @@ def measure(name, p, session, stored, peers):
             notes[impl] = first_line(error)
         finally:
             attnforge.configure(config="", family="")
-    for peer in peers:
-        if peer.name not in which.peers:
-            continue
-        try:
-            runs[peer.name] = peer_runs.fastest(peer.prepare(p, q, k, v, dout))
-            torch.cuda.synchronize()
-        except Exception as error:  # a package raises what it likes where it does not serve a point
-            notes[peer.name] = first_line(error)
-    errors = {}
-    for impl in list(runs):
-        try:
-            errors[impl] = error_of(runs[impl](), wanted)
-            if not errors[impl] < WRONG:
-                notes[impl] = f"wrong: differs from fp32 by {errors[impl]:.1e}"
-                del runs[impl]
-        except RuntimeError as error:
-            notes[impl] = first_line(error)
-            del runs[impl]
+    peer_runs.add_peers(runs, notes, [peer for peer in peers if peer.name in which.peers], p, q, k, v, dout)
+    errors = peer_kernels.drop_wrong(runs, notes, lambda _, run: error_of(run(), wanted), "fp32", WRONG)
     return rows_of(name, p, session.time_ms(runs), errors, notes, args.rounds, taken)
 
 
@@ -277,8 +260,8 @@ def run(args):
     names = list(dict.fromkeys(peer for name, _ in points for peer in known[name].peers))
     if args.peers is not None:
         asked = [name for name in args.peers.split(",") if name]
-        names = [name for name in asked if name in names or name not in backward_peers.LOADERS]
-    peers, missing = peer_kernels.find(names, backward_peers.LOADERS, needed=args.peers is not None)
+        names = [name for name in asked if name in names or name not in peer_kernels.BACKWARD]
+    peers, missing = peer_kernels.find(names, peer_kernels.BACKWARD, needed=args.peers is not None)
     goes_on = done_in(session.path) is not None
     session.begin([*peer_kernels.who(peers, missing, (), ()), figures.configs_line(args)], goes_on)
     for i, (name, p) in enumerate(points):
@@ -293,17 +276,14 @@ def run(args):
 
 
 def main():
-    parser = rounds.options(__doc__, rounds=15, tunes=("none", "quick", "full", "exhaustive"))
+    parser = rounds.options(__doc__, "configs", "dtype", "summary", rounds=15)
     parser.add_argument("--list", default=",".join(lists("bf16")), help="separated by commas; default: %(default)s")
     parser.add_argument("--only", metavar="REGEX", help='only points whose line of --dry-run has it, as "d128 causal s(512|1024) "')
     parser.add_argument("--points", metavar="BEGIN:END", help="only these of what is left, by the numbers of --dry-run")
-    parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
-    parser.add_argument("--peers", help=f"only these, of {', '.join(backward_peers.LOADERS)}; \"\": none")
-    parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
+    parser.add_argument("--peers", help=f"only these, of {', '.join(peer_kernels.BACKWARD)}; \"\": none")
     parser.add_argument("--tune-seconds", type=float, default=0, help="the most for a point; 0: no limit")
     parser.add_argument("--again", action="store_true", help="points that the file has already, too")
     parser.add_argument("--dry-run", action="store_true", help="measure nothing, print the points")
-    parser.add_argument("--summary", metavar="FILE.csv", help="measure nothing, print the means of a file")
     args = parser.parse_args()
     if args.dry_run:
         for i, (name, p) in enumerate(chosen(args)):

@@ -137,51 +137,31 @@ def cases(torch, attnforge, seed):
     return found
 
 
-def flex_run(case, q, k, v, torch):
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    torch._dynamo.reset()
-    compiled = torch.compile(flex_attention, mode="max-autotune-no-cudagraphs")
-    q, k, v = (x.transpose(1, 2).contiguous() for x in (q, k, v))
-    blocks = None
-    if case.flex_mask is not None:
-        blocks = create_block_mask(case.flex_mask, None, None, case.seqlen, case.seqlen, device="cuda", BLOCK_SIZE=128)
-    run = functools.partial(compiled, q, k, v, block_mask=blocks, score_mod=case.flex_score)
-    return run, lambda: run().transpose(1, 2)
-
-
 def point(case, session, torch, attnforge):
+    import peer_runs
+
     args = session.args
     shape = case.batch, case.seqlen, case.heads, case.head_dim
     q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-    runs, outputs, notes = {}, {}, {}
+    runs, notes = {}, {}
     for name, keywords in case.ours.items():
         inputs = [x[0] for x in (q, k, v)] if "cu_seqlens" in keywords else [q, k, v]
-        run = functools.partial(attnforge.attention, *inputs, **keywords)
+        runs[name] = functools.partial(attnforge.attention, *inputs, **keywords)
         if args.tune != "none":
             attnforge.tune(*inputs, rigor=args.tune, **keywords)
-        runs[name] = run
-        outputs[name] = lambda run=run: rounds.output_of(run()).reshape(shape)
     attnforge.plan_cache.clear()
-    if not args.without_flex:
-        try:
-            runs["flex"], outputs["flex"] = flex_run(case, q, k, v, torch)
-            outputs["flex"]()
-        except Exception as error:  # what a compiler raises is its own
-            notes["flex"] = peer_kernels.first_line(error)
-            runs.pop("flex", None)
-            outputs.pop("flex", None)
-    errors = {}
-    reference = outputs["attnforge"]().float()
-    for name, output in outputs.items():
-        result = output()  # the run that makes its plan
-        if name == UNMASKED:
-            continue  # another problem
-        errors[name] = rounds.relative_error(result, reference)
+    flex = peer_kernels.Peer("flex", "", lambda: [peer_kernels.flex_run(q, k, v, case.flex_mask, case.flex_score)])
+    peer_runs.add_peers(runs, notes, [] if args.without_flex else [flex])
+    reference = peer_kernels.output_of(runs["attnforge"]()).float()
+
+    def error_of(name, run):
+        result = peer_kernels.output_of(run())  # the run that makes its plan
         if name == "attnforge" or "score" in case.ours.get(name, {}):
             notes[name] = list(attnforge.plan_cache)[-1].config
-        if not errors[name] < peer_kernels.WRONG:
-            notes[name] = "differs"
+        return 0.0 if name == UNMASKED else peer_kernels.relative_error(result.reshape(shape), reference.reshape(shape))
+
+    errors = peer_kernels.drop_wrong(runs, notes, error_of, "attnforge")
+    errors.pop(UNMASKED, None)  # another problem
     named = {"case": case.name, "batch": case.batch, "heads": case.heads, "seqlen": case.seqlen, "head_dim": case.head_dim}
     named["density"] = f"{case.density:.4f}"
     impls = [*case.ours, *([] if args.without_flex else ["flex"])]
@@ -190,7 +170,7 @@ def point(case, session, torch, attnforge):
 
 
 def main():
-    parser = rounds.options(__doc__, tunes=("none", "quick", "full", "exhaustive"))
+    parser = rounds.options(__doc__)
     parser.add_argument("--runs", action="store_true", help="small problems with a run of blocks a row")
     parser.add_argument("--only", default="", help="cases whose names have this")
     parser.add_argument("--without-flex", action="store_true", help="attnforge alone")

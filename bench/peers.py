@@ -102,9 +102,15 @@ def measure(text, session, stored, peers):
     attnforge.plan_cache.clear()
     words = asked_peers(args.peers)
     here = [peer for peer in peers if words[peer.name] in text]
-    runs, notes = peer_runs.implementations(problem, q, k, v, here)
-    notes |= {peer.name: f"only asked for at {words[peer.name]}" for peer in peers if peer not in here}
-    errors = peer_runs.drop_wrong(runs, notes)
+    runs, notes = {"attnforge": ours}, {peer.name: f"only asked for at {words[peer.name]}" for peer in peers if peer not in here}
+    ours()
+    try:
+        peer_kernels.refuse_other_masks(problem)
+        peer_runs.add_peers(runs, notes, here, problem, q, k, v)
+    except ValueError as error:
+        notes |= {peer.name: peer_kernels.first_line(error) for peer in here}
+    reference, found = peer_kernels.judge(peer_runs.errors(runs))
+    errors = peer_kernels.drop_wrong(runs, notes, lambda name, run: found[name], reference) if reference else {}
     times = session.time_ms(runs)
     notes.setdefault("attnforge", how)
     config = next(plan.config for plan in attnforge.plan_cache)
@@ -138,20 +144,15 @@ def run(args):
 
 
 def main():
-    parser = rounds.options(__doc__)
+    parser = rounds.options(__doc__, "configs", "choose", "family", "dtype", "summary", first_run=True)
     parser.add_argument("--list", default="main", help=f"lists of bench/problems, separated by commas: {', '.join(LISTS)}")
     parser.add_argument("--only", default="", metavar="WORDS", help='lines of the lists with all of these words, as "num_heads=16:1 batch=8"')
-    parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"), help="in place of the lists' bf16")
     parser.add_argument(
         "--peers",
         help=f"these and no others, of {', '.join(peer_kernels.LOADERS)}; NAME@WORDS: only at lines of the lists that have WORDS; "
         f"default: {', '.join(peer_kernels.DEFAULT)}, those that can be imported",
     )
-    parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
-    parser.add_argument("--choose", type=int, default=0, metavar="N", help="instead of tuning: the fastest of N configs and that of --configs")
-    parser.add_argument("--family", help="tune only this kernel family; in a database (ATTNFORGE_CACHE) that knows no other it then runs")
     parser.add_argument("--clean-l2", action="store_true", help="nothing in the L2 has to be written back while a run is timed")
-    parser.add_argument("--summary", metavar="FILE.csv", help="measure nothing, print the means of a file")
     args = parser.parse_args()
     rows = figures.read_csv(args.summary)[1] if args.summary else run(args)
     csv_on_stdout = not (args.summary or args.out or args.name)

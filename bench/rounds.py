@@ -12,15 +12,26 @@ import machine
 TUNES = ("none", "first_run", "quick", "full", "exhaustive")
 
 
-def options(doc, rounds=21, heat_ms=100, tune="quick", tunes=TUNES):
-    """A parser of the options of every driver; `doc` is the script's."""
+SHARED = {
+    "configs": {"metavar": "FILE.csv", "help": "attnforge's configs are those of this earlier run; tune what it lacks"},
+    "choose": {"type": int, "default": 0, "metavar": "N", "help": "instead of tuning: the fastest of N configs and that of --configs, on a point's own lengths"},
+    "dtype": {"default": "bf16", "choices": ("bf16", "fp16")},
+    "family": {"help": "tune only this kernel family; in a database (ATTNFORGE_CACHE) that knows no other it then runs"},
+    "summary": {"metavar": "FILE.csv", "help": "measure nothing, print the means of a file"},
+}
+
+
+def options(doc, *shared, rounds=21, heat_ms=100, tune="quick", first_run=False):
+    """A parser of the options of every driver, and some of SHARED; `doc` is the script's. first_run: --tune has it."""
     parser = machine.options(doc)
-    said = "first_run: as a user's first call does" if "first_run" in tunes else None
-    parser.add_argument("--tune", default=tune, choices=tunes, help=said)
+    said = "first_run: as a user's first call does" if first_run else None
+    parser.add_argument("--tune", default=tune, choices=[each for each in TUNES if first_run or each != "first_run"], help=said)
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--heat-ms", type=float, default=heat_ms, help="of a peer's kernel before each round")
     parser.add_argument("--seed", type=int, default=1, help="of tensors")
     parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
+    for name in shared:
+        parser.add_argument(f"--{name}", **SHARED[name])
     return parser
 
 
@@ -81,16 +92,6 @@ def flops(p):
     rows, keys = p.seqlen_q, p.seqlen_kv
     pairs = sum(min(keys, max(0, i + keys - rows + 1)) for i in range(rows)) if p.causal else rows * keys
     return 2.0 * p.batch * p.num_heads_q * pairs * (p.head_dim + p.head_dim_v)
-
-
-def relative_error(output, wanted):
-    """Of tensors; `wanted` is in fp32."""
-    return ((output.float() - wanted).norm() / wanted.norm()).item()
-
-
-def output_of(result):
-    """Some kernels return more beside it in some builds."""
-    return result[0] if isinstance(result, (tuple, list)) else result
 
 
 def beside_best(times, but=()):

@@ -185,7 +185,7 @@ def rows_of(case, session, stored, peers, attnforge):
     reference = None
 
     def error_of(output):
-        return rounds.relative_error(rounds.output_of(output), reference)
+        return peer_kernels.relative_error(peer_kernels.output_of(output), reference)
 
     named = names_of(case)
     ours = runs_of(case, not args.no_dense, attnforge)
@@ -227,16 +227,12 @@ def table_of(case, named, times, notes, errors, count):
 
 
 def main():
-    parser = rounds.options(__doc__, rounds=11, heat_ms=50, tune="full")
+    parser = rounds.options(__doc__, "configs", "choose", rounds=11, heat_ms=50, tune="full", first_run=True)
     parser.add_argument("--only", default="", help="of decode, ragged, prefill; NAME@WORDS: those with WORDS in their titles, as 64 x 8192, 32:8")
     parser.add_argument(
         "--peers", help=f"none, or these and no others, of {', '.join(serving_peers.LOADERS)}; default: those that can be imported"
     )
     parser.add_argument("--no-dense", action="store_true", help="a shorter run: without attnforge on lengths that the host knows")
-    parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
-    parser.add_argument(
-        "--choose", type=int, default=0, metavar="N", help="instead of tuning: the fastest of N configs and that of --configs, on a case's own lengths"
-    )
     parser.add_argument("--seeds", default="1,2,3", help="of ragged lengths (default: %(default)s)")
     args = parser.parse_args()
     named = list(serving_peers.LOADERS) if args.peers is None else args.peers.split(",")
