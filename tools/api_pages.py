@@ -9,7 +9,7 @@ blank line ends an entry. Examples are those of the sources: the opening comment
 the package.
 """
 
-import ast
+import inspect
 import pathlib
 import re
 import sys
@@ -19,7 +19,9 @@ import written
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include/attnforge"
-PACKAGE = ROOT / "python/attnforge"
+sys.path.insert(0, str(ROOT / "python"))
+
+import attnforge  # noqa: E402
 
 # In reading order; every public header is in one of these, except:
 OTHER_HEADERS = {"c.h", "c_block_mask.h", "cxx20.h"}
@@ -252,84 +254,52 @@ def cpp_page():
 # ---- Python ----
 
 
-def options_of(node):
-    """(the fields of Options that a function takes as **options, whether it takes all), or (None, False)."""
-    marks = [each for each in node.decorator_list if isinstance(each, ast.Call) and each.func.id == "takes_options"]
-    if not marks:
-        return None, False
-    body = ast.parse((PACKAGE / "_options.py").read_text()).body
-    listed = next(each for each in body if getattr(each, "name", "") == "Options")
-    left_out = next(each.value for each in body if isinstance(each, ast.Assign) and each.targets[0].id == "OF_FORWARD")
-    without = ast.literal_eval(left_out) if marks[0].keywords else ()
-    fields = {each.target.id: ast.unparse(each.value) for each in listed.body if isinstance(each, ast.AnnAssign)}
-    listed.decorator_list = []
-    return {name: value for name, value in fields.items() if name not in without}, not without and listed
+def docstring(thing, names):
+    return with_items(prose(inspect.getdoc(thing).splitlines(), "python"), names)
 
 
-def docstring(node):
-    text = ast.get_docstring(node)
-    if not text:
-        return []
-    if not isinstance(node, ast.FunctionDef):
-        return [with_items(prose(text.splitlines(), "python"), fields_of(node))]
-    options, listed = options_of(node)
-    names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] + list(options or ())
-    texts = [text] + ([ast.get_docstring(listed)] if listed else [])
-    return [with_items(prose(each.splitlines(), "python"), names) for each in texts]
-
-
-def fields_of(node):
-    return [line.target.id for line in node.body if isinstance(line, ast.AnnAssign)]
-
-
-def signature(name, node):
-    options, _ = options_of(node)
-    arguments = ast.unparse(node.args)
-    if options is not None:
-        arguments = arguments.replace("**options", ", ".join(f"{each}={value}" for each, value in options.items()))
-    one_line = f"{name}({arguments})".replace("(self, ", "(").replace("(self)", "()")
+def signature(name, function):
+    found = inspect.signature(function)
+    one_line = f"{name}{found.replace(parameters=[each for each in found.parameters.values() if each.name != 'self'])}"
     if len(one_line) <= 100:
         return one_line
-    arguments = re.split(r", (?![^(]*\))", one_line[len(name) + 1 : -1])
-    return f"{name}(\n" + "".join(f"    {argument},\n" for argument in arguments) + ")"
+    return f"{name}(\n" + "".join(f"    {argument},\n" for argument in re.split(r", (?![^(]*\))", one_line[len(name) + 1 : -1])) + ")"
 
 
-def public_class(name, node):
+def public_function(title, name, function, level="###"):
+    names = [each.name for each in inspect.signature(function).parameters.values() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    return [f"{level} `{title}`", f"```python\n{signature(name, function)}\n```", docstring(function, names)]
+
+
+def public_class(title, kind):
     """A class: bases, fields, and methods that have no underscore and a docstring."""
-    bases = ", ".join(map(ast.unparse, node.bases))
-    fields = [f"    {ast.unparse(line)}" for line in node.body if isinstance(line, ast.AnnAssign)]
-    out = ["\n".join([f"```python\nclass {name}" + (f"({bases})" if bases else "") + (":" if fields else ""), *fields, "```"])]
-    out += docstring(node)
-    for method in node.body:
-        if isinstance(method, ast.FunctionDef) and not method.name.startswith("_") and ast.get_docstring(method):
-            out += [f"#### `{name}.{method.name}`", f"```python\n{signature(method.name, method)}\n```", *docstring(method)]
+    bases = ", ".join(base.__name__ for base in kind.__bases__ if base is not object)
+    fields = getattr(kind, "__annotations__", {})
+    shown = [f"    {name}: {inspect.formatannotation(of)}" + (f" = {getattr(kind, name)!r}" if hasattr(kind, name) else "") for name, of in fields.items()]
+    out = [f"### `{title}`", "\n".join([f"```python\nclass {kind.__name__}" + f"({bases})" * bool(bases) + ":" * bool(fields), *shown, "```"])]
+    out += [docstring(kind, list(fields))] if kind.__doc__ else []
+    for name, method in vars(kind).items():
+        method = getattr(method, "__func__", None) or getattr(method, "fget", None) or method
+        if inspect.isfunction(method) and not name.startswith("_") and method.__doc__:
+            out += public_function(f"{kind.__name__}.{name}", name, method, "####")
     return out
 
 
 def python_page():
-    package = ast.parse((PACKAGE / "__init__.py").read_text())
-    lines = ast.get_docstring(package).splitlines()
     out = ["# The Python API", generated("the docstrings of python/attnforge"), PYTHON_INTRO.strip(), "## The smallest example"]
-    out.append(prose([line for line in lines[2:]], "python"))
-    modules = {alias.name: node.module for node in package.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    public = next(ast.literal_eval(node.value) for node in package.body if isinstance(node, ast.Assign))
+    out.append(prose(inspect.getdoc(attnforge).splitlines()[2:], "python"))
     groups = {"Functions": [], "Objects": [], "Errors and warnings": []}
-    for name in public:
-        if modules[name] is None:  # a module of functions
-            for node in ast.parse((PACKAGE / f"{name}.py").read_text()).body:
-                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                    title = f"{name}.{node.name}"
-                    groups["Functions"] += [f"### `{title}`", f"```python\n{signature(title, node)}\n```", *docstring(node)]
-            continue
-        body = ast.parse((PACKAGE / f"{modules[name]}.py").read_text()).body
-        made = next((n.value for n in body if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == name), None)
-        wanted = made.func.id if made else name  # plan_cache = PlanCache()
-        node = next(n for n in body if getattr(n, "name", None) == wanted)
-        if isinstance(node, ast.FunctionDef):
-            groups["Functions"] += [f"### `{name}`", f"```python\n{signature(name, node)}\n```", *docstring(node)]
+    for name in attnforge.__all__:
+        thing = getattr(attnforge, name)
+        if inspect.isfunction(thing):
+            groups["Functions"] += public_function(name, name, thing)
+        elif inspect.ismodule(thing):
+            for each, of in vars(thing).items():
+                if inspect.isfunction(of) and not each.startswith("_"):
+                    groups["Functions"] += public_function(f"{name}.{each}", f"{name}.{each}", of)
         else:
             group = "Errors and warnings" if name.endswith(("Error", "Warning")) else "Objects"
-            groups[group] += [f"### `{name}`", *public_class(wanted, node)]
+            groups[group] += public_class(name, thing if inspect.isclass(thing) else type(thing))
     for title, texts in groups.items():
         out += [f"## {title}", *texts]
     return "\n\n".join(out) + "\n"
