@@ -13,13 +13,16 @@ largest of those of dq, dk and dv of one head (and its group), relative to fp32;
 written as soon as a point is measured; an existing file is gone on with. peer_kernels.py has the peers.
 """
 
+import functools
 import math
 import pathlib
 import re
 import statistics
 import sys
 import time
+from typing import NamedTuple, Optional
 
+import choice
 import figures
 import peer_kernels
 import rounds
@@ -29,7 +32,6 @@ COLUMNS = (
     "list,impl,dtype,batch,num_heads_q,num_heads_kv,seqlen_q,seqlen_kv,head_dim,head_dim_v,causal,ms,tflops,ratio_to_best_peer,"
     "best_peer,error,rounds,spread,late,note,config"
 ).split(",")
-UNTUNED = "attnforge-untuned"
 WRONG = 2e-2  # relative error from which gradients are not those of the point
 TOKENS, HIDDEN = 16384, 2048
 
@@ -47,11 +49,13 @@ def grid(head_dims, dtype):
     return [point(s, d, c, dtype=dtype) for d in head_dims for c in (False, True) for s in seqlens]
 
 
-class List:
+class List(NamedTuple):
     """Points, what attnforge is asked for there, and the peers."""
 
-    def __init__(self, points, peers, deterministic=False, family=None):
-        self.points, self.peers, self.deterministic, self.family = points, peers, deterministic, family
+    points: list
+    peers: list
+    deterministic: bool = False
+    family: Optional[str] = None
 
 
 def lists(dtype):
@@ -101,7 +105,7 @@ def chosen(args):
 def rows_of(name, p, times, errors, notes, count, configs):
     """The rows of a point, attnforge's first: of {impl: (ms, spread, late)}, {impl: error}, {impl: note} and {impl: config}."""
     more = {impl: {"config": config} for impl, config in configs.items()}
-    more["attnforge"] = more.get("attnforge", {}) | rounds.beside_best(times, [UNTUNED])
+    more["attnforge"] = more.get("attnforge", {}) | rounds.beside_best(times, [figures.UNTUNED])
     work = rounds.tflops(2.5 * rounds.flops(p))
     return rounds.table(COLUMNS, {"list": name, **p._asdict()}, ["attnforge", *times, *notes], times, errors, notes, count, work, more)
 
@@ -139,26 +143,6 @@ def error_of(gradients, wanted):
     return worst
 
 
-class Ours:
-    """attnforge at a point: a plan of its own, so that two may run in one round."""
-
-    def __init__(self, attnforge, p, which, tensors, config, family):
-        q, k, v, dout = tensors
-        o, lse = attnforge.attention(q, k, v, causal=bool(p.causal), return_lse=True)
-        gradients = tuple(x.new_empty(x.shape) for x in (q, k, v))
-        options = {"causal": bool(p.causal), "deterministic": which.deterministic, "out": gradients}
-        attnforge.configure(config=config, family=family)
-        attnforge.attention_backward(q, k, v, o, lse, dout, **options)
-        self.plan = next(plan for plan in attnforge.plan_cache if plan.problem.op == "bwd")
-        key = q.device.index or 0, self.plan.problem
-
-        def run():
-            attnforge.plan_cache.put(key, self.plan)
-            return attnforge.attention_backward(q, k, v, o, lse, dout, **options)
-
-        self.run = run
-
-
 def choose(attnforge, p, which, args, stored=""):
     """({impl: config, "" for that of a plan}, {impl: how it came about}). stored: the config of --configs; "": it has none."""
     text = text_of(p, which.deterministic)
@@ -174,8 +158,8 @@ def choose(attnforge, p, which, args, stored=""):
     if args.tune == "none" and not stored:
         return {"attnforge": guess[0]["config"] if guess else ""}, {"attnforge": f"not tuned{why}"}
     if guess:
-        configs[UNTUNED] = guess[0]["config"]
-        notes[UNTUNED] = "the model's choice"
+        configs[figures.UNTUNED] = guess[0]["config"]
+        notes[figures.UNTUNED] = "the model's choice"
     if not stored:
         start = time.monotonic()
         attnforge.tune(text, rigor=args.tune, family=which.family, time_limit_s=args.tune_seconds)
@@ -196,15 +180,16 @@ def measure(name, p, session, stored, peers):
     q, k, v, dout = (torch.randn(p.batch, *shape, device="cuda", dtype=dtype) for shape in (*shapes, shapes[0]))
     wanted = exact(torch, q, k, v, dout, p.causal)
     configs, notes = choose(attnforge, p, which, args, stored.get((name, p), ""))
+    o, lse = attnforge.attention(q, k, v, causal=bool(p.causal), return_lse=True)
+    options = {"causal": bool(p.causal), "deterministic": which.deterministic, "out": tuple(map(torch.empty_like, (q, k, v)))}
+    ours = functools.partial(attnforge.attention_backward, q, k, v, o, lse, dout, **options)
     runs, taken = {}, {}
     for impl, config in configs.items():
         try:
-            ours = Ours(attnforge, p, which, (q, k, v, dout), config, which.family or "")
-            runs[impl], taken[impl] = ours.run, ours.plan.config
+            plan, _ = choice.with_config(ours, config, attnforge, which.family or "")
+            runs[impl], taken[impl] = choice.with_plan(ours, plan, q.device.index, attnforge), plan.config
         except attnforge.AttnforgeError as error:
             notes[impl] = first_line(error)
-        finally:
-            attnforge.configure(config="", family="")
     peer_runs.add_peers(runs, notes, [peer for peer in peers if peer.name in which.peers], p, q, k, v, dout)
     errors = peer_kernels.drop_wrong(runs, notes, lambda _, run: error_of(run(), wanted), "fp32", WRONG)
     return rows_of(name, p, session.time_ms(runs), errors, notes, args.rounds, taken)
@@ -231,19 +216,14 @@ def done_in(path):
 def summary(rows):
     """Geometric means and least of attnforge's speed relative to the best peer of each point, and of the untuned one's to its own."""
     lines = []
-    for name in dict.fromkeys(row["list"] for row in rows):
-        of_list = [row for row in rows if row["list"] == name]
-        for dim in dict.fromkeys(row["head_dim"] for row in of_list):
-            of_dim = [row for row in of_list if row["head_dim"] == dim]
-            peers = [row for row in of_dim if row["impl"] != UNTUNED]
-            best = list(figures.best_ratios(figures.all_ratios(peers)).values())
-            own = [row for row in of_dim if row["impl"] in ("attnforge", UNTUNED)]
-            untuned = [1 / found[UNTUNED] for found in figures.all_ratios(own).values() if UNTUNED in found]
-            text = f"{name}, head_dim {dim}:"
-            for kind, values in ((" best peer", best), (" untuned to tuned", untuned)):
-                if values:
-                    text += f"{kind} {statistics.geometric_mean(values):.3f}x over {len(values)}, least {min(values):.3f}x;"
-            lines.append(text.rstrip(";"))
+    for (name, dim), of_dim in figures.grouped(((row["list"], row["head_dim"]), row) for row in rows).items():
+        best, untuned, _ = figures.best_and_untuned(of_dim)
+        said = [
+            f" {kind} {statistics.geometric_mean(each):.3f}x over {len(each)}, least {min(each):.3f}x"
+            for kind, each in (("best peer", best.values()), ("untuned to tuned", untuned))
+            if each
+        ]
+        lines.append(f"{name}, head_dim {dim}:{';'.join(said)}")
     return "\n".join(lines)
 
 

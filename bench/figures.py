@@ -13,6 +13,7 @@ Point = collections.namedtuple(
 )
 
 
+UNTUNED = "attnforge-untuned"  # with its model's first choice, a row of backward.py
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 
 
@@ -90,6 +91,13 @@ def all_ratios(rows, key=point_of):
 def best_ratios(found):
     """{point: attnforge's speed relative to the fastest peer there}, of the points that have a peer."""
     return {point: best_peer(known)[1] for point, known in found.items() if known}
+
+
+def best_and_untuned(rows):
+    """(best_ratios(), the untuned attnforge's speed relative to the tuned one's at each point that has it, how many points) of backward.py's rows."""
+    found = all_ratios(rows)
+    best = best_ratios({point: {name: ratio for name, ratio in known.items() if name != UNTUNED} for point, known in found.items()})
+    return best, [1 / known[UNTUNED] for known in found.values() if UNTUNED in known], len(found)
 
 
 def grouped(pairs):

@@ -12,6 +12,7 @@ as PiKAttention makes them, where each row of blocks keeps one run of them, besi
 
 import functools
 import random
+from typing import Callable, NamedTuple, Optional
 
 import peer_kernels
 import rounds
@@ -25,13 +26,18 @@ UNMASKED = "dense"  # beside a mask, in --runs
 RUN_HEADS, RUN_SHAPES, RUN_BLOCKS, SPARSITIES = 8, ((1024, 128), (1024, 256), (2048, 128), (2048, 256)), (16, 64, 128), (0.5, 0.6, 0.9)
 
 
-class Case:
+class Case(NamedTuple):
     """One mask or score. ours: {name: keywords of attention()}, the first of which is the case; flex: functions of torch."""
 
-    def __init__(self, name, density, ours, flex_mask=None, flex_score=None, batch=BATCH, heads=HEADS, seqlen=SEQLEN, head_dim=HEAD_DIM):
-        self.name, self.density, self.ours = name, density, ours
-        self.flex_mask, self.flex_score = flex_mask, flex_score
-        self.batch, self.heads, self.seqlen, self.head_dim = batch, heads, seqlen, head_dim
+    name: str
+    density: float
+    ours: dict
+    flex_mask: Optional[Callable] = None
+    flex_score: Optional[Callable] = None
+    batch: int = BATCH
+    heads: int = HEADS
+    seqlen: int = SEQLEN
+    head_dim: int = HEAD_DIM
 
     def flops(self):
         return 4.0 * self.batch * self.heads * self.seqlen**2 * self.head_dim * self.density

@@ -126,12 +126,6 @@ def varlen():
     )
 
 
-def backward_ratios(rows):
-    """({point: {peer: attnforge's speed relative to it}}, the same beside attnforge's untuned self)."""
-    own = ("attnforge", "attnforge-untuned")
-    return tuple(figures.all_ratios([row for row in rows if wanted(row["impl"])]) for wanted in (lambda impl: impl != own[1], own.__contains__))
-
-
 LISTS = {"sm80": "bwd_mma_sm80, forced"}  # names for readers, where a list's own says too little
 
 
@@ -151,13 +145,11 @@ def backward_means(rows):
     for of_list, each_row in figures.grouped((row["list"], row) for row in rows).items():
         dims = sorted({int(row["head_dim"]) for row in each_row})
         for some in [dims] if len(dims) > 3 or of_list == "deterministic" else [[dim] for dim in dims]:
-            ratios, own = backward_ratios([row for row in each_row if int(row["head_dim"]) in some])
-            untuned = [1 / each["attnforge-untuned"] for each in own.values() if "attnforge-untuned" in each]
+            best, untuned, count = figures.best_and_untuned([row for row in each_row if int(row["head_dim"]) in some])
             texts = [
-                figures.mean_and_least(each, ".3f").removeprefix("geometric mean ") if each else ""
-                for each in (figures.best_ratios(ratios).values(), untuned)
+                figures.mean_and_least(each, ".3f").removeprefix("geometric mean ") if each else "" for each in (list(best.values()), untuned)
             ]
-            means.append([LISTS.get(of_list, of_list.replace("_", " ")), ", ".join(map(str, some)), len(ratios), *texts])
+            means.append([LISTS.get(of_list, of_list.replace("_", " ")), ", ".join(map(str, some)), count, *texts])
     return means
 
 
@@ -386,7 +378,7 @@ def headline():
         ["packed sequences", "FlashAttention-3", [float(row["ratio"]) for row in read("varlen.csv")[1] if row["impl"] == "fa3" and row["ratio"]]],
         ["masks and score code", "FlexAttention (Triton)", list(flex_ratios(read("masks.csv")[1]).values())],
         ["decode in pages, tuned by `first_run` (H100)", "FlashAttention-3", [ratio for each in in_pages.values() for ratio in each]],
-        ["gradients, head dims 64, 128, 256 (H100)", "the fastest of cuDNN, FlashAttention-2 and 4", list(figures.best_ratios(backward_ratios(of_grid)[0]).values())],
+        ["gradients, head dims 64, 128, 256 (H100)", "the fastest of cuDNN, FlashAttention-2 and 4", list(figures.best_and_untuned(of_grid)[0].values())],
         ["`fwd_mma_sm80`, the kernel of other GPUs, forced", "FlashAttention-2", old["torch-flash"]],
         ["the same", "cuDNN", old["torch-cudnn"]],
         ["after tuning on a first run, at most 8 s", "attnforge untuned", [float(row["gain"]) for row in read("first_run.csv")[1]]],

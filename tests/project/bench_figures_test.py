@@ -280,7 +280,7 @@ class BackwardConfigsTest(unittest.TestCase):
     def test_a_stored_config_is_timed_beside_the_models_without_a_search(self):
         for tune in ("quick", "none"):
             configs, notes, tuned = self.choose("stored", tune)
-            self.assertEqual((configs, tuned), ({"attnforge": "stored", backward.UNTUNED: "guess"}, 0))
+            self.assertEqual((configs, tuned), ({"attnforge": "stored", figures.UNTUNED: "guess"}, 0))
             self.assertEqual(notes["attnforge"], "the config of --configs")
 
     def test_one_that_is_refused_or_not_there_is_tuned(self):
