@@ -21,6 +21,8 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
 from attnforge import _arrays, _autograd, _c, _fast, _graphs, _library  # noqa: E402
 
+torch.set_num_threads(1)  # of small tensors threads would mostly wait for one another
+
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
