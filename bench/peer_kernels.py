@@ -219,31 +219,17 @@ def flex():
 
 
 def untuned():
-    """attnforge itself with its model's first choice, to see what tuning gains. A problem has one config at a time, so this one's
-    run is replayed as a CUDA graph."""
+    """attnforge itself with its model's first choice, to see what tuning gains. A problem has one plan at a time: attnforge's own run has
+    to put its plan back, too."""
     import attnforge
+    import choice
     import peer_runs
-    import torch
 
     def prepare(problem, q, k, v):
-        of_ours = next(plan.config for plan in attnforge.plan_cache)
         first = attnforge.inspect(problem, compile=False, max_candidates=1)["candidates"][0]["config"]
-        attnforge.configure(config=first)
-        try:
-            run = peer_runs.attnforge_run(problem, q, k, v)
-            run()
-            plans = list(attnforge.plan_cache)  # they own the kernels that the graph launches
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                o = run()
-        finally:
-            attnforge.configure(config=of_ours)
-
-        def replay(_plans=plans):
-            graph.replay()
-            return o
-
-        return [replay]
+        run = peer_runs.attnforge_run(problem, q, k, v)
+        plan, _ = choice.with_config(run, first, attnforge)
+        return [choice.with_plan(run, plan, q.device.index, attnforge)]
 
     return f"attnforge {attnforge.version()}, the model's first choice", prepare
 
