@@ -28,10 +28,6 @@ import peer_kernels
 import rounds
 from peer_kernels import first_line
 
-COLUMNS = (
-    "list,impl,dtype,batch,num_heads_q,num_heads_kv,seqlen_q,seqlen_kv,head_dim,head_dim_v,causal,ms,tflops,ratio_to_best_peer,"
-    "best_peer,error,rounds,spread,late,note,config"
-).split(",")
 WRONG = 2e-2  # relative error from which gradients are not those of the point
 TOKENS, HIDDEN = 16384, 2048
 
@@ -104,10 +100,7 @@ def chosen(args):
 
 def rows_of(name, p, times, errors, notes, count, configs):
     """The rows of a point, attnforge's first: of {impl: (ms, spread, late)}, {impl: error}, {impl: note} and {impl: config}."""
-    more = {impl: {"config": config} for impl, config in configs.items()}
-    more["attnforge"] = more.get("attnforge", {}) | rounds.beside_best(times, [figures.UNTUNED])
-    work = rounds.tflops(2.5 * rounds.flops(p))
-    return rounds.table(COLUMNS, {"list": name, **p._asdict()}, ["attnforge", *times, *notes], times, errors, notes, count, work, more)
+    return rounds.rows_of_point({"list": name}, p, times, errors, notes, count, 2.5 * rounds.flops(p), configs)
 
 
 def exact(torch, q, k, v, dout, causal, rows_at_once=1024):
@@ -208,7 +201,7 @@ def done_in(path):
     if not path or not pathlib.Path(path).exists() or not pathlib.Path(path).stat().st_size:
         return None
     rows = figures.read_csv(path)[1]
-    if rows and list(rows[0]) != COLUMNS:
+    if rows and list(rows[0]) != ["list", *figures.COLUMNS]:
         raise SystemExit(f"{path} has other columns than this writes; give another --out")
     return {key_of(row) for row in rows if row["impl"] == "attnforge" and row["ms"]}
 
@@ -228,7 +221,7 @@ def summary(rows):
 
 
 def run(args):
-    session = rounds.Session(args, COLUMNS)
+    session = rounds.Session(args, ["list", *figures.COLUMNS])
     import attnforge
 
     torch = session.torch

@@ -13,6 +13,9 @@ Point = collections.namedtuple(
 )
 
 
+# Of peers.py, and after "list" of backward.py. error: relative, to the output of one peer, or of gradients to fp32. late: samples that may
+# hold time of the host. note: why there is no time, or of attnforge how its config came about.
+COLUMNS = ["impl", *Point._fields, *"ms,tflops,ratio_to_best_peer,best_peer,error,rounds,spread,late,note,config".split(",")]
 UNTUNED = "attnforge-untuned"  # with its model's first choice, a row of backward.py
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 

@@ -19,12 +19,6 @@ import peer_kernels
 import rounds
 
 HERE = pathlib.Path(__file__).resolve().parent
-COLUMNS = (
-    "impl,dtype,batch,num_heads_q,num_heads_kv,seqlen_q,seqlen_kv,head_dim,head_dim_v,causal,ms,tflops,"
-    "ratio_to_best_peer,best_peer,error,rounds,spread,late,note,config"
-).split(",")
-# error: relative, to the output of one peer. late: samples that may hold time of the host. note: why there is no time, or of
-# attnforge how its config came about.
 LISTS = sorted(path.stem for path in (HERE / "problems").glob("*.txt"))
 
 
@@ -43,9 +37,7 @@ def point_of(problem):
 
 def rows_of(problem, times, errors, notes, count, config=""):
     """The rows of a point, attnforge's first: of {name: (ms, spread, late)}, {name: relative error} and {name: note}."""
-    more = {"attnforge": {"config": config, **rounds.beside_best(times)}}
-    work = rounds.tflops(rounds.flops(problem))
-    return rounds.table(COLUMNS, point_of(problem)._asdict(), ["attnforge", *times, *notes], times, errors, notes, count, work, more)
+    return rounds.rows_of_point({}, point_of(problem), times, errors, notes, count, rounds.flops(problem), {"attnforge": config})
 
 
 def choose(problem, args, stored, plan, fastest):
@@ -126,7 +118,7 @@ def header(args, peers, missing):
 
 
 def run(args):
-    session = rounds.Session(args, COLUMNS, "" if args.dtype == "bf16" else f"_{args.dtype}")
+    session = rounds.Session(args, figures.COLUMNS, "" if args.dtype == "bf16" else f"_{args.dtype}")
     import attnforge
     import peer_runs
 

@@ -120,6 +120,15 @@ def table(columns, named, impls, times, errors, notes, rounds, work, more={}):
     return rows
 
 
+def rows_of_point(before, point, times, errors, notes, count, work, configs):
+    """Rows of the columns of `before` and figures.COLUMNS, attnforge's first: of {impl: (ms, spread, late)}, {impl: error}, {impl: note} and
+    {impl: config}. work: floating point operations."""
+    more = {impl: {"config": config} for impl, config in configs.items()}
+    more["attnforge"] = more.get("attnforge", {}) | beside_best(times, [figures.UNTUNED])
+    impls = ["attnforge", *times, *notes]
+    return table([*before, *figures.COLUMNS], before | point._asdict(), impls, times, errors, notes, count, tflops(work), more)
+
+
 def tflops(count):
     """work() of table(): so many floating point operations."""
     return lambda ms: {"tflops": f"{count / ms / 1e9:.1f}"}

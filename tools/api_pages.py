@@ -4,9 +4,9 @@
     python3 tools/api_pages.py           # writes docs/api/c.md, cpp.md and python.md
     python3 tools/api_pages.py --check   # fails when a page differs from what would be written
 
-A header is read line by line, not parsed: it is formatted by clang-format, a comment stands right before what it describes, and a
-blank line ends an entry. Examples are those of the sources: the opening comment of c.h, the program of README.md, the docstring of
-the package.
+A page begins with what stands there by hand, as far as the example. A header is read line by line, not parsed: it is formatted by
+clang-format, a comment stands right before what it describes, and a blank line ends an entry. Examples are those of the sources: the
+opening comment of c.h, the program of README.md, the docstring of the package.
 """
 
 import inspect
@@ -31,46 +31,7 @@ CPP_HEADERS = {
     "Looking": ("inspect.h", "assembly_info.h", "json.h", "problem_words.h", "printable.h", "version.h"),
     "For programs without data or memory of their own": ("host_tensors.h", "device_memory.h", "check.h", "measure.h", "work.h"),
 }
-
-C_INTRO = """\
-A program includes `attnforge/c.h` and links `libattnforge` (`pkg-config --cflags --libs attnforge`). It needs no C++ and no CUDA
-header.
-
-1. A **problem** is made from its text: [PROBLEM.md](../PROBLEM.md) has every word.
-2. A **context** opens one GPU, its database and its loaded kernels.
-3. A **plan** is the kernel chosen for a problem. Making one may compile; making it again takes microseconds.
-4. A **run** enqueues a plan on a stream, on tensors of the caller.
-
-Every function that can fail returns an `attnforge_status`, and `attnforge_last_error()` says what to do.
-Engines whose lengths change set new sizes with `attnforge_problem_set_sizes` and make the plan again.
-[VERSIONING.md](../VERSIONING.md) says what stays the same between versions.
-"""
-
-CPP_INTRO = """\
-A program includes `attnforge/plan.h` and links `attnforge::attnforge` (CMake) or `pkg-config attnforge`. It is compiled as C++20.
-
-1. `parse_problem()` makes a `Problem`, a plain struct, from its text: [PROBLEM.md](../PROBLEM.md) has every word.
-2. A `Device` opens one GPU, its database and its loaded kernels. Plans must not outlive it.
-3. `make_plan()` chooses, compiles and loads the kernel; `Policy` says how much work that may be.
-4. `Plan::run()` enqueues it on a stream, on tensors of the caller.
-
-Everything is in the namespace `attnforge`. What fails throws `Error`, whose `code()` says whose mistake it was.
-Types that own something are move-only; everything else is a value. The C++ API is for one version and one compiler's library:
-across versions, the [C API](c.md) is stable ([VERSIONING.md](../VERSIONING.md)).
-"""
-
-PYTHON_INTRO = """\
-`import attnforge` needs `libattnforge.so` and no other package; torch and cupy are used when their tensors come.
-
-1. `attention(q, k, v, ...)` is all that most programs call. It makes a plan for the tensors it gets and keeps it.
-2. `configure(policy=...)` says how much work a first call may take: `"estimate"`, `"first_run"` or `"cached_only"`.
-3. `tune(...)` searches beforehand; later calls, of all processes that share the database, use the winner.
-4. `inspect(...)` and `supported(...)` say what would run and why, without a GPU too.
-
-Errors are subclasses of `AttnforgeError`; their text says what to do. Wrong arguments are also a `ValueError`.
-`inspect` and `tune` return dicts with the keys of [JSON.md](../JSON.md).
-All functions may be called from several threads. The package logs to the logger `attnforge`.
-"""
+EXAMPLE = "## The smallest example"  # from here on a page is written
 
 
 # ---- prose ----
@@ -221,24 +182,17 @@ def header_page(path, language, level):
     return out
 
 
-def generated(sources):
-    return f"<!-- Written by tools/api_pages.py from {sources}; change those. -->"
-
-
 def c_page():
     comment, _ = opening((HEADERS / "c.h").read_text())
     example = next(i for i, line in enumerate(comment) if line.startswith("  "))
     end = next(i for i in range(example, len(comment)) if comment[i] and not comment[i].startswith("  "))
     contract = [re.sub(r"^([A-Z]\w+(?: contexts)?)\. ", r"**\1.** ", line) for line in comment[end:]]
-    out = ["# The C API", generated("include/attnforge/c.h and c_block_mask.h"), C_INTRO.strip(), "## The smallest example"]
-    out += [prose(comment[example:end], "c"), "## The contract", prose(contract), "## Status codes"]
-    out += header_page(HEADERS / "c.h", "c", 3)
-    return "\n\n".join([*out, "## Block masks", *header_page(HEADERS / "c_block_mask.h", "c", 3)]) + "\n"
+    out = [prose(comment[example:end], "c"), "## The contract", prose(contract), "## Status codes", *header_page(HEADERS / "c.h", "c", 3)]
+    return [*out, "## Block masks", *header_page(HEADERS / "c_block_mask.h", "c", 3)]
 
 
 def cpp_page():
-    example = re.search(r"```cpp\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[0]
-    out = ["# The C++ API", generated("include/attnforge/*.h"), CPP_INTRO.strip(), "## The smallest example", example]
+    out = [re.search(r"```cpp\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[0]]
     listed = {name for names in CPP_HEADERS.values() for name in names} | OTHER_HEADERS
     missing = {path.name for path in HEADERS.glob("*.h")} ^ listed
     if missing:
@@ -248,7 +202,7 @@ def cpp_page():
         for name in names:
             sentence = prose(opening((HEADERS / name).read_text())[0]).removeprefix(f"{name} - ")
             out += [f"### attnforge/{name}", sentence[0].upper() + sentence[1:], *header_page(HEADERS / name, "cpp", 4)]
-    return "\n\n".join(out) + "\n"
+    return out
 
 
 # ---- Python ----
@@ -286,8 +240,7 @@ def public_class(title, kind):
 
 
 def python_page():
-    out = ["# The Python API", generated("the docstrings of python/attnforge"), PYTHON_INTRO.strip(), "## The smallest example"]
-    out.append(prose(inspect.getdoc(attnforge).splitlines()[2:], "python"))
+    out = [prose(inspect.getdoc(attnforge).splitlines()[2:], "python")]
     groups = {"Functions": [], "Objects": [], "Errors and warnings": []}
     for name in attnforge.__all__:
         thing = getattr(attnforge, name)
@@ -302,12 +255,13 @@ def python_page():
             groups[group] += public_class(name, thing if inspect.isclass(thing) else type(thing))
     for title, texts in groups.items():
         out += [f"## {title}", *texts]
-    return "\n\n".join(out) + "\n"
+    return out
 
 
 def pages():
     """{path: text} of every page."""
-    return {ROOT / "docs/api" / f"{name}.md": make() for name, make in (("c", c_page), ("cpp", cpp_page), ("python", python_page))}
+    made = {ROOT / "docs/api/c.md": c_page, ROOT / "docs/api/cpp.md": cpp_page, ROOT / "docs/api/python.md": python_page}
+    return {path: path.read_text().partition(EXAMPLE)[0] + "\n\n".join([EXAMPLE, *page()]) + "\n" for path, page in made.items()}
 
 
 def main():

@@ -71,7 +71,7 @@ class RatiosTest(unittest.TestCase):
             rows = figures.read_csv(path)[1]
             if "ratio_to_best_peer" not in rows[0]:
                 continue
-            self.assertEqual([column for column in rows[0] if column != "list"], peers.COLUMNS, path.name)
+            self.assertEqual([column for column in rows[0] if column != "list"], figures.COLUMNS, path.name)
             # A point may be in several lists of a file.
             for name in {row.get("list") for row in rows}:
                 self.check_ratios([row for row in rows if row.get("list") == name], path.name)
@@ -125,9 +125,9 @@ class FiguresTest(unittest.TestCase):
 
     def test_columns(self):
         rows = rows_of({"attnforge": 1.0, "fa3": 1.5}, {"attnforge": 2e-3, "fa3": 0.0}, {"attnforge": "tuned (full)"})
-        self.assertEqual({tuple(row) for row in rows}, {tuple(peers.COLUMNS)})
+        self.assertEqual({tuple(row) for row in rows}, {tuple(figures.COLUMNS)})
         self.assertEqual((rows[0]["error"], rows[0]["note"], rows[0]["config"]), ("2.0e-03", "tuned (full)", "a config"))
-        self.assertEqual(peers.COLUMNS[-1], "config")
+        self.assertEqual(figures.COLUMNS[-1], "config")
 
 
 class PeersTest(unittest.TestCase):
