@@ -83,52 +83,35 @@ def opening(text):
     return [comment_text(line) for line in lines[:count]], lines[count:]
 
 
-def is_whole(lines):
-    """Whether a declaration that begins with the first line ends with the last one."""
-    if lines[0].startswith("#define"):
-        return not lines[-1].endswith("\\")
-    code = re.sub(r"//[^\n]*|/\*.*?\*/", "", "\n".join(lines), flags=re.S)
-    return code.count("{") == code.count("}") and code.count("(") == code.count(")") and code.rstrip().endswith((";", "}"))
+ENDS = r"\#if|\#endif|\#else|\#include|\#pragma|namespace|}|extern\ "
+# A declaration goes on in lines that are indented, and from a brace at the end of one to a brace that is not.
+PIECES = re.compile(
+    rf"""(?P<comment>(?://[^\n]*\n)+|/\*.*?\*/\n)
+    |(?P<end>\n|(?:{ENDS})[^\n]*\n)
+    |(?P<left_out>\#define\ ATTNFORGE_C_H\n|\#define\ ATTNFORGE_API[^\n]*\n|class\ \w+;[^\n]*\n)  # the last one for its friends
+    |(?P<macro>\#define(?:[^\n]*\\\n)*[^\n]*\n)
+    |(?P<braces>(?:[^\n;]*\n\ )*[^\n;]*{{\n.*?\n}}[^\n]*\n)
+    |(?P<lines>[^\n]*\n(?:\ [^\n]*\n)*)""",
+    re.S | re.X,
+)
 
 
 def entries(lines):
     """Yields ("section", title) and ("entry", comment lines, declaration lines) in their order."""
-    comment, declarations, at = [], [], 0
-
-    def entry():
-        return [("entry", comment, declarations)] if declarations else []
-
-    while at < len(lines):
-        line = lines[at]
-        at += 1
-        if line.startswith(("//", "/*")):
-            yield from entry()
-            comment, declarations = [line], []
-            while line.startswith("/*") and not comment[-1].rstrip().endswith("*/") or lines[at].startswith("//"):
-                comment.append(lines[at])
-                at += 1
-            comment = [comment_text(text) for text in comment]
-            title = re.fullmatch(r"---- (.*) ----", comment[0])
+    comment, declarations = [], []
+    for piece in PIECES.finditer("\n".join([*lines, "", ""])):
+        text = piece[0].splitlines()
+        if piece.lastgroup in ("comment", "end"):
+            if declarations:
+                yield "entry", comment, declarations
+            comment = [comment_text(line) for line in text] if piece.lastgroup == "comment" else []
+            declarations = []
+            title = comment and re.fullmatch(r"---- (.*) ----", comment[0])
             if title:
                 yield "section", title[1]
                 comment = []
-        elif not line or line.startswith(("#if", "#endif", "#else", "#include", "#pragma", "namespace", "}", "extern ")):
-            yield from entry()
-            comment, declarations = [], []
-        elif line.lstrip().startswith("//"):  # goes on from the end of a declaration
-            declarations = [*declarations, line]
-        elif line == "#define ATTNFORGE_C_H" or line.startswith("#define ATTNFORGE_API"):
-            pass
-        else:
-            whole = [line]
-            while not is_whole(whole):
-                if at == len(lines):
-                    raise SystemExit(f"tools/api_pages.py: no end is found of the declaration that begins with: {line}")
-                whole.append(lines[at])
-                at += 1
-            if not re.match(r"class \w+;", line):  # declared for its friends
-                declarations = declarations + whole
-    yield from entry()
+        elif piece.lastgroup != "left_out":
+            declarations = declarations + text
 
 
 def shown(declaration):
