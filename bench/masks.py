@@ -43,53 +43,40 @@ class Case(NamedTuple):
         return 4.0 * self.batch * self.heads * self.seqlen**2 * self.head_dim * self.density
 
 
-def causal_density(seqlen):
-    return (seqlen + 1) / (2 * seqlen)
-
-
-def blocks_case(size, density, torch, attnforge, seed):
-    rng = random.Random(seed)
-    count = SEQLEN // size
-    present = torch.tensor([[rng.random() < density or i == j for j in range(count)] for i in range(count)])
-    rows, columns = [0], []
-    for row in present.tolist():
-        columns += [j for j, seen in enumerate(row) if seen]
-        rows.append(len(columns))
-    mask = attnforge.BlockMask.from_bsr(rows, columns, size, SEQLEN)
+def block_case(name, present, size, attnforge, others={}, **shape):
+    """Of a matrix of blocks that says which are there."""
+    seqlen = len(present) * size
+    mask = attnforge.BlockMask.from_bsr([0, *present.sum(1).cumsum(0).tolist()], present.nonzero()[:, 1].tolist(), size, seqlen)
     on_gpu = present.cuda()
-    share = len(columns) / count**2
-    flex = lambda b, h, q, k: on_gpu[q // size, k // size]  # noqa: E731
-    return Case(f"blocks of {size}, density {density}", share, {"attnforge": {"block_mask": mask}}, flex)
+    ours = {"attnforge": {"block_mask": mask}, **others}
+    return Case(name, present.double().mean().item(), ours, lambda b, h, q, k: on_gpu[q // size, k // size], seqlen=seqlen, **shape)
 
 
-def runs_case(size, sparsity, seqlen, head_dim, torch, attnforge, seed):
+def random_blocks(size, density, torch, attnforge, seed):
+    rng, count = random.Random(seed), SEQLEN // size
+    present = torch.tensor([[rng.random() < density or i == j for j in range(count)] for i in range(count)])
+    return block_case(f"blocks of {size}, density {density}", present, size, attnforge)
+
+
+def run_of_blocks(size, sparsity, seqlen, head_dim, torch, attnforge, seed):
     rng, count = random.Random(seed), seqlen // size
     kept = max(1, round((1 - sparsity) * count))
-    first = [rng.randrange(count - kept + 1) for _ in range(count)]
-    columns = [j for i in first for j in range(i, i + kept)]
-    mask = attnforge.BlockMask.from_bsr(list(range(0, len(columns) + 1, kept)), columns, size, seqlen)
-    begin = torch.tensor(first, device="cuda")
-    return Case(
-        f"runs of blocks of {size}, sparsity {sparsity}",
-        kept / count,
-        {"attnforge": {"block_mask": mask}, UNMASKED: {}},
-        lambda b, h, q, k: (k // size >= begin[q // size]) & (k // size < begin[q // size] + kept),
-        batch=1,
-        heads=RUN_HEADS,
-        seqlen=seqlen,
-        head_dim=head_dim,
-    )
+    first = torch.tensor([rng.randrange(count - kept + 1) for _ in range(count)])[:, None]
+    columns = torch.arange(count)
+    shape = {"batch": 1, "heads": RUN_HEADS, "head_dim": head_dim}
+    name = f"runs of blocks of {size}, sparsity {sparsity}"
+    return block_case(name, (columns >= first) & (columns < first + kept), size, attnforge, {UNMASKED: {}}, **shape)
 
 
 def cases_of_runs(torch, attnforge, seed):
     return [
-        runs_case(size, sparsity, *shape, torch, attnforge, seed) for shape in RUN_SHAPES for size in RUN_BLOCKS for sparsity in SPARSITIES
+        run_of_blocks(size, sparsity, *shape, torch, attnforge, seed) for shape in RUN_SHAPES for size in RUN_BLOCKS for sparsity in SPARSITIES
     ]
 
 
 def cases(torch, attnforge, seed):
     slope = torch.tensor([2.0 ** (-8.0 * (h + 1) / HEADS) for h in range(HEADS)], device="cuda")
-    causal = causal_density(SEQLEN)
+    causal = (SEQLEN + 1) / (2 * SEQLEN)
     window = (WINDOW * SEQLEN - WINDOW * (WINDOW - 1) / 2) / SEQLEN**2
 
     def causal_mask(b, h, q, k):
@@ -122,7 +109,7 @@ def cases(torch, attnforge, seed):
         ),
     ]
     for size, density in ((128, 0.5), (128, 0.115), (64, 0.41), (16, 0.5), (16, 0.25), (16, 0.1)):
-        found.append(blocks_case(size, density, torch, attnforge, seed))
+        found.append(random_blocks(size, density, torch, attnforge, seed))
     lengths = log_normal(2 * SEQLEN, 128, 8192, random.Random(seed))
     bounds = torch.tensor([0, *lengths]).cumsum(0).int().cuda()
     document = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)).int().cuda()
