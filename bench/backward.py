@@ -7,10 +7,9 @@
     python3 bench/backward.py --dry-run                              # the points, by number; needs no GPU
     python3 bench/backward.py --summary backward.csv                 # the means, of times taken earlier
 
-Times are from the first to the last kernel of a backward pass, all steps. Cold L2, random normal inputs, all implementations in shuffled
-rounds on a heated card, medians over the rounds, on the GPU's own clock. TFLOP/s count 2.5 times the forward's products. `error` is the
-largest of those of dq, dk and dv of one head (and its group), relative to fp32; what is wrong is not timed, and its row says so. Rows are
-written as soon as a point is measured; an existing file is gone on with. peer_kernels.py has the peers.
+Times are as rounds.py says, from the first to the last kernel of a backward pass, all steps. TFLOP/s count 2.5 times the forward's
+products. `error` is the largest of those of dq, dk and dv of one head (and its group), relative to fp32; what is wrong is not timed, and
+its row says so. Rows are written as soon as a point is measured; an existing file is gone on with. peer_kernels.py has the peers.
 """
 
 import functools

@@ -4,10 +4,10 @@
     python3 bench/masks.py --only causal --rounds 9 --out times.csv
     python3 bench/masks.py --runs --tune none --without-flex --name mask_runs
 
-Cold L2, random normal inputs, shuffled rounds on a heated card, medians, on the GPU's own clock. TFLOP/s are of the pairs that
-the mask leaves. Pairs of attnforge alone, such as a text beside the built-in form, are in the same rounds. Masks of blocks below 128
-reach FlexAttention as a function, with the block mask that it makes of that. --runs has small problems in place of these: schedules
-as PiKAttention makes them, where each row of blocks keeps one run of them, beside the same problem without a mask.
+Times are as rounds.py says. TFLOP/s are of the pairs that the mask leaves. Pairs of attnforge alone, such as a text beside the built-in
+form, are in the same rounds. Masks of blocks below 128 reach FlexAttention as a function, with the block mask that it makes of that.
+--runs has small problems in place of these: schedules as PiKAttention makes them, where each row of blocks keeps one run of them, beside
+the same problem without a mask.
 """
 
 import functools

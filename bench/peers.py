@@ -5,9 +5,8 @@
     python3 bench/peers.py --list decode --only num_heads=16:1 --choose 40 --peers torch-cudnn,fa3 --out times.csv
     python3 bench/peers.py --summary bench/results/h200/hopper.csv      # only the means, of times taken earlier
 
-Cold L2 (a buffer larger than it is cleared between samples), random normal inputs, all implementations in shuffled rounds on a
-heated card, medians over the rounds, on the GPU's own clock. Outputs are compared before anything is timed; a peer whose output
-is another is not timed, and its row says so. peer_kernels.py has the peers.
+Times are as rounds.py says. Outputs are compared before anything is timed; a peer whose output is another is not timed, and its row says
+so. peer_kernels.py has the peers.
 """
 
 import pathlib

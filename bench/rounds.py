@@ -1,4 +1,8 @@
-"""What the drivers of this folder share: options, a GPU made ready, the CSV file with its header, and the cells of a row."""
+"""What the drivers of this folder share: options, a GPU made ready, the CSV file with its header, and the cells of a row.
+
+A time is the median over rounds, on the GPU's own clock. A round has one sample of each implementation, in shuffled order, on a heated card
+and random normal inputs, each on a cold L2: a buffer larger than it is cleared before.
+"""
 
 import csv
 import os

@@ -5,10 +5,9 @@
     python3 bench/serving.py --only decode,prefill --configs bench/results/h200/serving.csv --out times.csv
     python3 bench/serving.py --only ragged --seeds 1,2,3,4,5 --rounds 21 --peers none --out times.csv
 
-"attnforge" is pages, "one piece" a padded cache with lengths on the GPU, "dense" one whose lengths the host knows; "fa3" and
-"flashinfer" are pages, "fa3, one piece" the faster of the other two (serving_peers.py says how they are called). bf16, head_dim 128,
-pages in random order of a pool a quarter larger. Cold L2, all implementations in shuffled rounds on a heated card, medians. Outputs
-are compared with attnforge's before anything is timed.
+"attnforge" is pages, "one piece" a padded cache with lengths on the GPU, "dense" one whose lengths the host knows; "fa3" and "flashinfer"
+are pages, "fa3, one piece" the faster of the other two (serving_peers.py says how they are called). bf16, head_dim 128, pages in random
+order of a pool a quarter larger. Times are as rounds.py says. Outputs are compared with attnforge's before anything is timed.
 "ragged" has 64 sequences whose lengths are log-normal, in caches for the longest that there may be, for each of --seeds; beside it stand
 64 equal ones of as many bytes, and at the end it says how much faster these are. TB/s are of K and V read once.
 """

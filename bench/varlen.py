@@ -4,9 +4,8 @@
     python3 bench/varlen.py --tune quick --name varlen
     python3 bench/varlen.py --tokens 16384 --heads 16 --head-dim 128 --rounds 21 --out times.csv
 
-Cold L2, random normal inputs, all implementations in shuffled rounds on a heated card, medians, on the GPU's own clock. "dense" is
-attnforge on equal sequences as long as a token's sequence is on average (sum of squares / sum), as many as have the same
-work; its time is scaled by what rounding leaves of the work.
+Times are as rounds.py says. "dense" is attnforge on equal sequences as long as a token's sequence is on average (sum of squares / sum), as
+many as have the same work; its time is scaled by what rounding leaves of the work.
 """
 
 import functools
@@ -22,19 +21,20 @@ COLUMNS = "distribution,causal,sequences,tokens,longest,heads,head_dim,impl,ms,t
 # ratio: of the implementation's time to attnforge's.
 
 
-def log_normal(tokens, least, most, rng):
+def drawn(tokens, draw):
+    """Lengths that sum to `tokens`: the last one is cut."""
     lengths = []
     while sum(lengths) < tokens:
-        length = int(min(most, max(least, rng.lognormvariate(math.log(1024), 1.0))))
-        lengths.append(min(length, tokens - sum(lengths)))
+        lengths.append(min(draw(), tokens - sum(lengths)))
     return lengths
+
+
+def log_normal(tokens, least, most, rng):
+    return drawn(tokens, lambda: int(min(most, max(least, rng.lognormvariate(math.log(1024), 1.0)))))
 
 
 def uniform(tokens, least, most, rng):
-    lengths = []
-    while sum(lengths) < tokens:
-        lengths.append(min(rng.randint(least, most), tokens - sum(lengths)))
-    return lengths
+    return drawn(tokens, lambda: rng.randint(least, most))
 
 
 def distributions(tokens, seed):
