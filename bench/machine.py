@@ -39,10 +39,10 @@ def positive(text):
     return int(text)
 
 
-def options(doc, runs_program=False):
+def options(doc, runs_program=False, out=None):
     """A parser with --out, and --attnforge for a script that runs the program; `doc` is the script's."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
-    parser.add_argument("--out", help="CSV file; default: standard output")
+    parser.add_argument("--out", default=out, help=f"CSV file; default: {out or 'standard output'}")
     if runs_program:
         parser.add_argument("--attnforge", default="build/release/bin/attnforge")
     return parser
