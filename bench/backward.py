@@ -104,26 +104,17 @@ def rows_of(name, p, times, errors, notes, count, configs):
 
 def exact(torch, q, k, v, dout, causal, rows_at_once=1024):
     """(dq, dk, dv) of the first sequence and the first head of k and its group, in fp32: [seqlen, heads of it, head_dim]."""
-    group = q.shape[2] // k.shape[2]
-    q, dout = (x[0, :, :group].float() for x in (q, dout))
-    k, v = (x[0, :, 0].float() for x in (k, v))
-    keys, scale = torch.arange(k.shape[0], device=k.device), 1 / math.sqrt(k.shape[1])
-    dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
-    for head in range(group):
-        for begin in range(0, q.shape[0], rows_at_once):
-            rows = slice(begin, min(begin + rows_at_once, q.shape[0]))
-            of_q, of_o = q[rows, head], dout[rows, head]
-            s = scale * of_q @ k.T
-            if causal:
-                position = torch.arange(rows.start, rows.stop, device=k.device) + k.shape[0] - q.shape[0]
-                s = s.masked_fill(keys > position[:, None], -math.inf)
-            prob = torch.softmax(s, -1)
-            dp = of_o @ v.T
-            ds = prob * (dp - (prob * dp).sum(-1, keepdim=True))
-            dq[rows, head] = scale * ds @ k
-            dk += scale * ds.T @ of_q
-            dv += prob.T @ of_o
-    return dq, dk[:, None], dv[:, None]
+    group, rows, keys = q.shape[2] // k.shape[2], q.shape[1], k.shape[1]
+    of_heads = [x[0, :, :heads].transpose(0, 1).float() for x, heads in ((q, group), (k, 1), (v, 1), (dout, group))]
+    q, k, v = (x.detach().requires_grad_() for x in of_heads[:3])
+    hidden = torch.arange(keys, device=q.device) > torch.arange(rows, device=q.device)[:, None] + keys - rows
+    with torch.enable_grad():
+        for begin in range(0, rows, rows_at_once):
+            part = slice(begin, begin + rows_at_once)
+            s = q[:, part] @ k.transpose(1, 2) / math.sqrt(k.shape[2])
+            s = s.masked_fill(hidden[part], -math.inf) if causal else s
+            (torch.softmax(s, -1) @ v * of_heads[3][:, part]).sum().backward()
+    return [x.grad.transpose(0, 1) for x in (q, k, v)]
 
 
 def error_of(gradients, wanted):
