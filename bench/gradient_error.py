@@ -20,31 +20,16 @@ COLUMNS = "way,dtype,head_dim,keys,inputs,softcap,dq,dk,dv,flash_dq,flash_dk,fla
 HEADS, ROWS = 2, 128
 
 
-def reference(torch, q, k, v, dout, softcap, chunk=16384):
-    """o in the dtype of q, lse, and dq, dk, dv in fp64; [1, heads, rows, head_dim]."""
-    wide_q, wide_k, wide_v, wide_dout = (x.double() for x in (q, k, v, dout))
-    scale, n = 1 / math.sqrt(q.shape[-1]), k.shape[2]
-
-    def scores(i):
-        s = scale * wide_q @ wide_k[:, :, i : i + chunk].transpose(-1, -2)
-        if not softcap:
-            return s, 1.0
-        t = torch.tanh(s / softcap)
-        return softcap * t, 1 - t * t
-
-    lse = torch.logsumexp(torch.stack([torch.logsumexp(scores(i)[0], -1) for i in range(0, n, chunk)]), 0)
-    o = sum(torch.exp(scores(i)[0] - lse[..., None]) @ wide_v[:, :, i : i + chunk] for i in range(0, n, chunk))
-    delta = (wide_dout * o.to(q.dtype).double()).sum(-1, keepdim=True)
-    dq, dk, dv = (torch.zeros_like(x) for x in (wide_q, wide_k, wide_v))
-    for i in range(0, n, chunk):
-        part = slice(i, i + chunk)
-        s, slope = scores(i)
-        p = torch.exp(s - lse[..., None])
-        ds = p * (wide_dout @ wide_v[:, :, part].transpose(-1, -2) - delta) * slope
-        dv[:, :, part] = p.transpose(-1, -2) @ wide_dout
-        dk[:, :, part] = scale * ds.transpose(-1, -2) @ wide_q
-        dq += scale * ds @ wide_k[:, :, part]
-    return o.to(q.dtype), lse.float(), (dq, dk, dv)
+def reference(torch, q, k, v, dout, softcap):
+    """o in the dtype of q, lse, and dq, dk, dv in fp64; [1, heads, rows, head_dim]. delta is of that o, as a kernel has it."""
+    leaves, wide = [x.double().requires_grad_() for x in (q, k, v)], dout.double()
+    s = leaves[0] @ leaves[1].transpose(-1, -2) / math.sqrt(q.shape[-1])
+    s = softcap * torch.tanh(s / softcap) if softcap else s
+    lse, o = torch.logsumexp(s, -1), torch.softmax(s, -1) @ leaves[2]
+    stored = o.detach().to(q.dtype)
+    of_rounding = (wide * (o.detach() - stored.double())).sum(-1)  # what delta lacks; the derivative of lse is the probabilities
+    ((wide * o).sum() + (of_rounding * lse).sum()).backward()
+    return stored, lse.detach().float(), [x.grad for x in leaves]
 
 
 def inputs(torch, kind, head_dim, keys, dtype):
