@@ -404,24 +404,11 @@ PAGES = {
 
 
 def render(page, text, tables):
-    out, inside = [], None
-    seen = collections.Counter()
-    for line in text.splitlines():
-        if line.startswith("<!-- table "):
-            inside = line.split()[2]
-            seen[inside] += 1
-            out += [line, "", tables[inside](), ""]
-        elif line == "<!-- end -->":
-            inside = None
-            out.append(line)
-        elif inside is None:
-            out.append(line)
-    if inside is not None:
-        raise SystemExit(f"{page}: the table {inside} has no <!-- end -->")
-    missing = set(tables) - set(seen)
-    if missing:
-        raise SystemExit(f"{page} shows no table {', '.join(sorted(missing))}")
-    return "\n".join(out) + "\n"
+    """The text with these tables between their marks."""
+    made, shown = re.subn(r"(<!-- table (\w+) -->\n).*?(?=<!-- end -->)", lambda mark: f"{mark[1]}\n{tables[mark[2]]()}\n\n", text, flags=re.S)
+    if shown != len(tables):
+        raise SystemExit(f"{page} has marks around {shown} tables, not around {', '.join(tables)}")
+    return made
 
 
 def main():
