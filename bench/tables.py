@@ -4,18 +4,22 @@
     python3 bench/tables.py --check   # fails when a page does not say what the results say
 """
 
-import argparse
 import collections
 import pathlib
 import re
 import statistics
+import sys
 
 import figures
 import peer_kernels
 import serving_peers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "bench/results"
+RESULTS = figures.RESULTS
+sys.path.append(str(ROOT / "tools"))
+
+import written  # noqa: E402
+
 MASKS = ("full", "causal")
 
 
@@ -411,18 +415,10 @@ def render(page, text, tables):
     return made
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, and fail where a page differs")
-    check = parser.parse_args().check
-    for page, tables in PAGES.items():
-        old = (ROOT / page).read_text()
-        new = render(page, old, tables)
-        if not check:
-            (ROOT / page).write_text(new)
-        elif new != old:
-            raise SystemExit(f"{page} differs from bench/results; run python3 bench/tables.py")
+def pages():
+    """{path: text} of the pages."""
+    return {ROOT / page: render(page, (ROOT / page).read_text(), tables) for page, tables in PAGES.items()}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(written.main(__doc__, pages, lambda path: f"{path.relative_to(ROOT)} differs from bench/results; run python3 bench/tables.py"))
