@@ -20,6 +20,7 @@
 #include <barrier>
 #include <thread>
 #else
+#include <setjmp.h>
 #include <ucontext.h>
 #endif
 
@@ -44,7 +45,7 @@ class HostBarrier;
 struct HostThread {
   static constexpr std::size_t kStackBytes = 256 * 1024;  // of which pages that are touched count
   ucontext_t first;                                       // where it begins
-  void* place[5];                                         // where it goes on, once it has begun
+  jmp_buf place;                                          // where it goes on, once it has begun
   const HostBarrier* barrier = nullptr;
   unsigned round = 0;  // of the barrier's, when it came
   bool begun = false, ended = false;
@@ -52,7 +53,7 @@ struct HostThread {
 
 /// The threads of one call of run_threads, whose own place is `place`.
 struct HostTurns {
-  void* place[5];
+  jmp_buf place;
   HostThread* running = nullptr;
   const void* run = nullptr;
   unsigned number = 0;                                 // of the thread that runs
@@ -60,17 +61,26 @@ struct HostTurns {
 };
 inline HostTurns host_turns;
 
-// Not swapcontext(), which asks the system for the signal mask each time: two thirds of a test.
-[[gnu::noinline, noreturn]] inline void go_on_at(void** place) { __builtin_longjmp(place, 1); }
+// Not swapcontext(), which asks the system for the signal mask each time: two thirds of a test. Nor
+// longjmp() of a fortified library, which takes another stack for a mistake.
+#ifdef __clang__  // whose own does not keep all registers
+#define ATTNFORGE_SET_PLACE(place) _setjmp(place)
+[[gnu::noinline, noreturn]] inline void go_on_at(jmp_buf& place) { _longjmp(place, 1); }
+#else
+#define ATTNFORGE_SET_PLACE(place) __builtin_setjmp(reinterpret_cast<void**>(place))
+[[gnu::noinline, noreturn]] inline void go_on_at(jmp_buf& place) {
+  __builtin_longjmp(reinterpret_cast<void**>(place), 1);
+}
+#endif
 
 /// Ends the turn of a thread; returns in its next one.
 [[gnu::noinline]] inline void end_turn(HostThread& thread) {
-  if (__builtin_setjmp(thread.place) == 0) go_on_at(host_turns.place);
+  if (ATTNFORGE_SET_PLACE(thread.place) == 0) go_on_at(host_turns.place);
 }
 
 /// Returns when the thread ends its turn.
 [[gnu::noinline]] inline void take_turn(HostThread& thread) {
-  if (__builtin_setjmp(host_turns.place) != 0) return;
+  if (ATTNFORGE_SET_PLACE(host_turns.place) != 0) return;
   if (thread.begun) go_on_at(thread.place);
   thread.begun = true;
   setcontext(&thread.first);
