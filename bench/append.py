@@ -63,37 +63,33 @@ def main():
             pages, inner = (batch * columns, page_size) if page_size else (batch, bound)
             pools = [torch.empty(pages, inner, heads, dim, **bf16) for _ in range(2)]
             table = torch.randperm(pages, device="cuda").to(torch.int32).view(batch, columns) if page_size else None
-            for rope in (False, True):
-                for moves in (False, True):
-                    lengths, options = used.clone(), {}
-                    if rope:
-                        options.update(rope=tables, q=q, q_out=q)
-                    if moves:
-                        options.update(used_kv_after=lengths)
+            for rope, moves in itertools.product((False, True), repeat=2):
+                lengths = used.clone()
+                options = {**({"rope": tables, "q": q, "q_out": q} if rope else {}), **({"used_kv_after": lengths} if moves else {})}
 
-                    def append():
-                        attnforge.append_kv(k, v, *pools, lengths, table, **options)
+                def append():
+                    attnforge.append_kv(k, v, *pools, lengths, table, **options)
 
-                    moved = torch.cat([x.flatten() for x in ((k, v, q) if rope else (k, v))])
-                    step = k.numel() + v.numel() if moves else 0
-                    begins = itertools.count(step=step)
-                    room = moved.new_empty(moved.numel() + LAUNCHES * step)
+                moved = torch.cat([x.flatten() for x in ((k, v, q) if rope else (k, v))])
+                step = k.numel() + v.numel() if moves else 0
+                begins = itertools.count(step=step)
+                room = moved.new_empty(moved.numel() + LAUNCHES * step)
 
-                    def copy():
-                        begin = next(begins)
-                        room[begin : begin + moved.numel()].copy_(moved)
+                def copy():
+                    begin = next(begins)
+                    room[begin : begin + moved.numel()].copy_(moved)
 
-                    graphs = graph_of(torch, append), graph_of(torch, copy)
-                    samples = [[], []]
-                    for _ in range(args.rounds):
-                        lengths.copy_(used)
-                        for graph, times in zip(graphs, samples):
-                            times.append(time_us(torch, graph))
-                    append_us, copy_us = map(statistics.median, samples)
-                    kind = f"pages of {page_size}" if page_size else "one piece"
-                    words = [batch, tokens, kind, int(rope), int(moves), f"{append_us:.2f}", f"{copy_us:.2f}", f"{append_us / copy_us:.2f}"]
-                    rows.writerow(words)
-                    file.flush()
+                graphs = graph_of(torch, append), graph_of(torch, copy)
+                samples = [[], []]
+                for _ in range(args.rounds):
+                    lengths.copy_(used)
+                    for graph, times in zip(graphs, samples):
+                        times.append(time_us(torch, graph))
+                append_us, copy_us = map(statistics.median, samples)
+                kind = f"pages of {page_size}" if page_size else "one piece"
+                words = [batch, tokens, kind, int(rope), int(moves), f"{append_us:.2f}", f"{copy_us:.2f}", f"{append_us / copy_us:.2f}"]
+                rows.writerow(words)
+                file.flush()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ largest of ours over theirs of dq, dk and dv. Ends with 1 if one is above 1.3, o
 it makes dS.
 """
 
+import itertools
 import math
 import os
 import sys
@@ -56,12 +57,9 @@ def flash(torch, q, k, v, dout):
 
 
 def points(keys):
-    for dtype in ("float16", "bfloat16"):
-        for head_dim in (64, 128, 256):
-            for each in keys:
-                for kind in ("normal", "outliers", "offset", "uniform"):
-                    for softcap in (0, 30, 2) if kind == "normal" else (0,):
-                        yield dtype, head_dim, each, kind, softcap
+    kinds = [("normal", softcap) for softcap in (0, 30, 2)] + [(kind, 0) for kind in ("outliers", "offset", "uniform")]
+    for *point, kind in itertools.product(("float16", "bfloat16"), (64, 128, 256), keys, kinds):
+        yield *point, *kind
 
 
 def rms(x):

@@ -82,52 +82,30 @@ def cases(torch, attnforge, seed):
     def causal_mask(b, h, q, k):
         return q >= k
 
-    found = [
-        Case("dense", 1.0, {"attnforge": {}}),
-        Case(
-            "causal", causal, {"attnforge": {"mask": "k <= q"}, "built in": {"causal": True}, "score s": {"causal": True, "score": "s"}}, causal_mask
-        ),
-        Case(
-            "causal, soft cap 30",
-            causal,
-            {"attnforge": {"causal": True, "score": "30 * tanhf(s / 30)"}, "built in": {"causal": True, "softcap": 30.0}},
-            causal_mask,
-            lambda s, b, h, q, k: 30.0 * torch.tanh(s / 30.0),
-        ),
-        Case(
-            "causal, ALiBi",
-            causal,
-            {"attnforge": {"causal": True, "score": "s + slope[head] * (k - q)", "args": {"slope": slope}}},
-            causal_mask,
-            lambda s, b, h, q, k: s + slope[h] * (k - q),
-        ),
-        Case(
-            "sliding window of 1024",
-            window,
-            {"attnforge": {"causal": True, "window": (WINDOW - 1, 0)}, "text": {"mask": f"k <= q && q - k < {WINDOW}"}},
-            lambda b, h, q, k: (q >= k) & (q - k < WINDOW),
-        ),
-    ]
+    alibi, cap = "s + slope[head] * (k - q)", "30 * tanhf(s / 30)"
+    table = (
+        ("dense", 1.0, {"attnforge": {}}),
+        ("causal", causal, {"attnforge": {"mask": "k <= q"}, "built in": {"causal": True}, "score s": {"causal": True, "score": "s"}}, causal_mask),
+        ("causal, soft cap 30", causal, {"attnforge": {"causal": True, "score": cap}, "built in": {"causal": True, "softcap": 30.0}},
+         causal_mask, lambda s, b, h, q, k: 30.0 * torch.tanh(s / 30.0)),
+        ("causal, ALiBi", causal, {"attnforge": {"causal": True, "score": alibi, "args": {"slope": slope}}},
+         causal_mask, lambda s, b, h, q, k: s + slope[h] * (k - q)),
+        ("sliding window of 1024", window, {"attnforge": {"causal": True, "window": (WINDOW - 1, 0)}, "text": {"mask": f"k <= q && q - k < {WINDOW}"}},
+         lambda b, h, q, k: (q >= k) & (q - k < WINDOW)),
+    )
+    found = [Case(*row) for row in table]
     for size, density in ((128, 0.5), (128, 0.115), (64, 0.41), (16, 0.5), (16, 0.25), (16, 0.1)):
         found.append(random_blocks(size, density, torch, attnforge, seed))
     lengths = log_normal(2 * SEQLEN, 128, 8192, random.Random(seed))
     bounds = torch.tensor([0, *lengths]).cumsum(0).int().cuda()
     document = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)).int().cuda()
-    pairs = sum(n * (n + 1) // 2 for n in lengths)
-    found.append(
-        Case(
-            "documents, causal",
-            pairs / (2 * SEQLEN) ** 2,
-            {
-                "attnforge": {"mask": "k <= q && document[q] == document[k]", "args": {"document": document}},
-                "packed": {"causal": True, "cu_seqlens": bounds, "max_seqlen": max(lengths)},
-            },
-            lambda b, h, q, k: (q >= k) & (document[q] == document[k]),
-            batch=1,
-            seqlen=2 * SEQLEN,
-        )
-    )
-    return found
+    ours = {
+        "attnforge": {"mask": "k <= q && document[q] == document[k]", "args": {"document": document}},
+        "packed": {"causal": True, "cu_seqlens": bounds, "max_seqlen": max(lengths)},
+    }
+    density = sum(n * (n + 1) // 2 for n in lengths) / (2 * SEQLEN) ** 2
+    of_documents = lambda b, h, q, k: (q >= k) & (document[q] == document[k])  # noqa: E731
+    return [*found, Case("documents, causal", density, ours, of_documents, batch=1, seqlen=2 * SEQLEN)]
 
 
 def point(case, session, torch, attnforge):

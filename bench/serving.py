@@ -107,12 +107,8 @@ def asked(only, group, title):
 
 def said_of_ragged(times):
     """Of {(case, implementation): ms}: a line for each implementation, times of equal lengths over those of ragged ones."""
-    ratios = {}
-    for (case, impl), ms in times.items():
-        equal = times.get((case + EQUAL, impl))
-        if case.startswith(RAGGED) and equal:
-            ratios.setdefault(impl, []).append(equal / ms)
-    for impl, found in ratios.items():
+    ratios = [(impl, times[case + EQUAL, impl] / ms) for (case, impl), ms in times.items() if case.startswith(RAGGED) and (case + EQUAL, impl) in times]
+    for impl, found in figures.grouped(ratios).items():
         each = ", ".join(f"{ratio:.3f}" for ratio in found)
         yield f"{impl}: ragged lengths run at {statistics.geometric_mean(found):.3f}x the speed of equal ones ({each})"
 

@@ -39,16 +39,11 @@ def flash_attention_3():
     def prepare(case):
         table = case.table.clamp(min=0)  # it knows no -1
         k, v = case.one_piece
-        rows = {
-            "fa3": {
-                "planned ahead": of_lengths(case, case.pools, True, page_table=table),
-                "one call": of_lengths(case, case.pools, False, page_table=table),
-            },
-            "fa3, one piece": {
-                "planned ahead": of_lengths(case, (k, v), True),
-                "one call": of_lengths(case, (k, v), False),
-            },
-        }
+
+        def each(caches, **pages):
+            return {"planned ahead": of_lengths(case, caches, True, **pages), "one call": of_lengths(case, caches, False, **pages)}
+
+        rows = {"fa3": each(case.pools, page_table=table), "fa3, one piece": each((k, v))}
         if len(set(case.lengths)) == 1:
             keys = case.lengths[0]
             dense = functools.partial(package.flash_attn_func, case.q, k[:, :keys], v[:, :keys], causal=case.causal)

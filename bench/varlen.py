@@ -14,6 +14,7 @@ import random
 import statistics
 import sys
 
+import figures
 import peer_kernels
 import rounds
 
@@ -100,12 +101,9 @@ def point(name, lengths, causal, session, peers):
 
 def summary(rows):
     """Geometric means of the peers' times to attnforge's."""
-    lines = []
-    for impl in dict.fromkeys(row["impl"] for row in rows):
-        ratios = [float(row["ratio"]) for row in rows if row["impl"] == impl and row["ratio"]]
-        if impl != "attnforge" and ratios:
-            lines.append(f"{impl}: {statistics.geometric_mean(ratios):.3f}x over {len(ratios)}, least {min(ratios):.3f}x")
-    return "\n".join(lines)
+    ratios = figures.grouped((row["impl"], float(row["ratio"])) for row in rows if row["impl"] != "attnforge" and row["ratio"])
+    each = [f"{impl}: {statistics.geometric_mean(found):.3f}x over {len(found)}, least {min(found):.3f}x" for impl, found in ratios.items()]
+    return "\n".join(each)
 
 
 def main():
