@@ -86,11 +86,11 @@ def chosen(args):
     if args.only:
         found = [(name, p) for name, p in found if re.search(args.only, f"{name} {label_of(p)}")]
     if args.points:
-        match = re.fullmatch(r"(\d*):(\d*)|(\d+)", args.points)
+        match = re.fullmatch(r"(\d*)(:?)(\d*)", args.points)
         if not match:
             raise SystemExit(f"--points {args.points} must be N, or BEGIN:END, of what --dry-run numbers")
-        begin, end, one = match.groups()
-        found = found[int(one) : int(one) + 1] if one else found[int(begin or 0) : int(end) if end else None]
+        begin = int(match[1] or 0)
+        found = found[begin : (int(match[3]) if match[3] else None) if match[2] else begin + 1]
     return found
 
 

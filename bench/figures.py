@@ -159,17 +159,14 @@ def group_rows(found):
     """Rows of GROUP_COLUMNS from {point: ratios()}, each against the fastest peer at each point."""
     rows = []
     for name, belongs in GROUPS.items():
-        points = [point for point in found if belongs(point)]
-        best = best_ratios({point: found[point] for point in points})
-        if not points:
-            continue
-        row = [name, f"{len(best)} of {len(points)}"]
+        of_group = {point: known for point, known in found.items() if belongs(point)}
+        best, cells = best_ratios(of_group), [""] * 3
         if best:
-            worst = min(best, key=best.get)
-            faster = sum(ratio >= 1 for ratio in best.values())
-            row += [f"{statistics.geometric_mean(best.values()):.3f}", f"{best[worst]:.3f} ({where(worst)})"]
-            row.append(f"{faster} of {len(best)}")
-        rows.append(row + [""] * (len(GROUP_COLUMNS) - len(row)))
+            worst, faster = min(best, key=best.get), sum(ratio >= 1 for ratio in best.values())
+            mean = statistics.geometric_mean(best.values())
+            cells = [f"{mean:.3f}", f"{best[worst]:.3f} ({where(worst)})", f"{faster} of {len(best)}"]
+        if of_group:
+            rows.append([name, f"{len(best)} of {len(of_group)}", *cells])
     return rows
 
 
