@@ -9,15 +9,10 @@ is the median of rounds, each of a CUDA graph of many launches one after another
 and copies take turns. Needs a GPU and torch.
 """
 
-import argparse
 import itertools
-import pathlib
 import statistics
-import sys
 
 import machine
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 
 LAUNCHES = 50  # of a graph
 
@@ -34,22 +29,20 @@ def graph_of(torch, launch):
 
 
 def time_us(torch, graph):
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    graph.replay()
-    end.record()
+    import peer_runs
+
+    begin, end = peer_runs.timed(graph.replay)
     torch.cuda.synchronize()
     return 1e3 * begin.elapsed_time(end) / LAUNCHES
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = machine.options(__doc__)
     parser.add_argument("--sequences", default="1,8,64,256", help="numbers of them (default: %(default)s)")
     parser.add_argument("--tokens", default="1,64", help="new rows of each sequence (default: %(default)s)")
     parser.add_argument("--heads-kv", type=int, default=8)
     parser.add_argument("--head-dim", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--out", help="CSV file; default: standard output")
     args = parser.parse_args()
 
     torch = machine.torch()
@@ -57,7 +50,7 @@ def main():
 
     bf16, heads, dim = {"dtype": torch.bfloat16, "device": "cuda"}, args.heads_kv, args.head_dim
     columns = "sequences,tokens,cache,rope,lengths,append_us,copy_us,append_over_copy".split(",")
-    file, rows = machine.table(args.out, columns, machine.torch_and_versions())
+    file, rows = machine.table(args.out, columns, machine.about(torch))
     for batch, tokens in itertools.product(map(int, args.sequences.split(",")), map(int, args.tokens.split(","))):
         moved_on = 2 * LAUNCHES * tokens  # more than lengths move on in a round
         bound = 8192 + -(-moved_on // 1024) * 1024
@@ -70,37 +63,33 @@ def main():
             pages, inner = (batch * columns, page_size) if page_size else (batch, bound)
             pools = [torch.empty(pages, inner, heads, dim, **bf16) for _ in range(2)]
             table = torch.randperm(pages, device="cuda").to(torch.int32).view(batch, columns) if page_size else None
-            for rope in (False, True):
-                for moves in (False, True):
-                    lengths, options = used.clone(), {}
-                    if rope:
-                        options.update(rope=tables, q=q, q_out=q)
-                    if moves:
-                        options.update(used_kv_after=lengths)
+            for rope, moves in itertools.product((False, True), repeat=2):
+                lengths = used.clone()
+                options = {**({"rope": tables, "q": q, "q_out": q} if rope else {}), **({"used_kv_after": lengths} if moves else {})}
 
-                    def append():
-                        attnforge.append_kv(k, v, *pools, lengths, table, **options)
+                def append():
+                    attnforge.append_kv(k, v, *pools, lengths, table, **options)
 
-                    moved = torch.cat([x.flatten() for x in ((k, v, q) if rope else (k, v))])
-                    step = k.numel() + v.numel() if moves else 0
-                    begins = itertools.count(step=step)
-                    room = moved.new_empty(moved.numel() + LAUNCHES * step)
+                moved = torch.cat([x.flatten() for x in ((k, v, q) if rope else (k, v))])
+                step = k.numel() + v.numel() if moves else 0
+                begins = itertools.count(step=step)
+                room = moved.new_empty(moved.numel() + LAUNCHES * step)
 
-                    def copy():
-                        begin = next(begins)
-                        room[begin : begin + moved.numel()].copy_(moved)
+                def copy():
+                    begin = next(begins)
+                    room[begin : begin + moved.numel()].copy_(moved)
 
-                    graphs = graph_of(torch, append), graph_of(torch, copy)
-                    samples = [[], []]
-                    for _ in range(args.rounds):
-                        lengths.copy_(used)
-                        for graph, times in zip(graphs, samples):
-                            times.append(time_us(torch, graph))
-                    append_us, copy_us = map(statistics.median, samples)
-                    kind = f"pages of {page_size}" if page_size else "one piece"
-                    words = [batch, tokens, kind, int(rope), int(moves), f"{append_us:.2f}", f"{copy_us:.2f}", f"{append_us / copy_us:.2f}"]
-                    rows.writerow(words)
-                    file.flush()
+                graphs = graph_of(torch, append), graph_of(torch, copy)
+                samples = [[], []]
+                for _ in range(args.rounds):
+                    lengths.copy_(used)
+                    for graph, times in zip(graphs, samples):
+                        times.append(time_us(torch, graph))
+                append_us, copy_us = map(statistics.median, samples)
+                kind = f"pages of {page_size}" if page_size else "one piece"
+                words = [batch, tokens, kind, int(rope), int(moves), f"{append_us:.2f}", f"{copy_us:.2f}", f"{append_us / copy_us:.2f}"]
+                rows.writerow(words)
+                file.flush()
 
 
 if __name__ == "__main__":

@@ -7,30 +7,26 @@
     python3 bench/backward.py --dry-run                              # the points, by number; needs no GPU
     python3 bench/backward.py --summary backward.csv                 # the means, of times taken earlier
 
-Times are from the first to the last kernel of a backward pass, all steps. Cold L2, random normal inputs, all implementations in shuffled
-rounds on a heated card, medians over the rounds, on the GPU's own clock. TFLOP/s count 2.5 times the forward's products. `error` is the
-largest of those of dq, dk and dv of one head (and its group), relative to fp32; what is wrong is not timed, and its row says so. Rows are
-written as soon as a point is measured; an existing file is gone on with. backward_peers.py has the peers.
+Times are as rounds.py says, from the first to the last kernel of a backward pass, all steps. TFLOP/s count 2.5 times the forward's
+products. `error` is the largest of those of dq, dk and dv of one head (and its group), relative to fp32; what is wrong is not timed, and
+its row says so. Rows are written as soon as a point is measured; an existing file is gone on with. peer_kernels.py has the peers.
 """
 
+import functools
 import math
 import pathlib
 import re
 import statistics
 import sys
 import time
+from typing import NamedTuple, Optional
 
-import backward_peers
+import choice
 import figures
 import peer_kernels
 import rounds
 from peer_kernels import first_line
 
-COLUMNS = (
-    "list,impl,dtype,batch,num_heads_q,num_heads_kv,seqlen_q,seqlen_kv,head_dim,head_dim_v,causal,ms,tflops,ratio_to_best_peer,"
-    "best_peer,error,rounds,spread,late,note,config"
-).split(",")
-UNTUNED = "attnforge-untuned"
 WRONG = 2e-2  # relative error from which gradients are not those of the point
 TOKENS, HIDDEN = 16384, 2048
 
@@ -48,11 +44,13 @@ def grid(head_dims, dtype):
     return [point(s, d, c, dtype=dtype) for d in head_dims for c in (False, True) for s in seqlens]
 
 
-class List:
+class List(NamedTuple):
     """Points, what attnforge is asked for there, and the peers."""
 
-    def __init__(self, points, peers, deterministic=False, family=None):
-        self.points, self.peers, self.deterministic, self.family = points, peers, deterministic, family
+    points: list
+    peers: list
+    deterministic: bool = False
+    family: Optional[str] = None
 
 
 def lists(dtype):
@@ -88,11 +86,11 @@ def chosen(args):
     if args.only:
         found = [(name, p) for name, p in found if re.search(args.only, f"{name} {label_of(p)}")]
     if args.points:
-        match = re.fullmatch(r"(\d*):(\d*)|(\d+)", args.points)
+        match = re.fullmatch(r"(\d*)(:?)(\d*)", args.points)
         if not match:
             raise SystemExit(f"--points {args.points} must be N, or BEGIN:END, of what --dry-run numbers")
-        begin, end, one = match.groups()
-        found = found[int(one) : int(one) + 1] if one else found[int(begin or 0) : int(end) if end else None]
+        begin = int(match[1] or 0)
+        found = found[begin : (int(match[3]) if match[3] else None) if match[2] else begin + 1]
     return found
 
 
@@ -101,63 +99,31 @@ def chosen(args):
 
 def rows_of(name, p, times, errors, notes, count, configs):
     """The rows of a point, attnforge's first: of {impl: (ms, spread, late)}, {impl: error}, {impl: note} and {impl: config}."""
-    more = {impl: {"config": config} for impl, config in configs.items()}
-    more["attnforge"] = more.get("attnforge", {}) | rounds.beside_best(times, [UNTUNED])
-    work = rounds.tflops(2.5 * rounds.flops(p))
-    return rounds.table(COLUMNS, {"list": name, **p._asdict()}, ["attnforge", *times, *notes], times, errors, notes, count, work, more)
+    return rounds.rows_of_point({"list": name}, p, times, errors, notes, count, 2.5 * rounds.flops(p), configs)
 
 
 def exact(torch, q, k, v, dout, causal, rows_at_once=1024):
     """(dq, dk, dv) of the first sequence and the first head of k and its group, in fp32: [seqlen, heads of it, head_dim]."""
-    group = q.shape[2] // k.shape[2]
-    q, dout = (x[0, :, :group].float() for x in (q, dout))
-    k, v = (x[0, :, 0].float() for x in (k, v))
-    keys, scale = torch.arange(k.shape[0], device=k.device), 1 / math.sqrt(k.shape[1])
-    dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
-    for head in range(group):
-        for begin in range(0, q.shape[0], rows_at_once):
-            rows = slice(begin, min(begin + rows_at_once, q.shape[0]))
-            of_q, of_o = q[rows, head], dout[rows, head]
-            s = scale * of_q @ k.T
-            if causal:
-                position = torch.arange(rows.start, rows.stop, device=k.device) + k.shape[0] - q.shape[0]
-                s = s.masked_fill(keys > position[:, None], -math.inf)
-            prob = torch.softmax(s, -1)
-            dp = of_o @ v.T
-            ds = prob * (dp - (prob * dp).sum(-1, keepdim=True))
-            dq[rows, head] = scale * ds @ k
-            dk += scale * ds.T @ of_q
-            dv += prob.T @ of_o
-    return dq, dk[:, None], dv[:, None]
+    group, rows, keys = q.shape[2] // k.shape[2], q.shape[1], k.shape[1]
+    of_heads = [x[0, :, :heads].transpose(0, 1).float() for x, heads in ((q, group), (k, 1), (v, 1), (dout, group))]
+    q, k, v = (x.detach().requires_grad_() for x in of_heads[:3])
+    hidden = torch.arange(keys, device=q.device) > torch.arange(rows, device=q.device)[:, None] + keys - rows
+    with torch.enable_grad():
+        for begin in range(0, rows, rows_at_once):
+            part = slice(begin, begin + rows_at_once)
+            s = q[:, part] @ k.transpose(1, 2) / math.sqrt(k.shape[2])
+            s = s.masked_fill(hidden[part], -math.inf) if causal else s
+            (torch.softmax(s, -1) @ v * of_heads[3][:, part]).sum().backward()
+    return [x.grad.transpose(0, 1) for x in (q, k, v)]
 
 
 def error_of(gradients, wanted):
     """The largest relative error of dq, dk and dv, of the head that `wanted` has."""
     worst = 0.0
     for got, of in zip(gradients, wanted):
-        error = rounds.relative_error(got[0, :, : of.shape[1]], of)
+        error = peer_kernels.relative_error(got[0, :, : of.shape[1]], of)
         worst = max(worst, error) if error == error else math.inf
     return worst
-
-
-class Ours:
-    """attnforge at a point: a plan of its own, so that two may run in one round."""
-
-    def __init__(self, attnforge, p, which, tensors, config, family):
-        q, k, v, dout = tensors
-        o, lse = attnforge.attention(q, k, v, causal=bool(p.causal), return_lse=True)
-        gradients = tuple(x.new_empty(x.shape) for x in (q, k, v))
-        options = {"causal": bool(p.causal), "deterministic": which.deterministic, "out": gradients}
-        attnforge.configure(config=config, family=family)
-        attnforge.attention_backward(q, k, v, o, lse, dout, **options)
-        self.plan = next(plan for plan in attnforge.plan_cache if plan.problem.op == "bwd")
-        key = q.device.index or 0, self.plan.problem
-
-        def run():
-            attnforge.plan_cache.put(key, self.plan)
-            return attnforge.attention_backward(q, k, v, o, lse, dout, **options)
-
-        self.run = run
 
 
 def choose(attnforge, p, which, args, stored=""):
@@ -175,8 +141,8 @@ def choose(attnforge, p, which, args, stored=""):
     if args.tune == "none" and not stored:
         return {"attnforge": guess[0]["config"] if guess else ""}, {"attnforge": f"not tuned{why}"}
     if guess:
-        configs[UNTUNED] = guess[0]["config"]
-        notes[UNTUNED] = "the model's choice"
+        configs[figures.UNTUNED] = guess[0]["config"]
+        notes[figures.UNTUNED] = "the model's choice"
     if not stored:
         start = time.monotonic()
         attnforge.tune(text, rigor=args.tune, family=which.family, time_limit_s=args.tune_seconds)
@@ -197,33 +163,18 @@ def measure(name, p, session, stored, peers):
     q, k, v, dout = (torch.randn(p.batch, *shape, device="cuda", dtype=dtype) for shape in (*shapes, shapes[0]))
     wanted = exact(torch, q, k, v, dout, p.causal)
     configs, notes = choose(attnforge, p, which, args, stored.get((name, p), ""))
+    o, lse = attnforge.attention(q, k, v, causal=bool(p.causal), return_lse=True)
+    options = {"causal": bool(p.causal), "deterministic": which.deterministic, "out": tuple(map(torch.empty_like, (q, k, v)))}
+    ours = functools.partial(attnforge.attention_backward, q, k, v, o, lse, dout, **options)
     runs, taken = {}, {}
     for impl, config in configs.items():
         try:
-            ours = Ours(attnforge, p, which, (q, k, v, dout), config, which.family or "")
-            runs[impl], taken[impl] = ours.run, ours.plan.config
+            plan, _ = choice.with_config(ours, config, attnforge, which.family or "")
+            runs[impl], taken[impl] = choice.with_plan(ours, plan, q.device.index, attnforge), plan.config
         except attnforge.AttnforgeError as error:
             notes[impl] = first_line(error)
-        finally:
-            attnforge.configure(config="", family="")
-    for peer in peers:
-        if peer.name not in which.peers:
-            continue
-        try:
-            runs[peer.name] = peer_runs.fastest(peer.prepare(p, q, k, v, dout))
-            torch.cuda.synchronize()
-        except Exception as error:  # a package raises what it likes where it does not serve a point
-            notes[peer.name] = first_line(error)
-    errors = {}
-    for impl in list(runs):
-        try:
-            errors[impl] = error_of(runs[impl](), wanted)
-            if not errors[impl] < WRONG:
-                notes[impl] = f"wrong: differs from fp32 by {errors[impl]:.1e}"
-                del runs[impl]
-        except RuntimeError as error:
-            notes[impl] = first_line(error)
-            del runs[impl]
+    peer_runs.add_peers(runs, notes, [peer for peer in peers if peer.name in which.peers], p, q, k, v, dout)
+    errors = peer_kernels.drop_wrong(runs, notes, lambda _, run: error_of(run(), wanted), "fp32", WRONG)
     return rows_of(name, p, session.time_ms(runs), errors, notes, args.rounds, taken)
 
 
@@ -240,7 +191,7 @@ def done_in(path):
     if not path or not pathlib.Path(path).exists() or not pathlib.Path(path).stat().st_size:
         return None
     rows = figures.read_csv(path)[1]
-    if rows and list(rows[0]) != COLUMNS:
+    if rows and list(rows[0]) != ["list", *figures.COLUMNS]:
         raise SystemExit(f"{path} has other columns than this writes; give another --out")
     return {key_of(row) for row in rows if row["impl"] == "attnforge" and row["ms"]}
 
@@ -248,24 +199,19 @@ def done_in(path):
 def summary(rows):
     """Geometric means and least of attnforge's speed relative to the best peer of each point, and of the untuned one's to its own."""
     lines = []
-    for name in dict.fromkeys(row["list"] for row in rows):
-        of_list = [row for row in rows if row["list"] == name]
-        for dim in dict.fromkeys(row["head_dim"] for row in of_list):
-            of_dim = [row for row in of_list if row["head_dim"] == dim]
-            peers = [row for row in of_dim if row["impl"] != UNTUNED]
-            best = list(figures.best_ratios(figures.all_ratios(peers)).values())
-            own = [row for row in of_dim if row["impl"] in ("attnforge", UNTUNED)]
-            untuned = [1 / found[UNTUNED] for found in figures.all_ratios(own).values() if UNTUNED in found]
-            text = f"{name}, head_dim {dim}:"
-            for kind, values in ((" best peer", best), (" untuned to tuned", untuned)):
-                if values:
-                    text += f"{kind} {statistics.geometric_mean(values):.3f}x over {len(values)}, least {min(values):.3f}x;"
-            lines.append(text.rstrip(";"))
+    for (name, dim), of_dim in figures.grouped(((row["list"], row["head_dim"]), row) for row in rows).items():
+        best, untuned, _ = figures.best_and_untuned(of_dim)
+        said = [
+            f" {kind} {statistics.geometric_mean(each):.3f}x over {len(each)}, least {min(each):.3f}x"
+            for kind, each in (("best peer", best.values()), ("untuned to tuned", untuned))
+            if each
+        ]
+        lines.append(f"{name}, head_dim {dim}:{';'.join(said)}")
     return "\n".join(lines)
 
 
 def run(args):
-    session = rounds.Session(args, COLUMNS)
+    session = rounds.Session(args, ["list", *figures.COLUMNS])
     import attnforge
 
     torch = session.torch
@@ -277,8 +223,8 @@ def run(args):
     names = list(dict.fromkeys(peer for name, _ in points for peer in known[name].peers))
     if args.peers is not None:
         asked = [name for name in args.peers.split(",") if name]
-        names = [name for name in asked if name in names or name not in backward_peers.LOADERS]
-    peers, missing = peer_kernels.find(names, backward_peers.LOADERS, needed=args.peers is not None)
+        names = [name for name in asked if name in names or name not in peer_kernels.BACKWARD]
+    peers, missing = peer_kernels.find(names, peer_kernels.BACKWARD, needed=args.peers is not None)
     goes_on = done_in(session.path) is not None
     session.begin([*peer_kernels.who(peers, missing, (), ()), figures.configs_line(args)], goes_on)
     for i, (name, p) in enumerate(points):
@@ -293,17 +239,14 @@ def run(args):
 
 
 def main():
-    parser = rounds.options(__doc__, rounds=15, tunes=("none", "quick", "full", "exhaustive"))
+    parser = rounds.options(__doc__, "configs", "dtype", "summary", rounds=15)
     parser.add_argument("--list", default=",".join(lists("bf16")), help="separated by commas; default: %(default)s")
     parser.add_argument("--only", metavar="REGEX", help='only points whose line of --dry-run has it, as "d128 causal s(512|1024) "')
     parser.add_argument("--points", metavar="BEGIN:END", help="only these of what is left, by the numbers of --dry-run")
-    parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
-    parser.add_argument("--peers", help=f"only these, of {', '.join(backward_peers.LOADERS)}; \"\": none")
-    parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
+    parser.add_argument("--peers", help=f"only these, of {', '.join(peer_kernels.BACKWARD)}; \"\": none")
     parser.add_argument("--tune-seconds", type=float, default=0, help="the most for a point; 0: no limit")
     parser.add_argument("--again", action="store_true", help="points that the file has already, too")
     parser.add_argument("--dry-run", action="store_true", help="measure nothing, print the points")
-    parser.add_argument("--summary", metavar="FILE.csv", help="measure nothing, print the means of a file")
     args = parser.parse_args()
     if args.dry_run:
         for i, (name, p) in enumerate(chosen(args)):

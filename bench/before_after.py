@@ -12,23 +12,14 @@ passes of 2048 tokens and more are, two that are as fast here can differ by 5% i
 
 import argparse
 import concurrent.futures
-import csv
 import pathlib
-import shlex
 import statistics
 import sys
 import tempfile
 import time
 
-import by_turns
 import figures
-
-HERE = pathlib.Path(__file__).resolve().parent
-
-
-def problem_text(row):
-    words = ["deterministic"] if row.get("list") == "deterministic" else []
-    return figures.problem_text(figures.point_of(row), row["config"][:3], *words)
+import machine
 
 
 def points(path, only, most):
@@ -40,7 +31,7 @@ def points(path, only, most):
     found = {}
     for row in rows:
         if row.get("impl") == "attnforge" and row.get("config") and only in row["config"]:
-            found.setdefault(problem_text(row), row["config"])
+            found.setdefault(figures.problem_of(row), row["config"])
     if not found:
         wanted = f" with {only} in it" if only else ""
         sys.exit(f"{path} has no row of attnforge with a config{wanted}; give a file that bench/peers.py or bench/backward.py wrote")
@@ -49,15 +40,16 @@ def points(path, only, most):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("old", type=by_turns.program_named)
-    parser.add_argument("new", type=by_turns.program_named)
-    parser.add_argument("--points", type=pathlib.Path, default=HERE / "results/h200/hopper.csv", help="rows with configs")
+    parser.add_argument("old", type=machine.program)
+    parser.add_argument("new", type=machine.program)
+    parser.add_argument("--points", default=figures.RESULTS / "h200/hopper.csv", help="rows with configs")
     parser.add_argument("--only", default="", metavar="WORDS", help="only rows with these words in their config, as bwd_wgmma")
-    parser.add_argument("--most", type=by_turns.positive, default=36, help="points taken, from the first on")
-    parser.add_argument("--rounds", type=by_turns.positive, default=5)
+    parser.add_argument("--most", type=machine.positive, default=36, help="points taken, from the first on")
+    parser.add_argument("--rounds", type=machine.positive, default=5)
     parser.add_argument("--limit-s", type=float, default=600)
-    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
+    programs = arguments.old, arguments.new
     if arguments.old == arguments.new:
         parser.error(f"OLD and NEW are the same program, {arguments.old}")
     chosen = points(arguments.points, arguments.only, arguments.most)
@@ -65,34 +57,29 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
 
         def timed(program, problem, config, *options):
-            try:
-                return by_turns.bench(program, problem, config, pathlib.Path(folder) / f"{abs(hash(program))}.db", *options)
-            except by_turns.Failed as error:
-                sys.exit(str(error))
+            cache = pathlib.Path(folder) / f"{programs.index(program)}.db"
+            return machine.answer(program, "bench", problem, "--config", config, "--json", "-q", *options, cache=cache)
 
-        jobs = [(program, *point) for point in chosen.items() for program in (arguments.old, arguments.new)]
+        jobs = [(program, *point) for point in chosen.items() for program in programs]
         with concurrent.futures.ThreadPoolExecutor() as pool:
             first = list(pool.map(lambda job: timed(*job, "--samples", "3", "--max-samples", "3"), jobs))[0]
         print(f"compiled {len(chosen)} points in {time.monotonic() - began:.0f} s", flush=True)
-        samples = {point: {arguments.old: [], arguments.new: []} for point in chosen}
+        samples = {(problem, program): [] for problem in chosen for program in programs}
         for turn in range(arguments.rounds):
             for at, (problem, config) in enumerate(chosen.items()):
-                order = (arguments.old, arguments.new) if (at + turn) % 2 else (arguments.new, arguments.old)
-                for program in order:
+                for program in programs if (at + turn) % 2 else programs[::-1]:
                     said = timed(program, problem, config, "--seconds", "0.2", "--samples", "15", "--max-samples", "40")
-                    samples[problem][program].append(said["results"][0]["time_us"])
+                    samples[problem, program].append(said["results"][0]["time_us"])
             print(f"round {turn + 1} of {arguments.rounds}, {time.monotonic() - began:.0f} s", flush=True)
             if time.monotonic() - began > arguments.limit_s:
                 break
     ratios = []
-    with arguments.out.open("w") as out:
-        out.write(f"# {first['device']['name']}, {first['date'][:10]}; bench/before_after.py {shlex.join(sys.argv[1:])}\n")
-        table = csv.writer(out, lineterminator="\n")
-        table.writerow("problem,before_us,after_us,ratio,rounds".split(","))
-        for problem, of in samples.items():
-            before, after = (statistics.median(of[program]) for program in (arguments.old, arguments.new))
-            ratios.append(before / after)
-            table.writerow([problem, f"{before:.2f}", f"{after:.2f}", f"{before / after:.4f}", len(of[arguments.old])])
+    columns = "problem,before_us,after_us,ratio,rounds".split(",")
+    _, table = machine.table(arguments.out, columns, f"{first['device']['name']}, {first['date'][:10]}")
+    for problem in chosen:
+        before, after = (statistics.median(samples[problem, program]) for program in programs)
+        ratios.append(before / after)
+        table.writerow([problem, f"{before:.2f}", f"{after:.2f}", f"{before / after:.4f}", turn + 1])
     print(f"{len(ratios)} points, before / after: geometric mean {statistics.geometric_mean(ratios):.4f}, "
           f"least {min(ratios):.4f}, most {max(ratios):.4f}")
 

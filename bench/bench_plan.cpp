@@ -1,6 +1,5 @@
 // bench_plan.cpp - what a plan costs the host: found in memory, for a new length, from the database
-// in a fresh process; what Plan::run adds to a bare launch; and a decode step, which is a plan and
-// a run.
+// in a fresh process; and what Plan::run adds to a bare launch.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -32,9 +31,6 @@ using namespace attnforge;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kProblem = "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal";
-// A kernel of few microseconds, so that the launch queue stays short.
-constexpr const char* kDecode =
-    "fwd bf16 batch=1 num_heads=32:8 seqlen=1:4096 head_dim=128 lengths=used page_size=16";
 constexpr const char* kTinyProblem = "fwd bf16 batch=1 num_heads=1 seqlen=64 head_dim=64";
 
 double seconds_since(Clock::time_point start) {
@@ -63,20 +59,13 @@ struct TunedDatabase {
   }
 };
 
-void plan_in_memory(benchmark::State& state, const std::string& cache) {
-  Device device({.cache_path = cache});
-  const Problem problem = parse_problem(kProblem);
-  make_plan(problem, device);
-  while (state.KeepRunning()) benchmark::DoNotOptimize(make_plan(problem, device));
-}
-
-/// Lengths 3585 to 4096 share a bucket; each is planned once.
-void plan_for_new_length(benchmark::State& state, const std::string& cache) {
+/// Of kProblem, each time with `fewer` queries and keys: lengths 3585 to 4096 share a bucket.
+void plan_again(benchmark::State& state, const std::string& cache, int fewer) {
   Device device({.cache_path = cache});
   Problem problem = parse_problem(kProblem);
   make_plan(problem, device);
   while (state.KeepRunning()) {
-    problem.seqlen_q = problem.seqlen_kv = problem.seqlen_q - 1;
+    problem.seqlen_q = problem.seqlen_kv = problem.seqlen_q - fewer;
     benchmark::DoNotOptimize(make_plan(problem, device));
   }
 }
@@ -131,48 +120,6 @@ void run_plan(benchmark::State& state) {
   time_launches(state, [&] { plan.run(memory.tensors, memory.workspace.data()); });
 }
 
-/// What of a decode step is the host's beside the driver's launches: a plan for one more key, and
-/// the arguments of its run put together. Lengths 3585 to 4096 share a bucket.
-void decode_step(benchmark::State& state) {
-  Device device({.cache_path = ":memory:"});
-  Problem problem = parse_problem(kDecode);
-  const DeviceTensors memory = upload_tensors(device, make_plan(problem, device),
-                                              random_host_tensors(problem, 1));
-  PrimaryContext primary(0);
-  const ScopedContext context(primary);
-  const DeviceFacts facts = enumerate_devices().at(0);
-  const Candidate candidate = untuned(registry(), problem, facts);
-  const Launch launch = candidate.family->launch(candidate.config, problem, facts);
-  const Buffer counters(kCounterBytes);
-  alignas(64) std::byte params[kMaxParamsBytes];
-  while (state.KeepRunning()) {
-    problem.seqlen_kv = problem.seqlen_kv > 3585 ? problem.seqlen_kv - 1 : 4096;
-    benchmark::DoNotOptimize(make_plan(problem, device));
-    for (const LaunchStep& step : launch.steps) {
-      std::copy(step.params.begin(), step.params.end(), params);
-      bind_arguments(step.args, step.from_workspace, memory.tensors,
-                     {.workspace = memory.workspace.data(), .counters = counters.data()},
-                     std::span(params, step.params.size()));
-    }
-    benchmark::DoNotOptimize(params);
-  }
-  state.SetLabel(std::to_string(launch.steps.size()) + " launches");
-}
-
-/// A step of decode with its launches: a plan for one more key, and its run.
-void decode_step_with_launches(benchmark::State& state) {
-  Device device({.cache_path = ":memory:"});
-  Problem problem = parse_problem(kDecode);
-  const Plan longest = make_plan(problem, device);
-  const DeviceTensors memory = upload_tensors(device, longest, random_host_tensors(problem, 1));
-  PrimaryContext primary(0);
-  const ScopedContext context(primary);
-  time_launches(state, [&] {
-    problem.seqlen_kv = problem.seqlen_kv > 3585 ? problem.seqlen_kv - 1 : 4096;
-    make_plan(problem, device).run(memory.tensors, memory.workspace.data());
-  });
-}
-
 void bare_launch(benchmark::State& state) {
   PrimaryContext primary(0);
   const ScopedContext context(primary);
@@ -210,9 +157,9 @@ int main(int argc, char** argv) try {
   const TunedDatabase database;
   using benchmark::RegisterBenchmark;
   RegisterBenchmark("plan/in_memory",
-                    [&](benchmark::State& state) { plan_in_memory(state, database.path); });
+                    [&](benchmark::State& state) { plan_again(state, database.path, 0); });
   RegisterBenchmark("plan/new_length_in_bucket", [&](benchmark::State& state) {
-    plan_for_new_length(state, database.path);
+    plan_again(state, database.path, 1);
   })->Iterations(500);
   RegisterBenchmark("plan/from_database_in_fresh_process",
                     [&](benchmark::State& state) { plan_in_fresh_process(state, database.path); })
@@ -220,11 +167,6 @@ int main(int argc, char** argv) try {
       ->Iterations(10)
       ->Unit(benchmark::kMillisecond);
   RegisterBenchmark("launch/plan_run", run_plan)->UseManualTime()->Iterations(200);
-  RegisterBenchmark("decode/plan_and_arguments", decode_step)->Iterations(500);
-  RegisterBenchmark("decode/plan_and_arguments_of_known_lengths", decode_step)->Iterations(20000);
-  RegisterBenchmark("decode/plan_and_run", decode_step_with_launches)
-      ->UseManualTime()
-      ->Iterations(200);
   RegisterBenchmark("launch/bare", bare_launch)->UseManualTime()->Iterations(200);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();

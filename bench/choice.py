@@ -24,14 +24,25 @@ def choices(candidates, count):
     return list(dict.fromkeys([*first.values(), *fast]))[:count]
 
 
-def with_config(run, config, attnforge):
-    """(plan, output) of a run with this config, which does not stay; AttnforgeError where it is refused."""
-    attnforge.configure(config=config)
+def with_config(run, config, attnforge, family=""):
+    """(plan, output) of a run with this config and family, which do not stay; AttnforgeError where it is refused."""
+    attnforge.configure(config=config, family=family)
     try:
         output = run()
         return list(attnforge.plan_cache)[-1], output
     finally:
-        attnforge.configure(config="")
+        attnforge.configure(config="", family="")
+
+
+def with_plan(run, plan, device, attnforge):
+    """A function that runs with this plan, whatever ran before."""
+
+    def again():
+        attnforge.plan_cache.clear()
+        attnforge.plan_cache.put((device, plan.problem), plan)
+        return run()
+
+    return again
 
 
 def runs_with(run, configs, device, attnforge):
@@ -40,15 +51,9 @@ def runs_with(run, configs, device, attnforge):
     for config in configs:
         try:
             plan, _ = with_config(run, config, attnforge)
+            runs[config] = with_plan(run, plan, device, attnforge)
         except attnforge.AttnforgeError:
-            continue
-
-        def again(plan=plan):
-            attnforge.plan_cache.clear()
-            attnforge.plan_cache.put((device, plan.problem), plan)
-            return run()
-
-        runs[config] = again
+            pass
     return runs
 
 

@@ -10,8 +10,6 @@ are fixed while profiling: times are longer than those of `attnforge bench`.
 
 import argparse
 import csv
-import json
-import pathlib
 import re
 import subprocess
 import sys
@@ -36,15 +34,16 @@ METRICS = {
 UNITS = {"time_us": 1e-3, "instructions_1e6": 1e-6, "bank_conflicts_1e6": 1e-6, "l2_bytes_1e9": 1e-9, "dram_bytes_1e9": 1e-9}
 
 
-def of_family(program, problem, choice, cache):
-    """Options of ncu, and the command whose kernels it counts. choice: options of `attnforge run`."""
-    family = choice[1].split()[0]
-    count = "3" if family == "fwd_materialized" else "1"
-    return ["-k", f"regex:^{family}", "-c", count], [program, "run", "--random", "1", *choice, *(["--cache", cache] if cache else []), problem]
-
-
-def of_peer(name, problem):
-    return ["--profile-from-start", "off"], [sys.executable, __file__, "--run-peer", name, problem]
+def runs_of(problem, args, program, families):
+    """(label, options of ncu, command whose kernels it counts) of attnforge's families, or its config of an earlier run, and of the peers."""
+    choices = [["--config", stored_config(args.configs, problem)]] if args.configs else [["--family", family] for family in families]
+    for choice in choices:
+        family = choice[1].split()[0]
+        count = "3" if family == "fwd_materialized" else "1"
+        command = [program, "run", "--random", "1", *choice, *(["--cache", args.cache] if args.cache else []), problem]
+        yield family, ["-k", f"regex:^{family}", "-c", count], command
+    for peer in args.peers.split(",") if args.peers else []:
+        yield peer, ["--profile-from-start", "off"], [sys.executable, __file__, "--run-peer", peer, problem]
 
 
 def run_peer(name, text):
@@ -99,39 +98,27 @@ def profiled(label, options, command):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = machine.options(__doc__, runs_program=True)
     parser.add_argument("problem", nargs="+")
-    parser.add_argument("--attnforge", default="build/release/bin/attnforge")
     parser.add_argument("--families", help="comma-separated; default: all that the program lists")
     parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's config of this file of peers.py, in place of families")
     parser.add_argument("--peers", help="comma-separated, of those that peers.py has")
     parser.add_argument("--cache", help="database with the winners of the families")
-    parser.add_argument("--out", help="CSV file; default: standard output")
     parser.add_argument("--run-peer", metavar="NAME", help=argparse.SUPPRESS)  # what ncu runs
     args = parser.parse_args()
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+    machine.package()
     if args.run_peer:
-        run_peer(args.run_peer, args.problem[0])
-        return
+        return run_peer(args.run_peer, args.problem[0])
     program = machine.program(args.attnforge)
     gpu = machine.gpu()
-    listed = json.loads(subprocess.run([program, "list", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout)
-    families = args.families.split(",") if args.families else [family["name"] for family in listed["families"]]
-    rows = []
+    families = args.families.split(",") if args.families else [each["name"] for each in machine.answer(program, "list", "--json")["families"]]
+    columns = ["problem", "family", "kernel", *METRICS]
+    file, out = machine.table(args.out, columns, gpu)
     for problem in args.problem:
-        choices = [["--family", family] for family in families]
-        if args.configs:
-            choices = [["--config", stored_config(args.configs, problem)]]
-        runs = [(choice[1].split()[0], *of_family(program, problem, choice, args.cache)) for choice in choices]
-        runs += [(peer, *of_peer(peer, problem)) for peer in (args.peers.split(",") if args.peers else [])]
-        for label, options, command in runs:
+        for label, options, command in runs_of(problem, args, program, families):
             print(f"{problem}: {label} ...", file=sys.stderr, flush=True)
-            rows += [{"problem": problem, **row} for row in profiled(label, options, command)]
-    file = open(args.out, "w", newline="") if args.out else sys.stdout
-    file.write(f"# {gpu}\n# {machine.command()}\n")
-    writer = csv.DictWriter(file, ["problem", "family", "kernel", *METRICS], lineterminator="\n", restval="")
-    writer.writeheader()
-    writer.writerows(rows)
+            out.writerows([problem, *(row.get(column, "") for column in columns[1:])] for row in profiled(label, options, command))
+            file.flush()
 
 
 if __name__ == "__main__":

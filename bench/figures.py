@@ -13,6 +13,13 @@ Point = collections.namedtuple(
 )
 
 
+# Of peers.py, and after "list" of backward.py. error: relative, to the output of one peer, or of gradients to fp32. late: samples that may
+# hold time of the host. note: why there is no time, or of attnforge how its config came about.
+COLUMNS = ["impl", *Point._fields, *"ms,tflops,ratio_to_best_peer,best_peer,error,rounds,spread,late,note,config".split(",")]
+UNTUNED = "attnforge-untuned"  # with its model's first choice, a row of backward.py
+RESULTS = pathlib.Path(__file__).resolve().parent / "results"
+
+
 def read_csv(path):
     """(header comments, rows as dicts) of a CSV file."""
     lines = pathlib.Path(path).read_text().splitlines()
@@ -23,7 +30,7 @@ def read_csv(path):
 
 def result_path(gpu, name):
     """bench/results/<gpu>/<name>.csv, in a folder that is there."""
-    folder = pathlib.Path(__file__).resolve().parent / "results" / gpu.lower().removeprefix("nvidia ").replace(" ", "_")
+    folder = RESULTS / gpu.lower().removeprefix("nvidia ").replace(" ", "_")
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{name}.csv"
 
@@ -53,12 +60,18 @@ def problem_text(point, op, *words):
     return " ".join([text, *["causal"] * point.causal, *words])
 
 
-def times(rows):
-    """{point: {implementation: ms}}; rows without a time, of peers that do not serve a point, are left out."""
+def problem_of(row, *forward_words):
+    """attnforge's problem of a row of peers.py, which was asked with these words, or of backward.py."""
+    op = row["config"][:3]
+    return problem_text(point_of(row), op, *(forward_words if op == "fwd" else ["deterministic"] * (row.get("list") == "deterministic")))
+
+
+def times(rows, key=point_of):
+    """{key(row): {implementation: ms}}; rows without a time, of peers that do not serve a point, are left out."""
     found = collections.defaultdict(dict)
     for row in rows:
         if row["ms"]:
-            found[point_of(row)][row["impl"]] = float(row["ms"])
+            found[key(row)][row["impl"]] = float(row["ms"])
     return found
 
 
@@ -73,14 +86,44 @@ def best_peer(found):
     return best, found.get(best)
 
 
-def all_ratios(rows):
-    """{point: ratios()} of the rows of a CSV of bench/peers.py."""
-    return {point: ratios(ms) for point, ms in times(rows).items() if "attnforge" in ms}
+def all_ratios(rows, key=point_of):
+    """{point: ratios()} of the rows of a CSV of bench/peers.py, or another with points of key(row)."""
+    return {point: ratios(ms) for point, ms in times(rows, key).items() if "attnforge" in ms}
 
 
 def best_ratios(found):
     """{point: attnforge's speed relative to the fastest peer there}, of the points that have a peer."""
     return {point: best_peer(known)[1] for point, known in found.items() if known}
+
+
+def best_and_untuned(rows):
+    """(best_ratios(), the untuned attnforge's speed relative to the tuned one's at each point that has it, how many points) of backward.py's rows."""
+    found = all_ratios(rows)
+    best = best_ratios({point: {name: ratio for name, ratio in known.items() if name != UNTUNED} for point, known in found.items()})
+    return best, [1 / known[UNTUNED] for known in found.values() if UNTUNED in known], len(found)
+
+
+def grouped(pairs):
+    """{group: [value, ...]} of (group, value), in their order."""
+    found = collections.defaultdict(list)
+    for group, value in pairs:
+        found[group].append(value)
+    return found
+
+
+def per_peer(found):
+    """{peer: [attnforge's speed relative to it, at each point that it has]} of {point: ratios()}."""
+    return grouped(pair for known in found.values() for pair in known.items())
+
+
+def mean_and_least(each, mean=".2f", least=".3f"):
+    """What is said of ratios; mean, least: how these are written."""
+    return f"geometric mean {statistics.geometric_mean(each):{mean}}x, least {min(each):{least}}x"
+
+
+def peers_in(comments):
+    """{peer: version} of a file's header."""
+    return dict(line.removeprefix("peer ").split(": ", 1) for line in comments if line.startswith("peer "))
 
 
 # ---- Groups of points ----
@@ -116,17 +159,14 @@ def group_rows(found):
     """Rows of GROUP_COLUMNS from {point: ratios()}, each against the fastest peer at each point."""
     rows = []
     for name, belongs in GROUPS.items():
-        points = [point for point in found if belongs(point)]
-        best = best_ratios({point: found[point] for point in points})
-        if not points:
-            continue
-        row = [name, f"{len(best)} of {len(points)}"]
+        of_group = {point: known for point, known in found.items() if belongs(point)}
+        best, cells = best_ratios(of_group), [""] * 3
         if best:
-            worst = min(best, key=best.get)
-            faster = sum(ratio >= 1 for ratio in best.values())
-            row += [f"{statistics.geometric_mean(best.values()):.3f}", f"{best[worst]:.3f} ({where(worst)})"]
-            row.append(f"{faster} of {len(best)}")
-        rows.append(row + [""] * (len(GROUP_COLUMNS) - len(row)))
+            worst, faster = min(best, key=best.get), sum(ratio >= 1 for ratio in best.values())
+            mean = statistics.geometric_mean(best.values())
+            cells = [f"{mean:.3f}", f"{best[worst]:.3f} ({where(worst)})", f"{faster} of {len(best)}"]
+        if of_group:
+            rows.append([name, f"{len(best)} of {len(of_group)}", *cells])
     return rows
 
 
@@ -134,21 +174,10 @@ def claim(best):
     """What {point: ratio to the fastest peer} allows to say, as a sentence."""
     if not best:
         return "There was no peer beside it, so nothing is said about its speed relative to others."
-    mean, faster = statistics.geometric_mean(best.values()), sum(ratio >= 1 for ratio in best.values())
-    worst = min(best, key=best.get)
-    how = f"geometric mean {mean:.3f}x, least {best[worst]:.3f}x ({where(worst)})"
-    if faster == len(best):
-        return f"attnforge is as fast as the fastest of them or faster at each of {len(best)} points: {how}."
-    return f"attnforge is as fast as the fastest of them or faster at {faster} of {len(best)} points: {how}."
-
-
-def per_peer(rows):
-    """{peer: [attnforge's speed relative to it, at each point that it has]}, in the order of the rows."""
-    found = collections.defaultdict(list)
-    for known in all_ratios(rows).values():
-        for name, ratio in known.items():
-            found[name].append(ratio)
-    return found
+    faster = sum(ratio >= 1 for ratio in best.values())
+    at = f"{'each' if faster == len(best) else faster} of {len(best)} points"
+    how = f"{mean_and_least(best.values(), '.3f')} ({where(min(best, key=best.get))})"
+    return f"attnforge is as fast as the fastest of them or faster at {at}: {how}."
 
 
 def summary(rows):
@@ -160,7 +189,7 @@ def summary(rows):
         widths = [max(len(row[i]) for row in table) for i in range(len(GROUP_COLUMNS))]
         lines.append(f"{dtype}: attnforge relative to the fastest peer in the run at each point")
         lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
-        for name, each in per_peer(of_dtype).items():
+        for name, each in per_peer(all_ratios(of_dtype)).items():
             mean, least = statistics.geometric_mean(each), min(each)
             lines.append(f"attnforge / {name}: geometric mean {mean:.3f}, least {least:.3f}, {len(each)} points")
     late = sum(bool(row.get("late")) and int(row["late"]) > 0 for row in rows)

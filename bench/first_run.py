@@ -6,10 +6,7 @@ Each problem is tuned twice in fresh databases: as the first call of a program d
 two winners and the untuned choice are timed in turn, several rounds each.
 """
 
-import argparse
-import json
 import statistics
-import subprocess
 import sys
 import tempfile
 
@@ -24,52 +21,37 @@ PROBLEMS = (
 )
 DEFAULT_LIMIT_S = 8
 ROUNDS = 5
-
-
-def run(program, *arguments):
-    done = subprocess.run([program, *arguments, "--json"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{program} {' '.join(arguments)} failed: {done.stderr.strip()}")
-    return json.loads(done.stdout)
-
-
-def tune(program, problem, cache, *arguments):
-    return run(program, "tune", problem, "--quiet", "--cache", cache, *arguments)["results"][0]
-
-
-def time_us(program, problem, cache, config):
-    return run(program, "bench", problem, "--config", config, "--cache", cache, "--seconds", "0.5")["results"][0]["time_us"]
+COLUMNS = (
+    "problem,space,first_run_s,first_run_tried,exhaustive_s,first_run_us,best_us,untuned_us,loss,gain,first_run_config,best_config"
+).split(",")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--attnforge", default="build/release/bin/attnforge")
-    parser.add_argument("--out", help="CSV file; default: standard output")
-    args = parser.parse_args()
+    args = machine.options(__doc__, runs_program=True).parse_args()
     program = machine.program(args.attnforge)
-    gpu = machine.gpu()
-    columns = "problem,space,first_run_s,first_run_tried,exhaustive_s,first_run_us,best_us,untuned_us,loss,gain"
-    file, out = machine.table(args.out, (columns + ",first_run_config,best_config").split(","), gpu)
+    file, out = machine.table(args.out, COLUMNS, machine.gpu())
     for problem in PROBLEMS:
         with tempfile.TemporaryDirectory() as folder:
             caches = f"{folder}/first.db", f"{folder}/all.db"
-            first = tune(program, problem, caches[0], "--time-limit", str(DEFAULT_LIMIT_S))
-            every = tune(program, problem, caches[1], "--rigor", "exhaustive")
+            limits = ("--time-limit", str(DEFAULT_LIMIT_S)), ("--rigor", "exhaustive")
+            first, every = (
+                machine.answer(program, "tune", problem, "--quiet", "--json", *limit, cache=cache)["results"][0]
+                for cache, limit in zip(caches, limits)
+            )
             configs = first["winner"], every["winner"], first["untuned"]
             times = {config: [] for config in configs}  # the same config twice would only show the noise
             for _ in range(ROUNDS):
                 for config, samples in times.items():
-                    samples.append(time_us(program, problem, caches[1], config))
+                    said = machine.answer(program, "bench", problem, "--config", config, "--seconds", "0.5", "--json", cache=caches[1])
+                    samples.append(said["results"][0]["time_us"])
             ours, best, untuned = (statistics.median(times[config]) for config in configs)
             best = min(best, ours)
         row = [problem, every["space"], f"{first['elapsed_s']:.2f}", first["tried"], f"{every['elapsed_s']:.1f}"]
         row += [f"{us:.2f}" for us in (ours, best, untuned)]
         out.writerow(row + [f"{ours / best - 1:.4f}", f"{untuned / ours:.4f}", first["winner"], every["winner"]])
         file.flush()
-        print(
-            f"{problem}: {first['elapsed_s']:.1f} s, {ours / best - 1:.1%} slower than the best of {every['space']}",
-            file=sys.stderr,
-        )
+        print(f"{problem}: {first['elapsed_s']:.1f} s, {ours / best - 1:.1%} slower than the best of {every['space']}", file=sys.stderr)
 
 
-main()
+if __name__ == "__main__":
+    main()

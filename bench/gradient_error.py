@@ -4,17 +4,14 @@ keys have much in common.
     python3 bench/gradient_error.py --out bench/results/h100/gradient_error.csv
     python3 bench/gradient_error.py --ways bwd_mma_sm80 --keys 1024,16384 --out /tmp/gradient_error.csv
 
-128 queries, 2 heads. Each way (the default choice, a family forced, a family with deterministic) is a process of its own. Soft caps have no
-peer. `ratio` is the largest of ours over theirs of dq, dk and dv. Ends with 1 if one is above 1.3, or 1.6 of
-`bwd_mma_sm80` in bf16, which rounds P before it makes dS.
+128 queries, 2 heads. Ways are the default choice, a family forced, a family with deterministic. Soft caps have no peer. `ratio` is the
+largest of ours over theirs of dq, dk and dv. Ends with 1 if one is above 1.3, or 1.6 of `bwd_mma_sm80` in bf16, which rounds P before
+it makes dS.
 """
 
-import argparse
-import csv
-import io
+import itertools
 import math
 import os
-import subprocess
 import sys
 
 import machine
@@ -24,31 +21,16 @@ COLUMNS = "way,dtype,head_dim,keys,inputs,softcap,dq,dk,dv,flash_dq,flash_dk,fla
 HEADS, ROWS = 2, 128
 
 
-def reference(torch, q, k, v, dout, softcap, chunk=16384):
-    """o in the dtype of q, lse, and dq, dk, dv in fp64; [1, heads, rows, head_dim]."""
-    wide_q, wide_k, wide_v, wide_dout = (x.double() for x in (q, k, v, dout))
-    scale, n = 1 / math.sqrt(q.shape[-1]), k.shape[2]
-
-    def scores(i):
-        s = scale * wide_q @ wide_k[:, :, i : i + chunk].transpose(-1, -2)
-        if not softcap:
-            return s, 1.0
-        t = torch.tanh(s / softcap)
-        return softcap * t, 1 - t * t
-
-    lse = torch.logsumexp(torch.stack([torch.logsumexp(scores(i)[0], -1) for i in range(0, n, chunk)]), 0)
-    o = sum(torch.exp(scores(i)[0] - lse[..., None]) @ wide_v[:, :, i : i + chunk] for i in range(0, n, chunk))
-    delta = (wide_dout * o.to(q.dtype).double()).sum(-1, keepdim=True)
-    dq, dk, dv = (torch.zeros_like(x) for x in (wide_q, wide_k, wide_v))
-    for i in range(0, n, chunk):
-        part = slice(i, i + chunk)
-        s, slope = scores(i)
-        p = torch.exp(s - lse[..., None])
-        ds = p * (wide_dout @ wide_v[:, :, part].transpose(-1, -2) - delta) * slope
-        dv[:, :, part] = p.transpose(-1, -2) @ wide_dout
-        dk[:, :, part] = scale * ds.transpose(-1, -2) @ wide_q
-        dq += scale * ds @ wide_k[:, :, part]
-    return o.to(q.dtype), lse.float(), (dq, dk, dv)
+def reference(torch, q, k, v, dout, softcap):
+    """o in the dtype of q, lse, and dq, dk, dv in fp64; [1, heads, rows, head_dim]. delta is of that o, as a kernel has it."""
+    leaves, wide = [x.double().requires_grad_() for x in (q, k, v)], dout.double()
+    s = leaves[0] @ leaves[1].transpose(-1, -2) / math.sqrt(q.shape[-1])
+    s = softcap * torch.tanh(s / softcap) if softcap else s
+    lse, o = torch.logsumexp(s, -1), torch.softmax(s, -1) @ leaves[2]
+    stored = o.detach().to(q.dtype)
+    of_rounding = (wide * (o.detach() - stored.double())).sum(-1)  # what delta lacks; the derivative of lse is the probabilities
+    ((wide * o).sum() + (of_rounding * lse).sum()).backward()
+    return stored, lse.detach().float(), [x.grad for x in leaves]
 
 
 def inputs(torch, kind, head_dim, keys, dtype):
@@ -75,33 +57,35 @@ def flash(torch, q, k, v, dout):
 
 
 def points(keys):
-    for dtype in ("float16", "bfloat16"):
-        for head_dim in (64, 128, 256):
-            for each in keys:
-                for kind in ("normal", "outliers", "offset", "uniform"):
-                    for softcap in (0, 30, 2) if kind == "normal" else (0,):
-                        yield dtype, head_dim, each, kind, softcap
+    kinds = [("normal", softcap) for softcap in (0, 30, 2)] + [(kind, 0) for kind in ("outliers", "offset", "uniform")]
+    for *point, kind in itertools.product(("float16", "bfloat16"), (64, 128, 256), keys, kinds):
+        yield *point, *kind
 
 
-def measure(way, keys, out):
-    """Rows of one way, in this process."""
-    torch = machine.torch()
+def rms(x):
+    return x.double().square().mean().sqrt()
+
+
+def measure(torch, way, keys):
+    """Rows of one way."""
     import torch.nn.attention
 
     import attnforge
 
     def errors(found, wanted):
-        return [((x.double() - y).square().mean() / y.square().mean()).sqrt().item() for x, y in zip(found, wanted)]
+        return [(rms(x - y) / rms(y)).item() for x, y in zip(found, wanted)]
 
+    family, _, deterministic = way.partition(":")
+    attnforge.configure(family="" if family == "default" else family)
     for dtype, head_dim, each, kind, softcap in points(keys):
         q, k, v, dout = inputs(torch, kind, head_dim, each, getattr(torch, dtype))
         o, lse, wanted = reference(torch, q, k, v, dout, softcap)
-        options = {"softcap": softcap or None, "layout": "bhsd", "deterministic": way.endswith(":deterministic")}
+        options = {"softcap": softcap or None, "layout": "bhsd", "deterministic": bool(deterministic)}
         ours = errors(attnforge.attention_backward(q, k, v, o, lse, dout, **options), wanted)
         theirs = [] if softcap else errors(flash(torch, q, k, v, dout), wanted)
         ratio = max((a / b for a, b in zip(ours, theirs)), default=None)
         cells = [f"{x:.2e}" for x in ours] + ([f"{x:.2e}" for x in theirs] or [""] * 3) + ["" if ratio is None else f"{ratio:.3f}"]
-        out.writerow([way, dtype, head_dim, each, kind, softcap, *cells])
+        yield [way, dtype, head_dim, each, kind, softcap, *cells]
 
 
 def most_ratio(way, dtype):
@@ -109,29 +93,22 @@ def most_ratio(way, dtype):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.options(__doc__)
     parser.add_argument("--ways", default=WAYS, help="default, or families, each perhaps with :deterministic after it")
     parser.add_argument("--keys", default="1024,16384,65536,131072")
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--one", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    keys = [int(each) for each in args.keys.split(",")]
-    if args.one:
-        return measure(args.one, keys, csv.writer(sys.stdout, lineterminator="\n"))
-    torch, rows = machine.torch(), []
+    torch = machine.torch()
+    os.environ["ATTNFORGE_CACHE"] = ":memory:"
+    file, out = machine.table(args.out, COLUMNS, machine.about(torch), f"peer flash: torch {torch.__version__}")
+    too_large = False
     for way in args.ways.split(","):
-        family = way.split(":")[0]
-        environment = {**os.environ, "ATTNFORGE_CACHE": ":memory:", **({} if family == "default" else {"ATTNFORGE_FAMILY": family})}
-        command = [sys.executable, __file__, "--one", way, "--keys", args.keys, "--out", args.out]
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
-        if done.returncode:
-            sys.exit(f"{way} failed with exit code {done.returncode}")
-        rows += csv.reader(io.StringIO(done.stdout))
-        print(f"{way}: largest ratio {max((float(row[-1]) for row in rows if row[0] == way and row[-1]), default=0):.3f}", flush=True)
-    with open(args.out, "w", newline="") as file:
-        file.write(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}\n# {machine.command()}\n# peer flash: torch {torch.__version__}\n")
-        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
-    return int(any(float(row[-1]) > most_ratio(*row[:2]) for row in rows if row[-1]))
+        rows = list(measure(torch, way, [int(each) for each in args.keys.split(",")]))
+        ratios = [(float(row[-1]), most_ratio(*row[:2])) for row in rows if row[-1]]
+        too_large |= any(ratio > most for ratio, most in ratios)
+        print(f"{way}: largest ratio {max(ratios, default=(0, 0))[0]:.3f}", file=sys.stderr, flush=True)
+        out.writerows(rows)
+        file.flush()
+    return int(too_large)
 
 
 if __name__ == "__main__":

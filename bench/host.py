@@ -1,32 +1,37 @@
-"""What attnforge costs the host: plans, launches, compiles, calls from Python. Runs bench_plan, bench_compile and host_python.
+"""What attnforge costs the host: plans and launches (bench_plan), compiles (compile_time.py), calls from Python beside PyTorch's own.
 
     python3 bench/host.py --bin build/release/bin --out bench/results/h200/host.csv
+    python3 bench/host.py --calls [--package OTHER/python]      calls alone; another checkout's package compares two versions
+
+Calls are of a problem so small that the GPU is never the slower side, and its queue never full: what is timed is the call.
 """
 
-import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
 import sys
+import time
 
+import compile_time
 import machine
-from host_python import python_rows
 
 NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+CALLS, ROUNDS = 200, 60  # calls in a row before the queue drains; medians over rounds
+COMPILED = (
+    "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal",
+    "fwd bf16 batch=8 num_heads=32 seqlen=2048 head_dim=64 lse",
+    "fwd bf16 batch=2 num_heads=8 seqlen=8192 head_dim=256 causal",
+    "fwd bf16 batch=4 num_heads=25 seqlen=4096 head_dim=80 causal window_left=511 softcap=50",
+)
 
 
-def benchmarks(program, *arguments):
+def benchmarks(program):
     """{name: nanoseconds}, medians over repetitions."""
-    print(f"runs {pathlib.Path(program).name} {' '.join(arguments)}", file=sys.stderr, flush=True)
-    done = subprocess.run(
-        [program, "--benchmark_format=json", *arguments], stdout=subprocess.PIPE, text=True, check=True
-    )
-    if not done.stdout.strip():
-        raise SystemExit(f"{program} has no benchmark for {' '.join(arguments)} (winners are read from bench/results of the checkout that built it)")
+    print(f"runs {pathlib.Path(program).name}", file=sys.stderr, flush=True)
+    command = [program, "--benchmark_format=json", "--benchmark_repetitions=3"]
     found = {}
-    for row in json.loads(done.stdout)["benchmarks"]:
+    for row in json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)["benchmarks"]:
         if row.get("error_occurred"):
             raise SystemExit(f"{row['name']} failed: {row['error_message']}")
         if row["run_type"] == "iteration":
@@ -34,52 +39,81 @@ def benchmarks(program, *arguments):
     return {name: statistics.median(times) for name, times in found.items()}
 
 
-def rows_of_python(folder):
-    """Calls of the package of this checkout over the library that was built beside the programs; none without torch."""
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        print("no torch for this python3: calls from Python are not timed", file=sys.stderr)
-        return []
-    os.environ.setdefault("ATTNFORGE_LIBRARY", str(folder.parent / "lib" / "libattnforge.so"))
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
-    return python_rows()
+def plan_rows(program):
+    plan = benchmarks(program)
+    fresh = "plan from SQLite in a fresh process, machine code included, beyond driver start"
+    return [
+        ("plan found in the same process", "<= 1 us", f"{plan['plan/in_memory']:.0f} ns"),
+        ("plan for a new length in a tuned bucket", "<= 5 us", f"{plan['plan/new_length_in_bucket'] / 1e3:.2f} us"),
+        (fresh, "<= 5 ms", f"{plan['plan/from_database_in_fresh_process'] / 1e6:.2f} ms"),
+        ("Plan::run over a bare cuLaunchKernelEx", "<= 1 us", f"{(plan['launch/plan_run'] - plan['launch/bare']) / 1e3:.2f} us"),
+    ]
+
+
+def compile_rows():
+    print("compiles", file=sys.stderr, flush=True)
+    for problem in COMPILED:
+        ms = statistics.median(compile_time.compile_ms(problem, family="fwd_mma_sm80") for _ in range(3))
+        yield f"NVRTC compile, one core, no cache: {problem}", "<= 400 ms", f"{ms:.0f} ms"
+    for family in ("fwd_wgmma_sm90a", "bwd_wgmma_sm90a", "bwd_mma_sm80"):
+        times = [compile_time.compile_ms(problem, config=config) for problem, config in compile_time.winners(family)]
+        goal = "<= 700 ms" if family.startswith("fwd") else ""
+        yield f"NVRTC compile of {family}, {len(times)} winners, median", goal, f"{statistics.median(times):.0f} ms"
+        yield f"NVRTC compile of {family}, {len(times)} winners, worst", "<= 1200 ms", f"{max(times):.0f} ms"
+
+
+def per_call_us(torch, function):
+    times = []
+    for _ in range(ROUNDS):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            function()
+        times.append((time.perf_counter() - start) / CALLS * 1e6)
+    return statistics.median(times)
+
+
+def call_rows(torch):
+    import attnforge
+
+    functional = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (torch.randn(1, 16, 2, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    o = torch.empty_like(q)
+    ends = torch.tensor([0, 7, 16], device="cuda", dtype=torch.int32)
+    packed = [x[0] for x in (q, k, v)]
+    turned = [x.transpose(1, 2) for x in (q, k, v)]
+    cases = {
+        "with out": ("<= 8 us", lambda: attnforge.attention(q, k, v, out=o)),
+        "without out": ("<= 12 us", lambda: attnforge.attention(q, k, v)),
+        "causal, with lse, without out": ("", lambda: attnforge.attention(q, k, v, causal=True, return_lse=True)),
+        "packed, without out": ("", lambda: attnforge.attention(*packed, cu_seqlens=ends, max_seqlen=9)),
+        "torch's scaled_dot_product_attention": ("", lambda: functional(*turned)),
+        "torch.empty_like": ("", lambda: torch.empty_like(q)),
+    }
+    with torch.no_grad():
+        for _, function in cases.values():
+            per_call_us(torch, function)  # warms clocks, allocators and caches
+        return [(f"Python call: {name}", limit, f"{per_call_us(torch, function):.1f} us") for name, (limit, function) in cases.items()]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = machine.options(__doc__)
     parser.add_argument("--bin", default="build/release/bin")
-    parser.add_argument("--out", help="CSV file; default: standard output")
+    parser.add_argument("--calls", action="store_true", help="only calls from Python; needs torch")
+    parser.add_argument("--package", help="the python/ folder of another checkout")
     args = parser.parse_args()
     gpu = machine.gpu()
     folder = pathlib.Path(args.bin).resolve()
-    bench_plan, bench_compile = (machine.program(folder / name) for name in ("bench_plan", "bench_compile"))
-    plan = benchmarks(bench_plan, "--benchmark_repetitions=3")
-    compiles = benchmarks(bench_compile, "--benchmark_filter=fwd_mma_sm80/sm_90a", "--benchmark_min_time=1")
-    families = ("fwd_wgmma_sm90a", "bwd_wgmma_sm90a", "bwd_mma_sm80")
-    winners = {family: benchmarks(bench_compile, f"--benchmark_filter=winner/.*{family}").values() for family in families}
-    overhead = plan["launch/plan_run"] - plan["launch/bare"]
-    rows = [
-        ("plan found in the same process", "<= 1 us", f"{plan['plan/in_memory']:.0f} ns"),
-        ("plan for a new length in a tuned bucket", "<= 5 us", f"{plan['plan/new_length_in_bucket'] / 1e3:.2f} us"),
-        (
-            "plan from SQLite in a fresh process, machine code included, beyond driver start",
-            "<= 5 ms",
-            f"{plan['plan/from_database_in_fresh_process'] / 1e6:.2f} ms",
-        ),
-        ("Plan::run over a bare cuLaunchKernelEx", "<= 1 us", f"{overhead / 1e3:.2f} us"),
-    ]
-    for name, ns in compiles.items():
-        problem = name.split("/")[2]
-        rows.append((f"NVRTC compile, one core, no cache: {problem}", "<= 400 ms", f"{ns / 1e6:.0f} ms"))
-    for family, times in winners.items():
-        median, worst = statistics.median(times) / 1e6, max(times) / 1e6
-        goal = "<= 700 ms" if family.startswith("fwd") else ""
-        rows.append((f"NVRTC compile of {family}, {len(times)} winners, median", goal, f"{median:.0f} ms"))
-        rows.append((f"NVRTC compile of {family}, {len(times)} winners, worst", "<= 1200 ms", f"{worst:.0f} ms"))
-    rows += rows_of_python(folder)
-    cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
-    machine.table(args.out, ["what", "limit", "measured"], f"{gpu}, {cpu}")[1].writerows(rows)
+    machine.package(args.package, folder.parent / "lib/libattnforge.so")
+    rows = [] if args.calls else [*plan_rows(machine.program(folder / "bench_plan")), *compile_rows()]
+    try:
+        rows += call_rows(machine.torch())
+    except SystemExit as missing:
+        if args.calls:
+            raise
+        print(f"calls from Python are not timed: {missing}", file=sys.stderr)
+    machine.table(args.out, ["what", "limit", "measured"], f"{gpu}, {machine.cpu()}")[1].writerows(rows)
 
 
-main()
+if __name__ == "__main__":
+    main()

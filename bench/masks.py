@@ -4,14 +4,15 @@
     python3 bench/masks.py --only causal --rounds 9 --out times.csv
     python3 bench/masks.py --runs --tune none --without-flex --name mask_runs
 
-Cold L2, random normal inputs, shuffled rounds on a heated card, medians, on the GPU's own clock. TFLOP/s are of the pairs that
-the mask leaves. Pairs of attnforge alone, such as a text beside the built-in form, are in the same rounds. Masks of blocks below 128
-reach FlexAttention as a function, with the block mask that it makes of that. --runs has small problems in place of these: schedules
-as PiKAttention makes them, where each row of blocks keeps one run of them, beside the same problem without a mask.
+Times are as rounds.py says. TFLOP/s are of the pairs that the mask leaves. Pairs of attnforge alone, such as a text beside the built-in
+form, are in the same rounds. Masks of blocks below 128 reach FlexAttention as a function, with the block mask that it makes of that.
+--runs has small problems in place of these: schedules as PiKAttention makes them, where each row of blocks keeps one run of them, beside
+the same problem without a mask.
 """
 
 import functools
 import random
+from typing import Callable, NamedTuple, Optional
 
 import peer_kernels
 import rounds
@@ -25,163 +26,113 @@ UNMASKED = "dense"  # beside a mask, in --runs
 RUN_HEADS, RUN_SHAPES, RUN_BLOCKS, SPARSITIES = 8, ((1024, 128), (1024, 256), (2048, 128), (2048, 256)), (16, 64, 128), (0.5, 0.6, 0.9)
 
 
-class Case:
+class Case(NamedTuple):
     """One mask or score. ours: {name: keywords of attention()}, the first of which is the case; flex: functions of torch."""
 
-    def __init__(self, name, density, ours, flex_mask=None, flex_score=None, batch=BATCH, heads=HEADS, seqlen=SEQLEN, head_dim=HEAD_DIM):
-        self.name, self.density, self.ours = name, density, ours
-        self.flex_mask, self.flex_score = flex_mask, flex_score
-        self.batch, self.heads, self.seqlen, self.head_dim = batch, heads, seqlen, head_dim
+    name: str
+    density: float
+    ours: dict
+    flex_mask: Optional[Callable] = None
+    flex_score: Optional[Callable] = None
+    batch: int = BATCH
+    heads: int = HEADS
+    seqlen: int = SEQLEN
+    head_dim: int = HEAD_DIM
 
     def flops(self):
         return 4.0 * self.batch * self.heads * self.seqlen**2 * self.head_dim * self.density
 
 
-def causal_density(seqlen):
-    return (seqlen + 1) / (2 * seqlen)
-
-
-def blocks_case(size, density, torch, attnforge, seed):
-    rng = random.Random(seed)
-    count = SEQLEN // size
-    present = torch.tensor([[rng.random() < density or i == j for j in range(count)] for i in range(count)])
-    rows, columns = [0], []
-    for row in present.tolist():
-        columns += [j for j, seen in enumerate(row) if seen]
-        rows.append(len(columns))
-    mask = attnforge.BlockMask.from_bsr(rows, columns, size, SEQLEN)
+def block_case(name, present, size, attnforge, others={}, **shape):
+    """Of a matrix of blocks that says which are there."""
+    seqlen = len(present) * size
+    mask = attnforge.BlockMask.from_bsr([0, *present.sum(1).cumsum(0).tolist()], present.nonzero()[:, 1].tolist(), size, seqlen)
     on_gpu = present.cuda()
-    share = len(columns) / count**2
-    flex = lambda b, h, q, k: on_gpu[q // size, k // size]  # noqa: E731
-    return Case(f"blocks of {size}, density {density}", share, {"attnforge": {"block_mask": mask}}, flex)
+    ours = {"attnforge": {"block_mask": mask}, **others}
+    return Case(name, present.double().mean().item(), ours, lambda b, h, q, k: on_gpu[q // size, k // size], seqlen=seqlen, **shape)
 
 
-def runs_case(size, sparsity, seqlen, head_dim, torch, attnforge, seed):
+def random_blocks(size, density, torch, attnforge, seed):
+    rng, count = random.Random(seed), SEQLEN // size
+    present = torch.tensor([[rng.random() < density or i == j for j in range(count)] for i in range(count)])
+    return block_case(f"blocks of {size}, density {density}", present, size, attnforge)
+
+
+def run_of_blocks(size, sparsity, seqlen, head_dim, torch, attnforge, seed):
     rng, count = random.Random(seed), seqlen // size
     kept = max(1, round((1 - sparsity) * count))
-    first = [rng.randrange(count - kept + 1) for _ in range(count)]
-    columns = [j for i in first for j in range(i, i + kept)]
-    mask = attnforge.BlockMask.from_bsr(list(range(0, len(columns) + 1, kept)), columns, size, seqlen)
-    begin = torch.tensor(first, device="cuda")
-    return Case(
-        f"runs of blocks of {size}, sparsity {sparsity}",
-        kept / count,
-        {"attnforge": {"block_mask": mask}, UNMASKED: {}},
-        lambda b, h, q, k: (k // size >= begin[q // size]) & (k // size < begin[q // size] + kept),
-        batch=1,
-        heads=RUN_HEADS,
-        seqlen=seqlen,
-        head_dim=head_dim,
-    )
+    first = torch.tensor([rng.randrange(count - kept + 1) for _ in range(count)])[:, None]
+    columns = torch.arange(count)
+    shape = {"batch": 1, "heads": RUN_HEADS, "head_dim": head_dim}
+    name = f"runs of blocks of {size}, sparsity {sparsity}"
+    return block_case(name, (columns >= first) & (columns < first + kept), size, attnforge, {UNMASKED: {}}, **shape)
 
 
 def cases_of_runs(torch, attnforge, seed):
     return [
-        runs_case(size, sparsity, *shape, torch, attnforge, seed) for shape in RUN_SHAPES for size in RUN_BLOCKS for sparsity in SPARSITIES
+        run_of_blocks(size, sparsity, *shape, torch, attnforge, seed) for shape in RUN_SHAPES for size in RUN_BLOCKS for sparsity in SPARSITIES
     ]
 
 
 def cases(torch, attnforge, seed):
     slope = torch.tensor([2.0 ** (-8.0 * (h + 1) / HEADS) for h in range(HEADS)], device="cuda")
-    causal = causal_density(SEQLEN)
+    causal = (SEQLEN + 1) / (2 * SEQLEN)
     window = (WINDOW * SEQLEN - WINDOW * (WINDOW - 1) / 2) / SEQLEN**2
 
     def causal_mask(b, h, q, k):
         return q >= k
 
-    found = [
-        Case("dense", 1.0, {"attnforge": {}}),
-        Case(
-            "causal", causal, {"attnforge": {"mask": "k <= q"}, "built in": {"causal": True}, "score s": {"causal": True, "score": "s"}}, causal_mask
-        ),
-        Case(
-            "causal, soft cap 30",
-            causal,
-            {"attnforge": {"causal": True, "score": "30 * tanhf(s / 30)"}, "built in": {"causal": True, "softcap": 30.0}},
-            causal_mask,
-            lambda s, b, h, q, k: 30.0 * torch.tanh(s / 30.0),
-        ),
-        Case(
-            "causal, ALiBi",
-            causal,
-            {"attnforge": {"causal": True, "score": "s + slope[head] * (k - q)", "args": {"slope": slope}}},
-            causal_mask,
-            lambda s, b, h, q, k: s + slope[h] * (k - q),
-        ),
-        Case(
-            "sliding window of 1024",
-            window,
-            {"attnforge": {"causal": True, "window": (WINDOW - 1, 0)}, "text": {"mask": f"k <= q && q - k < {WINDOW}"}},
-            lambda b, h, q, k: (q >= k) & (q - k < WINDOW),
-        ),
-    ]
+    alibi, cap = "s + slope[head] * (k - q)", "30 * tanhf(s / 30)"
+    table = (
+        ("dense", 1.0, {"attnforge": {}}),
+        ("causal", causal, {"attnforge": {"mask": "k <= q"}, "built in": {"causal": True}, "score s": {"causal": True, "score": "s"}}, causal_mask),
+        ("causal, soft cap 30", causal, {"attnforge": {"causal": True, "score": cap}, "built in": {"causal": True, "softcap": 30.0}},
+         causal_mask, lambda s, b, h, q, k: 30.0 * torch.tanh(s / 30.0)),
+        ("causal, ALiBi", causal, {"attnforge": {"causal": True, "score": alibi, "args": {"slope": slope}}},
+         causal_mask, lambda s, b, h, q, k: s + slope[h] * (k - q)),
+        ("sliding window of 1024", window, {"attnforge": {"causal": True, "window": (WINDOW - 1, 0)}, "text": {"mask": f"k <= q && q - k < {WINDOW}"}},
+         lambda b, h, q, k: (q >= k) & (q - k < WINDOW)),
+    )
+    found = [Case(*row) for row in table]
     for size, density in ((128, 0.5), (128, 0.115), (64, 0.41), (16, 0.5), (16, 0.25), (16, 0.1)):
-        found.append(blocks_case(size, density, torch, attnforge, seed))
+        found.append(random_blocks(size, density, torch, attnforge, seed))
     lengths = log_normal(2 * SEQLEN, 128, 8192, random.Random(seed))
     bounds = torch.tensor([0, *lengths]).cumsum(0).int().cuda()
     document = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)).int().cuda()
-    pairs = sum(n * (n + 1) // 2 for n in lengths)
-    found.append(
-        Case(
-            "documents, causal",
-            pairs / (2 * SEQLEN) ** 2,
-            {
-                "attnforge": {"mask": "k <= q && document[q] == document[k]", "args": {"document": document}},
-                "packed": {"causal": True, "cu_seqlens": bounds, "max_seqlen": max(lengths)},
-            },
-            lambda b, h, q, k: (q >= k) & (document[q] == document[k]),
-            batch=1,
-            seqlen=2 * SEQLEN,
-        )
-    )
-    return found
-
-
-def flex_run(case, q, k, v, torch):
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    torch._dynamo.reset()
-    compiled = torch.compile(flex_attention, mode="max-autotune-no-cudagraphs")
-    q, k, v = (x.transpose(1, 2).contiguous() for x in (q, k, v))
-    blocks = None
-    if case.flex_mask is not None:
-        blocks = create_block_mask(case.flex_mask, None, None, case.seqlen, case.seqlen, device="cuda", BLOCK_SIZE=128)
-    run = functools.partial(compiled, q, k, v, block_mask=blocks, score_mod=case.flex_score)
-    return run, lambda: run().transpose(1, 2)
+    ours = {
+        "attnforge": {"mask": "k <= q && document[q] == document[k]", "args": {"document": document}},
+        "packed": {"causal": True, "cu_seqlens": bounds, "max_seqlen": max(lengths)},
+    }
+    density = sum(n * (n + 1) // 2 for n in lengths) / (2 * SEQLEN) ** 2
+    of_documents = lambda b, h, q, k: (q >= k) & (document[q] == document[k])  # noqa: E731
+    return [*found, Case("documents, causal", density, ours, of_documents, batch=1, seqlen=2 * SEQLEN)]
 
 
 def point(case, session, torch, attnforge):
+    import peer_runs
+
     args = session.args
     shape = case.batch, case.seqlen, case.heads, case.head_dim
     q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-    runs, outputs, notes = {}, {}, {}
+    runs, notes = {}, {}
     for name, keywords in case.ours.items():
         inputs = [x[0] for x in (q, k, v)] if "cu_seqlens" in keywords else [q, k, v]
-        run = functools.partial(attnforge.attention, *inputs, **keywords)
+        runs[name] = functools.partial(attnforge.attention, *inputs, **keywords)
         if args.tune != "none":
             attnforge.tune(*inputs, rigor=args.tune, **keywords)
-        runs[name] = run
-        outputs[name] = lambda run=run: rounds.output_of(run()).reshape(shape)
     attnforge.plan_cache.clear()
-    if not args.without_flex:
-        try:
-            runs["flex"], outputs["flex"] = flex_run(case, q, k, v, torch)
-            outputs["flex"]()
-        except Exception as error:  # what a compiler raises is its own
-            notes["flex"] = peer_kernels.first_line(error)
-            runs.pop("flex", None)
-            outputs.pop("flex", None)
-    errors = {}
-    reference = outputs["attnforge"]().float()
-    for name, output in outputs.items():
-        result = output()  # the run that makes its plan
-        if name == UNMASKED:
-            continue  # another problem
-        errors[name] = rounds.relative_error(result, reference)
+    flex = peer_kernels.Peer("flex", "", lambda: [peer_kernels.flex_run(q, k, v, case.flex_mask, case.flex_score)])
+    peer_runs.add_peers(runs, notes, [] if args.without_flex else [flex])
+    reference = peer_kernels.output_of(runs["attnforge"]()).float()
+
+    def error_of(name, run):
+        result = peer_kernels.output_of(run())  # the run that makes its plan
         if name == "attnforge" or "score" in case.ours.get(name, {}):
             notes[name] = list(attnforge.plan_cache)[-1].config
-        if not errors[name] < peer_kernels.WRONG:
-            notes[name] = "differs"
+        return 0.0 if name == UNMASKED else peer_kernels.relative_error(result.reshape(shape), reference.reshape(shape))
+
+    errors = peer_kernels.drop_wrong(runs, notes, error_of, "attnforge")
+    errors.pop(UNMASKED, None)  # another problem
     named = {"case": case.name, "batch": case.batch, "heads": case.heads, "seqlen": case.seqlen, "head_dim": case.head_dim}
     named["density"] = f"{case.density:.4f}"
     impls = [*case.ours, *([] if args.without_flex else ["flex"])]
@@ -190,7 +141,7 @@ def point(case, session, torch, attnforge):
 
 
 def main():
-    parser = rounds.options(__doc__, tunes=("none", "quick", "full", "exhaustive"))
+    parser = rounds.options(__doc__)
     parser.add_argument("--runs", action="store_true", help="small problems with a run of blocks a row")
     parser.add_argument("--only", default="", help="cases whose names have this")
     parser.add_argument("--without-flex", action="store_true", help="attnforge alone")

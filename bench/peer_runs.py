@@ -4,7 +4,6 @@ import collections
 import math
 import random
 import statistics
-import subprocess
 
 import torch
 import torch.nn.functional as F
@@ -18,13 +17,6 @@ DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 Time = collections.namedtuple("Time", "ms spread late")
 # ms: median. spread: (q3 - q1) / median. late: samples that the host queued when the GPU had caught up with the heat before
 # them, so that they may hold time in which the GPU waited for the host.
-
-
-def machine():
-    """(name, driver) of the GPU."""
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    driver = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split("\n")[0]
-    return torch.cuda.get_device_name(), driver
 
 
 def seed(value):
@@ -58,39 +50,20 @@ def attnforge_run(problem, q, k, v):
     return run
 
 
-def implementations(problem, q, k, v, peers):
-    """({name: function that runs it}, {name: why a peer does not}); attnforge's is first. Everything is compiled."""
-    runs, notes = {"attnforge": attnforge_run(problem, q, k, v)}, {}
-    runs["attnforge"]()
+def add_peers(runs, notes, peers, *prepared):
+    """Of each peer the fastest of its functions goes to `runs`, compiled, or why there is none to `notes`; prepared: what its prepare() gets."""
     for peer in peers:
         try:
-            peer_kernels.refuse_other_masks(problem)
-            runs[peer.name] = fastest(peer.prepare(problem, q, k, v))
+            runs[peer.name] = fastest(peer.prepare(*prepared))
             torch.cuda.synchronize()
         except Exception as error:  # a package raises what it likes where it does not serve a problem
             notes[peer.name] = peer_kernels.first_line(error)
-    return runs, notes
 
 
 def errors(runs):
     """{one: {other: relative error of their outputs}}, each way; one alone is in it with nothing."""
     outputs = {name: run().float() for name, run in runs.items()}
-    found = {name: {name: 0.0} for name in outputs}
-    for one in outputs:
-        for other in outputs:
-            if one != other:
-                found[one][other] = ((outputs[other] - outputs[one]).norm() / outputs[one].norm()).item()
-    return found
-
-
-def drop_wrong(runs, notes):
-    """{name: relative error to a peer's output}; what is wrong goes from `runs` to `notes`, attnforge too."""
-    reference, found = peer_kernels.judge(errors(runs))
-    for name, error in found.items():
-        if not error < peer_kernels.WRONG:
-            notes[name] = f"wrong: differs from {reference} by {error:.1e}"
-            del runs[name]
-    return found
+    return {one: {other: 0.0 if one == other else peer_kernels.relative_error(outputs[other], outputs[one]) for other in outputs} for one in outputs}
 
 
 class Heat:

@@ -5,9 +5,8 @@
     python3 bench/peers.py --list decode --only num_heads=16:1 --choose 40 --peers torch-cudnn,fa3 --out times.csv
     python3 bench/peers.py --summary bench/results/h200/hopper.csv      # only the means, of times taken earlier
 
-Cold L2 (a buffer larger than it is cleared between samples), random normal inputs, all implementations in shuffled rounds on a
-heated card, medians over the rounds, on the GPU's own clock. Outputs are compared before anything is timed; a peer whose output
-is another is not timed, and its row says so. peer_kernels.py has the peers.
+Times are as rounds.py says. Outputs are compared before anything is timed; a peer whose output is another is not timed, and its row says
+so. peer_kernels.py has the peers.
 """
 
 import pathlib
@@ -19,12 +18,6 @@ import peer_kernels
 import rounds
 
 HERE = pathlib.Path(__file__).resolve().parent
-COLUMNS = (
-    "impl,dtype,batch,num_heads_q,num_heads_kv,seqlen_q,seqlen_kv,head_dim,head_dim_v,causal,ms,tflops,"
-    "ratio_to_best_peer,best_peer,error,rounds,spread,late,note,config"
-).split(",")
-# error: relative, to the output of one peer. late: samples that may hold time of the host. note: why there is no time, or of
-# attnforge how its config came about.
 LISTS = sorted(path.stem for path in (HERE / "problems").glob("*.txt"))
 
 
@@ -43,9 +36,7 @@ def point_of(problem):
 
 def rows_of(problem, times, errors, notes, count, config=""):
     """The rows of a point, attnforge's first: of {name: (ms, spread, late)}, {name: relative error} and {name: note}."""
-    more = {"attnforge": {"config": config, **rounds.beside_best(times)}}
-    work = rounds.tflops(rounds.flops(problem))
-    return rounds.table(COLUMNS, point_of(problem)._asdict(), ["attnforge", *times, *notes], times, errors, notes, count, work, more)
+    return rounds.rows_of_point({}, point_of(problem), times, errors, notes, count, rounds.flops(problem), {"attnforge": config})
 
 
 def choose(problem, args, stored, plan, fastest):
@@ -102,13 +93,21 @@ def measure(text, session, stored, peers):
     attnforge.plan_cache.clear()
     words = asked_peers(args.peers)
     here = [peer for peer in peers if words[peer.name] in text]
-    runs, notes = peer_runs.implementations(problem, q, k, v, here)
-    notes |= {peer.name: f"only asked for at {words[peer.name]}" for peer in peers if peer not in here}
-    errors = peer_runs.drop_wrong(runs, notes)
+    ours()
+    plan = next(iter(attnforge.plan_cache))
+    if any(peer.name == "untuned" for peer in here):
+        ours = choice.with_plan(ours, plan, q.device.index, attnforge)
+    runs, notes = {"attnforge": ours}, {peer.name: f"only asked for at {words[peer.name]}" for peer in peers if peer not in here}
+    try:
+        peer_kernels.refuse_other_masks(problem)
+        peer_runs.add_peers(runs, notes, here, problem, q, k, v)
+    except ValueError as error:
+        notes |= {peer.name: peer_kernels.first_line(error) for peer in here}
+    reference, found = peer_kernels.judge(peer_runs.errors(runs))
+    errors = peer_kernels.drop_wrong(runs, notes, lambda name, run: found[name], reference) if reference else {}
     times = session.time_ms(runs)
     notes.setdefault("attnforge", how)
-    config = next(plan.config for plan in attnforge.plan_cache)
-    return rows_of(problem, times, errors, notes, args.rounds, config)
+    return rows_of(problem, times, errors, notes, args.rounds, plan.config)
 
 
 def header(args, peers, missing):
@@ -118,7 +117,7 @@ def header(args, peers, missing):
 
 
 def run(args):
-    session = rounds.Session(args, COLUMNS, "" if args.dtype == "bf16" else f"_{args.dtype}")
+    session = rounds.Session(args, figures.COLUMNS, "" if args.dtype == "bf16" else f"_{args.dtype}")
     import attnforge
     import peer_runs
 
@@ -138,20 +137,15 @@ def run(args):
 
 
 def main():
-    parser = rounds.options(__doc__)
+    parser = rounds.options(__doc__, "configs", "choose", "family", "dtype", "summary", first_run=True)
     parser.add_argument("--list", default="main", help=f"lists of bench/problems, separated by commas: {', '.join(LISTS)}")
     parser.add_argument("--only", default="", metavar="WORDS", help='lines of the lists with all of these words, as "num_heads=16:1 batch=8"')
-    parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"), help="in place of the lists' bf16")
     parser.add_argument(
         "--peers",
         help=f"these and no others, of {', '.join(peer_kernels.LOADERS)}; NAME@WORDS: only at lines of the lists that have WORDS; "
         f"default: {', '.join(peer_kernels.DEFAULT)}, those that can be imported",
     )
-    parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
-    parser.add_argument("--choose", type=int, default=0, metavar="N", help="instead of tuning: the fastest of N configs and that of --configs")
-    parser.add_argument("--family", help="tune only this kernel family; in a database (ATTNFORGE_CACHE) that knows no other it then runs")
     parser.add_argument("--clean-l2", action="store_true", help="nothing in the L2 has to be written back while a run is timed")
-    parser.add_argument("--summary", metavar="FILE.csv", help="measure nothing, print the means of a file")
     args = parser.parse_args()
     rows = figures.read_csv(args.summary)[1] if args.summary else run(args)
     csv_on_stdout = not (args.summary or args.out or args.name)

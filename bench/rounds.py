@@ -1,9 +1,11 @@
-"""What the drivers of this folder share: options, a GPU made ready, the CSV file with its header, and the cells of a row."""
+"""What the drivers of this folder share: options, a GPU made ready, the CSV file with its header, and the cells of a row.
 
-import argparse
+A time is the median over rounds, on the GPU's own clock. A round has one sample of each implementation, in shuffled order, on a heated card
+and random normal inputs, each on a cold L2: a buffer larger than it is cleared before.
+"""
+
 import csv
 import os
-import pathlib
 import sys
 import time
 import warnings
@@ -14,16 +16,26 @@ import machine
 TUNES = ("none", "first_run", "quick", "full", "exhaustive")
 
 
-def options(doc, rounds=21, heat_ms=100, tune="quick", tunes=TUNES):
-    """A parser of the options of every driver; `doc` is the script's."""
-    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
-    said = "first_run: as a user's first call does" if "first_run" in tunes else None
-    parser.add_argument("--tune", default=tune, choices=tunes, help=said)
+SHARED = {
+    "configs": {"metavar": "FILE.csv", "help": "attnforge's configs are those of this earlier run; tune what it lacks"},
+    "choose": {"type": int, "default": 0, "metavar": "N", "help": "instead of tuning: the fastest of N configs and that of --configs, on a point's own lengths"},
+    "dtype": {"default": "bf16", "choices": ("bf16", "fp16")},
+    "family": {"help": "tune only this kernel family; in a database (ATTNFORGE_CACHE) that knows no other it then runs"},
+    "summary": {"metavar": "FILE.csv", "help": "measure nothing, print the means of a file"},
+}
+
+
+def options(doc, *shared, rounds=21, heat_ms=100, tune="quick", first_run=False):
+    """A parser of the options of every driver, and some of SHARED; `doc` is the script's. first_run: --tune has it."""
+    parser = machine.options(doc)
+    said = "first_run: as a user's first call does" if first_run else None
+    parser.add_argument("--tune", default=tune, choices=[each for each in TUNES if first_run or each != "first_run"], help=said)
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--heat-ms", type=float, default=heat_ms, help="of a peer's kernel before each round")
     parser.add_argument("--seed", type=int, default=1, help="of tensors")
-    parser.add_argument("--out", help="CSV file; default: standard output")
     parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
+    for name in shared:
+        parser.add_argument(f"--{name}", **SHARED[name])
     return parser
 
 
@@ -32,18 +44,15 @@ class Session:
 
     def __init__(self, args, columns, suffix=""):
         """Ends with one line where torch or a GPU is missing. suffix: of --name."""
-        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
         torch = machine.torch()
-        import attnforge
         import peer_runs
 
         warnings.filterwarnings("ignore")
         peer_runs.seed(args.seed)
         self.args, self.columns, self.torch, self.rows = args, columns, torch, []
         self.flush, self.heat = peer_runs.ColdL2(getattr(args, "clean_l2", False)), peer_runs.Heat(args.heat_ms)
-        gpu, driver = peer_runs.machine()
-        self.about = f"{gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}"
-        self.path = figures.result_path(gpu, args.name + suffix) if args.name else args.out
+        self.about = machine.about(torch)
+        self.path = figures.result_path(torch.cuda.get_device_name(), args.name + suffix) if args.name else args.out
 
     def say(self, line):
         self.file.write(f"# {line}\n")
@@ -89,16 +98,6 @@ def flops(p):
     return 2.0 * p.batch * p.num_heads_q * pairs * (p.head_dim + p.head_dim_v)
 
 
-def relative_error(output, wanted):
-    """Of tensors; `wanted` is in fp32."""
-    return ((output.float() - wanted).norm() / wanted.norm()).item()
-
-
-def output_of(result):
-    """Some kernels return more beside it in some builds."""
-    return result[0] if isinstance(result, (tuple, list)) else result
-
-
 def beside_best(times, but=()):
     """The cells of attnforge's row that tell of the fastest peer. Ratios are of the times as they are written, so that whoever reads
     the file finds the same."""
@@ -123,6 +122,15 @@ def table(columns, named, impls, times, errors, notes, rounds, work, more={}):
                 row["ratio"] = f"{ms / times['attnforge'][0]:.3f}"
         rows.append({column: row.get(column, "") for column in columns})
     return rows
+
+
+def rows_of_point(before, point, times, errors, notes, count, work, configs):
+    """Rows of the columns of `before` and figures.COLUMNS, attnforge's first: of {impl: (ms, spread, late)}, {impl: error}, {impl: note} and
+    {impl: config}. work: floating point operations."""
+    more = {impl: {"config": config} for impl, config in configs.items()}
+    more["attnforge"] = more.get("attnforge", {}) | beside_best(times, [figures.UNTUNED])
+    impls = ["attnforge", *times, *notes]
+    return table([*before, *figures.COLUMNS], before | point._asdict(), impls, times, errors, notes, count, tflops(work), more)
 
 
 def tflops(count):

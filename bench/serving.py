@@ -5,15 +5,13 @@
     python3 bench/serving.py --only decode,prefill --configs bench/results/h200/serving.csv --out times.csv
     python3 bench/serving.py --only ragged --seeds 1,2,3,4,5 --rounds 21 --peers none --out times.csv
 
-"attnforge" is pages, "one piece" a padded cache with lengths on the GPU, "dense" one whose lengths the host knows; "fa3" and
-"flashinfer" are pages, "fa3, one piece" the faster of the other two (serving_peers.py says how they are called). bf16, head_dim 128,
-pages in random order of a pool a quarter larger. Cold L2, all implementations in shuffled rounds on a heated card, medians. Outputs
-are compared with attnforge's before anything is timed.
+"attnforge" is pages, "one piece" a padded cache with lengths on the GPU, "dense" one whose lengths the host knows; "fa3" and "flashinfer"
+are pages, "fa3, one piece" the faster of the other two (serving_peers.py says how they are called). bf16, head_dim 128, pages in random
+order of a pool a quarter larger. Times are as rounds.py says. Outputs are compared with attnforge's before anything is timed.
 "ragged" has 64 sequences whose lengths are log-normal, in caches for the longest that there may be, for each of --seeds; beside it stand
 64 equal ones of as many bytes, and at the end it says how much faster these are. TB/s are of K and V read once.
 """
 
-import collections
 import functools
 import math
 import random
@@ -109,32 +107,26 @@ def asked(only, group, title):
 
 def said_of_ragged(times):
     """Of {(case, implementation): ms}: a line for each implementation, times of equal lengths over those of ragged ones."""
-    ratios = {}
-    for (case, impl), ms in times.items():
-        equal = times.get((case + EQUAL, impl))
-        if case.startswith(RAGGED) and equal:
-            ratios.setdefault(impl, []).append(equal / ms)
-    for impl, found in ratios.items():
+    ratios = [(impl, times[case + EQUAL, impl] / ms) for (case, impl), ms in times.items() if case.startswith(RAGGED) and (case + EQUAL, impl) in times]
+    for impl, found in figures.grouped(ratios).items():
         each = ", ".join(f"{ratio:.3f}" for ratio in found)
         yield f"{impl}: ragged lengths run at {statistics.geometric_mean(found):.3f}x the speed of equal ones ({each})"
 
 
 def said_of_peers(rows):
     """Lines: how fast attnforge's pages are beside peers in pages, and beside each way of one piece."""
-    ratios = collections.defaultdict(list)
-    for point, of_point in serving_peers.points_of(rows).items():
-        if "attnforge" not in of_point:
-            continue
+    points, in_pages = figures.all_ratios(rows, serving_peers.point_of), serving_peers.ratios_in_pages(rows)
+    ratios = []
+    for point, found in points.items():
         case, heads, heads_kv, *_ = point
-        group = "equal lengths" if case.endswith(EQUAL) else case.partition(",")[0]
-        ours = float(of_point["attnforge"]["ms"])
-        others = {name: float(of_point[name]["ms"]) / ours for name in ("fa3, one piece", "one piece", "dense") if name in of_point}
-        best, ratio = serving_peers.best_in_pages(of_point)
-        for other, found in [("the fastest peer in pages", ratio)] * bool(best) + list(others.items()):
-            ratios[f"{group} {heads}:{heads_kv}", other].append(found)
-    for (group, other), found in ratios.items():
-        mean, least = statistics.geometric_mean(found), min(found)
-        yield f"{group}: attnforge in pages at {mean:.3f}x the speed of {other}, least {least:.3f}x, {len(found)} points"
+        group = f"{'equal lengths' if case.endswith(EQUAL) else case.partition(',')[0]} {heads}:{heads_kv}"
+        best, ratio = figures.best_peer(in_pages[point])
+        of_point = {"the fastest peer in pages": ratio} if best else {}
+        of_point |= {name: found[name] for name in ("fa3, one piece", "one piece", "dense") if name in found}
+        ratios += [((group, other), each) for other, each in of_point.items()]
+    for (group, other), each in figures.grouped(ratios).items():
+        mean, least = statistics.geometric_mean(each), min(each)
+        yield f"{group}: attnforge in pages at {mean:.3f}x the speed of {other}, least {least:.3f}x, {len(each)} points"
 
 
 def names_of(case):
@@ -188,7 +180,7 @@ def rows_of(case, session, stored, peers, attnforge):
     reference = None
 
     def error_of(output):
-        return rounds.relative_error(rounds.output_of(output), reference)
+        return peer_kernels.relative_error(peer_kernels.output_of(output), reference)
 
     named = names_of(case)
     ours = runs_of(case, not args.no_dense, attnforge)
@@ -230,16 +222,12 @@ def table_of(case, named, times, notes, errors, count):
 
 
 def main():
-    parser = rounds.options(__doc__, rounds=11, heat_ms=50, tune="full")
+    parser = rounds.options(__doc__, "configs", "choose", rounds=11, heat_ms=50, tune="full", first_run=True)
     parser.add_argument("--only", default="", help="of decode, ragged, prefill; NAME@WORDS: those with WORDS in their titles, as 64 x 8192, 32:8")
     parser.add_argument(
         "--peers", help=f"none, or these and no others, of {', '.join(serving_peers.LOADERS)}; default: those that can be imported"
     )
     parser.add_argument("--no-dense", action="store_true", help="a shorter run: without attnforge on lengths that the host knows")
-    parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
-    parser.add_argument(
-        "--choose", type=int, default=0, metavar="N", help="instead of tuning: the fastest of N configs and that of --configs, on a case's own lengths"
-    )
     parser.add_argument("--seeds", default="1,2,3", help="of ragged lengths (default: %(default)s)")
     args = parser.parse_args()
     named = list(serving_peers.LOADERS) if args.peers is None else args.peers.split(",")

@@ -5,7 +5,6 @@ returns what runs it. An option is a way to ask the peer for the same result, an
 of it would choose so, too. peer_kernels.py finds the packages. Importing this file imports no torch.
 """
 
-import collections
 import functools
 import importlib
 import itertools
@@ -41,16 +40,11 @@ def flash_attention_3():
     def prepare(case):
         table = case.table.clamp(min=0)  # it knows no -1
         k, v = case.one_piece
-        rows = {
-            "fa3": {
-                "planned ahead": of_lengths(case, case.pools, True, page_table=table),
-                "one call": of_lengths(case, case.pools, False, page_table=table),
-            },
-            "fa3, one piece": {
-                "planned ahead": of_lengths(case, (k, v), True),
-                "one call": of_lengths(case, (k, v), False),
-            },
-        }
+
+        def each(caches, **pages):
+            return {"planned ahead": of_lengths(case, caches, True, **pages), "one call": of_lengths(case, caches, False, **pages)}
+
+        rows = {"fa3": each(case.pools, page_table=table), "fa3, one piece": each((k, v))}
         if len(set(case.lengths)) == 1:
             keys = case.lengths[0]
             dense = functools.partial(package.flash_attn_func, case.q, k[:, :keys], v[:, :keys], causal=case.causal)
@@ -193,16 +187,11 @@ def choose(options, error_of, fastest):
 POINT = ("case", "num_heads_q", "num_heads_kv", "batch", "seqlen_q", "keys", "page_size")
 
 
-def points_of(rows):
-    """{values of POINT: {implementation: row}} of the rows that have a time."""
-    points = collections.defaultdict(dict)
-    for row in rows:
-        if row["ms"]:
-            points[tuple(str(row[column]) for column in POINT)][row["impl"]] = row
-    return points
+def point_of(row):
+    return tuple(str(row[column]) for column in POINT)
 
 
-def best_in_pages(of_point):
-    """(the fastest peer on pages at a point, attnforge's speed relative to it); (None, None) where there is none."""
-    ours = float(of_point["attnforge"]["ms"])
-    return figures.best_peer({name: float(of_point[name]["ms"]) / ours for name in LOADERS if name in of_point})
+def ratios_in_pages(rows):
+    """{point: {peer on pages: attnforge's speed relative to it}}"""
+    found = figures.all_ratios(rows, point_of)
+    return {point: {name: known[name] for name in LOADERS if name in known} for point, known in found.items()}

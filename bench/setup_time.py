@@ -1,38 +1,32 @@
 #!/usr/bin/env python3
 """Times `./dev demo` in a fresh copy of the tree, without ccache: by the wall clock, step by step, and in CPU seconds.
 
-usage: setup_time.py [--root FOLDER] [--out FILE.csv]
-  --root   an empty system (debootstrap --variant=minbase bookworm FOLDER) in which it runs by chroot; needs root
-  --out    where the rows go; those of the same system and state are replaced (default: bench/results/setup.csv)
+    python3 bench/setup_time.py --root FOLDER    # an empty system, as debootstrap --variant=minbase bookworm FOLDER makes it; needs root
 
-A system is "bare" when it has no cmake before. CPU seconds are those of every process that demo started, packages' scripts too:
+Rows of the same system and state are replaced. A system is "bare" when it has no cmake before. CPU seconds are those of every process that demo started, packages' scripts too:
 on a machine that does other work beside, they divided by the cores say more than the wall clock does.
 """
-import argparse
-import csv
 import os
 import pathlib
 import platform
 import re
 import resource
-import shutil
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import figures
+import machine
+
 FIELDS = ["system", "state", "cores", "step", "wall_s", "cpu_s"]
 
 
 def copy_tree(target):
     """What git knows or would add, as a clone has it."""
-    names = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=ROOT, check=True,
-                           capture_output=True, text=True).stdout.split("\0")
-    for name in filter(None, names):
-        if (ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target / name)
+    files = "git ls-files -z --cached --others --exclude-standard | xargs -0 ls -d 2> /dev/null"
+    subprocess.run(f"{files} | tar -c -T - | tar -x -C {shlex.quote(str(target))}", shell=True, cwd=machine.ROOT, check=True)
 
 
 def name_of(root):
@@ -66,9 +60,8 @@ def run_demo(folder, root):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path("/"))
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/setup.csv")
+    parser = machine.options(__doc__, out=figures.RESULTS / "setup.csv")
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path("/"), help="of a system in which it runs by chroot")
     arguments = parser.parse_args()
     root = arguments.root.resolve()
     state = "packages present" if (root / "usr/bin/cmake").exists() else "bare"
@@ -84,19 +77,12 @@ def main():
             if log.exists():
                 sys.stderr.write(log.read_text()[-4000:])
             return f"setup_time.py: demo ended with {code}"
-    same = {"system": name_of(root), "state": state, "cores": str(len(os.sched_getaffinity(0)))}
-    rows = [{**same, "step": step, "wall_s": f"{seconds:.1f}", "cpu_s": ""} for step, seconds in steps]
-    rows.append({**same, "step": "all", "wall_s": f"{wall:.1f}", "cpu_s": f"{usage.ru_utime + usage.ru_stime:.1f}"})
-    kept = []
-    if arguments.out.exists():
-        with arguments.out.open() as file:
-            lines = [line for line in file if not line.startswith("#")]
-        kept = [row for row in csv.DictReader(lines) if any(row[key] != same[key] for key in same)]
-    with arguments.out.open("w", newline="") as file:
-        file.write(f"# {platform.machine()}, no ccache\n# python3 bench/setup_time.py, with --root for an empty system\n")
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(kept + rows)
+    same = [name_of(root), state, str(len(os.sched_getaffinity(0)))]
+    rows = [[*same, step, f"{seconds:.1f}", ""] for step, seconds in steps]
+    rows.append([*same, "all", f"{wall:.1f}", f"{usage.ru_utime + usage.ru_stime:.1f}"])
+    stored = figures.read_csv(arguments.out)[1] if pathlib.Path(arguments.out).exists() else []
+    kept = [row for row in (list(each.values()) for each in stored) if row[:3] != same]
+    machine.table(arguments.out, FIELDS, f"{platform.machine()}, no ccache")[1].writerows(kept + rows)
     return 0
 
 

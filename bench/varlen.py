@@ -4,19 +4,17 @@
     python3 bench/varlen.py --tune quick --name varlen
     python3 bench/varlen.py --tokens 16384 --heads 16 --head-dim 128 --rounds 21 --out times.csv
 
-Cold L2, random normal inputs, all implementations in shuffled rounds on a heated card, medians, on the GPU's own clock. "dense" is
-attnforge on equal sequences as long as a token's sequence is on average (sum of squares / sum), as many as have the same
-work; its time is scaled by what rounding leaves of the work.
+Times are as rounds.py says. "dense" is attnforge on equal sequences as long as a token's sequence is on average (sum of squares / sum), as
+many as have the same work; its time is scaled by what rounding leaves of the work.
 """
 
 import functools
-import importlib
-import importlib.metadata
 import math
 import random
 import statistics
 import sys
 
+import figures
 import peer_kernels
 import rounds
 
@@ -24,19 +22,20 @@ COLUMNS = "distribution,causal,sequences,tokens,longest,heads,head_dim,impl,ms,t
 # ratio: of the implementation's time to attnforge's.
 
 
-def log_normal(tokens, least, most, rng):
+def drawn(tokens, draw):
+    """Lengths that sum to `tokens`: the last one is cut."""
     lengths = []
     while sum(lengths) < tokens:
-        length = int(min(most, max(least, rng.lognormvariate(math.log(1024), 1.0))))
-        lengths.append(min(length, tokens - sum(lengths)))
+        lengths.append(min(draw(), tokens - sum(lengths)))
     return lengths
+
+
+def log_normal(tokens, least, most, rng):
+    return drawn(tokens, lambda: int(min(most, max(least, rng.lognormvariate(math.log(1024), 1.0)))))
 
 
 def uniform(tokens, least, most, rng):
-    lengths = []
-    while sum(lengths) < tokens:
-        lengths.append(min(rng.randint(least, most), tokens - sum(lengths)))
-    return lengths
+    return drawn(tokens, lambda: rng.randint(least, most))
 
 
 def distributions(tokens, seed):
@@ -60,18 +59,6 @@ def flops(lengths, causal, args):
     return 4.0 * args.heads * args.head_dim * sum(pairs(length, causal) for length in lengths)
 
 
-def peer_functions():
-    """{name: (version, function)} of what can be imported, {name: why not}."""
-    found, missing = {}, {}
-    for name, module, package in (("fa3", "fa3_fwd_interface", "fa3-fwd"), ("fa4", "flash_attn.cute", "flash-attn-4")):
-        try:
-            function = importlib.import_module(module).flash_attn_varlen_func
-            found[name] = f"{package} {importlib.metadata.version(package)}", function
-        except Exception as error:  # what a package raises while it is imported is its own
-            missing[name] = peer_kernels.first_line(error)
-    return found, missing
-
-
 def dense_run(lengths, causal, args, torch, attnforge):
     """(function, how much of the work it does, its shape) of equal sequences."""
     length = max(128, round(sum(x * x for x in lengths) / sum(lengths) / 128) * 128)
@@ -83,6 +70,7 @@ def dense_run(lengths, causal, args, torch, attnforge):
 
 def point(name, lengths, causal, session, peers):
     import attnforge
+    import peer_runs
     import torch
 
     args, tokens = session.args, sum(lengths)
@@ -97,54 +85,36 @@ def point(name, lengths, causal, session, peers):
             problem = list(attnforge.plan_cache)[-1].problem
             attnforge.tune(str(problem), rigor=args.tune, family=args.family)
     attnforge.plan_cache.clear()
-    runs = {"attnforge": ours}
-    notes = {"dense": shape}
-    for peer, (_, function) in peers.items():
-        bounds = {"cu_seqlens_q": cu, "cu_seqlens_k": cu, "max_seqlen_q": longest, "max_seqlen_k": longest}
-        run = functools.partial(function, q, k, v, **bounds, causal=causal)
-        try:
-            run()
-            torch.cuda.synchronize()
-            runs[peer] = run
-        except Exception as error:
-            notes[peer] = peer_kernels.first_line(error)
-    reference = rounds.output_of(runs["fa3" if "fa3" in runs else "attnforge"]()).float()
-    errors = {}
-    for each, run in list(runs.items()):
-        errors[each] = rounds.relative_error(rounds.output_of(run()), reference)
-        if not errors[each] < peer_kernels.WRONG:
-            notes[each] = "wrong"
-            del runs[each]
+    runs, notes = {"attnforge": ours}, {"dense": shape}
+    peer_runs.add_peers(runs, notes, peers, cu, longest, causal, q, k, v)
+    beside = "fa3" if "fa3" in runs else "attnforge"
+    reference = peer_kernels.output_of(runs[beside]()).float()
+    errors = peer_kernels.drop_wrong(runs, notes, lambda _, run: peer_kernels.relative_error(peer_kernels.output_of(run()), reference), beside)
     times = session.time_ms({**runs, "dense": dense})
     times["dense"] = times["dense"]._replace(ms=times["dense"].ms / share)
     notes.setdefault("attnforge", list(attnforge.plan_cache)[0].config)
     named = {"distribution": name, "causal": int(causal), "sequences": len(lengths), "tokens": tokens, "longest": longest}
     named |= {"heads": args.heads, "head_dim": args.head_dim}
     work = rounds.tflops(flops(lengths, causal, args))
-    return rounds.table(COLUMNS, named, ["attnforge", "dense", *peers], times, errors, notes, args.rounds, work)
+    return rounds.table(COLUMNS, named, ["attnforge", "dense", *(peer.name for peer in peers)], times, errors, notes, args.rounds, work)
 
 
 def summary(rows):
     """Geometric means of the peers' times to attnforge's."""
-    lines = []
-    for impl in dict.fromkeys(row["impl"] for row in rows):
-        ratios = [float(row["ratio"]) for row in rows if row["impl"] == impl and row["ratio"]]
-        if impl != "attnforge" and ratios:
-            lines.append(f"{impl}: {statistics.geometric_mean(ratios):.3f}x over {len(ratios)}, least {min(ratios):.3f}x")
-    return "\n".join(lines)
+    ratios = figures.grouped((row["impl"], float(row["ratio"])) for row in rows if row["impl"] != "attnforge" and row["ratio"])
+    each = [f"{impl}: {statistics.geometric_mean(found):.3f}x over {len(found)}, least {min(found):.3f}x" for impl, found in ratios.items()]
+    return "\n".join(each)
 
 
 def main():
-    parser = rounds.options(__doc__, tunes=("none", "quick", "full", "exhaustive"))
+    parser = rounds.options(__doc__, "family")
     parser.add_argument("--tokens", type=int, default=16384)
     parser.add_argument("--heads", type=int, default=16)
     parser.add_argument("--head-dim", type=int, default=128)
-    parser.add_argument("--family", help="tune only this kernel family")
     args = parser.parse_args()
     session = rounds.Session(args, COLUMNS)
-    peers, missing = peer_functions()
-    lines = [f"peer {name}: {version}" for name, (version, _) in peers.items()]
-    session.begin(lines + [f"not in the run: {name}: {why}" for name, why in missing.items()])
+    peers, missing = peer_kernels.find(list(peer_kernels.PACKED), peer_kernels.PACKED)
+    session.begin(peer_kernels.who(peers, missing, (), ()))
     for name, lengths in distributions(args.tokens, args.seed).items():
         for causal in (True, False):
             title = f"{name}{' causal' if causal else ''}, {len(lengths)} sequences"

@@ -4,12 +4,12 @@
     python3 tools/api_pages.py           # writes docs/api/c.md, cpp.md and python.md
     python3 tools/api_pages.py --check   # fails when a page differs from what would be written
 
-A header is read line by line, not parsed: it is formatted by clang-format, a comment stands right before what it describes, and a
-blank line ends an entry. Examples are those of the sources: the opening comment of c.h, the program of README.md, the docstring of
-the package.
+A page begins with what stands there by hand, as far as the example. A header is read line by line, not parsed: it is formatted by
+clang-format, a comment stands right before what it describes, and a blank line ends an entry. Examples are those of the sources: the
+opening comment of c.h, the program of README.md, the docstring of the package.
 """
 
-import ast
+import inspect
 import pathlib
 import re
 import sys
@@ -19,7 +19,9 @@ import written
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include/attnforge"
-PACKAGE = ROOT / "python/attnforge"
+sys.path.insert(0, str(ROOT / "python"))
+
+import attnforge  # noqa: E402
 
 # In reading order; every public header is in one of these, except:
 OTHER_HEADERS = {"c.h", "c_block_mask.h", "cxx20.h"}
@@ -29,46 +31,7 @@ CPP_HEADERS = {
     "Looking": ("inspect.h", "assembly_info.h", "json.h", "problem_words.h", "printable.h", "version.h"),
     "For programs without data or memory of their own": ("host_tensors.h", "device_memory.h", "check.h", "measure.h", "work.h"),
 }
-
-C_INTRO = """\
-A program includes `attnforge/c.h` and links `libattnforge` (`pkg-config --cflags --libs attnforge`). It needs no C++ and no CUDA
-header.
-
-1. A **problem** is made from its text: [PROBLEM.md](../PROBLEM.md) has every word.
-2. A **context** opens one GPU, its database and its loaded kernels.
-3. A **plan** is the kernel chosen for a problem. Making one may compile; making it again takes microseconds.
-4. A **run** enqueues a plan on a stream, on tensors of the caller.
-
-Every function that can fail returns an `attnforge_status`, and `attnforge_last_error()` says what to do.
-Engines whose lengths change set new sizes with `attnforge_problem_set_sizes` and make the plan again.
-[VERSIONING.md](../VERSIONING.md) says what stays the same between versions.
-"""
-
-CPP_INTRO = """\
-A program includes `attnforge/plan.h` and links `attnforge::attnforge` (CMake) or `pkg-config attnforge`. It is compiled as C++20.
-
-1. `parse_problem()` makes a `Problem`, a plain struct, from its text: [PROBLEM.md](../PROBLEM.md) has every word.
-2. A `Device` opens one GPU, its database and its loaded kernels. Plans must not outlive it.
-3. `make_plan()` chooses, compiles and loads the kernel; `Policy` says how much work that may be.
-4. `Plan::run()` enqueues it on a stream, on tensors of the caller.
-
-Everything is in the namespace `attnforge`. What fails throws `Error`, whose `code()` says whose mistake it was.
-Types that own something are move-only; everything else is a value. The C++ API is for one version and one compiler's library:
-across versions, the [C API](c.md) is stable ([VERSIONING.md](../VERSIONING.md)).
-"""
-
-PYTHON_INTRO = """\
-`import attnforge` needs `libattnforge.so` and no other package; torch and cupy are used when their tensors come.
-
-1. `attention(q, k, v, ...)` is all that most programs call. It makes a plan for the tensors it gets and keeps it.
-2. `configure(policy=...)` says how much work a first call may take: `"estimate"`, `"first_run"` or `"cached_only"`.
-3. `tune(...)` searches beforehand; later calls, of all processes that share the database, use the winner.
-4. `inspect(...)` and `supported(...)` say what would run and why, without a GPU too.
-
-Errors are subclasses of `AttnforgeError`; their text says what to do. Wrong arguments are also a `ValueError`.
-`inspect` and `tune` return dicts with the keys of [JSON.md](../JSON.md).
-All functions may be called from several threads. The package logs to the logger `attnforge`.
-"""
+EXAMPLE = "## The smallest example"  # from here on a page is written
 
 
 # ---- prose ----
@@ -120,52 +83,35 @@ def opening(text):
     return [comment_text(line) for line in lines[:count]], lines[count:]
 
 
-def is_whole(lines):
-    """Whether a declaration that begins with the first line ends with the last one."""
-    if lines[0].startswith("#define"):
-        return not lines[-1].endswith("\\")
-    code = re.sub(r"//[^\n]*|/\*.*?\*/", "", "\n".join(lines), flags=re.S)
-    return code.count("{") == code.count("}") and code.count("(") == code.count(")") and code.rstrip().endswith((";", "}"))
+ENDS = r"\#if|\#endif|\#else|\#include|\#pragma|namespace|}|extern\ "
+# A declaration goes on in lines that are indented, and from a brace at the end of one to a brace that is not.
+PIECES = re.compile(
+    rf"""(?P<comment>(?://[^\n]*\n)+|/\*.*?\*/\n)
+    |(?P<end>\n|(?:{ENDS})[^\n]*\n)
+    |(?P<left_out>\#define\ ATTNFORGE_C_H\n|\#define\ ATTNFORGE_API[^\n]*\n|class\ \w+;[^\n]*\n)  # the last one for its friends
+    |(?P<macro>\#define(?:[^\n]*\\\n)*[^\n]*\n)
+    |(?P<braces>(?:[^\n;]*\n\ )*[^\n;]*{{\n.*?\n}}[^\n]*\n)
+    |(?P<lines>[^\n]*\n(?:\ [^\n]*\n)*)""",
+    re.S | re.X,
+)
 
 
 def entries(lines):
     """Yields ("section", title) and ("entry", comment lines, declaration lines) in their order."""
-    comment, declarations, at = [], [], 0
-
-    def entry():
-        return [("entry", comment, declarations)] if declarations else []
-
-    while at < len(lines):
-        line = lines[at]
-        at += 1
-        if line.startswith(("//", "/*")):
-            yield from entry()
-            comment, declarations = [line], []
-            while line.startswith("/*") and not comment[-1].rstrip().endswith("*/") or lines[at].startswith("//"):
-                comment.append(lines[at])
-                at += 1
-            comment = [comment_text(text) for text in comment]
-            title = re.fullmatch(r"---- (.*) ----", comment[0])
+    comment, declarations = [], []
+    for piece in PIECES.finditer("\n".join([*lines, "", ""])):
+        text = piece[0].splitlines()
+        if piece.lastgroup in ("comment", "end"):
+            if declarations:
+                yield "entry", comment, declarations
+            comment = [comment_text(line) for line in text] if piece.lastgroup == "comment" else []
+            declarations = []
+            title = comment and re.fullmatch(r"---- (.*) ----", comment[0])
             if title:
                 yield "section", title[1]
                 comment = []
-        elif not line or line.startswith(("#if", "#endif", "#else", "#include", "#pragma", "namespace", "}", "extern ")):
-            yield from entry()
-            comment, declarations = [], []
-        elif line.lstrip().startswith("//"):  # goes on from the end of a declaration
-            declarations = [*declarations, line]
-        elif line == "#define ATTNFORGE_C_H" or line.startswith("#define ATTNFORGE_API"):
-            pass
-        else:
-            whole = [line]
-            while not is_whole(whole):
-                if at == len(lines):
-                    raise SystemExit(f"tools/api_pages.py: no end is found of the declaration that begins with: {line}")
-                whole.append(lines[at])
-                at += 1
-            if not re.match(r"class \w+;", line):  # declared for its friends
-                declarations = declarations + whole
-    yield from entry()
+        elif piece.lastgroup != "left_out":
+            declarations = declarations + text
 
 
 def shown(declaration):
@@ -219,24 +165,17 @@ def header_page(path, language, level):
     return out
 
 
-def generated(sources):
-    return f"<!-- Written by tools/api_pages.py from {sources}; change those. -->"
-
-
 def c_page():
     comment, _ = opening((HEADERS / "c.h").read_text())
     example = next(i for i, line in enumerate(comment) if line.startswith("  "))
     end = next(i for i in range(example, len(comment)) if comment[i] and not comment[i].startswith("  "))
     contract = [re.sub(r"^([A-Z]\w+(?: contexts)?)\. ", r"**\1.** ", line) for line in comment[end:]]
-    out = ["# The C API", generated("include/attnforge/c.h and c_block_mask.h"), C_INTRO.strip(), "## The smallest example"]
-    out += [prose(comment[example:end], "c"), "## The contract", prose(contract), "## Status codes"]
-    out += header_page(HEADERS / "c.h", "c", 3)
-    return "\n\n".join([*out, "## Block masks", *header_page(HEADERS / "c_block_mask.h", "c", 3)]) + "\n"
+    out = [prose(comment[example:end], "c"), "## The contract", prose(contract), "## Status codes", *header_page(HEADERS / "c.h", "c", 3)]
+    return [*out, "## Block masks", *header_page(HEADERS / "c_block_mask.h", "c", 3)]
 
 
 def cpp_page():
-    example = re.search(r"```cpp\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[0]
-    out = ["# The C++ API", generated("include/attnforge/*.h"), CPP_INTRO.strip(), "## The smallest example", example]
+    out = [re.search(r"```cpp\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[0]]
     listed = {name for names in CPP_HEADERS.values() for name in names} | OTHER_HEADERS
     missing = {path.name for path in HEADERS.glob("*.h")} ^ listed
     if missing:
@@ -246,98 +185,66 @@ def cpp_page():
         for name in names:
             sentence = prose(opening((HEADERS / name).read_text())[0]).removeprefix(f"{name} - ")
             out += [f"### attnforge/{name}", sentence[0].upper() + sentence[1:], *header_page(HEADERS / name, "cpp", 4)]
-    return "\n\n".join(out) + "\n"
+    return out
 
 
 # ---- Python ----
 
 
-def options_of(node):
-    """(the fields of Options that a function takes as **options, whether it takes all), or (None, False)."""
-    marks = [each for each in node.decorator_list if isinstance(each, ast.Call) and each.func.id == "takes_options"]
-    if not marks:
-        return None, False
-    body = ast.parse((PACKAGE / "_options.py").read_text()).body
-    listed = next(each for each in body if getattr(each, "name", "") == "Options")
-    left_out = next(each.value for each in body if isinstance(each, ast.Assign) and each.targets[0].id == "OF_FORWARD")
-    without = ast.literal_eval(left_out) if marks[0].keywords else ()
-    fields = {each.target.id: ast.unparse(each.value) for each in listed.body if isinstance(each, ast.AnnAssign)}
-    listed.decorator_list = []
-    return {name: value for name, value in fields.items() if name not in without}, not without and listed
+def docstring(thing, names):
+    return with_items(prose(inspect.getdoc(thing).splitlines(), "python"), names)
 
 
-def docstring(node):
-    text = ast.get_docstring(node)
-    if not text:
-        return []
-    if not isinstance(node, ast.FunctionDef):
-        return [with_items(prose(text.splitlines(), "python"), fields_of(node))]
-    options, listed = options_of(node)
-    names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] + list(options or ())
-    texts = [text] + ([ast.get_docstring(listed)] if listed else [])
-    return [with_items(prose(each.splitlines(), "python"), names) for each in texts]
-
-
-def fields_of(node):
-    return [line.target.id for line in node.body if isinstance(line, ast.AnnAssign)]
-
-
-def signature(name, node):
-    options, _ = options_of(node)
-    arguments = ast.unparse(node.args)
-    if options is not None:
-        arguments = arguments.replace("**options", ", ".join(f"{each}={value}" for each, value in options.items()))
-    one_line = f"{name}({arguments})".replace("(self, ", "(").replace("(self)", "()")
+def signature(name, function):
+    found = inspect.signature(function)
+    one_line = f"{name}{found.replace(parameters=[each for each in found.parameters.values() if each.name != 'self'])}"
     if len(one_line) <= 100:
         return one_line
-    arguments = re.split(r", (?![^(]*\))", one_line[len(name) + 1 : -1])
-    return f"{name}(\n" + "".join(f"    {argument},\n" for argument in arguments) + ")"
+    return f"{name}(\n" + "".join(f"    {argument},\n" for argument in re.split(r", (?![^(]*\))", one_line[len(name) + 1 : -1])) + ")"
 
 
-def public_class(name, node):
+def public_function(title, name, function, level="###"):
+    names = [each.name for each in inspect.signature(function).parameters.values() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    return [f"{level} `{title}`", f"```python\n{signature(name, function)}\n```", docstring(function, names)]
+
+
+def public_class(title, kind):
     """A class: bases, fields, and methods that have no underscore and a docstring."""
-    bases = ", ".join(map(ast.unparse, node.bases))
-    fields = [f"    {ast.unparse(line)}" for line in node.body if isinstance(line, ast.AnnAssign)]
-    out = ["\n".join([f"```python\nclass {name}" + (f"({bases})" if bases else "") + (":" if fields else ""), *fields, "```"])]
-    out += docstring(node)
-    for method in node.body:
-        if isinstance(method, ast.FunctionDef) and not method.name.startswith("_") and ast.get_docstring(method):
-            out += [f"#### `{name}.{method.name}`", f"```python\n{signature(method.name, method)}\n```", *docstring(method)]
+    bases = ", ".join(base.__name__ for base in kind.__bases__ if base is not object)
+    fields = getattr(kind, "__annotations__", {})
+    shown = [f"    {name}: {inspect.formatannotation(of)}" + (f" = {getattr(kind, name)!r}" if hasattr(kind, name) else "") for name, of in fields.items()]
+    out = [f"### `{title}`", "\n".join([f"```python\nclass {kind.__name__}" + f"({bases})" * bool(bases) + ":" * bool(fields), *shown, "```"])]
+    out += [docstring(kind, list(fields))] if kind.__doc__ else []
+    for name, method in vars(kind).items():
+        method = getattr(method, "__func__", None) or getattr(method, "fget", None) or method
+        if inspect.isfunction(method) and not name.startswith("_") and method.__doc__:
+            out += public_function(f"{kind.__name__}.{name}", name, method, "####")
     return out
 
 
 def python_page():
-    package = ast.parse((PACKAGE / "__init__.py").read_text())
-    lines = ast.get_docstring(package).splitlines()
-    out = ["# The Python API", generated("the docstrings of python/attnforge"), PYTHON_INTRO.strip(), "## The smallest example"]
-    out.append(prose([line for line in lines[2:]], "python"))
-    modules = {alias.name: node.module for node in package.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    public = next(ast.literal_eval(node.value) for node in package.body if isinstance(node, ast.Assign))
+    out = [prose(inspect.getdoc(attnforge).splitlines()[2:], "python")]
     groups = {"Functions": [], "Objects": [], "Errors and warnings": []}
-    for name in public:
-        if modules[name] is None:  # a module of functions
-            for node in ast.parse((PACKAGE / f"{name}.py").read_text()).body:
-                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                    title = f"{name}.{node.name}"
-                    groups["Functions"] += [f"### `{title}`", f"```python\n{signature(title, node)}\n```", *docstring(node)]
-            continue
-        body = ast.parse((PACKAGE / f"{modules[name]}.py").read_text()).body
-        made = next((n.value for n in body if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == name), None)
-        wanted = made.func.id if made else name  # plan_cache = PlanCache()
-        node = next(n for n in body if getattr(n, "name", None) == wanted)
-        if isinstance(node, ast.FunctionDef):
-            groups["Functions"] += [f"### `{name}`", f"```python\n{signature(name, node)}\n```", *docstring(node)]
+    for name in attnforge.__all__:
+        thing = getattr(attnforge, name)
+        if inspect.isfunction(thing):
+            groups["Functions"] += public_function(name, name, thing)
+        elif inspect.ismodule(thing):
+            for each, of in vars(thing).items():
+                if inspect.isfunction(of) and not each.startswith("_"):
+                    groups["Functions"] += public_function(f"{name}.{each}", f"{name}.{each}", of)
         else:
             group = "Errors and warnings" if name.endswith(("Error", "Warning")) else "Objects"
-            groups[group] += [f"### `{name}`", *public_class(wanted, node)]
+            groups[group] += public_class(name, thing if inspect.isclass(thing) else type(thing))
     for title, texts in groups.items():
         out += [f"## {title}", *texts]
-    return "\n\n".join(out) + "\n"
+    return out
 
 
 def pages():
     """{path: text} of every page."""
-    return {ROOT / "docs/api" / f"{name}.md": make() for name, make in (("c", c_page), ("cpp", cpp_page), ("python", python_page))}
+    made = {ROOT / "docs/api/c.md": c_page, ROOT / "docs/api/cpp.md": cpp_page, ROOT / "docs/api/python.md": python_page}
+    return {path: path.read_text().partition(EXAMPLE)[0] + "\n\n".join([EXAMPLE, *page()]) + "\n" for path, page in made.items()}
 
 
 def main():

@@ -4,7 +4,6 @@
 # usage: demo.sh ATTNFORGE gpu|cpu
 set -euo pipefail
 readonly attnforge=$1 machine=$2
-here=$(dirname "$(readlink -f "$0")")
 readonly problem="fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -16,6 +15,10 @@ show() { # prints the command, then runs it
   "$attnforge" "$@"
 }
 
+random_file() { # NAME SEED HEADS; each query sees one key alone: o is v
+  "$attnforge" run --cpu --random "$2" --o "$folder/$1.npy" --bf16 fwd bf16 num_heads="$3" seqlen=4096 head_dim=128 causal window_left=0 > /dev/null
+}
+
 demo_gpu() {
   heading "1. Tune: $problem"
   show tune $problem
@@ -25,9 +28,9 @@ demo_gpu() {
   show run --random 1 --policy cached_only $problem
 
   heading "3. Run it on .npy files and compare with attention in fp64 on the CPU"
-  python3 "$here/random_npy.py" "$folder/q.npy" 1 1 4096 32 128
-  python3 "$here/random_npy.py" "$folder/k.npy" 2 1 4096 8 128
-  python3 "$here/random_npy.py" "$folder/v.npy" 3 1 4096 8 128
+  random_file q 1 32
+  random_file k 2 8
+  random_file v 3 8
   show run --q "$folder/q.npy" --k "$folder/k.npy" --v "$folder/v.npy" --o "$folder/o.npy" --bf16 causal --check
 
   heading "4. Against fwd_naive, and against the choice of an untuned library (an empty database)"

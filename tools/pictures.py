@@ -19,17 +19,16 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs/pictures"
 RESULTS = ROOT / "bench/results/h200"
 
-# Picture: the numbers that it shows, and the figure of the command that it is: its name, and where there are several, how the line
-# below its title begins.
-SWEEPS = {
-    "latency": ("sweep.csv", "latency"),
-    "throughput": ("sweep.csv", "throughput"),
-    "memory": ("sweep.csv", "memory"),
-    "padding_waste": ("head_dims.csv", "padding_waste"),
-    "peers": ("hopper.csv", "throughput fwd bf16 num_heads=16 causal head_dim=128,"),
+# Picture: the numbers that it shows, the figure of the command that it is (its name, and where there are several, how the line below its
+# title begins), and the axes if the numbers are tries of a search as `attnforge cache export` writes them.
+SHOWN = {
+    "latency": ("sweep.csv", "latency", None),
+    "throughput": ("sweep.csv", "throughput", None),
+    "memory": ("sweep.csv", "memory", None),
+    "padding_waste": ("head_dims.csv", "padding_waste", None),
+    "peers": ("hopper.csv", "throughput fwd bf16 num_heads=16 causal head_dim=128,", None),
+    "landscape": ("landscape.jsonl", "landscape_fwd_mma_sm80", "block_n,step_n"),
 }
-# Tries of a search as `attnforge cache export` writes them.
-LANDSCAPES = {"landscape": ("landscape.jsonl", "landscape_fwd_mma_sm80", "block_n,step_n")}
 
 
 def run(program, arguments, database, draw):
@@ -50,18 +49,16 @@ def figure_of(folder, wanted):
 
 
 def write_figures(program, folder, draw):
-    """{picture: path without its ending of the figure}, of all whose numbers are there."""
+    """{picture: path without its ending of the figure}."""
     figures = {}
-    for name in {numbers for numbers, _ in SWEEPS.values()}:
-        run(program, ["bench", "--from", RESULTS / name, "--plot", folder / name], folder / "none.db", draw)
-    for picture, (numbers, figure) in SWEEPS.items():
-        figures[picture] = figure_of(folder / numbers, figure)
-    for picture, (numbers, figure, axes) in LANDSCAPES.items():
-        if (RESULTS / numbers).exists():
-            database = folder / f"{picture}.db"
+    for picture, (numbers, figure, axes) in SHOWN.items():
+        database = folder / f"{picture}.db"
+        if axes:
             run(program, ["cache", "import", RESULTS / numbers], database, draw)
             run(program, ["cache", "plot", "--axes", axes, "--out", folder / numbers], database, draw)
-            figures[picture] = folder / numbers / figure
+        elif not (folder / numbers).exists():
+            run(program, ["bench", "--from", RESULTS / numbers, "--plot", folder / numbers], database, draw)
+        figures[picture] = figure_of(folder / numbers, figure)
     return figures
 
 
@@ -87,8 +84,7 @@ def main():
         figures = write_figures(program, pathlib.Path(name), not arguments.check)
         old = [picture for picture, figure in figures.items() if drawn(picture) != digest(figure)]
         if arguments.check:
-            known = {*SWEEPS, *LANDSCAPES}
-            old += [path.stem + " (unknown)" for path in PICTURES.iterdir() if path.stem not in known]
+            old += [path.stem + " (unknown)" for path in PICTURES.iterdir() if path.stem not in SHOWN]
             if old:
                 return f"docs/pictures is old: {', '.join(sorted(old))}; run python3 tools/pictures.py PROGRAM"
             print(f"{len(figures)} pictures are of the numbers in {RESULTS.relative_to(ROOT)}")

@@ -116,7 +116,7 @@ def takes_options(without=()):
         kept += [inspect.Parameter(name, by_name, default=Options._field_defaults[name]) for name in names]
         function.__signature__ = of_function.replace(parameters=kept)
         if function.__doc__ and not without:
-            function.__doc__ += f"\n    {Options.__doc__}"
+            function.__doc__ = f"{inspect.getdoc(function)}\n\n{inspect.getdoc(Options)}"
         return function
 
     return decorated

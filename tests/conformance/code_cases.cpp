@@ -106,212 +106,213 @@ const std::vector<const char*>& dargs_problems() {
   return kProblems;
 }
 
-const std::vector<DargsCase>& dargs_cases() {
-  using AddRead = CodeFunctions::AddRead;
-  static const std::vector<DargsCase> kCases = {
-      {"SlopeOfHeads",
-       alibi(),
-       "slope",
-       {.score = [](double s,
-                    const CodePair& p) { return s + slope_of(p.head) * double(p.k - p.q); },
-        .mask = {},
-        .score_derivative = one,
-        .dargs = {},
-        .score_reads = [](double, const CodePair& p,
-                          const AddRead& add) { add(0, p.head, double(p.k - p.q)); }}},
-      {"TableByDistance",
-       relative_bias(kReach),
-       "relative_bias",
-       {.score =
-            [](double s, const CodePair& p) {
-              return s +
-                     bias_of(p.head, std::clamp<std::int64_t>(p.k - p.q, -kReach, kReach) + kReach);
-            },
-        .mask = {},
-        .score_derivative = one,
-        .dargs = {},
-        .score_reads =
-            [](double, const CodePair& p, const AddRead& add) {
-              add(0,
-                  p.head * (2 * kReach + 1) + std::clamp<std::int64_t>(p.k - p.q, -kReach, kReach) +
-                      kReach,
-                  1);
-            }}},
-      {"SeveralReadsOfOne",
-       {.score = "s * (1 + weights[head]) + weights[q % 50] * weights[k]",
-        .args = "float* weights[1024]"},
-       "weights",
-       {.score =
-            [](double s, const CodePair& p) {
-              return s * (1 + weight_of(p.head)) + double{weight_of(p.q % 50)} * weight_of(p.k);
-            },
-        .mask = {},
-        .score_derivative = [](double, const CodePair& p) { return 1 + weight_of(p.head); },
-        .dargs = {},
-        .score_reads =
-            [](double s, const CodePair& p, const AddRead& add) {
-              add(0, p.head, s);
-              add(0, p.q % 50, weight_of(p.k));
-              add(0, p.k, weight_of(p.q % 50));
-            }}},
-      {"InBranches",
-       {.score =
-            "(k < q ? s + weights[batch * 100 + head] : tanhf(s * weights[k])) + slope[head] * "
-            "0.5f",
-        .mask = "(q + k) % 3 != 0",
-        .args = "float* weights[1024], float* slope[num_heads_q]"},
-       "slope, weights",
-       {.score =
-            [](double s, const CodePair& p) {
-              return (p.k < p.q ? s + weight_of(p.batch * 100 + p.head)
-                                : std::tanh(s * weight_of(p.k))) +
-                     slope_of(p.head) * 0.5;
-            },
-        .mask = [](const CodePair& p) { return (p.q + p.k) % 3 != 0; },
-        .score_derivative =
-            [](double s, const CodePair& p) {
-              const double x = std::tanh(s * weight_of(p.k));
-              return p.k < p.q ? 1 : (1 - x * x) * weight_of(p.k);
-            },
-        .dargs = {},
-        .score_reads =
-            [](double s, const CodePair& p, const AddRead& add) {
-              add(0, p.head, 0.5);
-              if (p.k < p.q) return add(1, p.batch * 100 + p.head, 1);
-              const double x = std::tanh(s * weight_of(p.k));
-              add(1, p.k, (1 - x * x) * s);
-            }}},
-      {"InALoop",
-       {.score = "[&] { auto x = s * 1; for (int i = 0; i < 1 + k % 3; ++i) x += weights[i] * "
-                 "float(q % (i + 2)); return x; }()",
-        .args = "float* weights[1024]"},
-       "weights",
-       {.score =
-            [](double s, const CodePair& p) {
-              for (std::int64_t i = 0; i < 1 + p.k % 3; ++i)
-                s += weight_of(i) * double(p.q % (i + 2));
-              return s;
-            },
-        .mask = {},
-        .score_derivative = one,
-        .dargs = {},
-        .score_reads =
-            [](double, const CodePair& p, const AddRead& add) {
-              for (std::int64_t i = 0; i < 1 + p.k % 3; ++i) add(0, i, double(p.q % (i + 2)));
-            }}},
-      {"OfHalves",
-       {.score = "s + halves[q] * 0.25f", .args = "fp16* halves[512]"},
-       "halves",
-       {.score = [](double s, const CodePair& p) { return s + half_of(p.q) * 0.25; },
-        .mask = {},
-        .score_derivative = one,
-        .dargs = {},
-        .score_reads = [](double, const CodePair& p, const AddRead& add) { add(0, p.q, 0.25); }}},
-  };
-  return kCases;
-}
+namespace {
 
-const std::vector<CodeCase>& code_cases() {
-  static const std::vector<CodeCase> kCases = {
-      {"Alibi",
-       alibi(),
-       {[](double s, const CodePair& p) { return s + slope_of(p.head) * double(p.k - p.q); },
-        {},
-        one},
-       kUsual},
-      {"RelativeBias",
-       relative_bias(kReach),
-       {[](double s, const CodePair& p) {
-          return s + bias_of(p.head, std::clamp<std::int64_t>(p.k - p.q, -kReach, kReach) + kReach);
-        },
-        {},
-        one},
-       kUsual},
-      {"TanhCap",
-       tanh_cap(2),
-       {[](double s, const CodePair&) { return 2 * std::tanh(s / 2); },
-        {},
-        [](double s, const CodePair&) { return slope_of_cap(s, 2); }},
-       kUsual},
-      // In backward warpgroups hand each other products with the slope.
-      {"TanhCapOfWideHeads",
-       tanh_cap(2),
-       {[](double s, const CodePair&) { return 2 * std::tanh(s / 2); },
-        {},
-        [](double s, const CodePair&) { return slope_of_cap(s, 2); }},
-       {"fwd bf16 batch=2 num_heads=4:2 seqlen=300 head_dim=256 causal lse",
-        "fwd fp16 batch=2 num_heads=4:2 seqlen=77:333 head_dim=192:128 lse",
-        "fwd bf16 batch=3 num_heads=2 seqlen=200 head_dim=136 lengths=packed lse"}},
-      {"TanhCapFarAway",
-       tanh_cap(50),
-       {[](double s, const CodePair&) { return 50 * std::tanh(s / 50); },
-        {},
-        [](double s, const CodePair&) { return slope_of_cap(s, 50); }},
-       kUsual},
-      {"Documents",
-       documents(),
-       {{},
-        [](const CodePair& p) { return document_of(p.batch, p.q) == document_of(p.batch, p.k); }},
-       {kUsual.begin(), kUsual.begin() + 4}},
-      {"PrefixLm",
-       prefix_lm(),
-       {{},
-        [](const CodePair& p) {
-          return p.k <= p.q + p.seqlen_kv - p.seqlen_q || p.k < prefix_of(p.batch);
-        }},
-       kUsual},
-      {"DilatedWindow",
-       dilated_window(60, 3),
-       {{}, [](const CodePair& p) { return std::abs(p.k - p.q) <= 60 && (p.k - p.q) % 3 == 0; }},
-       kUsual},
-      {"NothingIsSeenByOddQueries",
-       {.mask = "q % 2 == 0"},
-       {{}, [](const CodePair& p) { return p.q % 2 == 0; }},
-       kUsual},
-      {"Numbers",
-       {.score = "s * factor", .mask = "q - k < window", .args = "float factor, int window"},
-       {[](double s, const CodePair&) { return s * 1.5; },
-        [](const CodePair& p) { return p.q - p.k < kWindow; },
-        [](double, const CodePair&) { return 1.5; }},
-       kUsual},
-      {"TanhByAProduct",  // which is not told from other texts
-       {.score = "tanhf(s * 0.5f) * 2"},
-       {[](double s, const CodePair&) { return 2 * std::tanh(s / 2); },
-        {},
-        [](double s, const CodePair&) { return slope_of_cap(s, 2); }},
-       kUsual},
-      {"ManyFunctions",
-       {.score = "(s > 0.5f ? s : s * 0.75f + 0.125f) + sqrtf(fabsf(s) + 1) - fmaxf(s, -0.25f) * "
-                 "float(k % 3) / 8 + expf(-s * s)"},
-       {[](double s, const CodePair& p) {
-          return (s > 0.5 ? s : s * 0.75 + 0.125) + std::sqrt(std::abs(s) + 1) -
-                 std::max(s, -0.25) * double(p.k % 3) / 8 + std::exp(-s * s);
-        },
-        {},
-        [](double s, const CodePair& p) {
-          return (s > 0.5 ? 1 : 0.75) + (s > 0 ? 0.5 : -0.5) / std::sqrt(std::abs(s) + 1) -
-                 (s >= -0.25 ? double(p.k % 3) / 8 : 0) - 2 * s * std::exp(-s * s);
-        }},
-       kUsual},
-      {"TextInPartialBlocks",
-       {.score = "s * factor", .mask = "(q + k) % 3 != 0", .args = "float factor"},
-       {[](double s, const CodePair&) { return s * 1.5; },
-        [](const CodePair& p) { return (p.q + p.k) % 3 != 0; },
-        [](double, const CodePair&) { return 1.5; }},
-       {"fwd bf16 batch=2 num_heads=4:2 seqlen=300:500 head_dim=64 blocks=64 lse",
-        "fwd fp16 batch=2 num_heads=4:2 seqlen=300 head_dim=128 blocks=32:128 mask_bits causal "
-        "mask_heads=2 lse",
-        "fwd bf16 batch=2 num_heads=4 seqlen=200:333 head_dim=64 blocks=128:16 mask_batch=2 "
-        "mask_heads=4 mask_bits lse"}},
-      {"AfterTheSoftCap",
-       {.score = "s + 0.125f * float(head) * (k % 4)"},
-       {[](double s, const CodePair& p) { return s + 0.125 * double(p.head * (p.k % 4)); },
-        {},
-        one},
-       {"fwd bf16 batch=1 num_heads=4 seqlen=200 head_dim=128 softcap=3 lse causal",
-        "fwd bf16 batch=1 num_heads=4 seqlen=200 head_dim=64 softcap=30"}},
-  };
-  return kCases;
-}
+using AddRead = CodeFunctions::AddRead;
+const std::vector<DargsCase> kDargsCases = {
+    {"SlopeOfHeads",
+     alibi(),
+     "slope",
+     {.score = [](double s, const CodePair& p) { return s + slope_of(p.head) * double(p.k - p.q); },
+      .mask = {},
+      .score_derivative = one,
+      .dargs = {},
+      .score_reads = [](double, const CodePair& p,
+                        const AddRead& add) { add(0, p.head, double(p.k - p.q)); }}},
+    {"TableByDistance",
+     relative_bias(kReach),
+     "relative_bias",
+     {.score =
+          [](double s, const CodePair& p) {
+            return s +
+                   bias_of(p.head, std::clamp<std::int64_t>(p.k - p.q, -kReach, kReach) + kReach);
+          },
+      .mask = {},
+      .score_derivative = one,
+      .dargs = {},
+      .score_reads =
+          [](double, const CodePair& p, const AddRead& add) {
+            add(0,
+                p.head * (2 * kReach + 1) + std::clamp<std::int64_t>(p.k - p.q, -kReach, kReach) +
+                    kReach,
+                1);
+          }}},
+    {"SeveralReadsOfOne",
+     {.score = "s * (1 + weights[head]) + weights[q % 50] * weights[k]",
+      .args = "float* weights[1024]"},
+     "weights",
+     {.score =
+          [](double s, const CodePair& p) {
+            return s * (1 + weight_of(p.head)) + double{weight_of(p.q % 50)} * weight_of(p.k);
+          },
+      .mask = {},
+      .score_derivative = [](double, const CodePair& p) { return 1 + weight_of(p.head); },
+      .dargs = {},
+      .score_reads =
+          [](double s, const CodePair& p, const AddRead& add) {
+            add(0, p.head, s);
+            add(0, p.q % 50, weight_of(p.k));
+            add(0, p.k, weight_of(p.q % 50));
+          }}},
+    {"InBranches",
+     {.score = "(k < q ? s + weights[batch * 100 + head] : tanhf(s * weights[k])) + slope[head] * "
+               "0.5f",
+      .mask = "(q + k) % 3 != 0",
+      .args = "float* weights[1024], float* slope[num_heads_q]"},
+     "slope, weights",
+     {.score =
+          [](double s, const CodePair& p) {
+            return (p.k < p.q ? s + weight_of(p.batch * 100 + p.head)
+                              : std::tanh(s * weight_of(p.k))) +
+                   slope_of(p.head) * 0.5;
+          },
+      .mask = [](const CodePair& p) { return (p.q + p.k) % 3 != 0; },
+      .score_derivative =
+          [](double s, const CodePair& p) {
+            const double x = std::tanh(s * weight_of(p.k));
+            return p.k < p.q ? 1 : (1 - x * x) * weight_of(p.k);
+          },
+      .dargs = {},
+      .score_reads =
+          [](double s, const CodePair& p, const AddRead& add) {
+            add(0, p.head, 0.5);
+            if (p.k < p.q) return add(1, p.batch * 100 + p.head, 1);
+            const double x = std::tanh(s * weight_of(p.k));
+            add(1, p.k, (1 - x * x) * s);
+          }}},
+    {"InALoop",
+     {.score = "[&] { auto x = s * 1; for (int i = 0; i < 1 + k % 3; ++i) x += weights[i] * "
+               "float(q % (i + 2)); return x; }()",
+      .args = "float* weights[1024]"},
+     "weights",
+     {.score =
+          [](double s, const CodePair& p) {
+            for (std::int64_t i = 0; i < 1 + p.k % 3; ++i)
+              s += weight_of(i) * double(p.q % (i + 2));
+            return s;
+          },
+      .mask = {},
+      .score_derivative = one,
+      .dargs = {},
+      .score_reads =
+          [](double, const CodePair& p, const AddRead& add) {
+            for (std::int64_t i = 0; i < 1 + p.k % 3; ++i) add(0, i, double(p.q % (i + 2)));
+          }}},
+    {"OfHalves",
+     {.score = "s + halves[q] * 0.25f", .args = "fp16* halves[512]"},
+     "halves",
+     {.score = [](double s, const CodePair& p) { return s + half_of(p.q) * 0.25; },
+      .mask = {},
+      .score_derivative = one,
+      .dargs = {},
+      .score_reads = [](double, const CodePair& p, const AddRead& add) { add(0, p.q, 0.25); }}},
+};
+
+}  // namespace
+
+const std::vector<DargsCase>& dargs_cases() { return kDargsCases; }
+
+namespace {
+
+const std::vector<CodeCase> kCodeCases = {
+    {"Alibi",
+     alibi(),
+     {[](double s, const CodePair& p) { return s + slope_of(p.head) * double(p.k - p.q); },
+      {},
+      one},
+     kUsual},
+    {"RelativeBias",
+     relative_bias(kReach),
+     {[](double s, const CodePair& p) {
+        return s + bias_of(p.head, std::clamp<std::int64_t>(p.k - p.q, -kReach, kReach) + kReach);
+      },
+      {},
+      one},
+     kUsual},
+    {"TanhCap",
+     tanh_cap(2),
+     {[](double s, const CodePair&) { return 2 * std::tanh(s / 2); },
+      {},
+      [](double s, const CodePair&) { return slope_of_cap(s, 2); }},
+     kUsual},
+    // In backward warpgroups hand each other products with the slope.
+    {"TanhCapOfWideHeads",
+     tanh_cap(2),
+     {[](double s, const CodePair&) { return 2 * std::tanh(s / 2); },
+      {},
+      [](double s, const CodePair&) { return slope_of_cap(s, 2); }},
+     {"fwd bf16 batch=2 num_heads=4:2 seqlen=300 head_dim=256 causal lse",
+      "fwd fp16 batch=2 num_heads=4:2 seqlen=77:333 head_dim=192:128 lse",
+      "fwd bf16 batch=3 num_heads=2 seqlen=200 head_dim=136 lengths=packed lse"}},
+    {"TanhCapFarAway",
+     tanh_cap(50),
+     {[](double s, const CodePair&) { return 50 * std::tanh(s / 50); },
+      {},
+      [](double s, const CodePair&) { return slope_of_cap(s, 50); }},
+     kUsual},
+    {"Documents",
+     documents(),
+     {{}, [](const CodePair& p) { return document_of(p.batch, p.q) == document_of(p.batch, p.k); }},
+     {kUsual.begin(), kUsual.begin() + 4}},
+    {"PrefixLm",
+     prefix_lm(),
+     {{},
+      [](const CodePair& p) {
+        return p.k <= p.q + p.seqlen_kv - p.seqlen_q || p.k < prefix_of(p.batch);
+      }},
+     kUsual},
+    {"DilatedWindow",
+     dilated_window(60, 3),
+     {{}, [](const CodePair& p) { return std::abs(p.k - p.q) <= 60 && (p.k - p.q) % 3 == 0; }},
+     kUsual},
+    {"NothingIsSeenByOddQueries",
+     {.mask = "q % 2 == 0"},
+     {{}, [](const CodePair& p) { return p.q % 2 == 0; }},
+     kUsual},
+    {"Numbers",
+     {.score = "s * factor", .mask = "q - k < window", .args = "float factor, int window"},
+     {[](double s, const CodePair&) { return s * 1.5; },
+      [](const CodePair& p) { return p.q - p.k < kWindow; },
+      [](double, const CodePair&) { return 1.5; }},
+     kUsual},
+    {"TanhByAProduct",  // which is not told from other texts
+     {.score = "tanhf(s * 0.5f) * 2"},
+     {[](double s, const CodePair&) { return 2 * std::tanh(s / 2); },
+      {},
+      [](double s, const CodePair&) { return slope_of_cap(s, 2); }},
+     kUsual},
+    {"ManyFunctions",
+     {.score = "(s > 0.5f ? s : s * 0.75f + 0.125f) + sqrtf(fabsf(s) + 1) - fmaxf(s, -0.25f) * "
+               "float(k % 3) / 8 + expf(-s * s)"},
+     {[](double s, const CodePair& p) {
+        return (s > 0.5 ? s : s * 0.75 + 0.125) + std::sqrt(std::abs(s) + 1) -
+               std::max(s, -0.25) * double(p.k % 3) / 8 + std::exp(-s * s);
+      },
+      {},
+      [](double s, const CodePair& p) {
+        return (s > 0.5 ? 1 : 0.75) + (s > 0 ? 0.5 : -0.5) / std::sqrt(std::abs(s) + 1) -
+               (s >= -0.25 ? double(p.k % 3) / 8 : 0) - 2 * s * std::exp(-s * s);
+      }},
+     kUsual},
+    {"TextInPartialBlocks",
+     {.score = "s * factor", .mask = "(q + k) % 3 != 0", .args = "float factor"},
+     {[](double s, const CodePair&) { return s * 1.5; },
+      [](const CodePair& p) { return (p.q + p.k) % 3 != 0; },
+      [](double, const CodePair&) { return 1.5; }},
+     {"fwd bf16 batch=2 num_heads=4:2 seqlen=300:500 head_dim=64 blocks=64 lse",
+      "fwd fp16 batch=2 num_heads=4:2 seqlen=300 head_dim=128 blocks=32:128 mask_bits causal "
+      "mask_heads=2 lse",
+      "fwd bf16 batch=2 num_heads=4 seqlen=200:333 head_dim=64 blocks=128:16 mask_batch=2 "
+      "mask_heads=4 mask_bits lse"}},
+    {"AfterTheSoftCap",
+     {.score = "s + 0.125f * float(head) * (k % 4)"},
+     {[](double s, const CodePair& p) { return s + 0.125 * double(p.head * (p.k % 4)); }, {}, one},
+     {"fwd bf16 batch=1 num_heads=4 seqlen=200 head_dim=128 softcap=3 lse causal",
+      "fwd bf16 batch=1 num_heads=4 seqlen=200 head_dim=64 softcap=30"}},
+};
+
+}  // namespace
+
+const std::vector<CodeCase>& code_cases() { return kCodeCases; }
 
 }  // namespace attnforge::test

@@ -135,14 +135,18 @@ TEST(SplitKeysOfAGraph, FollowTheLengthsOfEachRun) {
   }
 }
 
-std::vector<SplitCase> cases() {
-  std::vector<std::string> around_tiles;
+std::vector<std::string> problems_around_tiles() {
+  std::vector<std::string> problems;
   for (const int keys : {1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 700})
-    around_tiles.push_back(fmt::format("fwd {} batch=2 num_heads=8:2 seqlen=1:{} head_dim=64 lse",
-                                       keys % 2 ? "bf16" : "fp16", keys));
+    problems.push_back(fmt::format("fwd {} batch=2 num_heads=8:2 seqlen=1:{} head_dim=64 lse",
+                                   keys % 2 ? "bf16" : "fp16", keys));
+  return problems;
+}
+
+std::vector<SplitCase> cases() {
   const std::string few = " batch=3 num_heads=8:2 seqlen=3:700 head_dim=64 lse ";
   return {
-      {"LengthsAroundTiles", around_tiles},
+      {"LengthsAroundTiles", problems_around_tiles()},
       {"ManySplitsOfFewKeys",
        {"fwd bf16 batch=2 num_heads=8:2 seqlen=1:100 head_dim=128 lse",
         "fwd fp16 batch=1 num_heads=2 seqlen=5:40 head_dim=64"},

@@ -16,6 +16,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr test::MostSizes kSizes{.seqlen_bits = 10};  // pairs of masks are counted
+
 double any_double(Bytes& bytes) {
   const std::uint64_t bits = bytes.bits(8);
   double value = 0;
@@ -68,7 +70,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
   require_text(parsed(to_json(facts)), "name", facts.name);
   cli::to_json(facts);
 
-  TuneResult result{.problem = test::any_problem(bytes, {}), .winner = bytes.text(64)};
+  TuneResult result{.problem = test::any_problem(bytes, kSizes), .winner = bytes.text(64)};
   for (int i = static_cast<int>(bytes.between(0, 3)); i > 0; --i)
     result.trials.push_back(any_trial(bytes));
   result.winner_us = any_double(bytes);

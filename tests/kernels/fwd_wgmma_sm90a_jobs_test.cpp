@@ -180,6 +180,74 @@ struct World {
   }
 };
 
+/// Rows of q, k and v of the sequences; those of some keys negated.
+template <FwdWgmmaSm90aConfig C>
+void fill_rows(World& w, int most_q, int most_kv, bool negates) {
+  constexpr bool kPacked = C.lengths == kPackedLengths, kPages = C.page_size != 0;
+  const int sequences = static_cast<int>(w.rows_q.size()), pages = ceil_div(most_kv, kPageSize);
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  const auto fill = [&](u16* row, bool negated) {
+    for (int c = 0; c < kColumns; ++c)
+      row[c] = static_cast<u16>(float_to_bf16(normal(random)) ^ (negated ? 0x8000 : 0));
+  };
+  for (int s = 0; s < sequences; ++s) {
+    const int first_q = kPacked ? w.begins_q[s] : s * most_q;
+    for (int r = 0; r < w.rows_q[s] * kHeadsQ; ++r)
+      fill(&w.q[static_cast<std::size_t>((first_q * kHeadsQ + r) * kColumns)], false);
+    for (std::vector<u16>* tensor : {&w.k, &w.v})
+      for (int key = 0; key < w.rows_kv[s]; ++key) {
+        const int row = kPacked ? w.begins_kv[s] + key
+                        : kPages
+                            ? w.table[s * pages + key / kPageSize] * kPageSize + key % kPageSize
+                            : s * most_kv + key;
+        fill(&(*tensor)[static_cast<std::size_t>(row * kColumns)],
+             negates && is_negated(key, 0, s));
+      }
+  }
+}
+
+/// The queue of query tiles of a head, as step_queue writes it.
+template <FwdWgmmaSm90aConfig C>
+void set_queue(World& w) {
+  std::vector<QueuedTile> items;
+  for (int s = 0; s < static_cast<int>(w.rows_q.size()); ++s)
+    for (int m = 0; m * C.block_m() < w.rows_q[s]; ++m) items.push_back({s, m});
+  w.queue.resize(sizeof(TileQueue) + items.size() * sizeof(QueuedTile) + 16);
+  w.params.lengths.work = reinterpret_cast<TileQueue*>(
+      (reinterpret_cast<std::uintptr_t>(w.queue.data()) + 15) / 16 * 16);
+  w.params.lengths.work->tiles = static_cast<int>(items.size());
+  std::ranges::copy(items, reinterpret_cast<QueuedTile*>(w.params.lengths.work + 1));
+}
+
+/// Lists of key groups; some warpgroups see nothing of a tile.
+template <FwdWgmmaSm90aConfig C>
+void set_lists(World& w, int most_kv, int m_blocks) {
+  const int sequences = static_cast<int>(w.rows_kv.size());
+  auto& lists = w.params.lists;
+  constexpr int kGroups = C.key_groups(), kKeys = C.block_n / kGroups;
+  const int all = ceil_div(most_kv, kKeys), capacity = round_up(all, kGroups);
+  lists.capacity = capacity;
+  lists.m_blocks = m_blocks, lists.heads = kHeadsQ, lists.batch = sequences;
+  for (int list = 0; list < sequences * kHeadsQ * m_blocks; ++list) {
+    const int s = list / (kHeadsQ * m_blocks), keys = w.rows_kv[s];
+    std::vector<KeyGroup> own;
+    for (int g = 0; g * kKeys < keys; ++g) {
+      const u32 seen = static_cast<u32>(g / kGroups % 3 == 0   ? 0x0f
+                                        : g / kGroups % 3 == 1 ? 0xf0
+                                                               : 0x5a);
+      if ((g + list) % 4 != 0 && list != 1)
+        own.push_back(
+            {static_cast<u32>(g) | ((g + 1) * kKeys > keys ? KeyGroup::kEdge : 0u), seen});
+    }
+    while (own.size() % kGroups != 0) own.push_back({static_cast<u32>(all) | KeyGroup::kEdge, 0});
+    w.counts.push_back(static_cast<int>(own.size()) / kGroups);
+    own.resize(static_cast<std::size_t>(capacity));
+    w.groups.insert(w.groups.end(), own.begin(), own.end());
+  }
+  lists.groups = w.groups.data(), lists.counts = w.counts.data();
+}
+
 template <FwdWgmmaSm90aConfig C>
 World world_of(const std::vector<int>& rows_q, const std::vector<int>& rows_kv, bool negates) {
   World w;
@@ -203,26 +271,7 @@ World world_of(const std::vector<int>& rows_q, const std::vector<int>& rows_kv, 
   w.lse.assign(static_cast<std::size_t>(tensors * stored_q * kHeadsQ), 0.0f);
   for (int i = 0; i < sequences * pages; ++i) w.table.push_back(i * 7 % (sequences * pages));
 
-  std::mt19937 random(7);
-  std::normal_distribution<float> normal;
-  const auto fill = [&](u16* row, bool negated) {
-    for (int c = 0; c < kColumns; ++c)
-      row[c] = static_cast<u16>(float_to_bf16(normal(random)) ^ (negated ? 0x8000 : 0));
-  };
-  for (int s = 0; s < sequences; ++s) {
-    const int first_q = kPacked ? w.begins_q[s] : s * most_q;
-    for (int r = 0; r < rows_q[s] * kHeadsQ; ++r)
-      fill(&w.q[static_cast<std::size_t>((first_q * kHeadsQ + r) * kColumns)], false);
-    for (std::vector<u16>* tensor : {&w.k, &w.v})
-      for (int key = 0; key < rows_kv[s]; ++key) {
-        const int row = kPacked ? w.begins_kv[s] + key
-                        : kPages
-                            ? w.table[s * pages + key / kPageSize] * kPageSize + key % kPageSize
-                            : s * most_kv + key;
-        fill(&(*tensor)[static_cast<std::size_t>(row * kColumns)],
-             negates && is_negated(key, 0, s));
-      }
-  }
+  fill_rows<C>(w, most_q, most_kv, negates);
 
   Params& p = w.params;
   const TensorRef rows{w.o.data(), stored_q * kHeadsQ * kColumns, kHeadsQ * kColumns, kColumns};
@@ -245,42 +294,10 @@ World world_of(const std::vector<int>& rows_q, const std::vector<int>& rows_kv, 
   p.lengths.q = kPacked ? w.begins_q.data() : w.rows_q.data();
   p.lengths.kv = kPacked ? w.begins_kv.data() : w.rows_kv.data();
 
-  // The queue of query tiles of a head, as step_queue writes it.
-  std::vector<QueuedTile> items;
-  for (int s = 0; s < sequences; ++s)
-    for (int m = 0; m * C.block_m() < rows_q[s]; ++m) items.push_back({s, m});
-  w.queue.resize(sizeof(TileQueue) + items.size() * sizeof(QueuedTile) + 16);
-  p.lengths.work = reinterpret_cast<TileQueue*>(
-      (reinterpret_cast<std::uintptr_t>(w.queue.data()) + 15) / 16 * 16);
-  p.lengths.work->tiles = static_cast<int>(items.size());
-  std::ranges::copy(items, reinterpret_cast<QueuedTile*>(p.lengths.work + 1));
+  set_queue<C>(w);
   if constexpr (C.has_key_lists()) p.order.heads = kHeadsQ;
   if constexpr (C.has_tile_queue() && C.grid != kGridPlain) p.order.heads = kHeadsQ;
-
-  // Lists of key groups; some warpgroups see nothing of a tile.
-  if constexpr (C.has_key_lists()) {
-    constexpr int kGroups = C.key_groups(), kKeys = C.block_n / kGroups;
-    const int all = ceil_div(most_kv, kKeys), capacity = round_up(all, kGroups);
-    p.lists.capacity = capacity;
-    p.lists.m_blocks = m_blocks, p.lists.heads = kHeadsQ, p.lists.batch = sequences;
-    for (int list = 0; list < sequences * kHeadsQ * m_blocks; ++list) {
-      const int s = list / (kHeadsQ * m_blocks), keys = rows_kv[s];
-      std::vector<KeyGroup> own;
-      for (int g = 0; g * kKeys < keys; ++g) {
-        const u32 seen = static_cast<u32>(g / kGroups % 3 == 0   ? 0x0f
-                                          : g / kGroups % 3 == 1 ? 0xf0
-                                                                 : 0x5a);
-        if ((g + list) % 4 != 0 && list != 1)
-          own.push_back(
-              {static_cast<u32>(g) | ((g + 1) * kKeys > keys ? KeyGroup::kEdge : 0u), seen});
-      }
-      while (own.size() % kGroups != 0) own.push_back({static_cast<u32>(all) | KeyGroup::kEdge, 0});
-      w.counts.push_back(static_cast<int>(own.size()) / kGroups);
-      own.resize(static_cast<std::size_t>(capacity));
-      w.groups.insert(w.groups.end(), own.begin(), own.end());
-    }
-    p.lists.groups = w.groups.data(), p.lists.counts = w.counts.data();
-  }
+  if constexpr (C.has_key_lists()) set_lists<C>(w, most_kv, m_blocks);
   return w;
 }
 

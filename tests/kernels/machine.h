@@ -104,8 +104,7 @@ inline void yield() {
   const Index thread = thread_index, block = block_index;
   HostWarp* const warp = own_warp;
   HostBarrier* const own = own_block;
-  HostThread& running = *host_turns.running;
-  swapcontext(&running.context, &host_turns.context);
+  end_turn(*host_turns.running);
   thread_index = thread, block_index = block, own_warp = warp, own_block = own;
 #endif
 }

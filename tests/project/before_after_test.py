@@ -38,8 +38,9 @@ class BeforeAfter(unittest.TestCase):
                                ROW.format(keys=128, impl="attnforge"), options=("--rounds", "2"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"2 points, before / after: geometric mean 1\.0000, least 1\.0000, most 1\.0000")
-        comment, *lines = (self.folder / "out.csv").read_text().splitlines()
-        self.assertRegex(comment, r"^# NVIDIA H200, \d{4}-\d\d-\d\d; bench/before_after\.py .*--rounds 2$")
+        comment, command, *lines = (self.folder / "out.csv").read_text().splitlines()
+        self.assertRegex(comment, r"^# NVIDIA H200, \d{4}-\d\d-\d\d$")
+        self.assertRegex(command, r"^# python3 bench/before_after\.py .*--rounds 2$")
         rows = list(csv.DictReader(lines))
         self.assertEqual([row["problem"].split()[4] for row in rows], ["seqlen=64:64", "seqlen=64:128"], "attnforge's own")
         for row in rows:
@@ -49,7 +50,7 @@ class BeforeAfter(unittest.TestCase):
         backward = ROW.replace(CONFIG, "bwd_naive num_threads=128").format(keys=96, impl="attnforge")
         done = self.run_script(ROW.format(keys=64, impl="attnforge"), backward, options=("--only", "bwd_", "--rounds", "1"))
         self.assertEqual(done.returncode, 0, done.stderr)
-        _, *lines = (self.folder / "out.csv").read_text().splitlines()
+        _, _, *lines = (self.folder / "out.csv").read_text().splitlines()
         self.assertEqual([row["problem"].split()[0] for row in csv.DictReader(lines)], ["bwd"])
         self.assertIn("has no row of attnforge with a config with wgmma in it", self.run_script(backward, options=("--only", "wgmma")).stderr)
 
@@ -60,7 +61,7 @@ class BeforeAfter(unittest.TestCase):
 
     def test_wrong_command_lines_are_errors_of_one_line(self):
         row = ROW.format(keys=64, impl="attnforge")
-        for options, new, said in (((), self.folder / "none", "none is not a program"), ((), self.old, "are the same program"),
+        for options, new, said in (((), self.folder / "none", "none is not there"), ((), self.old, "are the same program"),
                                    (("--rounds", "0"), PROGRAM, "0 must be at least 1"), (("--most", "0"), PROGRAM, "0 must be at least 1"),
                                    (("--points", "none.csv"), PROGRAM, "none.csv cannot be read")):
             done = self.run_script(row, options=options, new=new)

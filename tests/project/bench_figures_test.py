@@ -71,7 +71,7 @@ class RatiosTest(unittest.TestCase):
             rows = figures.read_csv(path)[1]
             if "ratio_to_best_peer" not in rows[0]:
                 continue
-            self.assertEqual([column for column in rows[0] if column != "list"], peers.COLUMNS, path.name)
+            self.assertEqual([column for column in rows[0] if column != "list"], figures.COLUMNS, path.name)
             # A point may be in several lists of a file.
             for name in {row.get("list") for row in rows}:
                 self.check_ratios([row for row in rows if row.get("list") == name], path.name)
@@ -125,9 +125,9 @@ class FiguresTest(unittest.TestCase):
 
     def test_columns(self):
         rows = rows_of({"attnforge": 1.0, "fa3": 1.5}, {"attnforge": 2e-3, "fa3": 0.0}, {"attnforge": "tuned (full)"})
-        self.assertEqual({tuple(row) for row in rows}, {tuple(peers.COLUMNS)})
+        self.assertEqual({tuple(row) for row in rows}, {tuple(figures.COLUMNS)})
         self.assertEqual((rows[0]["error"], rows[0]["note"], rows[0]["config"]), ("2.0e-03", "tuned (full)", "a config"))
-        self.assertEqual(peers.COLUMNS[-1], "config", "bench_compile reads the last column")
+        self.assertEqual(figures.COLUMNS[-1], "config")
 
 
 class PeersTest(unittest.TestCase):
@@ -280,7 +280,7 @@ class BackwardConfigsTest(unittest.TestCase):
     def test_a_stored_config_is_timed_beside_the_models_without_a_search(self):
         for tune in ("quick", "none"):
             configs, notes, tuned = self.choose("stored", tune)
-            self.assertEqual((configs, tuned), ({"attnforge": "stored", backward.UNTUNED: "guess"}, 0))
+            self.assertEqual((configs, tuned), ({"attnforge": "stored", figures.UNTUNED: "guess"}, 0))
             self.assertEqual(notes["attnforge"], "the config of --configs")
 
     def test_one_that_is_refused_or_not_there_is_tuned(self):
@@ -323,16 +323,16 @@ class TablesTest(unittest.TestCase):
             comments, rows = tables.read("decode.csv")
             results = pathlib.Path(folder) / "h200"
             results.mkdir()
-            with mock.patch.object(tables, "RESULTS", results):
-                text, = tables.chosen_sentence(comments, "decode.csv", tables.decode_ratios)
+            with mock.patch.object(tables, "RESULTS", pathlib.Path(folder)):
+                text = tables.chosen_sentence(comments, "decode.csv", tables.decode_ratios)
             self.assertIn("What `first_run` finds was not measured", text)
             with open(results / "decode_first_run.csv", "w", newline="") as file:
                 file.write("".join(f"# {line}\n" for line in comments))
                 out = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
                 out.writeheader()
                 out.writerows(row | ({"ms": str(2 * float(row["ms"]))} if row["impl"] == "attnforge" else {}) for row in rows)
-            with mock.patch.object(tables, "RESULTS", results):
-                text, = tables.chosen_sentence(comments, "decode.csv", tables.decode_ratios)
+            with mock.patch.object(tables, "RESULTS", pathlib.Path(folder)):
+                text = tables.chosen_sentence(comments, "decode.csv", tables.decode_ratios)
         self.assertRegex(text, "With those of `first_run`, .*: 32:8: geometric mean 0.55x")
 
     def test_tables_say_what_was_in_the_run_and_what_was_not(self):
@@ -354,10 +354,11 @@ class SessionTest(unittest.TestCase):
     """The file of a driver, on a machine of which only the clock is there."""
 
     def session(self, path):
-        with fake_module("peer_runs", seed=lambda value: None, ColdL2=lambda clean: None, Heat=lambda ms: None, machine=lambda: ("NVIDIA H9", "1"),
+        with fake_module("peer_runs", seed=lambda value: None, ColdL2=lambda clean: None, Heat=lambda ms: None,
                          time_ms=lambda runs, rounds, heat, flush: {name: (2.0, 0.01, 0) for name in runs}):
-            torch = types.SimpleNamespace(__version__="9", cuda=types.SimpleNamespace(empty_cache=lambda: None))
-            with mock.patch.object(machine, "torch", lambda: torch), contextlib.redirect_stderr(io.StringIO()) as said:
+            cuda = types.SimpleNamespace(empty_cache=lambda: None, get_device_name=lambda: "NVIDIA H9")
+            torch = types.SimpleNamespace(__version__="9", cuda=cuda)
+            with mock.patch.object(machine, "gpu", lambda: "NVIDIA H9, 1"), mock.patch.object(machine, "torch", lambda: torch), contextlib.redirect_stderr(io.StringIO()) as said:
                 session = rounds.Session(types.SimpleNamespace(seed=1, heat_ms=0, name=None, out=str(path), rounds=3), ["impl", "ms", "tflops", "ratio", "note"])
                 session.begin(["peer x: 1"], goes_on=path.exists())
                 self.assertEqual(session.time_ms({}), {})

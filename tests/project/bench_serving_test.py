@@ -183,7 +183,7 @@ class SettleTest(unittest.TestCase):
             pass
 
         state, tuned = {"config": ""}, []
-        ours = types.SimpleNamespace(AttnforgeError=Refused, plan_cache=[], configure=lambda config: state.update(config=config))
+        ours = types.SimpleNamespace(AttnforgeError=Refused, plan_cache=[], configure=lambda config, family: state.update(config=config))
         ours.tune = lambda problem, rigor: tuned.append((problem, rigor))
 
         def run():
@@ -303,7 +303,7 @@ class ChosenTest(unittest.TestCase):
         """What choice.chosen() finds where {(run, config): ms} are the times and all runs have the same candidates."""
         plans, asked, ran = Plans(), {"config": ""}, []
         attnforge = types.SimpleNamespace(plan_cache=plans, AttnforgeError=ValueError)
-        attnforge.configure = lambda config: asked.update(config=config)
+        attnforge.configure = lambda config, family: asked.update(config=config)
         configs = [config for config in dict.fromkeys(config for _, config in times) if config not in not_listed]
         attnforge.inspect = lambda problem, compile: {"candidates": [{"config": config, "estimate_us": 1} for config in configs]}
 

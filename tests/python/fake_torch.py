@@ -12,6 +12,97 @@ class Device:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
 
+def tensor_type(torch):
+    """torch.Tensor of that module."""
+
+    class Tensor:
+        __module__ = "torch"
+        __torch_dispatch__ = None
+        requires_grad = is_nested = False
+        tangent = negative = None
+
+        def __init__(self, shape, dtype="bfloat16", strides=None, address=None, device=("cuda", 0), layout="strided"):
+            self.shape, self.dtype, self.device, self.layout = tuple(shape), dtype, Device(*device), layout
+            natural, step = [], 1
+            for size in reversed(self.shape):
+                natural.insert(0, step)
+                step *= size
+            self._natural = tuple(natural)
+            self._strides = self._natural if strides is None else tuple(strides)
+            self._address = torch.allocate(4 * step) if address is None else address
+
+        def stride(self):
+            return self._strides
+
+        def is_contiguous(self):
+            return self._strides == self._natural
+
+        def get_device(self):
+            return -1 if self.device.index is None else self.device.index
+
+        def data_ptr(self):
+            if self._address == "none":
+                raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+            return self._address
+
+        def to(self, device, non_blocking=False):
+            if isinstance(device, str):
+                tensor = torch.Tensor(self.shape, device, device=(self.device.type, self.device.index))
+                tensor.requires_grad = self.requires_grad
+                return tensor
+            if self._address == "host":
+                torch.uploads.append(self.content)
+            return torch.Tensor(self.shape, self.dtype, device=(device.type, device.index))
+
+        def view(self, rows, columns):
+            rows = self.numel() // columns if rows == -1 else rows
+            tensor = torch.Tensor((rows, columns), self.dtype, address=self._address, device=(self.device.type, self.device.index))
+            tensor.content = getattr(self, "content", None)
+            return tensor
+
+        def pin_memory(self):
+            return self
+
+        def __getitem__(self, index):
+            if not 0 <= index < self.shape[0]:
+                raise IndexError(index)
+            address = self._address + index * self._strides[0] * (2 if self.dtype in ("float16", "bfloat16") else 4)
+            return torch.Tensor(self.shape[1:], self.dtype, self._strides[1:], address, (self.device.type, self.device.index))
+
+        def element_size(self):
+            return 2 if self.dtype in ("float16", "bfloat16") else 4
+
+        def resolve_neg(self):
+            return self
+
+        def clone(self, memory_format=None):
+            return torch.Tensor(self.shape, self.dtype, device=(self.device.type, self.device.index))
+
+        def contiguous(self):
+            return self if self.is_contiguous() else self.clone()
+
+        def detach(self):
+            return torch.Tensor(self.shape, self.dtype, self._strides, self._address, (self.device.type, self.device.index))
+
+        def zero_(self):
+            torch.zeroed.append(self.data_ptr())
+            return self
+
+        def is_neg(self):
+            return bool(self.negative)
+
+        def numel(self):
+            count = 1
+            for size in self.shape:
+                count *= size
+            return count
+
+        def __bool__(self):
+            raise RuntimeError("the value of a fake tensor was read")
+
+    return Tensor
+
+
 class Torch(types.ModuleType):
     """install() it as sys.modules["torch"]. `memory` is the next address that is given out."""
 
@@ -42,90 +133,7 @@ class Torch(types.ModuleType):
             current_device=lambda: 0,
         )
 
-        class Tensor:
-            __module__ = "torch"
-            __torch_dispatch__ = None
-            requires_grad = is_nested = False
-            tangent = negative = None
-
-            def __init__(self, shape, dtype="bfloat16", strides=None, address=None, device=("cuda", 0), layout="strided"):
-                self.shape, self.dtype, self.device, self.layout = tuple(shape), dtype, Device(*device), layout
-                natural, step = [], 1
-                for size in reversed(self.shape):
-                    natural.insert(0, step)
-                    step *= size
-                self._natural = tuple(natural)
-                self._strides = self._natural if strides is None else tuple(strides)
-                self._address = torch.allocate(4 * step) if address is None else address
-
-            def stride(self):
-                return self._strides
-
-            def is_contiguous(self):
-                return self._strides == self._natural
-
-            def get_device(self):
-                return -1 if self.device.index is None else self.device.index
-
-            def data_ptr(self):
-                if self._address == "none":
-                    raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
-                return self._address
-
-            def to(self, device, non_blocking=False):
-                if isinstance(device, str):
-                    tensor = torch.Tensor(self.shape, device, device=(self.device.type, self.device.index))
-                    tensor.requires_grad = self.requires_grad
-                    return tensor
-                if self._address == "host":
-                    torch.uploads.append(self.content)
-                return torch.Tensor(self.shape, self.dtype, device=(device.type, device.index))
-
-            def view(self, rows, columns):
-                rows = self.numel() // columns if rows == -1 else rows
-                tensor = torch.Tensor((rows, columns), self.dtype, address=self._address, device=(self.device.type, self.device.index))
-                tensor.content = getattr(self, "content", None)
-                return tensor
-
-            def pin_memory(self):
-                return self
-
-            def __getitem__(self, index):
-                if not 0 <= index < self.shape[0]:
-                    raise IndexError(index)
-                address = self._address + index * self._strides[0] * (2 if self.dtype in ("float16", "bfloat16") else 4)
-                return torch.Tensor(self.shape[1:], self.dtype, self._strides[1:], address, (self.device.type, self.device.index))
-
-            def element_size(self):
-                return 2 if self.dtype in ("float16", "bfloat16") else 4
-
-            def resolve_neg(self):
-                return self
-
-            def clone(self, memory_format=None):
-                return torch.Tensor(self.shape, self.dtype, device=(self.device.type, self.device.index))
-
-            def contiguous(self):
-                return self if self.is_contiguous() else self.clone()
-
-            def detach(self):
-                return torch.Tensor(self.shape, self.dtype, self._strides, self._address, (self.device.type, self.device.index))
-
-            def zero_(self):
-                torch.zeroed.append(self.data_ptr())
-                return self
-
-            def is_neg(self):
-                return bool(self.negative)
-
-            def numel(self):
-                count = 1
-                for size in self.shape:
-                    count *= size
-                return count
-
-            def __bool__(self):
-                raise RuntimeError("the value of a fake tensor was read")
+        Tensor = tensor_type(self)
 
         class Parameter(Tensor):
             __module__ = "torch.nn.parameter"

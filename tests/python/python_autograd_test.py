@@ -21,6 +21,8 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
 from attnforge import _arrays, _autograd, _c, _fast, _graphs, _library  # noqa: E402
 
+torch.set_num_threads(1)  # of small tensors threads would mostly wait for one another
+
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
@@ -156,6 +158,23 @@ def present(lists, p, rows, keys):
     return seen
 
 
+def visible(struct, p, rows, keys):
+    """Which keys the rows of a sequence see."""
+    position = torch.arange(rows)[:, None] + keys - rows
+    seen = torch.ones(rows, keys, dtype=torch.bool)
+    left, right = p.window_left, 0 if p.causal else p.window_right
+    if left >= 0:
+        seen &= torch.arange(keys) >= position - left
+    if right >= 0:
+        seen &= torch.arange(keys) <= position + right
+    if p.mask:
+        seen &= TEXTS[p.mask](words_of(struct, p, rows, keys))
+    if p.mask_block_q:
+        lists = _c.BlockMaskLists.from_address(struct.block_mask)
+        seen &= present(lists, p, rows, keys)
+    return seen
+
+
 def run(plan, struct, lengths):
     """Computes a forward or backward problem in place of the kernels."""
     p = plan.problem
@@ -195,19 +214,7 @@ def run(plan, struct, lengths):
         before = s
         if p.score:
             s, slope = TEXTS[p.score](s, words_of(struct, p, rows, keys))
-        position = torch.arange(rows)[:, None] + keys - rows
-        seen = torch.ones(rows, keys, dtype=torch.bool)
-        left, right = p.window_left, 0 if p.causal else p.window_right
-        if left >= 0:
-            seen &= torch.arange(keys) >= position - left
-        if right >= 0:
-            seen &= torch.arange(keys) <= position + right
-        if p.mask:
-            seen &= TEXTS[p.mask](words_of(struct, p, rows, keys))
-        if p.mask_block_q:
-            lists = _c.BlockMaskLists.from_address(struct.block_mask)
-            seen &= present(lists, p, rows, keys)
-        s = s.masked_fill(~seen, -math.inf)
+        s = s.masked_fill(~visible(struct, p, rows, keys), -math.inf)
         if not back:
             if p.sinks:
                 logits = tensor_at(struct.sinks, torch.float32, (hq,), (1,)).double()

@@ -20,6 +20,7 @@
 #include <barrier>
 #include <thread>
 #else
+#include <setjmp.h>
 #include <ucontext.h>
 #endif
 
@@ -43,21 +44,47 @@ class HostBarrier;
 /// A thread of the device: where it is, and what it waits for.
 struct HostThread {
   static constexpr std::size_t kStackBytes = 256 * 1024;  // of which pages that are touched count
-  ucontext_t context;
-  std::unique_ptr<std::byte[]> stack{new std::byte[kStackBytes]};
+  ucontext_t first;                                       // where it begins
+  jmp_buf place;                                          // where it goes on, once it has begun
   const HostBarrier* barrier = nullptr;
   unsigned round = 0;  // of the barrier's, when it came
-  bool ended = false;
+  bool begun = false, ended = false;
 };
 
-/// The threads of one call of run_threads, whose own place is `context`.
+/// The threads of one call of run_threads, whose own place is `place`.
 struct HostTurns {
-  ucontext_t context;
+  jmp_buf place;
   HostThread* running = nullptr;
   const void* run = nullptr;
-  unsigned number = 0;  // of the thread that runs
+  unsigned number = 0;                                 // of the thread that runs
+  std::vector<std::unique_ptr<std::byte[]>> stacks{};  // of all calls
 };
 inline HostTurns host_turns;
+
+// Not swapcontext(), which asks the system for the signal mask each time: two thirds of a test. Nor
+// longjmp() of a fortified library, which takes another stack for a mistake.
+#ifdef __clang__  // whose own does not keep all registers
+#define ATTNFORGE_SET_PLACE(place) _setjmp(place)
+[[gnu::noinline, noreturn]] inline void go_on_at(jmp_buf& place) { _longjmp(place, 1); }
+#else
+#define ATTNFORGE_SET_PLACE(place) __builtin_setjmp(reinterpret_cast<void**>(place))
+[[gnu::noinline, noreturn]] inline void go_on_at(jmp_buf& place) {
+  __builtin_longjmp(reinterpret_cast<void**>(place), 1);
+}
+#endif
+
+/// Ends the turn of a thread; returns in its next one.
+[[gnu::noinline]] inline void end_turn(HostThread& thread) {
+  if (ATTNFORGE_SET_PLACE(thread.place) == 0) go_on_at(host_turns.place);
+}
+
+/// Returns when the thread ends its turn.
+[[gnu::noinline]] inline void take_turn(HostThread& thread) {
+  if (ATTNFORGE_SET_PLACE(host_turns.place) != 0) return;
+  if (thread.begun) go_on_at(thread.place);
+  thread.begun = true;
+  setcontext(&thread.first);
+}
 
 /// As std::barrier: whoever comes waits until all are there.
 class HostBarrier {
@@ -72,7 +99,7 @@ class HostBarrier {
     HostThread& thread = *host_turns.running;
     thread.barrier = this;
     thread.round = round_;
-    swapcontext(&thread.context, &host_turns.context);
+    end_turn(thread);
   }
   unsigned round() const { return round_; }
 
@@ -82,12 +109,12 @@ class HostBarrier {
 
 /// Has the thread begin with begin(), when it is its turn. Not inlined: a function that asks for a
 /// context may return twice, and keeps nothing in registers.
-[[gnu::noinline]] inline void prepare(HostThread& thread, void (*begin)()) {
-  getcontext(&thread.context);
-  thread.context.uc_stack.ss_sp = thread.stack.get();
-  thread.context.uc_stack.ss_size = HostThread::kStackBytes;
-  thread.context.uc_link = &host_turns.context;
-  makecontext(&thread.context, begin, 0);
+[[gnu::noinline]] inline void prepare(HostThread& thread, std::byte* stack, void (*begin)()) {
+  getcontext(&thread.first);
+  thread.first.uc_stack.ss_sp = stack;
+  thread.first.uc_stack.ss_size = HostThread::kStackBytes;
+  thread.first.uc_link = nullptr;
+  makecontext(&thread.first, begin, 0);
 }
 
 /// Calls run(i) for i below `count`, each with a stack of its own. They go on by turns, upwards and
@@ -97,11 +124,14 @@ template <class Run>
 void run_threads(unsigned count, const Run& run) {
   std::vector<HostThread> threads(count);
   host_turns.run = &run;
-  for (HostThread& thread : threads) {
-    prepare(thread, [] {
+  auto& stacks = host_turns.stacks;
+  while (stacks.size() < count) stacks.emplace_back(new std::byte[HostThread::kStackBytes]);
+  for (unsigned i = 0; i < count; ++i) {
+    prepare(threads[i], stacks[i].get(), [] {
       HostThread& own = *host_turns.running;
       (*static_cast<const Run*>(host_turns.run))(host_turns.number);
       own.ended = true;
+      end_turn(own);
     });
   }
   bool upwards = true;
@@ -117,7 +147,7 @@ void run_threads(unsigned count, const Run& run) {
       thread.barrier = nullptr;
       host_turns.running = &thread;
       host_turns.number = number;
-      swapcontext(&host_turns.context, &thread.context);
+      take_turn(thread);
       if (thread.ended) ++ended;
     }
     if (!any) break;

@@ -70,13 +70,18 @@ struct HostProduct {
       rows[static_cast<u32>(e)] = row(e), columns[static_cast<u32>(e)] = column(0, e);
     test::issue(test::machine->products,
                 [&d, &sm = test::own_sm(), accumulate, a, b, rows, columns] {
-                  for (int j = 0; j < kN / 8; ++j)
+                  float of_rows[2][16], of_columns[2][16];
+                  for (u32 i = 0; i < 2; ++i)
+                    for (int k = 0; k < 16; ++k) of_rows[i][k] = a(sm, rows[i * 2], k);
+                  for (int j = 0; j < kN / 8; ++j) {
+                    for (u32 i = 0; i < 2; ++i)
+                      for (int k = 0; k < 16; ++k) of_columns[i][k] = b(sm, columns[i] + j * 8, k);
                     for (u32 e = 0; e < 4; ++e) {
                       float sum = accumulate ? d[j][e] : 0.0f;
-                      for (int k = 0; k < 16; ++k)
-                        sum += a(sm, rows[e], k) * b(sm, columns[e] + j * 8, k);
+                      for (int k = 0; k < 16; ++k) sum += of_rows[e / 2][k] * of_columns[e % 2][k];
                       d[j][e] = sum;
                     }
+                  }
                 });
   }
   static auto k_major(u64 descriptor) {

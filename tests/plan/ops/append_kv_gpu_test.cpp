@@ -98,69 +98,115 @@ void expect_same(const HostTensor& wanted, const Buffer& buffer, bool rotated, c
   }
 }
 
-void AppendKvGpu::expect_right(const AppendCase& c, unsigned seed) {
-  AppendSizes s = c.sizes;
-  std::mt19937 random(seed);
-  const bool packed = !c.new_rows.empty(), paged = s.page_size > 0;
-  std::vector<int> ends(static_cast<std::size_t>(s.batch) + 1);
-  for (std::size_t i = 0; i + 1 < ends.size(); ++i)
-    ends[i + 1] = ends[i] + (packed ? c.new_rows[i] : int(s.seqlen_new));
-  if (packed) s.tokens = ends.back() + 3;  // rows after the last sequence's are nobody's
+/// Of the sequences of a case.
+struct AppendLengths {
+  std::vector<int> ends, used, after;  // of new rows, where each begins; rows before and after it
+};
 
-  // Lengths at the borders of pages, and up to two that run over the bound.
-  const int page = paged ? s.page_size : 16;
-  std::vector<int> used, after;
-  for (std::int64_t b = 0; b < s.batch; ++b) {
+/// At the borders of pages, and up to two that run over the bound.
+AppendLengths drawn_lengths(const AppendCase& c, std::mt19937& random) {
+  const AppendSizes& s = c.sizes;
+  const int page = s.page_size > 0 ? s.page_size : 16;
+  AppendLengths lengths{.ends = {0}, .used = {}, .after = {}};
+  for (std::size_t i = 0; i < static_cast<std::size_t>(s.batch); ++i) {
+    const int rows = c.new_rows.empty() ? int(s.seqlen_new) : c.new_rows[i];
     const int border = int(random() % std::uint64_t(s.seqlen_kv / page + 1)) * page;
-    used.push_back(std::clamp(border + int(random() % 3) - 1, 0, int(s.seqlen_kv)));
-    const auto i = static_cast<std::size_t>(b);
-    after.push_back(std::min(int(s.seqlen_kv), used[i] + ends[i + 1] - ends[i]));
+    lengths.ends.push_back(lengths.ends.back() + rows);
+    lengths.used.push_back(std::clamp(border + int(random() % 3) - 1, 0, int(s.seqlen_kv)));
+    lengths.after.push_back(std::min(int(s.seqlen_kv), lengths.used[i] + rows));
   }
+  return lengths;
+}
 
-  const std::int64_t columns = paged ? (s.seqlen_kv + s.page_size - 1) / s.page_size : 1;
-  const std::int64_t pages = paged ? s.batch * columns * 5 / 4 + 1 : s.batch;
-  std::vector<int> table(static_cast<std::size_t>(s.batch * columns)),
-      order(static_cast<std::size_t>(pages));
+/// New rows of all sequences; without `random` they are what a tensor begins with.
+HostTensor new_rows(const AppendSizes& s, int gap, std::int64_t heads, int dim,
+                    std::mt19937* random) {
+  const std::int64_t batch = s.tokens > 0 ? 1 : s.batch,
+                     count = s.tokens > 0 ? s.tokens : s.seqlen_new;
+  HostTensor rows(s.dtype, batch, count, heads, dim, gap, false);
+  std::normal_distribution<double> normal;
+  for (std::int64_t row = 0; random != nullptr && row < batch * count; ++row)
+    for (std::int64_t h = 0; h < heads; ++h)
+      for (int i = 0; i < dim; ++i)
+        rows.set(rows.index(row / count, row % count, h, i), normal(*random));
+  return rows;
+}
+
+/// Pages in any order, and some entries that are none.
+std::vector<int> drawn_table(std::int64_t entries, std::int64_t pages, std::mt19937& random) {
+  std::vector<int> table(static_cast<std::size_t>(entries)), order(static_cast<std::size_t>(pages));
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random);
   for (std::size_t i = 0; i < table.size(); ++i)
     table[i] = random() % 8 == 0 ? (random() % 2 == 0 ? -1 : int(pages)) : order[i];
+  return table;
+}
 
-  const auto new_rows = [&](std::int64_t heads, int dim, bool filled) {
-    HostTensor rows(s.dtype, packed ? 1 : s.batch, packed ? s.tokens : s.seqlen_new, heads, dim,
-                    c.gap, false);
-    std::normal_distribution<double> normal;
-    for (std::int64_t b = 0; filled && b < (packed ? 1 : s.batch); ++b)
-      for (std::int64_t r = 0; r < (packed ? s.tokens : s.seqlen_new); ++r)
-        for (std::int64_t h = 0; h < heads; ++h)
-          for (int i = 0; i < dim; ++i) rows.set(rows.index(b, r, h, i), normal(random));
-    return rows;
-  };
+struct RopeTables {
+  Rope rope;
+  std::int64_t offset;
+  std::vector<float> cos, sin;
+};
+
+struct RowOf {
+  const HostTensor& tensor;
+  std::int64_t batch, row;
+};
+
+/// Copies a row, of which `turning` elements are rotated to the position, an element at a time.
+void put(HostTensor& to, std::int64_t to_batch, std::int64_t to_row, const RowOf& from,
+         std::int64_t heads, int dim, const RopeTables& tables, int turning,
+         std::int64_t position) {
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const auto source = [&](int i) { return from.tensor.index(from.batch, from.row, h, i); };
+    const auto target = [&](int i) { return to.index(to_batch, to_row, h, i); };
+    for (int i = turning; i < dim; ++i) to.copy(target(i), from.tensor, source(i));
+    for (int i = 0; i < turning / 2; ++i) {
+      const int x = tables.rope == Rope::kHalf ? i : 2 * i;
+      const int y = tables.rope == Rope::kHalf ? i + turning / 2 : x + 1;
+      const auto entry = static_cast<std::size_t>((tables.offset + position) * (turning / 2) + i);
+      const double a = from.tensor.get(source(x)), b = from.tensor.get(source(y));
+      to.set(target(x), a * tables.cos[entry] - b * tables.sin[entry]);
+      to.set(target(y), b * tables.cos[entry] + a * tables.sin[entry]);
+    }
+  }
+}
+
+void AppendKvGpu::expect_right(const AppendCase& c, unsigned seed) {
+  AppendSizes s = c.sizes;
+  std::mt19937 random(seed);
+  const bool packed = !c.new_rows.empty(), paged = s.page_size > 0;
+  const auto [ends, used, after] = drawn_lengths(c, random);
+  if (packed) s.tokens = ends.back() + 3;  // rows after the last sequence's are nobody's
+  const std::int64_t columns = paged ? (s.seqlen_kv + s.page_size - 1) / s.page_size : 1;
+  const std::int64_t pages = paged ? s.batch * columns * 5 / 4 + 1 : s.batch;
+  const std::vector<int> table = drawn_table(s.batch * columns, pages, random);
+
   const auto cache = [&](int dim) {
     return HostTensor(s.dtype, pages, paged ? s.page_size : s.seqlen_kv, s.num_heads_kv, dim, c.gap,
                       c.heads_first);
   };
-  const HostTensor k = new_rows(s.num_heads_kv, s.head_dim, true),
-                   v = new_rows(s.num_heads_kv, s.head_dim_v, true);
+  const HostTensor k = new_rows(s, c.gap, s.num_heads_kv, s.head_dim, &random),
+                   v = new_rows(s, c.gap, s.num_heads_kv, s.head_dim_v, &random);
   HostTensor k_cache = cache(s.head_dim), v_cache = cache(s.head_dim_v);
-  const HostTensor q = new_rows(s.num_heads_q, s.head_dim, true);
-  HostTensor rotated_q = c.in_place ? q : new_rows(s.num_heads_q, s.head_dim, false);
+  const HostTensor q = new_rows(s, c.gap, s.num_heads_q, s.head_dim, &random);
+  HostTensor rotated_q = c.in_place ? q : new_rows(s, c.gap, s.num_heads_q, s.head_dim, nullptr);
 
   const int rope_dim = s.rope == Rope::kNone ? 0 : s.rope_dim == 0 ? s.head_dim : s.rope_dim;
-  const std::int64_t offset = 3, table_rows = s.seqlen_kv + offset;
-  std::vector<float> cos, sin;
+  RopeTables tables{s.rope, 3, {}, {}};
+  const std::int64_t table_rows = s.seqlen_kv + tables.offset;
   std::uniform_real_distribution<double> angle(-3, 3);
   for (std::int64_t i = 0; i < table_rows * rope_dim / 2; ++i) {
     const double x = angle(random);
-    cos.push_back(float(std::cos(x)));
-    sin.push_back(float(std::sin(x)));
+    tables.cos.push_back(float(std::cos(x)));
+    tables.sin.push_back(float(std::sin(x)));
   }
 
   const Buffer on_k = k.upload(), on_v = v.upload(), on_q = q.upload(),
                on_k_cache = k_cache.upload(), on_v_cache = v_cache.upload(),
                on_rotated_q = rotated_q.upload();
-  const Buffer on_cos = Buffer::of(std::span<const float>(cos)),
-               on_sin = Buffer::of(std::span<const float>(sin)),
+  const Buffer on_cos = Buffer::of(std::span<const float>(tables.cos)),
+               on_sin = Buffer::of(std::span<const float>(tables.sin)),
                on_ends = Buffer::of(std::span<const int>(ends)),
                on_used = Buffer::of(std::span<const int>(used)),
                on_table = Buffer::of(std::span<const int>(table));
@@ -177,45 +223,29 @@ void AppendKvGpu::expect_right(const AppendCase& c, unsigned seed) {
              .cu_seqlens = packed ? ints(on_ends) : nullptr,
              .used_kv = ints(on_used),
              .used_kv_after = ints(c.in_place ? on_used : on_after),
-             .rope = {floats(on_cos), floats(on_sin), table_rows, offset},
+             .rope = {floats(on_cos), floats(on_sin), table_rows, tables.offset},
              .q = q.on(c.in_place ? on_rotated_q : on_q),
              .rotated_q = rotated_q.on(on_rotated_q)},
             *device_);
   check(driver().cuCtxSynchronize(), "wait for the append");
 
-  // The same, an element at a time.
-  const auto put = [&](HostTensor& to, std::int64_t to_batch, std::int64_t to_row,
-                       const HostTensor& from, std::int64_t batch, std::int64_t row,
-                       std::int64_t heads, int dim, int turning, std::int64_t position) {
-    for (std::int64_t h = 0; h < heads; ++h) {
-      const auto source = [&](int i) { return from.index(batch, row, h, i); };
-      const auto target = [&](int i) { return to.index(to_batch, to_row, h, i); };
-      for (int i = turning; i < dim; ++i) to.copy(target(i), from, source(i));
-      for (int i = 0; i < turning / 2; ++i) {
-        const int x = s.rope == Rope::kHalf ? i : 2 * i;
-        const int y = s.rope == Rope::kHalf ? i + turning / 2 : x + 1;
-        const auto entry = static_cast<std::size_t>((offset + position) * (turning / 2) + i);
-        const double a = from.get(source(x)), b = from.get(source(y));
-        to.set(target(x), a * cos[entry] - b * sin[entry]);
-        to.set(target(y), b * cos[entry] + a * sin[entry]);
-      }
-    }
-  };
   for (std::int64_t b = 0; b < s.batch; ++b) {
     const auto sequence = static_cast<std::size_t>(b);
     for (int i = 0; i < ends[sequence + 1] - ends[sequence]; ++i) {
       const std::int64_t position = used[sequence] + i;
       if (position >= s.seqlen_kv) continue;
       const std::int64_t from = packed ? 0 : b, row = packed ? ends[sequence] + i : i;
-      put(rotated_q, from, row, q, from, row, s.num_heads_q, s.head_dim, rope_dim, position);
+      put(rotated_q, from, row, {q, from, row}, s.num_heads_q, s.head_dim, tables, rope_dim,
+          position);
       std::int64_t batch = b, to = position;
       if (paged) {
         batch = table[static_cast<std::size_t>(b * columns + position / s.page_size)];
         to = position % s.page_size;
         if (batch < 0 || batch >= pages) continue;
       }
-      put(k_cache, batch, to, k, from, row, s.num_heads_kv, s.head_dim, rope_dim, position);
-      put(v_cache, batch, to, v, from, row, s.num_heads_kv, s.head_dim_v, 0, position);
+      put(k_cache, batch, to, {k, from, row}, s.num_heads_kv, s.head_dim, tables, rope_dim,
+          position);
+      put(v_cache, batch, to, {v, from, row}, s.num_heads_kv, s.head_dim_v, tables, 0, position);
     }
   }
   expect_same(k_cache, on_k_cache, rope_dim > 0, "k_cache");
