@@ -8,6 +8,7 @@
 #include "ptx/mbarrier.cuh"
 #include "ptx/proxy.cuh"
 #include "ptx/wgmma.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -134,8 +135,8 @@ struct BwdWgmmaSm90aByKeys {
   }
   ATTNFORGE_DEVICE void run(const Work& work) {
     wg.await_zeros(work);
-    wg.clear(dk);
-    wg.clear(dv);
+    fill(dk, 0.0f);
+    fill(dv, 0.0f);
     if (work.tiles() > 0) {
       if constexpr (!C.persistent()) mbarrier_wait(wg.smem.kv_full(), 0);
       wg.clear_keys(work);

@@ -17,6 +17,7 @@
 #include "tile/load_tile.cuh"
 #include "tile/query_tile.cuh"
 #include "tile/softmax.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -85,19 +86,13 @@ struct FwdMmaSm80 {
     template <class OfRow>
     ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
       const int lane_key = first_key + MmaFragment::column(lane());
-#pragma unroll
-      for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const auto score = of_row(first_row + lane_row() + f * 16 + 8 * r, lane_key);
-#pragma unroll
-          for (int j = 0; j < C.step_n / 8; ++j)
-#pragma unroll
-            for (int c = 0; c < 2; ++c) {
-              float& s = all[f][j][2 * r + c];
-              s = score(s, j * 8 + c);
-            }
-        }
+      unrolled<kRowFragments, 2>([&](int f, int r) {
+        const auto score = of_row(first_row + lane_row() + f * 16 + 8 * r, lane_key);
+        unrolled<C.step_n / 8, 2>([&](int j, int c) {
+          float& s = all[f][j][2 * r + c];
+          s = score(s, j * 8 + c);
+        });
+      });
     }
   };
 
@@ -171,11 +166,9 @@ struct FwdMmaSm80 {
 
   ATTNFORGE_DEVICE void read_q() {
     if constexpr (C.q_in_regs != 0) {
-#pragma unroll
-      for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-        for (int d = 0; d < kDepthSteps; ++d)
-          ldmatrix_x4(q[f][d], q_fragment.at(smem + f * 16 * QkRows::kRowBytes, 2 * d));
+      unrolled<kRowFragments, kDepthSteps>([&](int f, int d) {
+        ldmatrix_x4(q[f][d], q_fragment.at(smem + f * 16 * QkRows::kRowBytes, 2 * d));
+      });
     }
   }
 
@@ -187,9 +180,9 @@ struct FwdMmaSm80 {
     for (int d = 0; d < kDepthSteps; ++d) {
       u32 from_smem[kRowFragments][4];
       if constexpr (C.q_in_regs == 0) {
-#pragma unroll
-        for (int f = 0; f < kRowFragments; ++f)
+        unrolled<kRowFragments>([&](int f) {
           ldmatrix_x4(from_smem[f], q_fragment.at(smem + f * 16 * QkRows::kRowBytes, 2 * d));
+        });
       }
 #pragma unroll
       for (int j = 0; j < C.step_n / 8; j += 2) {
@@ -219,21 +212,15 @@ struct FwdMmaSm80 {
     const int other = warp < C.row_warps() ? warp + C.row_warps() : row_warp;
     const u32 parts = smem + C.parts_begin() + lane() * 16;
     const u32 to = parts + warp * C.parts_bytes(), from = parts + other * C.parts_bytes();
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < C.step_n / 8; ++j)
-        store_shared(to + (f * (C.step_n / 8) + j) * kFragmentBytes, s[f][j]);
+    unrolled<kRowFragments, C.step_n / 8>([&](int f, int j) {
+      store_shared(to + (f * (C.step_n / 8) + j) * kFragmentBytes, s[f][j]);
+    });
     named_barrier_wait(1 + row_warp, 64);
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < C.step_n / 8; ++j) {
-        float more[4];
-        load_shared(more, from + (f * (C.step_n / 8) + j) * kFragmentBytes);
-#pragma unroll
-        for (int c = 0; c < 4; ++c) s[f][j][c] += more[c];
-      }
+    unrolled<kRowFragments, C.step_n / 8>([&](int f, int j) {
+      float more[4];
+      load_shared(more, from + (f * (C.step_n / 8) + j) * kFragmentBytes);
+      unrolled<4>([&](int c) { s[f][j][c] += more[c]; });
+    });
   }
 
   /// Scores to probabilities; the output is rescaled to the new maxima.
@@ -256,13 +243,10 @@ struct FwdMmaSm80 {
 #pragma unroll
     for (int j = 0; j < C.step_n / 8; j += 2) {
       u32 a[kRowFragments][4];
-#pragma unroll
-      for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-        for (int w = 0; w < 4; ++w) {
-          const auto& from = s[f][j + w / 2];
-          a[f][w] = pack2<C.dtype>(from[w % 2 * 2], from[w % 2 * 2 + 1]);
-        }
+      unrolled<kRowFragments, 4>([&](int f, int w) {
+        const auto& from = s[f][j + w / 2];
+        a[f][w] = pack2<C.dtype>(from[w % 2 * 2], from[w % 2 * 2 + 1]);
+      });
       const u32 rows = tile + j * 8 * VRows::kRowBytes;
 #pragma unroll
       for (int c = 0; c + 2 <= kOutFragments; c += 2) {
@@ -277,9 +261,8 @@ struct FwdMmaSm80 {
       if constexpr (kOutFragments % 2 != 0) {
         u32 v0, v1;
         ldmatrix_x2_trans(v0, v1, v_fragment.at(rows, kOutFragments - 1));
-#pragma unroll
-        for (int f = 0; f < kRowFragments; ++f)
-          mma_m16n8k16<C.dtype>(o[f][kOutFragments - 1], a[f], v0, v1);
+        unrolled<kRowFragments>(
+            [&](int f) { mma_m16n8k16<C.dtype>(o[f][kOutFragments - 1], a[f], v0, v1); });
       }
     }
   }
@@ -331,12 +314,7 @@ struct FwdMmaSm80 {
       if (s == ring.kTilesAhead) break;
       ring.load_first(s, tile.lengths.kv());
     }
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < kOutFragments; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) o[f][j][c] = 0.0f;
+    fill(o, 0.0f);
     if constexpr (C.stages == 1 || C.q_in_regs == 1) ring.await_q();
     if constexpr (C.q_in_regs == 1) read_q();
     ring.walk([&](int place, int stage, bool masked) { attend(place, stage, masked); });

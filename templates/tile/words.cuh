@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -21,12 +22,10 @@ ATTNFORGE_DEVICE void load_words(const char* from, u32 (&to)[kWords]) {
       to[w] = x.x, to[w + 1] = x.y;
     }
   } else if constexpr (kAlignment >= 4) {
-#pragma unroll
-    for (int w = 0; w < kWords; ++w) to[w] = *reinterpret_cast<const u32*>(from + 4 * w);
+    unrolled<kWords>([&](int w) { to[w] = *reinterpret_cast<const u32*>(from + 4 * w); });
   } else {
     const u16* halves = reinterpret_cast<const u16*>(from);
-#pragma unroll
-    for (int w = 0; w < kWords; ++w) to[w] = halves[2 * w] | u32(halves[2 * w + 1]) << 16;
+    unrolled<kWords>([&](int w) { to[w] = halves[2 * w] | u32(halves[2 * w + 1]) << 16; });
   }
 }
 
@@ -43,13 +42,11 @@ ATTNFORGE_DEVICE void store_words(char* to, const u32 (&from)[kWords]) {
     for (int w = 0; w < kWords; w += 2)
       *reinterpret_cast<uint2*>(to + 4 * w) = make_uint2(from[w], from[w + 1]);
   } else if constexpr (kAlignment >= 4) {
-#pragma unroll
-    for (int w = 0; w < kWords; ++w) *reinterpret_cast<u32*>(to + 4 * w) = from[w];
+    unrolled<kWords>([&](int w) { *reinterpret_cast<u32*>(to + 4 * w) = from[w]; });
   } else {
     u16* halves = reinterpret_cast<u16*>(to);
-#pragma unroll
-    for (int w = 0; w < kWords; ++w)
-      halves[2 * w] = u16(from[w]), halves[2 * w + 1] = u16(from[w] >> 16);
+    unrolled<kWords>(
+        [&](int w) { halves[2 * w] = u16(from[w]), halves[2 * w + 1] = u16(from[w] >> 16); });
   }
 }
 

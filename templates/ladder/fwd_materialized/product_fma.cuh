@@ -5,6 +5,7 @@
 #include "base.cuh"
 #include "ladder/fwd_materialized/config.h"
 #include "ladder/fwd_materialized/product.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -44,10 +45,7 @@ struct Product<C, kColumns, kDepthIsRow, false> {
   ATTNFORGE_DEVICE void run(u8* shared_memory, const MatrixSource& a, const MatrixSource& b,
                             int slices) {
     SharedMemory& smem = *reinterpret_cast<SharedMemory*>(shared_memory);
-#pragma unroll
-    for (int i = 0; i < kRows; ++i)
-#pragma unroll
-      for (int j = 0; j < kPairs; ++j) c[i][j][0] = c[i][j][1] = 0.0f;
+    fill(c, 0.0f);
     for (int n = 0; n < slices; ++n) {
       __syncthreads();  // all warps are done with the slice before
       load<true>(smem.a, a, n * kDepth);
@@ -56,8 +54,7 @@ struct Product<C, kColumns, kDepthIsRow, false> {
 #pragma unroll 4
       for (int d = 0; d < kDepth; ++d) {
         float from_a[kRows];
-#pragma unroll
-        for (int i = 0; i < kRows; ++i) from_a[i] = smem.a[d][first_row() + i];
+        unrolled<kRows>([&](int i) { from_a[i] = smem.a[d][first_row() + i]; });
 #pragma unroll
         for (int j = 0; j < kPairs; ++j) {
           const float2 from_b = *reinterpret_cast<const float2*>(
@@ -74,11 +71,9 @@ struct Product<C, kColumns, kDepthIsRow, false> {
 
   template <class Visit>
   ATTNFORGE_DEVICE void for_each_pair(const Visit& visit) const {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i)
-#pragma unroll
-      for (int j = 0; j < kPairs; ++j)
-        visit(first_row() + i, first_column() + j * 32, c[i][j][0], c[i][j][1]);
+    unrolled<kRows, kPairs>([&](int i, int j) {
+      visit(first_row() + i, first_column() + j * 32, c[i][j][0], c[i][j][1]);
+    });
   }
 };
 

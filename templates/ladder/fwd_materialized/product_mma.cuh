@@ -10,6 +10,7 @@
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
 #include "ptx/shared_memory.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -62,9 +63,8 @@ struct Product<C, kColumns, kDepthIsRow, true> {
 #pragma unroll
     for (int d = 0; d < kDepthChunks; d += 2) {
       u32 a[kRowFragments][4];
-#pragma unroll
-      for (int f = 0; f < kRowFragments; ++f)
-        ldmatrix_x4(a[f], a_fragment.at(a_tile + f * 16 * ARows::kRowBytes, d));
+      unrolled<kRowFragments>(
+          [&](int f) { ldmatrix_x4(a[f], a_fragment.at(a_tile + f * 16 * ARows::kRowBytes, d)); });
 #pragma unroll
       for (int j = 0; j < kFragments; j += 2) {
         u32 b[4];
@@ -86,15 +86,9 @@ struct Product<C, kColumns, kDepthIsRow, true> {
   ATTNFORGE_DEVICE void run(const u8* shared_memory, const MatrixSource& a, const MatrixSource& b,
                             int slices) {
     const u32 smem = smem_address(shared_memory);
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < kFragments; ++j)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) c[f][j][i] = 0.0f;
-#pragma unroll
-    for (int n = 0; n < C.stages - 1; ++n)
-      load<kACopyBytes>(smem + n * kStageBytes, a, b, n, slices);
+    fill(c, 0.0f);
+    unrolled<C.stages - 1>(
+        [&](int n) { load<kACopyBytes>(smem + n * kStageBytes, a, b, n, slices); });
     u32 stage = 0;
     for (int n = 0; n < slices; ++n) {
       if constexpr (C.stages == 1) load<kACopyBytes>(smem, a, b, n, slices);
@@ -114,15 +108,10 @@ struct Product<C, kColumns, kDepthIsRow, true> {
 
   template <class Visit>
   ATTNFORGE_DEVICE void for_each_pair(const Visit& visit) const {
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-#pragma unroll
-        for (int j = 0; j < kFragments; ++j) {
-          visit(warp_row() + f * 16 + half * 8 + MmaFragment::row(lane()),
-                j * 8 + MmaFragment::column(lane()), c[f][j][2 * half], c[f][j][2 * half + 1]);
-        }
+    unrolled<kRowFragments, 2, kFragments>([&](int f, int half, int j) {
+      visit(warp_row() + f * 16 + half * 8 + MmaFragment::row(lane()),
+            j * 8 + MmaFragment::column(lane()), c[f][j][2 * half], c[f][j][2 * half + 1]);
+    });
   }
 };
 

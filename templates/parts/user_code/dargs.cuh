@@ -9,6 +9,7 @@
 #include "pieces/plain_score.cuh"
 #include "ptx/mma_sync.cuh"
 #include "ptx/shuffle.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -90,8 +91,7 @@ struct DargsOfRows {
           of[n][0].sum += of[n][r].sum;
           of[n][r].sum = 0.0f;
         }
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) of[n][r].finish_together();
+        unrolled<kRows>([&](int r) { of[n][r].finish_together(); });
       }
     }
   };
@@ -109,29 +109,23 @@ struct DargsOfRows {
     Before::apply(view_of(before), tile);
     const int lane_key = first_key + MmaFragment::column(ElementSum::lane());
     constexpr int kKeyFragments = sizeof(Scores) / sizeof(float) / 4 / kRowFragments;
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const Row user(tile, row + 16 * f + 8 * r, lane_key);
-#pragma unroll
-        for (int j = 0; j < kKeyFragments; ++j)
-#pragma unroll
-          for (int c = 0; c < 2; ++c) {
-            const int i = 2 * r + c;
-            // What lies where nothing is seen may be no number.
-            const float ds = p[f][j][i] == 0.0f ? 0.0f : p[f][j][i] * (dp[f][j][i] - delta[f][r]);
-            const auto add_read = [&](int n, float* gradient, i64 element, float slope) {
-              const float x = gradient == nullptr || ds == 0.0f ? 0.0f : ds * slope;
-              sums.of[Code::kMostReads > 0 ? n : 0][2 * f + r].add(
-                  gradient == nullptr ? nullptr : gradient + element, x);
-            };
-            for_each_read<Code>(
-                user, slopes::TanhWithSlope<QuotientTanh>(),
-                before[f][j][i] * tile.params.fwd.softmax_scale, j * 8 + c,
-                [](bool more) { return any_lane(more); }, add_read);
-          }
-      }
+    unrolled<kRowFragments, 2>([&](int f, int r) {
+      const Row user(tile, row + 16 * f + 8 * r, lane_key);
+      unrolled<kKeyFragments, 2>([&](int j, int c) {
+        const int i = 2 * r + c;
+        // What lies where nothing is seen may be no number.
+        const float ds = p[f][j][i] == 0.0f ? 0.0f : p[f][j][i] * (dp[f][j][i] - delta[f][r]);
+        const auto add_read = [&](int n, float* gradient, i64 element, float slope) {
+          const float x = gradient == nullptr || ds == 0.0f ? 0.0f : ds * slope;
+          sums.of[Code::kMostReads > 0 ? n : 0][2 * f + r].add(
+              gradient == nullptr ? nullptr : gradient + element, x);
+        };
+        for_each_read<Code>(
+            user, slopes::TanhWithSlope<QuotientTanh>(),
+            before[f][j][i] * tile.params.fwd.softmax_scale, j * 8 + c,
+            [](bool more) { return any_lane(more); }, add_read);
+      });
+    });
   }
 
   /// One thread, for a pair that is seen and whose score is scaled and capped already: calls
