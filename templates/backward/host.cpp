@@ -6,7 +6,6 @@
 
 #include "attnforge/error.h"
 #include "attnforge/plan.h"
-#include "generator/shape.h"
 #include "generator/tensors/stored_rows.h"
 #include "templates/host/common_rejects.h"
 #include "templates/host/fwd_params.h"

@@ -6,7 +6,6 @@
 #include "backward/dq_tile.cuh"
 #include "backward/params.h"
 #include "backward/scratch.cuh"
-#include "backward/store_floats.cuh"
 #include "backward/turns.cuh"
 #include "base.cuh"
 #include "ptx/grid_dependency.cuh"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base.cuh"
-#include "ptx/convert.cuh"
 #include "tile/elements.cuh"
 #include "tile/store_rows.cuh"
 

@@ -4,7 +4,6 @@
 // are made here too, where a lane has dS in fp32 of rows that stay: those are added up by all.
 #pragma once
 
-#include "backward/packed_tiles.cuh"
 #include "backward/score_slopes.cuh"
 #include "backward/scratch.cuh"
 #include "backward/store_gradient.cuh"

@@ -12,13 +12,11 @@
 #include "templates/backward/host.h"
 #include "templates/bwd_mma_sm80/config.h"
 #include "templates/bwd_mma_sm80/estimate.h"
+#include "templates/host/common_fields.h"
 #include "templates/host/common_rejects.h"
-#include "templates/host/common_values.h"
-#include "templates/host/config_words.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/launch_work.h"
-#include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 
 namespace attnforge {
@@ -175,17 +173,16 @@ BwdSteps steps_of(const Typed& c) {
 constexpr std::string_view kDqEnd = "_dq";  // of the symbol of dQ's own kernel
 
 KernelTraits kernel_of(const Typed& c, const BwdSteps& steps) {
-  KernelTraits kernel{
-      .symbol = shape_name("bwd_mma_sm80", c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n),
-      .folder = kName,
-      .type = "BwdMmaSm80",
-      .params = OwnParams::of<BwdMmaSm80Params>("BwdMmaSm80Params"),
-      .launch_fields = 1,
-      .pieces = &kBackwardPieces,
-      .coarse = true,
-      .slopes = true,
-      .gradients = &steps,
-      .step_argument = &kBwdStepArgument};
+  KernelTraits kernel{.symbol = shape_name(kName, c, c.block_m, c.block_n),
+                      .folder = kName,
+                      .type = "BwdMmaSm80",
+                      .params = OwnParams::of<BwdMmaSm80Params>("BwdMmaSm80Params"),
+                      .launch_fields = 1,
+                      .pieces = &kBackwardPieces,
+                      .coarse = true,
+                      .slopes = true,
+                      .gradients = &steps,
+                      .step_argument = &kBwdStepArgument};
   if (!c.makes_dq())
     kernel.beside = {{.end_of_symbol = kDqEnd,
                       .header = "bwd_mma_sm80/dq_kernel.cuh",
@@ -196,8 +193,7 @@ KernelTraits kernel_of(const Typed& c, const BwdSteps& steps) {
 
 Source render(const Typed& c, const Problem& problem) {
   const BwdSteps steps = steps_of(c);
-  const KernelTraits kernel = kernel_of(c, steps);
-  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
+  return kernel_source(untyped(kName, c, kFields), c, problem, kernel_of(c, steps));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {

@@ -10,10 +10,8 @@
 #include "backward/transposed_scores.cuh"
 #include "base.cuh"
 #include "bwd_mma_sm80/config.h"
-#include "bwd_mma_sm80/dq_product.cuh"
 #include "bwd_mma_sm80/products.cuh"
 #include "bwd_mma_sm80/share.cuh"
-#include "bwd_mma_sm80/shared.cuh"
 #include "bwd_mma_sm80/words.cuh"
 #include "bwd_mma_sm80/work.cuh"
 #include "ptx/convert.cuh"
@@ -21,9 +19,7 @@
 #include "ptx/grid_dependency.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
-#include "ptx/shared_floats.cuh"
 #include "ptx/shared_memory.cuh"
-#include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
 #include "tile/load_tile.cuh"
@@ -140,7 +136,7 @@ struct BwdMmaSm80 {
     // Before anything is given: loads wait for the stores before them, and these for exponentials.
     float shift[kStepFragments][2];
     unrolled<kStepFragments>([&](int j) {
-      load_shared_floats(shift[j], lse + (j * 8 + MmaFragment::column(Share::lane())) * 4);
+      load_shared(shift[j], lse + (j * 8 + MmaFragment::column(Share::lane())) * 4);
     });
     unrolled<kStepFragments, kKeyFragments>([&](int j, int f) {
       float x[4], factors[4];
@@ -159,7 +155,7 @@ struct BwdMmaSm80 {
 #pragma unroll
     for (int j = 0; j < kStepFragments; ++j) {
       float shift[2];
-      load_shared_floats(shift, delta + (j * 8 + MmaFragment::column(Share::lane())) * 4);
+      load_shared(shift, delta + (j * 8 + MmaFragment::column(Share::lane())) * 4);
       unrolled<kKeyFragments, 4>([&](int f, int i) { dp[f][j][i] -= shift[i % 2]; });
     }
   }

@@ -3,10 +3,10 @@
 
 #include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
-#include "bwd_wgmma_sm90a/key_tiles.cuh"
 #include "bwd_wgmma_sm90a/warpgroup.cuh"
+#include "bwd_wgmma_sm90a/work.cuh"
 #include "ptx/mbarrier.cuh"
-#include "ptx/proxy.cuh"
+#include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/unrolled.cuh"
 

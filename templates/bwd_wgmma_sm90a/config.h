@@ -6,7 +6,6 @@
 #include "base.cuh"
 #include "base_params.h"
 #include "hopper/grid.cuh"
-#include "hopper/register_share.cuh"
 #include "shape.h"
 
 namespace attnforge {

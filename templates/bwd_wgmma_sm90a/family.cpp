@@ -17,9 +17,8 @@
 #include "templates/bwd_wgmma_sm90a/config.h"
 #include "templates/bwd_wgmma_sm90a/estimate.h"
 #include "templates/hopper/wgmma_text.h"
+#include "templates/host/common_fields.h"
 #include "templates/host/common_rejects.h"
-#include "templates/host/common_values.h"
-#include "templates/host/config_words.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/launch_work.h"
@@ -304,8 +303,7 @@ std::string describe(const Typed& c) {
 
 /// Without the text of its products, which a launch has no use for.
 KernelTraits kernel_of(const Typed& c, const BwdSteps& steps) {
-  return {.symbol = shape_name("bwd_wgmma_sm90a", c.dtype, c.head_dim, c.head_dim_v, c.block_m,
-                               c.block_n()),
+  return {.symbol = shape_name(kName, c, c.block_m, c.block_n()),
           .folder = kName,
           .type = "BwdWgmmaSm90a",
           .params = OwnParams::of<BwdWgmmaSm90aParams>("BwdWgmmaSm90aParams"),
@@ -337,7 +335,7 @@ Source render(const Typed& c, const Problem& problem) {
   KernelTraits kernel = kernel_of(c, steps);
   kernel.declarations = fmt::format("namespace attnforge {{\n{}}}  // namespace attnforge\n",
                                     fmt::join(products, ""));
-  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
+  return kernel_source(untyped(kName, c, kFields), c, problem, kernel);
 }
 
 constexpr TensorMapSpec::Operand kDout{"dout", false,

@@ -4,9 +4,9 @@
 #include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "ptx/mbarrier.cuh"
-#include "ptx/proxy.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
+#include "ptx/tma.cuh"
 
 namespace attnforge {
 

@@ -16,15 +16,12 @@
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma_sync.cuh"
-#include "ptx/proxy.cuh"
 #include "ptx/reduction.cuh"
-#include "ptx/shared_floats.cuh"
 #include "ptx/shared_memory.cuh"
-#include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
-#include "ptx/stmatrix.cuh"
+#include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
-#include "ptx/wgmma_products.cuh"
+#include "ptx/wgmma.cuh"
 #include "tile/unrolled.cuh"
 
 namespace attnforge {
@@ -165,7 +162,7 @@ struct BwdWgmmaSm90aWarpgroup {
 #pragma unroll
     for (int j = 0; j < kScoreFragments; ++j) {
       float shift[2], x[4];
-      load_shared_floats(shift, lse + j * 32);
+      load_shared(shift, lse + j * 32);
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         x[c] = probability<Slope>(s[j][c], scale_log2, shift[c % 2]);
@@ -186,7 +183,7 @@ struct BwdWgmmaSm90aWarpgroup {
 #pragma unroll
     for (int j = 0; j < kScoreFragments; ++j) {
       float shift[2];
-      load_shared_floats(shift, delta + j * 32);
+      load_shared(shift, delta + j * 32);
       unrolled<4>([&](int c) { dp[j][c] = s[j][c] * (dp[j][c] - shift[c % 2]); });
       unrolled<2>([&](int r) {
         ds16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(dp[j][2 * r], dp[j][2 * r + 1]);

@@ -57,7 +57,7 @@ struct FwdMmaSm80 {
   using QkRows = SwizzledRows<C.qk_pitch()>;
   using VRows = SwizzledRows<C.v_pitch()>;
   /// Tiles of few rows whose blocks are short: what comes before the first loads counts
-  /// (parts/splits/by_grid.cuh).
+  /// (parts/splits/walk.cuh).
   static constexpr bool kShort = requires { Pieces::Order::kMostRows; };
 
   template <class Loader>

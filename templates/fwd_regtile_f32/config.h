@@ -108,9 +108,4 @@ struct FwdRegtileF32Config : Shape {
   }
 };
 
-struct FwdRegtileF32Params {
-  FwdParams fwd;
-  TileOrder order;  // a head is a K/V head when heads are packed
-};
-
 }  // namespace attnforge

@@ -7,13 +7,11 @@
 #include "generator/typed_family.h"
 #include "templates/fwd_regtile_f32/config.h"
 #include "templates/fwd_regtile_f32/estimate.h"
+#include "templates/host/common_fields.h"
 #include "templates/host/common_rejects.h"
-#include "templates/host/common_values.h"
-#include "templates/host/config_words.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/launch_work.h"
-#include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/tile_source.h"
 
@@ -158,16 +156,12 @@ std::string describe(const Typed& c) {
                   head_group_words(c.head_group_mb)});
 }
 
-std::string symbol(const Typed& c) {
-  return shape_name("fwd_regtile_f32", kFp32, c.head_dim, c.head_dim_v, c.block_m(), c.block_n());
-}
-
 KernelTraits kernel_of(const Typed& c) {
   return {
-      .symbol = symbol(c),
+      .symbol = shape_name(kName, c, c.block_m(), c.block_n()),
       .folder = kName,
       .type = "FwdRegtileF32",
-      .params = OwnParams::of<FwdRegtileF32Params>("FwdRegtileF32Params"),
+      .params = OwnParams::of<FwdTiledParams>("FwdTiledParams"),
       .pieces = &kDensePieces,
       .tiling = {.block_m = c.block_m(), .pack_gqa = c.pack_gqa, .blocks_per_sm = c.blocks_per_sm},
       .block_m = "block_m()",
@@ -175,16 +169,13 @@ KernelTraits kernel_of(const Typed& c) {
 }
 
 Source render(const Typed& c, const Problem& problem) {
-  const KernelTraits kernel = kernel_of(c);
-  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
+  return kernel_source(untyped(kName, c, kFields), c, problem, kernel_of(c));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const KernelTraits kernel = kernel_of(c);
   const Assembly assembly = assemble(problem, c, kernel);
-  const LaunchWork work = launch_work(
-      assembly, device,
-      tile_schedule(problem, assembly.tiles, kernel.tiling, c.head_group_mb, later_see_more(c)));
+  const LaunchWork work = launch_work(assembly, device, c.head_group_mb);
   LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
   step.grid.x = static_cast<unsigned>(work.tiles.all_tiles());
   fill_argument(step, work,
@@ -192,20 +183,18 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   return launch_of_tiles(work, std::move(step));
 }
 
-constexpr Family
-    kFamily = typed_family<kFields, illegal, needless, estimate_us, render, launch, describe>({
-        .name = kName,
-        .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
-        .tier = Tier::kProduct,
-        .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
-                    kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces,
-        .supports = supports,
-        .axes = axes,
-    });
-
 }  // namespace
 
 extern const Family fwd_regtile_f32;
-constinit const Family fwd_regtile_f32 = kFamily;
+constinit const Family fwd_regtile_f32 = typed_family<kFields, illegal, needless, estimate_us,
+                                                      render, launch, describe>({
+    .name = kName,
+    .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
+    .tier = Tier::kProduct,
+    .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces,
+    .supports = supports,
+    .axes = axes,
+});
 
 }  // namespace attnforge

@@ -4,7 +4,7 @@
 
 #include "base.cuh"
 #include "fwd_regtile_f32/config.h"
-#include "ptx/shared_floats.cuh"
+#include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
 #include "tile/unrolled.cuh"
 
@@ -62,13 +62,12 @@ struct FmaWarp {
 #pragma unroll 2
       for (int d = first; d < end; ++d) {
         float q[kRows][4];
-        unrolled<kRows>([&](int r) {
-          load_shared_floats(q[r], q_rows + q_lane + r * 4 * kQkRowBytes + d * 16);
-        });
+        unrolled<kRows>(
+            [&](int r) { load_shared(q[r], q_rows + q_lane + r * 4 * kQkRowBytes + d * 16); });
 #pragma unroll
         for (int j = 0; j < Scores::kKeys; ++j) {
           float k[4];
-          load_shared_floats(k, k_rows + k_lane + j * 8 * kQkRowBytes + d * 16);
+          load_shared(k, k_rows + k_lane + j * 8 * kQkRowBytes + d * 16);
           unrolled<kRows, 4>(
               [&](int r, int c) { part.s[r][j] = fmaf(q[r][c], k[c], part.s[r][j]); });
         }
@@ -90,7 +89,7 @@ struct FmaWarp {
       for (int r = 0; r < kRows; r += kWide) {
         float x[kWide];
         unrolled<kWide>([&](int i) { x[i] = p.s[r + i][j]; });
-        store_shared_floats(p_write + j * 8 * C.p_row_bytes() + r * 4, x);
+        store_shared(p_write + j * 8 * C.p_row_bytes() + r * 4, x);
       }
     __syncwarp();
 #pragma unroll 4
@@ -99,7 +98,7 @@ struct FmaWarp {
 #pragma unroll
       for (int r = 0; r < kRows; r += kWide) {
         float some[kWide];
-        load_shared_floats(some, p_read + n * C.p_row_bytes() + r * 4);
+        load_shared(some, p_read + n * C.p_row_bytes() + r * 4);
         unrolled<kWide>([&](int i) { x[r + i] = some[i]; });
       }
 #pragma unroll
@@ -107,7 +106,7 @@ struct FmaWarp {
         // Some of the last chunks may lie after the row, where other rows and the probabilities
         // are: such columns are not stored.
         float v[4];
-        load_shared_floats(v, v_rows + v_lane + n * kVRowBytes + i * 32);
+        load_shared(v, v_rows + v_lane + n * kVRowBytes + i * 32);
         unrolled<kRows, 4>([&](int r, int c) { o[r][i + c] = fmaf(x[r], v[c], o[r][i + c]); });
       }
     }

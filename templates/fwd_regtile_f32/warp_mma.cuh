@@ -1,17 +1,42 @@
-// warp_mma.cuh - a warp's tile on the tensor cores: fp32 products as one product of TF32 numbers,
-// or as three, of big and small parts, which keeps the accuracy of fp32.
+// warp_mma.cuh - a warp's tile on the tensor cores: fp32 products as one product of TF32 numbers
+// (10 bits of mantissa), or as three, of big and small parts, which keeps the accuracy of fp32
+// (Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores").
 #pragma once
 
 #include "base.cuh"
 #include "fwd_regtile_f32/config.h"
-#include "fwd_regtile_f32/tf32.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
-#include "ptx/shared_floats.cuh"
+#include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
 #include "tile/unrolled.cuh"
 
 namespace attnforge {
+
+/// An operand for which the tensor core's rounding has no bias. It ignores the 13 low bits, which
+/// cuts off half a unit on average; the factor adds as much, 1/3 to 2/3 of a unit depending on the
+/// mantissa. One instruction instead of the four of cvt.rna.tf32, exact for what TF32 can hold, and
+/// infinities and NaN stay what they are.
+ATTNFORGE_DEVICE float round_tf32(float x) {
+  constexpr float kHalfUnit = 3.3845e-4f;  // ln(2) * 2^-11
+  return x * (1.0f + kHalfUnit);
+}
+
+/// x = high + low: two operands of the tensor core, `high` exactly and `low` but for its last bit,
+/// which the hardware ignores. `high` is nearest to x, half a unit added to the bits and the rest
+/// cut off: `low` then has either sign and one bit less than were `high` cut off alone, which would
+/// save an instruction and cost a third more error of a whole attention.
+///
+/// An infinity has a `low` of NaN. A NaN whose bits overflow, as those that GPUs make, has it too,
+/// and a zero as `high`.
+struct SplitTf32 {
+  u32 high, low;
+
+  ATTNFORGE_DEVICE explicit SplitTf32(float x) {
+    high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
+    low = __float_as_uint(x - __uint_as_float(high));
+  }
+};
 
 /// kWords registers of an operand, split in two where three products are made of one.
 template <bool kSplit, int kWords>
@@ -181,8 +206,8 @@ struct MmaWarp {
 #pragma unroll
     for (int j = 0; j < C.step_n / 8; ++j) {
       float even[kWide], odd[kWide];
-      load_shared_floats(even, lane_rows + j * 8 * kVRowBytes);
-      load_shared_floats(odd, lane_rows + (j * 8 + 1) * kVRowBytes);
+      load_shared(even, lane_rows + j * 8 * kVRowBytes);
+      load_shared(odd, lane_rows + (j * 8 + 1) * kVRowBytes);
       MmaOperand<kSplit, 2> v[kWide];
       unrolled<kWide>([&](int w) { v[w].set(0, even[w]), v[w].set(1, odd[w]); });
       if constexpr (kSplit) {

@@ -4,7 +4,6 @@
 #include "base.cuh"
 #include "base_params.h"
 #include "hopper/grid.cuh"
-#include "hopper/register_share.cuh"
 #include "shape.h"
 
 namespace attnforge {
@@ -116,14 +115,19 @@ struct FwdWgmmaSm90aConfig : Shape {
     return head_dim_v / 2 + block_n / 2 + block_n / 4 +
            (q_in_regs ? 4 * ceil_div(head_dim, 16) : 0);
   }
-  ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
-    return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 1 && warpgroups <= 3 &&
-           block_n % 16 == 0 && block_n >= 16 && block_n <= 256 && k_stages >= 1 && v_stages >= 1 &&
-           q_stages >= 1 && q_stages <= 2 && (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
-           64 % pack_gqa == 0 && (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 &&
-           rope == kNoRope && consumer_registers() >= launch_registers() &&
-           (!has_key_lists() || (pack_gqa == 1 && blocks_fit(block_n))) &&
+  ATTNFORGE_HOST_DEVICE constexpr bool tiles_valid() const {
+    return warpgroups >= 1 && warpgroups <= 3 && block_n % 16 == 0 && block_n >= 16 &&
+           block_n <= 256 && k_stages >= 1 && v_stages >= 1 && q_stages >= 1 && q_stages <= 2 &&
+           (swizzle == 128 || swizzle == 64 || swizzle == 32) && 64 % pack_gqa == 0;
+  }
+  ATTNFORGE_HOST_DEVICE constexpr bool lists_valid() const {
+    return (!has_key_lists() || (pack_gqa == 1 && blocks_fit(block_n))) &&
            (!own_lists || (may_list_alone() && grid == kGridPlain));
+  }
+  ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
+    return (dtype == kFp16 || dtype == kBf16) && tiles_valid() && lists_valid() &&
+           (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 && rope == kNoRope &&
+           consumer_registers() >= launch_registers();
   }
 };
 

@@ -4,8 +4,8 @@
 
 #include "base.cuh"
 #include "ptx/convert.cuh"
+#include "ptx/ldmatrix.cuh"
 #include "ptx/shared_memory.cuh"
-#include "ptx/stmatrix.cuh"
 #include "tile/swizzle.cuh"
 
 namespace attnforge {

@@ -6,10 +6,10 @@
 #include "base.cuh"
 #include "hopper/ring.cuh"
 #include "ptx/mbarrier.cuh"
-#include "ptx/proxy.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
+#include "ptx/tma.cuh"
 
 namespace attnforge {
 

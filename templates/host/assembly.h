@@ -20,7 +20,7 @@ struct BwdSteps;  // templates/backward/host.h
 
 /// The type of an argument without the members of parts.
 struct OwnParams {
-  std::string_view type;  // "FwdWmmaParams"
+  std::string_view type;  // "FwdTiledParams"
   std::size_t bytes = 0, alignment = 0;
 
   template <class Params>

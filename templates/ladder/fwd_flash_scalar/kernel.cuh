@@ -8,7 +8,6 @@
 #include "base_params.h"
 #include "ladder/fwd_flash_scalar/config.h"
 #include "ladder/of_shape.cuh"
-#include "ladder/online_row.cuh"
 #include "pieces/fixed_lengths.cuh"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"

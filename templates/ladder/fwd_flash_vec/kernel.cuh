@@ -8,7 +8,6 @@
 #include "base_params.h"
 #include "ladder/fwd_flash_vec/config.h"
 #include "ladder/of_shape.cuh"
-#include "ladder/online_row.cuh"
 #include "pieces/fixed_lengths.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"

@@ -7,11 +7,10 @@
 #include "generator/family.h"
 #include "generator/typed_family.h"
 #include "templates/embedded.h"
+#include "templates/host/common_fields.h"
 #include "templates/host/common_rejects.h"
-#include "templates/host/common_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/visited_keys.h"
 #include "templates/ladder/fwd_materialized/config.h"
@@ -123,15 +122,11 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
          std::max(p_us, scores * columns * fma_us);
 }
 
-std::string shape(const Typed& c) {
-  return shape_name("fwd_materialized", c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
-}
-
 // The steps: the name that ends a kernel's symbol is that of the function it calls.
 constexpr std::string_view kScores = "scores", kSoftmax = "softmax", kOutput = "output";
 
 std::string symbol(const Typed& c, std::string_view step) {
-  return fmt::format("{}_{}", shape(c), step);
+  return fmt::format("{}_{}", shape_name(kName, c, c.block_m, c.block_n), step);
 }
 
 Source render(const Typed& c, const Problem&) {

@@ -7,8 +7,6 @@
 #include "base.cuh"
 #include "ladder/fwd_materialized/config.h"
 #include "ladder/fwd_materialized/product.cuh"
-#include "ladder/fwd_materialized/product_fma.cuh"
-#include "ladder/fwd_materialized/product_mma.cuh"
 #include "ladder/of_shape.cuh"
 #include "pieces/fixed_lengths.cuh"
 #include "ptx/special.cuh"

@@ -62,9 +62,4 @@ struct FwdWmmaConfig : Shape {
   }
 };
 
-struct FwdWmmaParams {
-  FwdParams fwd;
-  TileOrder order;
-};
-
 }  // namespace attnforge

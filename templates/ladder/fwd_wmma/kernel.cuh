@@ -44,10 +44,10 @@ struct FwdWmma {
                              C.num_threads(), C.alignment>;
   using Scores = WmmaAccumulator[kRowFragments][kKeyFragments];
 
-  using Tile = QueryTile<FwdWmmaParams, 1, FixedLengths>;
+  using Tile = QueryTile<FwdTiledParams, 1, FixedLengths>;
   using Walk = WalkOf<C>;
 
-  const FwdWmmaParams& params;
+  const FwdTiledParams& params;
   const FwdParams& p;
   const u32 smem;
   const Tile tile;
@@ -60,7 +60,7 @@ struct FwdWmma {
   WmmaAccumulator row_max[kRowFragments];  // an element's row's, in log2 units
   WmmaAccumulator row_sum[kRowFragments];  // of the elements at this place of all fragments
 
-  ATTNFORGE_DEVICE FwdWmma(const FwdWmmaParams& kernel_params, u32 smem_base)
+  ATTNFORGE_DEVICE FwdWmma(const FwdTiledParams& kernel_params, u32 smem_base)
       : params(kernel_params),
         p(kernel_params.fwd),
         smem(smem_base),
@@ -69,7 +69,7 @@ struct FwdWmma {
     scale_log2 = p.softmax_scale * 1.4426950408889634f;
   }
 
-  ATTNFORGE_DEVICE static Tile this_tile(const FwdWmmaParams& params) {
+  ATTNFORGE_DEVICE static Tile this_tile(const FwdTiledParams& params) {
     return Tile(params, place_tile(params.order, block_index()), C.block_m);
   }
 
@@ -431,7 +431,7 @@ struct FwdWmma {
     }
   }
 
-  ATTNFORGE_DEVICE static void run(const FwdWmmaParams& params) {
+  ATTNFORGE_DEVICE static void run(const FwdTiledParams& params) {
     extern __shared__ __align__(128) u8 shared_memory[];
     FwdWmma block(params, smem_address(shared_memory));
     block.run();

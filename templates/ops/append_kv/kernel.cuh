@@ -10,7 +10,7 @@
 #include "ptx/cp_async.cuh"
 #include "ptx/shared_memory.cuh"
 #include "shape.h"
-#include "tile/words.cuh"
+#include "tile/elements.cuh"
 
 namespace attnforge {
 

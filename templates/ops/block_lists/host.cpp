@@ -161,7 +161,7 @@ LaunchStep block_bits_step(const Problem& text, const BlockMaskShape& shape,
 Source block_lists_source() {
   std::string entry = "// generated: lists of block masks\n" +
                       header_line("ops/block_lists/lists.cuh") +
-                      header_line("ops/block_lists/transpose.cuh") + "using namespace attnforge;\n";
+                      header_line("ops/block_lists/lists.cuh") + "using namespace attnforge;\n";
   const std::string lists = "BlockListsParams", transposed = "TransposedListsParams";
   entry += fmt::format("static_assert(sizeof({}) == {} && sizeof({}) == {});\n", lists,
                        sizeof(BlockListsParams), transposed, sizeof(TransposedListsParams));

@@ -1,12 +1,31 @@
-// config.h - what is searched of merge_states. Compiled by g++ (search, launch) and by NVRTC
-// (kernel).
+// config.h - what is searched of merge_states, and its argument. Compiled by g++ (search, launch)
+// and by NVRTC (kernel).
 #pragma once
 
 #include "base.cuh"
+#include "base_params.h"
 #include "parts/splits/params.h"
 #include "shape.h"
 
 namespace attnforge {
+
+inline constexpr int kMostStates = 32;  // attnforge::kMostMergedStates
+
+/// o and lse of queries that attended to some keys.
+struct StateRef {
+  TensorRef o;
+  float* lse;
+  i64 lse_stride_batch;
+  i64 lse_stride_head;
+};
+
+/// Rows are ordered [batch, num_heads, seqlen].
+struct MergeParams {
+  StateRef parts[kMostStates];
+  StateRef result;
+  int count, batch, num_heads, seqlen;
+  int row_warps;  // that share the parts of a row
+};
 
 struct MergeStatesConfig : Shape {
   int row_warps;  // that share the parts of a row, 1, 2, 4 or 8; the launch says it

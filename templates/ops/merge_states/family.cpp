@@ -12,7 +12,6 @@
 #include "templates/host/kernel_source.h"
 #include "templates/host/memory_time.h"
 #include "templates/ops/merge_states/config.h"
-#include "templates/ops/merge_states/params.h"
 
 namespace attnforge {
 namespace {
@@ -59,8 +58,8 @@ KernelTraits kernel_of(const Typed& c) {
           .launch_fields = 1};
 }
 
-Source render(const Typed& c, const Problem&) {
-  return kernel_source(untyped(kName, c, kFields), c, kernel_of(c));
+Source render(const Typed& c, const Problem& problem) {
+  return kernel_source(untyped(kName, c, kFields), c, problem, kernel_of(c));
 }
 
 StateRef reference_to(const Tensor& o, const Rows& lse) {

@@ -105,8 +105,7 @@ KernelTraits kernel_of(const Typed& c) {
 Source render(const Typed& config, const Problem& problem) {
   Typed c = config;
   static_cast<Shape&>(c) = without_bounds(c);  // read at run time: one kernel for every window
-  const KernelTraits kernel = kernel_of(c);
-  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
+  return kernel_source(untyped(kName, c, kFields), c, problem, kernel_of(c));
 }
 
 /// `rows` null: all that the problem has, and `num_rows` of each sequence and head.

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 
 #include "attnforge/error.h"
 #include "generator/shape.h"

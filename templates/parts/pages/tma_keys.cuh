@@ -5,7 +5,6 @@
 #include "base_params.h"
 #include "parts/key_lists/params.h"
 #include "parts/pages/params.h"
-#include "ptx/elect.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/tma.cuh"

@@ -6,6 +6,7 @@
 #include "generator/shape.h"
 #include "templates/backward/host.h"
 #include "templates/host/assembly.h"
+#include "templates/host/fwd_params.h"
 #include "templates/host/launch_work.h"
 
 namespace attnforge {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "attnforge/error.h"
 #include "generator/tensors/stored_rows.h"
 #include "templates/host/assembly.h"
 #include "templates/host/fwd_params.h"
@@ -39,7 +38,7 @@ void fill_splits(Entry& entry, const Assembly& a) {
                                 kOfLengths});
     pieces.fill(Slot::kOrder, {"LengthSplitOrder<Splits>", kOfLengths});
   } else if (!a.kernel.grid_order.empty()) {
-    pieces.fill(Slot::kSplits, {"GridSplits", "parts/splits/by_grid.cuh"});
+    pieces.fill(Slot::kSplits, {"GridSplits", "parts/splits/walk.cuh"});
     pieces.fill(Slot::kOrder, {fmt::format("SplitOrder<{}>", a.kernel.grid_order), kHeader});
   } else {
     pieces.fill(Slot::kSplits, {"EvenSplits", kHeader});

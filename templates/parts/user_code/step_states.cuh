@@ -6,7 +6,7 @@
 #include "base_params.h"
 #include "parts/key_lists/params.h"
 #include "parts/key_lists/place.cuh"
-#include "parts/user_code/term_ranges.cuh"
+#include "parts/user_code/terms.cuh"
 #include "ptx/grid_dependency.cuh"
 #include "ptx/shuffle.cuh"
 

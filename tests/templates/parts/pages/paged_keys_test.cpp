@@ -22,7 +22,6 @@
 #include "templates/ptx/tma.cuh"
 #undef tma_load_4d
 #define elected elected_on_gpu
-#include "templates/ptx/elect.cuh"
 #undef elected
 // clang-format on
 
