@@ -3,8 +3,6 @@
 #pragma once
 
 #include "backward/scratch.cuh"
-#include "base.cuh"
-#include "base_params.h"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {

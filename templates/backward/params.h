@@ -2,7 +2,6 @@
 // NVRTC (kernel).
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 
 namespace attnforge {

@@ -2,7 +2,6 @@
 // of the score that Score made, and those that only the score before it tells.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/special.cuh"
 #include "tile/unrolled.cuh"
 

@@ -3,8 +3,6 @@
 #pragma once
 
 #include "backward/params.h"
-#include "base.cuh"
-#include "base_params.h"
 
 namespace attnforge {
 

@@ -5,7 +5,6 @@
 
 #include "backward/params.h"
 #include "backward/scratch.cuh"
-#include "base.cuh"
 #include "ptx/grid_dependency.cuh"
 #include "shape.h"
 #include "tile/elements.cuh"

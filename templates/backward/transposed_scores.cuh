@@ -3,7 +3,6 @@
 // fragment_scores.cuh are.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/mma_fragment.cuh"
 #include "ptx/special_registers.cuh"
 #include "tile/unrolled.cuh"

@@ -7,7 +7,6 @@
 #include "backward/score_slopes.cuh"
 #include "backward/scratch.cuh"
 #include "backward/store_gradient.cuh"
-#include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"

@@ -8,7 +8,6 @@
 #include "backward/score_slopes.cuh"
 #include "backward/store_gradient.cuh"
 #include "backward/transposed_scores.cuh"
-#include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "bwd_mma_sm80/products.cuh"
 #include "bwd_mma_sm80/share.cuh"

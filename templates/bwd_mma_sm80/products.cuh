@@ -3,7 +3,6 @@
 #pragma once
 
 #include "backward/query_walk.cuh"
-#include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "bwd_mma_sm80/share.cuh"
 #include "ptx/ldmatrix.cuh"

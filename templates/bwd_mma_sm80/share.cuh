@@ -2,7 +2,6 @@
 // and with several roles one of their gradients, or half of its columns.
 #pragma once
 
-#include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "ptx/mma_sync.cuh"
 #include "ptx/special_registers.cuh"

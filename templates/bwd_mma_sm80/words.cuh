@@ -2,7 +2,6 @@
 // through shared memory.
 #pragma once
 
-#include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "bwd_mma_sm80/share.cuh"
 #include "ptx/convert.cuh"

@@ -5,7 +5,6 @@
 #include "backward/key_tile.cuh"
 #include "backward/query_walk.cuh"
 #include "backward/scratch.cuh"
-#include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "ptx/special_registers.cuh"
 #include "tile/tile_order.cuh"

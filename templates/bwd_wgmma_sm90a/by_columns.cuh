@@ -3,8 +3,8 @@
 // the second dP and dS, and they hand each other P and dS through shared memory.
 #pragma once
 
-#include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
+#include "bwd_wgmma_sm90a/float_parts.cuh"
 #include "bwd_wgmma_sm90a/warpgroup.cuh"
 #include "bwd_wgmma_sm90a/work.cuh"
 #include "ptx/convert.cuh"
@@ -17,26 +17,6 @@
 #include "tile/unrolled.cuh"
 
 namespace attnforge {
-
-/// The upper halves of two floats; that of `low` in the lower half.
-ATTNFORGE_DEVICE u32 upper_halves(float low, float high) {
-  return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x7632);
-}
-
-/// The bytes below the upper halves of four floats, that of x[i] in byte i.
-ATTNFORGE_DEVICE u32 bytes_below(const float (&x)[4]) {
-  const u32 low = __byte_perm(__float_as_uint(x[0]), __float_as_uint(x[1]), 0x0051);
-  const u32 high = __byte_perm(__float_as_uint(x[2]), __float_as_uint(x[3]), 0x0051);
-  return __byte_perm(low, high, 0x5410);
-}
-
-/// x[i] to 2^-16 of it: the last byte, which stayed behind, is as the one before. 0 and infinity
-/// are what they were, and a quiet NaN is one. `upper` has the upper halves of x[i / 2 * 2] and the
-/// next.
-ATTNFORGE_DEVICE float joined_float(u32 upper, u32 below, int i) {
-  const u32 bytes = u32(0x1000 + i % 2 * 0x2200 + (4 + i) * 0x11);
-  return __uint_as_float(__byte_perm(upper, below, bytes));
-}
 
 /// kIndex: of the warpgroup.
 template <BwdWgmmaSm90aConfig C, class Pieces, class Params, int kIndex>

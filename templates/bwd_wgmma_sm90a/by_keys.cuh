@@ -1,7 +1,6 @@
 // by_keys.cuh - a block of 64 keys a warpgroup: each has dK and dV of its keys whole.
 #pragma once
 
-#include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "bwd_wgmma_sm90a/warpgroup.cuh"
 #include "bwd_wgmma_sm90a/work.cuh"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "backward/turns.cuh"
-#include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "bwd_wgmma_sm90a/shared.cuh"
 #include "bwd_wgmma_sm90a/work.cuh"

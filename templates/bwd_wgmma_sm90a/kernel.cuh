@@ -3,7 +3,6 @@
 // (warpgroup.cuh): each has keys of its own (by_keys.cuh) or columns (by_columns.cuh).
 #pragma once
 
-#include "base.cuh"
 #include "bwd_wgmma_sm90a/by_columns.cuh"
 #include "bwd_wgmma_sm90a/by_keys.cuh"
 #include "bwd_wgmma_sm90a/config.h"

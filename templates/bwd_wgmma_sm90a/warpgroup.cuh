@@ -7,7 +7,6 @@
 #include "backward/store_gradient.cuh"
 #include "backward/transposed_scores.cuh"
 #include "backward/turns.cuh"
-#include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "bwd_wgmma_sm90a/shared.cuh"
 #include "bwd_wgmma_sm90a/work.cuh"

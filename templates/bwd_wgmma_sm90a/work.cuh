@@ -7,7 +7,6 @@
 #include "backward/query_walk.cuh"
 #include "backward/scratch.cuh"
 #include "backward/turns.cuh"
-#include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "bwd_wgmma_sm90a/shared.cuh"
 #include "ptx/mbarrier.cuh"

@@ -3,7 +3,6 @@
 // steps a tile and Q in registers as options).
 #pragma once
 
-#include "base.cuh"
 #include "fwd_mma_sm80/config.h"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"

@@ -4,7 +4,6 @@
 // block).
 #pragma once
 
-#include "base.cuh"
 #include "fwd_regtile_f32/config.h"
 #include "fwd_regtile_f32/row_softmax.cuh"
 #include "fwd_regtile_f32/warp_fma.cuh"

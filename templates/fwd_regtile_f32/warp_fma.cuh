@@ -2,7 +2,6 @@
 // registers. 4 x 8 lanes share rows and keys, then rows and columns.
 #pragma once
 
-#include "base.cuh"
 #include "fwd_regtile_f32/config.h"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"

@@ -3,7 +3,6 @@
 // (Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores").
 #pragma once
 
-#include "base.cuh"
 #include "fwd_regtile_f32/config.h"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"

@@ -5,7 +5,6 @@
 // query_tiles.cuh.
 #pragma once
 
-#include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
 #include "fwd_wgmma_sm90a/warpgroup.cuh"
 #include "ptx/wgmma.cuh"

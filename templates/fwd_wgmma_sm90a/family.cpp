@@ -23,7 +23,6 @@
 #include "templates/host/memory_time.h"
 #include "templates/host/split_counts.h"
 #include "templates/host/tile_order.h"
-#include "templates/host/tile_source.h"
 #include "templates/host/visited_keys.h"
 
 namespace attnforge {

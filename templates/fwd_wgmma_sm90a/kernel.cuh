@@ -5,7 +5,6 @@
 // alone.
 #pragma once
 
-#include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
 #include "fwd_wgmma_sm90a/producer.cuh"
 #include "fwd_wgmma_sm90a/query_tiles.cuh"

@@ -3,7 +3,6 @@
 // rows of the one before.
 #pragma once
 
-#include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
 #include "fwd_wgmma_sm90a/consumer.cuh"
 #include "ptx/mbarrier.cuh"

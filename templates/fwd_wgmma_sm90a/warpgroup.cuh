@@ -3,7 +3,6 @@
 // 2024). Which tiles, and what is in flight together, is in consumer.cuh.
 #pragma once
 
-#include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
 #include "fwd_wgmma_sm90a/shared.cuh"
 #include "fwd_wgmma_sm90a/work.cuh"

@@ -1,8 +1,6 @@
 // dense_pieces.cuh - the dense pieces of a kernel whose keys come by TMA.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "pieces/dense_without_keys.cuh"
 #include "ptx/tma.cuh"
 

@@ -21,11 +21,11 @@ struct RegisterShare {
   int blocks_per_sm;  // resident
   int producer;       // after it has given the others
 
-  ATTNFORGE_HOST_DEVICE constexpr int launch() const {
+  ATTNFORGE_CONSTEXPR int launch() const {
     const int registers = 65536 / (128 * (warpgroups + 1) * blocks_per_sm) / 8 * 8;
     return registers > kMost ? kMost : registers;
   }
-  ATTNFORGE_HOST_DEVICE constexpr int consumer() const {
+  ATTNFORGE_CONSTEXPR int consumer() const {
     const int registers = (launch() * (warpgroups + 1) - producer) / warpgroups / 8 * 8;
     return registers > kMost ? kMost : registers;
   }

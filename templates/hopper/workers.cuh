@@ -3,7 +3,6 @@
 // header of a job includes it: kernels without one hold nothing of it.
 #pragma once
 
-#include "base.cuh"
 #include "hopper/ring.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared_memory.cuh"

@@ -1,4 +1,5 @@
-// common_fields.h - fields that mean the same to several families: their values, and words for them.
+// common_fields.h - fields that mean the same to several families: their values, and words for
+// them.
 #pragma once
 
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "generator/config.h"
-#include "templates/shape.h"
+#include "generator/shape.h"
 
 namespace attnforge {
 

@@ -10,7 +10,7 @@
 #include "attnforge/error.h"
 #include "generator/problem/fields.h"
 #include "generator/user_code/mask_windows.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/tile_order.h"
 
 namespace attnforge {
 namespace {

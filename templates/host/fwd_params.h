@@ -9,9 +9,9 @@
 
 #include "attnforge/problem.h"
 #include "generator/launch.h"
+#include "generator/shape.h"
 #include "templates/base_params.h"
 #include "templates/host/argument.h"
-#include "templates/shape.h"
 
 namespace attnforge {
 

@@ -10,7 +10,7 @@
 #include "generator/launch.h"
 #include "templates/host/argument.h"
 #include "templates/host/assembly.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/tile_order.h"
 
 namespace attnforge {
 

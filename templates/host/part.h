@@ -15,7 +15,7 @@
 #include "generator/shape.h"
 #include "templates/host/argument.h"
 #include "templates/host/piece_set.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/tile_order.h"
 
 namespace attnforge {
 

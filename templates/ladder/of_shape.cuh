@@ -3,8 +3,6 @@
 // base 2 of a row (Milakov and Gimelshein 2018).
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/softcap/score.cuh"
 #include "pieces/range_walk.cuh"
 #include "ptx/special.cuh"

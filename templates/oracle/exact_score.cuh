@@ -2,8 +2,6 @@
 // what they are to judge.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "shape.h"
 #include "tile/elements.cuh"
 

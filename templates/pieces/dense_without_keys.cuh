@@ -2,7 +2,6 @@
 // are loaded. templates/pieces/README.md says what each is.
 #pragma once
 
-#include "base.cuh"
 #include "pieces/fixed_lengths.cuh"
 #include "pieces/fixed_order.cuh"
 #include "pieces/plain_score.cuh"

@@ -2,8 +2,6 @@
 // last: causal masks, windows, or none.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "tile/visible_keys.cuh"
 
 namespace attnforge {

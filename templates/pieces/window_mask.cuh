@@ -2,7 +2,6 @@
 // keys after the last.
 #pragma once
 
-#include "base.cuh"
 #include "tile/fragment_scores.cuh"
 #include "tile/visible_keys.cuh"
 

@@ -5,7 +5,6 @@
 // From sm_90 on.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 
 namespace attnforge {

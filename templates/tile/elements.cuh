@@ -2,7 +2,6 @@
 // are.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "ptx/convert.cuh"
 #include "tile/unrolled.cuh"

@@ -2,7 +2,6 @@
 // whose they are.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/mma_fragment.cuh"
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"

@@ -2,7 +2,6 @@
 // threads of a block.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/cp_async.cuh"
 #include "tile/swizzle.cuh"
 

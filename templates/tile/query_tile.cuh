@@ -2,8 +2,6 @@
 // lie in a tensor.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "tile/tile_order.cuh"

@@ -2,7 +2,6 @@
 // registers.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/shuffle.cuh"
 

@@ -2,7 +2,6 @@
 // sequence.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "ptx/special.cuh"
 

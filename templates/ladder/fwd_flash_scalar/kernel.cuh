@@ -4,8 +4,6 @@
 // bounds it is shared memory: one load for every multiply-add.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "ladder/fwd_flash_scalar/config.h"
 #include "ladder/of_shape.cuh"
 #include "pieces/fixed_lengths.cuh"

@@ -4,8 +4,6 @@
 // repeating them, and rescale outputs only when a maximum has really grown.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "ladder/fwd_flash_vec/config.h"
 #include "ladder/of_shape.cuh"
 #include "pieces/fixed_lengths.cuh"

@@ -4,7 +4,6 @@
 // what the other families save.
 #pragma once
 
-#include "base.cuh"
 #include "ladder/fwd_materialized/config.h"
 #include "ladder/fwd_materialized/product.cuh"
 #include "ladder/of_shape.cuh"

@@ -2,7 +2,6 @@
 // memory: by mma.sync, or in fp32 on CUDA cores.
 #pragma once
 
-#include "base.cuh"
 #include "ladder/fwd_materialized/config.h"
 #include "ptx/cp_async.cuh"
 #include "ptx/ldmatrix.cuh"

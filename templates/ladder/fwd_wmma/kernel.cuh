@@ -3,7 +3,6 @@
 // Online softmax after Milakov and Gimelshein 2018; the loop is that of FlashAttention-2, Dao 2023.
 #pragma once
 
-#include "base.cuh"
 #include "ladder/fwd_wmma/config.h"
 #include "ladder/of_shape.cuh"
 #include "pieces/fixed_lengths.cuh"

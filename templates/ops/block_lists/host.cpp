@@ -11,7 +11,7 @@
 #include "templates/host/argument.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/part.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/tile_order.h"
 #include "templates/ops/block_lists/params.h"
 #include "templates/parts/user_code/host.h"
 

@@ -4,7 +4,6 @@
 // them.
 #pragma once
 
-#include "base.cuh"
 #include "ops/block_lists/params.h"
 #include "parts/block_mask/params.h"
 #include "ptx/shuffle.cuh"

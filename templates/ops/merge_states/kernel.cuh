@@ -2,7 +2,6 @@
 // lie: cascades, ring attention, shared prefixes.
 #pragma once
 
-#include "base.cuh"
 #include "ops/merge_states/config.h"
 #include "parts/splits/merge_row.cuh"
 #include "parts/splits/params.h"

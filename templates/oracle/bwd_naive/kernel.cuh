@@ -6,8 +6,6 @@
 #pragma once
 
 #include "backward/params.h"
-#include "base.cuh"
-#include "base_params.h"
 #include "oracle/bwd_naive/config.h"
 #include "oracle/exact_mask.cuh"
 #include "oracle/exact_score.cuh"

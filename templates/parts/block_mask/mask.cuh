@@ -2,7 +2,6 @@
 // blocks: each score asks the block that it is in.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "parts/block_mask/params.h"
 #include "parts/block_mask/row.cuh"

@@ -2,7 +2,6 @@
 // see of them; and its scores, group by group.
 #pragma once
 
-#include "base.cuh"
 #include "parts/key_lists/params.h"
 #include "ptx/mma_fragment.cuh"
 #include "ptx/shared_memory.cuh"

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-
 #include "attnforge/error.h"
 #include "generator/shape.h"
 #include "generator/user_code/user_code.h"

@@ -2,7 +2,6 @@
 // keys, which lie anywhere in the sequence.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "parts/key_lists/params.h"
 

@@ -2,7 +2,6 @@
 // rule of groups that they see some of.
 #pragma once
 
-#include "base.cuh"
 #include "parts/key_lists/groups.cuh"
 #include "ptx/special.cuh"
 

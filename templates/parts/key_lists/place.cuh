@@ -2,8 +2,6 @@
 // they stand.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/key_lists/params.h"
 #include "tile/visible_keys.cuh"
 

@@ -2,7 +2,6 @@
 // groups of keys that some of its rows see.
 #pragma once
 
-#include "base.cuh"
 #include "parts/key_lists/list_writer.cuh"
 #include "parts/key_lists/params.h"
 #include "parts/key_lists/place.cuh"

@@ -2,7 +2,6 @@
 // masks, and masks that the user's code says.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "parts/key_lists/groups.cuh"
 #include "parts/key_lists/params.h"

@@ -2,7 +2,6 @@
 // knows: computed from their bound, as if all were so long.
 #pragma once
 
-#include "base.cuh"
 #include "pieces/fixed_order.cuh"
 
 namespace attnforge {

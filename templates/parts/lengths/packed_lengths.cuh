@@ -2,7 +2,6 @@
 // dim].
 #pragma once
 
-#include "base.cuh"
 #include "parts/lengths/params.h"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"

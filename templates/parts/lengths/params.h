@@ -2,7 +2,6 @@
 // Compiled by g++ (bind) and NVRTC (kernel).
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 
 namespace attnforge {

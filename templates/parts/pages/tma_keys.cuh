@@ -1,8 +1,6 @@
 // tma_keys.cuh - Keys of a cache in pages, for TMA: a table says where each page lies.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/key_lists/params.h"
 #include "parts/pages/params.h"
 #include "ptx/shuffle.cuh"

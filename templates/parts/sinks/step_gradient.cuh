@@ -4,7 +4,6 @@
 
 #include "backward/params.h"
 #include "backward/scratch.cuh"
-#include "base.cuh"
 #include "parts/sinks/params.h"
 #include "ptx/grid_dependency.cuh"
 

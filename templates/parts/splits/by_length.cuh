@@ -3,8 +3,6 @@
 // time.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/splits/items.cuh"
 #include "parts/splits/params.h"
 #include "parts/splits/walk.cuh"

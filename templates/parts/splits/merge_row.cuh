@@ -2,7 +2,6 @@
 // partial results by their lse (Dao, "Flash-Decoding", 2023).
 #pragma once
 
-#include "base.cuh"
 #include "parts/splits/params.h"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"

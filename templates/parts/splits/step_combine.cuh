@@ -2,8 +2,6 @@
 // row into o and lse.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/lengths/params.h"
 #include "parts/splits/merge_row.cuh"
 #include "parts/splits/params.h"

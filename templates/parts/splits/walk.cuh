@@ -4,7 +4,6 @@
 // loads.
 #pragma once
 
-#include "base.cuh"
 #include "parts/splits/items.cuh"
 #include "parts/splits/params.h"
 #include "ptx/grid_dependency.cuh"

@@ -4,8 +4,6 @@
 #pragma once
 
 #include "backward/score_slopes.cuh"
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/user_code/score_with_slope.cuh"
 #include "pieces/plain_score.cuh"
 #include "ptx/mma_sync.cuh"

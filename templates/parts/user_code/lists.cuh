@@ -3,8 +3,6 @@
 // wrote, once for all heads that share the mask.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/key_lists/params.h"
 #include "parts/key_lists/place.cuh"
 #include "parts/key_lists/walk.cuh"

@@ -2,8 +2,6 @@
 // blocks of a block mask.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/user_code/code.cuh"
 #include "ptx/special.cuh"
 

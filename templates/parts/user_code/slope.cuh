@@ -3,8 +3,6 @@
 #pragma once
 
 #include "backward/plain_slope.cuh"
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/user_code/code.cuh"
 #include "parts/user_code/score_with_slope.cuh"
 #include "pieces/plain_score.cuh"

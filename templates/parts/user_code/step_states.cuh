@@ -2,8 +2,6 @@
 // groups of keys 16 rows see, and which of them not all of.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/key_lists/params.h"
 #include "parts/key_lists/place.cuh"
 #include "parts/user_code/terms.cuh"

@@ -3,8 +3,6 @@
 // another hold for all pairs, for none, or for some of them.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/user_code/code.cuh"
 
 namespace attnforge {

@@ -3,7 +3,6 @@
 // in 32.
 #pragma once
 
-#include "base.cuh"
 #include "parts/user_code/code.cuh"
 
 namespace attnforge {

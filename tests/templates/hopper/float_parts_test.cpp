@@ -7,7 +7,7 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
-#include "templates/bwd_wgmma_sm90a/by_columns.cuh"
+#include "templates/bwd_wgmma_sm90a/float_parts.cuh"
 // clang-format on
 
 namespace attnforge {
