@@ -1,5 +1,4 @@
 // shape.h - what of a problem is compiled into a kernel, whichever family and config it is of.
-// Compiled by the host's compiler and by NVRTC.
 #pragma once
 
 #include "base.cuh"

@@ -1,6 +1,5 @@
-// transposed_scores.cuh - the scores that a lane has in accumulators whose rows are keys and whose
-// columns are queries, as the backward pass has them; seen by Score and Mask as those of
-// fragment_scores.cuh are.
+// transposed_scores.cuh - the scores of a lane in accumulators whose rows are keys and whose columns
+// are queries; seen by Score and Mask as those of fragment_scores.cuh are.
 #pragma once
 
 #include "ptx/mma_fragment.cuh"

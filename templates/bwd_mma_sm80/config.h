@@ -1,5 +1,4 @@
-// config.h - the axes of bwd_mma_sm80. Compiled by g++ (search, launch) and by NVRTC (kernel), so
-// that both take the sizes of shared memory and the validity of a config from the same lines.
+// config.h - the axes of bwd_mma_sm80, what they make valid, and the sizes of shared memory.
 #pragma once
 
 #include "backward/dq_tile.cuh"

@@ -1,5 +1,4 @@
-// words.cuh - P, dS and what it is made of on their way from one warp of bwd_mma_sm80 to others,
-// through shared memory.
+// words.cuh - P, dS and what it is made of on their way between warps through shared memory.
 #pragma once
 
 #include "bwd_mma_sm80/config.h"

@@ -1,5 +1,4 @@
-// work.cuh - what a block of bwd_mma_sm80 does: a key tile, and the query tiles of its group's
-// heads that see it.
+// work.cuh - what a block does: a key tile, and the query tiles of its group's heads that see it.
 #pragma once
 
 #include "backward/key_tile.cuh"

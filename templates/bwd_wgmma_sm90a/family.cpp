@@ -1,5 +1,4 @@
-// family.cpp - bwd_wgmma_sm90a as a Family: what it serves, its search space, its source and its
-// launch.
+// family.cpp - bwd_wgmma_sm90a as a Family: what it serves, its search space, source and launch.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// family.cpp - fwd_regtile_f32 as a Family: what it serves, its search space, its source and its
-// launch.
+// family.cpp - fwd_regtile_f32 as a Family: what it serves, its search space, source and launch.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

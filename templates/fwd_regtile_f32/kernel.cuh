@@ -1,7 +1,6 @@
 // kernel.cuh - attention forward of fp32 tensors: warps with tiles of queries and keys in
 // registers, K and V through a cp.async ring; warps may share the keys of a block's few queries,
-// and their outputs are then added (the split over keys of FlashAttention-2, Dao 2023, inside a
-// block).
+// and their outputs are then added (FlashAttention-2, Dao 2023, inside a block).
 #pragma once
 
 #include "fwd_regtile_f32/config.h"

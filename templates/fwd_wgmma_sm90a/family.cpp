@@ -1,5 +1,4 @@
-// family.cpp - fwd_wgmma_sm90a as a Family: what it serves, its search space, its source and its
-// launch.
+// family.cpp - fwd_wgmma_sm90a as a Family: what it serves, its search space, source and launch.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

@@ -1,8 +1,7 @@
 // kernel.cuh - attention forward for Hopper: a block has query tiles of 64 rows a warpgroup, and
 // visits the key tiles that they see. A warp loads them by TMA into rings (producer.cuh), or four
 // do from pages, or three may change them there (hopper/workers.cuh), and warpgroups compute with
-// wgmma (consumer.cuh, and warpgroup.cuh for a tile). They meet at the barriers of shared.cuh
-// alone.
+// wgmma (consumer.cuh, warpgroup.cuh). They meet at the barriers of shared.cuh alone.
 #pragma once
 
 #include "fwd_wgmma_sm90a/config.h"

@@ -1,6 +1,5 @@
 // grid.cuh - how the blocks of a kernel share out its tiles, and the warpgroups of a block its
-// registers: one that loads hands most of its own to those that compute (setmaxnreg). Compiled by
-// the host's compiler and by NVRTC.
+// registers: one that loads hands most of its own to those that compute (setmaxnreg).
 #pragma once
 
 #include "base.cuh"

@@ -1,5 +1,4 @@
-// argument.h - puts a kernel's one argument together from its parts, at the offsets that they have
-// in its struct.
+// argument.h - puts a kernel's one argument together from its parts, each at its offset.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// common_fields.h - fields that mean the same to several families: their values, and words for
-// them.
+// common_fields.h - fields that mean the same to several families: their values, and their words.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,5 +1,4 @@
-// kernel_source.h - the source of a kernel: the lines that name its config, its pieces, its entry
-// point and those of its steps, and the text of all headers.
+// kernel_source.h - the source of a kernel: its config, its pieces, its entry points, all headers.
 #pragma once
 
 #include <string>

@@ -1,6 +1,5 @@
-// tile_order.h - the query tiles of a problem: in which order blocks take them
-// (tile/tile_order.cuh), what that leaves idle, and how blocks come by them where only the GPU
-// knows how long sequences are.
+// tile_order.h - the query tiles of a problem: in which order blocks take them, what that leaves
+// idle, and how blocks come by them where only the GPU knows how long sequences are.
 #pragma once
 
 #include <cstdint>

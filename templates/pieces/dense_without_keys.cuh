@@ -1,5 +1,4 @@
-// dense_without_keys.cuh - the pieces of a kernel for tensors of one length, but for how its keys
-// are loaded. templates/pieces/README.md says what each is.
+// dense_without_keys.cuh - the dense pieces (README.md) but for how keys are loaded.
 #pragma once
 
 #include "pieces/fixed_lengths.cuh"

@@ -1,5 +1,4 @@
-// range_walk.cuh - Walk over all keys from the first that some row of a query tile sees to the
-// last: causal masks, windows, or none.
+// range_walk.cuh - Walk over the keys from first to last that some row of a query tile sees.
 #pragma once
 
 #include "tile/visible_keys.cuh"

@@ -1,5 +1,4 @@
-// mma_sync.cuh - warp-wide matrix multiply-add on registers (PTX ISA, "Matrix fragments for
-// mma.m16n8k16", "... mma.m16n8k8").
+// mma_sync.cuh - warp-wide matrix multiply-add on registers (PTX ISA, "Matrix fragments for mma").
 #pragma once
 
 #include "ptx/mma_fragment.cuh"

@@ -1,5 +1,4 @@
-// shared_memory.cuh - shared memory by 32-bit address (PTX ISA, "State spaces", "ld", "st"):
-// cheaper to compute with than a generic pointer.
+// shared_memory.cuh - shared memory by 32-bit address, which is cheaper than a generic pointer.
 #pragma once
 
 #include "base.cuh"

@@ -1,5 +1,4 @@
-// elements.cuh - elements of any dtype and alignment to and from fp32, and as the words that they
-// are.
+// elements.cuh - elements of any dtype and alignment to and from fp32, and as words.
 #pragma once
 
 #include "base_params.h"

@@ -1,5 +1,4 @@
-// fragment_scores.cuh - the scores that a lane has in the accumulators of mma.sync or wgmma, and
-// whose they are.
+// fragment_scores.cuh - a lane's scores in accumulators of mma.sync or wgmma, and whose they are.
 #pragma once
 
 #include "ptx/mma_fragment.cuh"

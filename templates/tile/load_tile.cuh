@@ -1,5 +1,4 @@
-// load_tile.cuh - the plain loader: rows of a tensor to a swizzled tile in shared memory, by all
-// threads of a block.
+// load_tile.cuh - the plain loader: rows of a tensor to a swizzled tile, by all threads of a block.
 #pragma once
 
 #include "ptx/cp_async.cuh"

@@ -1,5 +1,4 @@
-// query_tile.cuh - the query rows that a block works on: of which sequence and head, and where they
-// lie in a tensor.
+// query_tile.cuh - the query rows of a block: of which sequence and head, and where in a tensor.
 #pragma once
 
 #include "ptx/shared_memory.cuh"

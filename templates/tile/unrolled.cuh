@@ -1,5 +1,4 @@
-// unrolled.cuh - loops over numbers in registers, which must be known by index when a kernel is
-// compiled.
+// unrolled.cuh - loops over registers, whose indexes must be known when a kernel is compiled.
 #pragma once
 
 #include "base.cuh"

@@ -1,5 +1,4 @@
-// visible_keys.cuh - which keys a query row sees: the causal mask, windows, and the end of the
-// sequence.
+// visible_keys.cuh - which keys a query row sees: the causal mask, windows, the sequence's end.
 #pragma once
 
 #include "base_params.h"

@@ -1,5 +1,4 @@
-// config.h - the axes of fwd_materialized and the argument of its kernels. Compiled by g++ (search,
-// launch) and by NVRTC (kernels).
+// config.h - the axes of fwd_materialized and the argument of its kernels.
 #pragma once
 
 #include "base_params.h"

@@ -1,5 +1,4 @@
-// family.cpp - fwd_materialized as a Family: what it serves, its search space, its source and its
-// launches.
+// family.cpp - fwd_materialized as a Family: what it serves, its search space, source and launches.
 #include <algorithm>
 
 #include <fmt/format.h>

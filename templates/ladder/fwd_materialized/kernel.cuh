@@ -1,7 +1,6 @@
 // kernel.cuh - attention as three operations on whole matrices, the way it was computed before
 // FlashAttention: S = scale Q K^T, P = softmax(S), O = P V, each a kernel of its own. S and P are
-// seqlen_q x seqlen_kv in global memory: O(L^2) bytes, which also bound the speed. The baseline for
-// what the other families save.
+// seqlen_q x seqlen_kv in global memory: O(L^2) bytes, which also bound the speed.
 #pragma once
 
 #include "ladder/fwd_materialized/config.h"

@@ -1,7 +1,6 @@
 // lists.cuh - from the states of all blocks to the lists of those that are present: rows are
 // counted, counts become beginnings, rows are written. The same lists in every run. And from lists
-// by rows to lists by columns: blocks are marked in such a table of states, and the bits follow
-// them.
+// by rows to lists by columns: blocks are marked in a table of states, and the bits follow them.
 #pragma once
 
 #include "ops/block_lists/params.h"

@@ -1,5 +1,4 @@
-// config.h - what is searched of merge_states, and its argument. Compiled by g++ (search, launch)
-// and by NVRTC (kernel).
+// config.h - what is searched of merge_states, and its argument.
 #pragma once
 
 #include "base_params.h"

@@ -1,5 +1,4 @@
-// family.cpp - fwd_naive as a Family: any problem, any arch, slow but for its role as oracle fast
-// enough.
+// family.cpp - fwd_naive as a Family: any problem, any arch, fast enough for an oracle.
 #include <fmt/format.h>
 
 #include <algorithm>

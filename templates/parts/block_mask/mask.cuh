@@ -1,5 +1,4 @@
-// mask.cuh - Mask of a block mask's pairs, for kernels whose tiles are not lists of its
-// blocks: each score asks the block that it is in.
+// mask.cuh - Mask for kernels whose tiles are not lists of blocks: a score asks the block it is in.
 #pragma once
 
 #include "base_params.h"

@@ -1,5 +1,4 @@
-// params.h - what a kernel needs to know of a block mask. Compiled by g++ (bind) and
-// NVRTC (kernel).
+// params.h - what a kernel needs to know of a block mask.
 #pragma once
 
 #include "base.cuh"

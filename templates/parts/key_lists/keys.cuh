@@ -1,5 +1,4 @@
-// keys.cuh - Keys that are gathered by cp.async: a tile is several groups of neighbouring
-// keys, which lie anywhere in the sequence.
+// keys.cuh - Keys gathered by cp.async: groups of neighbours that lie anywhere in the sequence.
 #pragma once
 
 #include "base_params.h"

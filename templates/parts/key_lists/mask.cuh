@@ -1,5 +1,4 @@
-// mask.cuh - Mask of gathered key tiles: groups that the rows do not see, windows, and the
-// rule of groups that they see some of.
+// mask.cuh - Mask of gathered key tiles: groups that rows do not see, windows, and rules of pairs.
 #pragma once
 
 #include "parts/key_lists/groups.cuh"

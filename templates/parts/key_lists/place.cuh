@@ -1,5 +1,4 @@
-// place.cuh - whose list of key groups is written, and which keys 16 of its rows see for where
-// they stand.
+// place.cuh - whose list of key groups is written, and which keys 16 of its rows see by position.
 #pragma once
 
 #include "parts/key_lists/params.h"

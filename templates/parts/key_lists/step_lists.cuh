@@ -1,5 +1,4 @@
-// step_lists.cuh - a step before a kernel that gathers its keys: for each query tile, the list of
-// groups of keys that some of its rows see.
+// step_lists.cuh - the step that writes, for each query tile, the list of groups of keys it sees.
 #pragma once
 
 #include "parts/key_lists/list_writer.cuh"

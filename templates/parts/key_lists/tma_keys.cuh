@@ -1,5 +1,4 @@
-// tma_keys.cuh - Keys that are gathered by TMA: a tile is several groups of neighbouring
-// keys, which lie anywhere in the sequence.
+// tma_keys.cuh - Keys gathered by TMA: groups of neighbours that lie anywhere in the sequence.
 #pragma once
 
 #include "parts/key_lists/params.h"

@@ -1,5 +1,4 @@
-// walk.cuh - Walk over a list of key tiles that a step before the kernel has written: block
-// masks, and masks that the user's code says.
+// walk.cuh - Walk over a list of key tiles that a step before the kernel has written.
 #pragma once
 
 #include "base_params.h"

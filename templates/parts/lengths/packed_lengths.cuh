@@ -1,5 +1,4 @@
-// packed_lengths.cuh - Lengths of sequences that lie one after another in tensors [tokens, heads,
-// dim].
+// packed_lengths.cuh - Lengths of sequences one after another in tensors [tokens, heads, dim].
 #pragma once
 
 #include "parts/lengths/params.h"

@@ -1,6 +1,5 @@
-// params.h - which query tiles a key tile has something to do with under a block mask:
-// bits that a step writes and a backward kernel after it reads. Compiled by g++ (launch) and NVRTC
-// (kernels).
+// params.h - which query tiles a key tile has something to do with under a block mask: bits that a
+// step writes and a backward kernel after it reads.
 #pragma once
 
 #include "base.cuh"

@@ -1,5 +1,4 @@
-// params.h - the tables of the rotary embedding, and the argument of the step that rotates q
-// and k (parts/rope/step_rotate). Compiled by g++ and NVRTC.
+// params.h - the tables of the rotary embedding, and the argument of the step that rotates q and k.
 #pragma once
 
 #include "base_params.h"

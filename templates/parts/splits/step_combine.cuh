@@ -1,5 +1,4 @@
-// step_combine.cuh - the step after a kernel that splits keys: merges the partial results of each
-// row into o and lse.
+// step_combine.cuh - the step after a kernel that splits keys: merges the partial results of rows.
 #pragma once
 
 #include "parts/lengths/params.h"

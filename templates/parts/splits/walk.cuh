@@ -1,7 +1,6 @@
 // walk.cuh - Walk, Order, Output and Splits of a kernel whose query tiles have several blocks: each
 // walks over a slice of the tile's keys, and writes what its rows make of them. Where heads have
-// one query tile each the dimensions of the grid say which, and nothing is divided before the first
-// loads.
+// one query tile each, the dimensions of the grid say which.
 #pragma once
 
 #include "parts/splits/items.cuh"

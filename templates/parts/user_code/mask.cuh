@@ -1,5 +1,4 @@
-// mask.cuh - Mask by the user's text, of keys that another Mask lets a row see, or in the partial
-// blocks of a block mask.
+// mask.cuh - Mask by the user's text, of keys that another Mask lets a row see.
 #pragma once
 
 #include "parts/user_code/code.cuh"

@@ -1,5 +1,4 @@
-// slope.cuh - Slope of the user's score text: the text itself, of a score that carries its
-// derivative.
+// slope.cuh - Slope of the user's score text: the text, of a score that carries its derivative.
 #pragma once
 
 #include "backward/plain_slope.cuh"
