@@ -1,5 +1,5 @@
-// transposed_scores.cuh - the scores of a lane in accumulators whose rows are keys and whose columns
-// are queries; seen by Score and Mask as those of fragment_scores.cuh are.
+// transposed_scores.cuh - the scores of a lane in accumulators whose rows are keys and columns are
+// queries; seen by Score and Mask as those of fragment_scores.cuh are.
 #pragma once
 
 #include "ptx/mma_fragment.cuh"

@@ -1,5 +1,5 @@
 // shuffle.cuh - registers across the lanes of a warp (PTX ISA, "shfl.sync"). All lanes take part.
-// Volatile: the compiler moves others into the branch that uses the result, where lanes are missing.
+// Volatile: the compiler moves others into the branch that uses them, where lanes are missing.
 #pragma once
 
 #include "base.cuh"
