@@ -7,7 +7,6 @@
 #include <string>
 
 #include "attnforge/problem.h"
-#include "generator/arch.h"
 #include "generator/launch.h"
 #include "generator/reason.h"
 #include "templates/backward/params.h"

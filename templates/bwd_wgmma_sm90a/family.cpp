@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "attnforge/plan.h"
-#include "generator/arch.h"
 #include "generator/family.h"
 #include "generator/shape.h"
 #include "generator/tensors/stored_rows.h"
@@ -21,7 +20,6 @@
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/launch_work.h"
-#include "templates/host/tile_order.h"
 
 namespace attnforge {
 
@@ -94,9 +92,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
   if (Reason no = not_16_bits(problem)) return no.text();
   if (Reason no = head_dim_above(problem, 256)) return no.text();
-  if (problem.alignment_bytes < 16)
-    return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
-                       problem.alignment_bytes);
+  if (Reason no = below_alignment(problem, 16)) return no.text();
   if (problem.deterministic && has_block_mask(problem))
     return "adds dQ in the order of key tiles, of which a block mask leaves some out";
   return too_many_bwd_blocks(problem).text();

@@ -1,6 +1,6 @@
 // consumer.cuh - the role of fwd_wgmma_sm90a that computes: a warpgroup's way through the key tiles
-// of a query tile (gathered_tiles.cuh: of lists). The scores of the next tile are in flight with the
-// outputs of this one, and the softmax runs under that. Tiles at the ends of a walk that a
+// of a query tile (gathered_tiles.cuh: of lists). The scores of the next tile are in flight with
+// the outputs of this one, and the softmax runs under that. Tiles at the ends of a walk that a
 // warpgroup's rows see nothing of are left out here.
 #pragma once
 

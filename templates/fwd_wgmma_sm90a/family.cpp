@@ -1,9 +1,6 @@
 // family.cpp - fwd_wgmma_sm90a as a Family: what it serves, its search space, source and launch.
 #include <algorithm>
-#include <cmath>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -82,13 +79,8 @@ TileSchedule work_of(const Problem& problem, const Typed& c) {
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
   if (Reason no = not_16_bits(problem)) return no.text();
-  if (problem.alignment_bytes < 16)
-    return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
-                       problem.alignment_bytes);
-  const int largest = std::max(problem.head_dim, problem.head_dim_v);
-  if (largest > kMostColumns) {
-    return fmt::format("head dim {} is above {}, the columns of a wgmma", largest, kMostColumns);
-  }
+  if (Reason no = below_alignment(problem, 16)) return no.text();
+  if (Reason no = head_dim_above(problem, kMostColumns)) return no.text();
   const std::int64_t tiles = query_tiles(problem, 64);
   if (tiles > kMaxTiles) return fmt::format("needs {} query tiles, more than 2^30", tiles);
   return "";

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "attnforge/problem.h"
-#include "generator/shape.h"
 #include "templates/host/part.h"
 #include "templates/host/piece_set.h"
 #include "templates/host/tile_order.h"

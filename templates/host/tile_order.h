@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "attnforge/device.h"
 #include "attnforge/problem.h"
-#include "generator/arch.h"
 #include "templates/base_params.h"
 
 namespace attnforge {

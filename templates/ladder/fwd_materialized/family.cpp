@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include "generator/arch.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
 #include "templates/embedded.h"

@@ -1,6 +1,4 @@
 // family.cpp - bwd_naive as a Family: any arch, slow but for its role as oracle fast enough.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -75,20 +73,8 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
          fma / (kFmaPerClockPerSm * device.num_sms * device.sm_clock_mhz * kEfficiency * filled);
 }
 
-std::string symbol(const Typed& c) {
-  const auto name = [](int dtype) { return to_string(static_cast<DType>(dtype)); };
-  const bool mixed = c.dtype != c.dtype_k || c.dtype != c.dtype_v || c.dtype != c.dtype_o;
-  const std::string dtypes = mixed ? fmt::format("{}_{}_{}_{}", name(c.dtype), name(c.dtype_k),
-                                                 name(c.dtype_v), name(c.dtype_o))
-                                   : std::string(name(c.dtype));
-  const std::string head_dims = c.head_dim == c.head_dim_v
-                                    ? fmt::format("{}", c.head_dim)
-                                    : fmt::format("{}x{}", c.head_dim, c.head_dim_v);
-  return fmt::format("{}_{}_d{}_t{}", kName, dtypes, head_dims, c.num_threads);
-}
-
 KernelTraits kernel_of(const Typed& c) {
-  return {.symbol = symbol(c),
+  return {.symbol = shape_name(kName, c, Typed::kRows, c.num_threads),
           .folder = "oracle/bwd_naive",
           .type = "BwdNaive",
           .params = OwnParams::of<BwdNaiveParams>("BwdNaiveParams"),

@@ -1,6 +1,4 @@
 // family.cpp - fwd_naive as a Family: any problem, any arch, fast enough for an oracle.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -75,24 +73,8 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   return kLaunchUs + fma / fma_per_us;
 }
 
-/// "bf16", or all four dtypes where they differ.
-std::string dtype_name(const Typed& c) {
-  const auto name = [](int dtype) { return to_string(static_cast<DType>(dtype)); };
-  if (c.dtype == c.dtype_k && c.dtype == c.dtype_v && c.dtype == c.dtype_o)
-    return std::string(name(c.dtype));
-  return fmt::format("{}_{}_{}_{}", name(c.dtype), name(c.dtype_k), name(c.dtype_v),
-                     name(c.dtype_o));
-}
-
-std::string symbol(const Typed& c) {
-  const std::string head_dims = c.head_dim == c.head_dim_v
-                                    ? fmt::format("{}", c.head_dim)
-                                    : fmt::format("{}x{}", c.head_dim, c.head_dim_v);
-  return fmt::format("{}_{}_d{}_t{}", kName, dtype_name(c), head_dims, c.num_threads);
-}
-
 KernelTraits kernel_of(const Typed& c) {
-  return {.symbol = symbol(c),
+  return {.symbol = shape_name(kName, c, c.block_m, c.num_threads),
           .folder = "oracle/fwd_naive",
           .type = "FwdNaive",
           .params = OwnParams::of<FwdNaiveParams>("FwdNaiveParams"),

@@ -6,7 +6,6 @@
 
 #include "attnforge/problem.h"
 #include "generator/launch.h"
-#include "generator/shape.h"
 #include "templates/parts/key_lists/params.h"
 
 namespace attnforge {

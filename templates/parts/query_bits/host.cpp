@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "attnforge/error.h"
-#include "generator/shape.h"
 #include "templates/backward/host.h"
 #include "templates/host/assembly.h"
 #include "templates/host/fwd_params.h"

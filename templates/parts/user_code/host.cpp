@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "attnforge/plan.h"
-#include "generator/shape.h"
 #include "generator/user_code/mask_windows.h"
 #include "generator/user_code/pair_terms.h"
 #include "generator/user_code/user_code.h"
