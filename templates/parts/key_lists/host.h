@@ -6,6 +6,7 @@
 
 #include "attnforge/problem.h"
 #include "generator/launch.h"
+#include "generator/shape.h"
 #include "templates/parts/key_lists/params.h"
 
 namespace attnforge {
