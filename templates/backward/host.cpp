@@ -141,9 +141,7 @@ Reason too_many_bwd_blocks(const Problem& problem) {
 
 LaunchStep bwd_step(const char* kernel, std::int64_t blocks) {
   ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
-  LaunchStep step = step_of(kernel, kBwdStepThreads, 0);
-  step.grid.x = static_cast<unsigned>(blocks);
-  return step;
+  return step_of(kernel, kBwdStepThreads, 0, blocks);
 }
 
 bool has_rows(const Problem& problem) { return problem.seqlen_q != 0 && problem.batch != 0; }

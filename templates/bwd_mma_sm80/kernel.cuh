@@ -26,8 +26,7 @@
 
 namespace attnforge {
 
-/// Pieces: DensePieces<C> (pieces/dense.cuh), Queries and a Slope, or what an entry makes of them.
-/// Params is the kernel's argument.
+/// Pieces: DensePieces<C>, Queries, a Slope, or what an entry makes of them, and of the argument.
 template <BwdMmaSm80Config C, class Pieces, class Params = BwdMmaSm80Params>
 struct BwdMmaSm80 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");

@@ -17,8 +17,7 @@
 
 namespace attnforge {
 
-/// Pieces: DensePieces<C> (pieces/dense.cuh), Queries and a Slope, or what an entry makes of them.
-/// ParamsType is the kernel's argument.
+/// Pieces: DensePieces<C>, Queries, a Slope, or what an entry makes of them, and of the argument.
 template <BwdWgmmaSm90aConfig C, class Pieces, class ParamsType = BwdWgmmaSm90aParams>
 struct BwdWgmmaSm90a {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");

@@ -43,8 +43,7 @@ struct LoaderOf<Loader, true, kThreads> {
   };
 };
 
-/// Pieces: DensePieces<C> (pieces/dense.cuh) or what an entry makes of it. Params is the kernel's
-/// argument: FwdMmaSm80Params, or what an entry derives from it for its pieces.
+/// Pieces: DensePieces<C>, or what an entry makes of it; so is the kernel's argument, Params.
 template <FwdMmaSm80Config C, class Pieces, class Params = FwdMmaSm80Params>
 struct FwdMmaSm80 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");

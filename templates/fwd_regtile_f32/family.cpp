@@ -244,8 +244,8 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const KernelTraits kernel = kernel_of(c);
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(assembly, device, c.head_group_mb);
-  LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
-  step.grid.x = static_cast<unsigned>(work.tiles.all_tiles());
+  LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes(),
+                            work.tiles.all_tiles());
   fill_argument(step, work,
                 [&](Argument& argument) { argument.fwd(problem).value(work.tiles.order); });
   return launch_of_tiles(work, std::move(step));

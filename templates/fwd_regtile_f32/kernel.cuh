@@ -25,8 +25,7 @@ struct WarpOf<C, true> {
   using Type = FmaWarp<C>;
 };
 
-/// Pieces: DensePieces<C> (pieces/dense.cuh) or what an entry makes of it; rows are stored here.
-/// Params is the kernel's argument: FwdTiledParams, or what an entry derives from it.
+/// Pieces: DensePieces<C>, or what an entry makes of it; so is the kernel's argument, Params.
 template <FwdRegtileF32Config C, class Pieces, class Params = FwdTiledParams>
 struct FwdRegtileF32 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");

@@ -18,8 +18,7 @@ namespace attnforge {
 template <auto C, class Pieces, class Kernel>
 struct Workers;
 
-/// Pieces: DenseTmaPieces<C> (hopper/dense_pieces.cuh) or what an entry makes of it. Params is the
-/// kernel's argument: FwdWgmmaSm90aParams, or what an entry derives from it for its pieces.
+/// Pieces: DenseTmaPieces<C>, or what an entry makes of it; so is the argument, ParamsType.
 template <FwdWgmmaSm90aConfig C, class Pieces, class ParamsType = FwdWgmmaSm90aParams>
 struct FwdWgmmaSm90a {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");

@@ -61,9 +61,10 @@ std::int64_t query_tiles(const Problem& problem, int block_m, int pack_gqa) {
   return query_tiles_of_head(problem, block_m, pack_gqa) * (problem.num_heads_q / pack_gqa);
 }
 
-LaunchStep step_of(std::string symbol, int num_threads, int smem_bytes) {
+LaunchStep step_of(std::string symbol, int num_threads, int smem_bytes, std::int64_t blocks) {
   LaunchStep step;
   step.kernel = std::move(symbol);
+  step.grid.x = static_cast<unsigned>(blocks);
   step.block.x = static_cast<unsigned>(num_threads);
   step.smem_bytes = smem_bytes;
   return step;

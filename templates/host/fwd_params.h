@@ -29,7 +29,7 @@ std::string shape_name(std::string_view family, const Shape& shape, int block_m,
 inline std::size_t scratch_aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 /// A step of a kernel with one argument.
-LaunchStep step_of(std::string symbol, int num_threads, int smem_bytes);
+LaunchStep step_of(std::string symbol, int num_threads, int smem_bytes, std::int64_t blocks = 1);
 
 /// `step`, whose argument is a FwdTiledParams, with one thread block per query tile of `order`; no
 /// step if there are no tiles.

@@ -164,12 +164,8 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
 
   const auto add = [&](std::string_view name, std::int64_t blocks, int threads, int smem_bytes) {
     if (blocks == 0) return;  // no keys: no scores
-    LaunchStep step;
-    step.kernel = symbol(c, name);
     // More are needed only when the bound of a workspace is computed, not to be launched.
-    step.grid.x = static_cast<unsigned>(std::min(blocks, kMaxGridX));
-    step.block.x = static_cast<unsigned>(threads);
-    step.smem_bytes = smem_bytes;
+    LaunchStep step = step_of(symbol(c, name), threads, smem_bytes, std::min(blocks, kMaxGridX));
     Argument argument = Argument::of<FwdMaterializedParams>(step);
     argument.fwd(problem).scratch(0).scratch(scores_bytes).value(row_pitch).done();
     result.steps.push_back(std::move(step));

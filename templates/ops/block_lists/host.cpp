@@ -25,9 +25,7 @@ std::string states_kernel(const Problem& text) { return "block_states" + code_su
 std::string bits_kernel(const Problem& text) { return "block_bits" + code_suffix(text); }
 
 LaunchStep step(std::string kernel, std::int64_t blocks, int threads = kBlockThreads) {
-  LaunchStep result = step_of(std::move(kernel), threads, 0);
-  result.grid.x = static_cast<unsigned>(blocks);
-  return result;
+  return step_of(std::move(kernel), threads, 0, blocks);
 }
 std::int64_t blocks_of_warps(std::int64_t warps) { return (warps + kBlockWarps - 1) / kBlockWarps; }
 
@@ -160,7 +158,6 @@ LaunchStep block_bits_step(const Problem& text, const BlockMaskShape& shape,
 
 Source block_lists_source() {
   std::string entry = "// generated: lists of block masks\n" +
-                      header_line("ops/block_lists/lists.cuh") +
                       header_line("ops/block_lists/lists.cuh") + "using namespace attnforge;\n";
   const std::string lists = "BlockListsParams", transposed = "TransposedListsParams";
   entry += fmt::format("static_assert(sizeof({}) == {} && sizeof({}) == {});\n", lists,

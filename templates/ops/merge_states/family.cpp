@@ -78,9 +78,9 @@ void bind_states(MergeParams& p, const Tensors& tensors, const RunMemory&) {
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   const std::int64_t rows = problem.batch * problem.num_heads_q * problem.seqlen_q;
   if (rows == 0) return {};
-  LaunchStep step = step_of(kernel_of(c).symbol, Typed::num_threads(), c.smem_bytes());
   const int rows_of_block = MergeShape{c.row_warps}.rows();
-  step.grid.x = static_cast<unsigned>((rows + rows_of_block - 1) / rows_of_block);
+  LaunchStep step = step_of(kernel_of(c).symbol, Typed::num_threads(), c.smem_bytes(),
+                            (rows + rows_of_block - 1) / rows_of_block);
   MergeParams params{};
   params.count = problem.parts;
   params.batch = static_cast<int>(problem.batch);

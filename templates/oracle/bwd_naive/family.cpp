@@ -104,8 +104,7 @@ Launch launch_blocks(const Typed& c, const Problem& problem, const GradientRows&
   };
   const KernelTraits kernel = kernel_of(c);
   const Assembly assembly = assemble(problem, c, kernel);
-  LaunchStep step = step_of(symbol_of(assembly), c.num_threads, 0);
-  step.grid.x = static_cast<unsigned>(all);
+  LaunchStep step = step_of(symbol_of(assembly), c.num_threads, 0, all);
   fill_argument(step, launch_work(assembly), [&](Argument& argument) {
     add_bwd(argument, problem).end_of_base<BwdParams>();
     argument.value(rows.queries).value(rows.keys);

@@ -94,10 +94,7 @@ Launch launch_blocks(const Typed& c, const Problem& problem, std::int64_t num_bl
                      const ListedRow* rows, std::int64_t num_rows) {
   const KernelTraits kernel = kernel_of(c);
   const Assembly assembly = assemble(problem, c, kernel);
-  LaunchStep step;
-  step.kernel = symbol_of(assembly);
-  step.grid.x = static_cast<unsigned>(num_blocks);
-  step.block.x = static_cast<unsigned>(c.num_threads);
+  LaunchStep step = step_of(symbol_of(assembly), c.num_threads, 0, num_blocks);
   fill_argument(step, launch_work(assembly), [&](Argument& argument) {
     argument.fwd(problem).value(rows).value(static_cast<int>(num_rows));
   });

@@ -136,7 +136,7 @@ constexpr Step kStates{
         },
     .launch =
         [](const LaunchWork& work) {
-          return list_step(kStatesKernel, state_blocks(key_lists(work)));
+          return step_of(kStatesKernel, kListStepThreads, 0, state_blocks(key_lists(work)));
         }};
 
 }  // namespace
