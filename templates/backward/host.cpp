@@ -208,12 +208,9 @@ Argument& add_bwd(Argument& argument, const Problem& problem) {
 }
 
 void add_scratch(Argument& argument, const BwdWork& work) {
-  struct Rest {
-    int rows_padded, dq_columns;
-  };
-  static_assert(sizeof(BwdScratch) == 3 * sizeof(void*) + sizeof(Rest));
+  static_assert(sizeof(BwdScratch) == 3 * sizeof(void*) + 2 * sizeof(int));
   argument.scratch(work.lse_log2).scratch(work.delta).scratch(work.dq_sums);
-  argument.value(Rest{work.rows_padded, work.steps.dq_columns});
+  argument.value(work.rows_padded, work.steps.dq_columns);
 }
 
 TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb) {

@@ -377,22 +377,10 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     fill_argument(step, of_launch, [&](Argument& argument) {
       add_bwd(argument, problem).end_of_base<BwdParams>();
       add_scratch(argument, work);
-      argument.value(order);
-      argument.value(from_end_every(c, problem));
-      if (c.adds_in_order())
-        argument.scratch(work.turns);
-      else
-        argument.value<int*>(nullptr);
+      argument.value(order, from_end_every(c, problem)).scratch(work.turns, c.adds_in_order());
       argument.value(counts ? zeros_lag(c, order, device) : order.heads);
-      if (c.zeros_ahead != 0)
-        argument.scratch(work.counters);
-      else
-        argument.value<int*>(nullptr);
-      argument.scratch(work.added);
-      if (asks)
-        argument.scratch(work.counters + work.steps.counters * sizeof(int) - sizeof(int));
-      else
-        argument.value<int*>(nullptr);
+      argument.scratch(work.counters, c.zeros_ahead != 0).scratch(work.added);
+      argument.scratch(work.counters + (work.steps.counters - 1) * sizeof(int), asks);
       add_tensor_maps(argument, c, problem);
     });
     own.push_back(std::move(step));

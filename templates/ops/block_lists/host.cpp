@@ -62,16 +62,9 @@ std::size_t text_params_bytes(const Problem& text) {
 LaunchStep with_text_argument(LaunchStep step, const Problem& text, const BlockMaskShape& shape,
                               const BlockListMemory& memory) {
   Argument argument = Argument::of_size(step, text_params_bytes(text));
-  argument.fwd(text)
-      .value(memory.states)
-      .value(memory.row_begin)
-      .value(memory.columns)
-      .value(memory.bit_blocks)
-      .value(memory.bits)
-      .value(static_cast<int>(shape.heads))
-      .value(static_cast<int>(shape.q_blocks()))
-      .value(static_cast<int>(shape.kv_blocks()))
-      .value(static_cast<int>(shape.rows()));
+  argument.fwd(text).value(memory.states, memory.row_begin, memory.columns, memory.bit_blocks);
+  argument.value(memory.bits, static_cast<int>(shape.heads), static_cast<int>(shape.q_blocks()),
+                 static_cast<int>(shape.kv_blocks()), static_cast<int>(shape.rows()));
   add_code_params(argument.end_of_base<BlockTextParams>(), text);
   argument.done();
   return step;

@@ -99,19 +99,15 @@ Launch launch_blocks(const Typed& c, const Problem& problem, const GradientRows&
   const std::int64_t all = of_rows + sink_blocks(problem) + array_blocks(problem);
   if (all == 0) return {};
   ATTNFORGE_ASSERT(all <= kMaxGridX, "supports() lets no larger grid through, and lists are short");
-  struct Rest {
-    int num_queries, num_keys, query_blocks, row_blocks;
-  };
   const KernelTraits kernel = kernel_of(c);
   const Assembly assembly = assemble(problem, c, kernel);
   LaunchStep step = step_of(symbol_of(assembly), c.num_threads, 0, all);
   fill_argument(step, launch_work(assembly), [&](Argument& argument) {
     add_bwd(argument, problem).end_of_base<BwdParams>();
-    argument.value(rows.queries).value(rows.keys);
-    argument.value(rows.dq_norms).value(rows.dk_norms).value(rows.dv_norms);
-    argument.value(rows.dsink_norms);
-    argument.value(Rest{static_cast<int>(rows.num_queries), static_cast<int>(rows.num_keys),
-                        static_cast<int>(of_queries), static_cast<int>(of_rows)});
+    argument.value(rows.queries, rows.keys, rows.dq_norms, rows.dk_norms, rows.dv_norms);
+    argument.value(rows.dsink_norms, static_cast<int>(rows.num_queries),
+                   static_cast<int>(rows.num_keys), static_cast<int>(of_queries),
+                   static_cast<int>(of_rows));
   });
   return {.steps = {std::move(step)}};
 }

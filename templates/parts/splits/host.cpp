@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "generator/tensors/stored_rows.h"
 #include "templates/host/assembly.h"
@@ -64,27 +65,19 @@ int row_warps(const LaunchWork& work) {
 }
 
 void add_partials(Argument& argument, const LaunchWork& work) {
-  struct Rest {
-    int splits, rows_of_head, row_warps, tensors, at_once;
-    u32 splits_inverse;
-    int unused[6];
-  };
-  static_assert(sizeof(PartialParams) == 2 * sizeof(void*) + sizeof(Rest));
+  static_assert(sizeof(PartialParams) == 2 * sizeof(void*) + 12 * sizeof(int));
   const Problem& problem = work.problem();
   const QueryTiling& tiling = work.assembly.kernel.tiling;
   const StoredRows stored = stored_rows(problem);
   const std::int64_t places = std::int64_t{work.device.num_sms} * tiling.blocks_per_sm;
   const std::size_t begin = work.begin_of(splits_part);
   argument.scratch(begin).scratch(begin + o_bytes(problem, tiling.num_splits));
-  argument.value(
-      Rest{.splits = tiling.num_splits,
-           .rows_of_head = static_cast<int>(stored.q),
-           .row_warps = row_warps(work),
-           .tensors = static_cast<int>(stored.batch),
-           .at_once = static_cast<int>(std::max<std::int64_t>(places, 1) * problem.batch /
-                                       std::max<std::int64_t>(work.tiles.all_tiles(), 1)),
-           .splits_inverse = splits_inverse_of(tiling.num_splits),
-           .unused = {}});
+  const std::int64_t at_once = std::max<std::int64_t>(places, 1) * problem.batch /
+                               std::max<std::int64_t>(work.tiles.all_tiles(), 1);
+  constexpr std::array<int, 6> kUnused{};
+  argument.value(tiling.num_splits, static_cast<int>(stored.q), row_warps(work),
+                 static_cast<int>(stored.batch), static_cast<int>(at_once),
+                 splits_inverse_of(tiling.num_splits), kUnused);
 }
 
 LaunchStep combine(const LaunchWork& work) {
