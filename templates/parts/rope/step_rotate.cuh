@@ -5,6 +5,7 @@
 
 #include "parts/rope/params.h"
 #include "parts/rope/rotate_pair.cuh"
+#include "ptx/convert.cuh"
 #include "shape.h"
 #include "tile/elements.cuh"
 
@@ -49,6 +50,21 @@ struct Rotate {
     }
   }
 
+  ATTNFORGE_DEVICE static void store(char* to, const Vector& x) {
+    u32 words[kBytes / 4];
+#pragma unroll
+    for (int w = 0; w < kBytes / 4; ++w) {
+      if constexpr (kDtype == kFp32)
+        words[w] = __float_as_uint(x[w]);
+      else
+        words[w] = pack2<kDtype>(x[2 * w], x[2 * w + 1]);
+    }
+    if constexpr (kBytes == 16)
+      *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
+    else
+      *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);
+  }
+
   /// kHeads heads from `head` on of one token of `from`, whose heads are next to each other in
   /// `to`.
   ATTNFORGE_DEVICE static void rotate_heads(const RopeParams& rope, const char* from,
@@ -76,9 +92,8 @@ struct Rotate {
       if (head + h >= heads) continue;
       if (turns) rotate(a[h], b[h], cos, sin);
       char* row = to + i64(head + h) * kHeadDim * element_bytes(kDtype);
-      store_floats<kDtype, kBytes>(row + at.first * element_bytes(kDtype), a[h]);
-      if (turns || at.has_second())
-        store_floats<kDtype, kBytes>(row + at.second * element_bytes(kDtype), b[h]);
+      store(row + at.first * element_bytes(kDtype), a[h]);
+      if (turns || at.has_second()) store(row + at.second * element_bytes(kDtype), b[h]);
     }
   }
 
