@@ -2,10 +2,10 @@
 #pragma once
 
 #ifdef __CUDACC__
-#define ATTNFORGE_HOST_DEVICE __host__ __device__
+#define ATTNFORGE_CONSTEXPR __host__ __device__ constexpr
 #define ATTNFORGE_DEVICE __device__ __forceinline__
 #else
-#define ATTNFORGE_HOST_DEVICE
+#define ATTNFORGE_CONSTEXPR constexpr
 #endif
 
 namespace attnforge {
@@ -22,30 +22,30 @@ inline constexpr int kFp16 = 1;
 inline constexpr int kBf16 = 2;
 
 /// The rows of attnforge::ElementFormat that kernels ask.
-ATTNFORGE_HOST_DEVICE constexpr int element_bits(int dtype) { return dtype == kFp32 ? 32 : 16; }
+ATTNFORGE_CONSTEXPR int element_bits(int dtype) { return dtype == kFp32 ? 32 : 16; }
 /// Of an element of whole bytes.
-ATTNFORGE_HOST_DEVICE constexpr int element_bytes(int dtype) { return element_bits(dtype) / 8; }
+ATTNFORGE_CONSTEXPR int element_bytes(int dtype) { return element_bits(dtype) / 8; }
 /// Bytes of so many elements one after another: whole bytes, of which the last may not be full.
 template <typename Count>
-ATTNFORGE_HOST_DEVICE constexpr Count bytes_of(int dtype, Count elements) {
+ATTNFORGE_CONSTEXPR Count bytes_of(int dtype, Count elements) {
   const int bits = element_bits(dtype);
   return bits % 8 == 0 ? elements * (bits / 8) : (elements * bits + 7) >> 3;
 }
 /// 16-byte chunks of a row of so many elements.
-ATTNFORGE_HOST_DEVICE constexpr int chunks_of(int dtype, int columns) {
+ATTNFORGE_CONSTEXPR int chunks_of(int dtype, int columns) {
   return (bytes_of(dtype, columns) + 15) / 16;
 }
-ATTNFORGE_HOST_DEVICE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+ATTNFORGE_CONSTEXPR int ceil_div(int a, int b) { return (a + b - 1) / b; }
 /// a / b where neither is negative, which takes a GPU fewer instructions than numbers with signs.
-ATTNFORGE_HOST_DEVICE constexpr int quotient(int a, int b) {
+ATTNFORGE_CONSTEXPR int quotient(int a, int b) {
   return static_cast<int>(static_cast<unsigned>(a) / static_cast<unsigned>(b));
 }
-ATTNFORGE_HOST_DEVICE constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
-ATTNFORGE_HOST_DEVICE constexpr int next_power_of_two(int a) {
+ATTNFORGE_CONSTEXPR int round_up(int a, int b) { return ceil_div(a, b) * b; }
+ATTNFORGE_CONSTEXPR int next_power_of_two(int a) {
   int power = 1;
   while (power < a) power *= 2;
   return power;
 }
-ATTNFORGE_HOST_DEVICE constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
+ATTNFORGE_CONSTEXPR int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 
 }  // namespace attnforge

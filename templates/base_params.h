@@ -61,7 +61,7 @@ struct TileOrder {
 /// The argument of a kernel that needs nothing more than its query tiles in an order.
 struct FwdTiledParams {
   FwdParams fwd;
-  TileOrder order;
+  TileOrder order;  // a head is a K/V head when heads are packed
 };
 
 }  // namespace attnforge

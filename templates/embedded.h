@@ -1,5 +1,4 @@
-// embedded.h - every header under templates/ as bytes in the library: no path is needed at run
-// time.
+// embedded.h - every header under templates/ as bytes in the library, which needs no path for them.
 #pragma once
 
 #include <span>

@@ -1,5 +1,4 @@
-// registry.cpp - the only file that names every kernel family. A new one is a folder and a line
-// here.
+// registry.cpp - the only file that names every kernel family. A new one: a folder, a line here.
 #include "templates/registry.h"
 
 #include <fmt/format.h>

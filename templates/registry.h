@@ -1,5 +1,4 @@
-// registry.h - the list of kernel families, tier by tier, the best of each first. registry.cpp is
-// the only file that names them all.
+// registry.h - the list of kernel families, tier by tier, the best of each first.
 #pragma once
 
 #include <span>

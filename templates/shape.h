@@ -1,5 +1,4 @@
 // shape.h - what of a problem is compiled into a kernel, whichever family and config it is of.
-// Compiled by the host's compiler and by NVRTC.
 #pragma once
 
 #include "base.cuh"
@@ -48,43 +47,39 @@ struct Shape {
   int dargs;  // 1: arrays that the score's text reads get gradients
 
   /// Whether each row sees all keys, but for a block mask and what a text hides.
-  ATTNFORGE_HOST_DEVICE constexpr bool sees_all() const { return !right_bound && !left_bound; }
+  ATTNFORGE_CONSTEXPR bool sees_all() const { return !right_bound && !left_bound; }
   /// The dtype of dq, dk or dv, when that of q, k or v is `input`.
-  ATTNFORGE_HOST_DEVICE constexpr int gradient_dtype(int input) const {
-    return fp32_gradients ? kFp32 : input;
-  }
+  ATTNFORGE_CONSTEXPR int gradient_dtype(int input) const { return fp32_gradients ? kFp32 : input; }
 
   /// Whether scores are other than scaled products, and their slopes other than 1.
-  ATTNFORGE_HOST_DEVICE constexpr bool changes_scores() const { return softcap || user_score; }
-  ATTNFORGE_HOST_DEVICE constexpr bool has_block_mask() const { return mask_block_q != 0; }
+  ATTNFORGE_CONSTEXPR bool changes_scores() const { return softcap || user_score; }
+  ATTNFORGE_CONSTEXPR bool has_block_mask() const { return mask_block_q != 0; }
   /// Whether the key tiles of each query tile come from a list that a step before the kernel
   /// writes.
-  ATTNFORGE_HOST_DEVICE constexpr bool has_key_lists() const {
-    return has_block_mask() || user_mask != 0;
-  }
+  ATTNFORGE_CONSTEXPR bool has_key_lists() const { return has_block_mask() || user_mask != 0; }
   /// Whether the query tiles do.
-  ATTNFORGE_HOST_DEVICE constexpr bool has_tile_queue() const {
+  ATTNFORGE_CONSTEXPR bool has_tile_queue() const {
     return lengths != kFixedLengths || has_key_lists();
   }
   /// Whether a block can make the list of keys of its query tile by itself: blocks of the mask say
   /// all, and query tiles need no list.
-  ATTNFORGE_HOST_DEVICE constexpr bool may_list_alone() const {
+  ATTNFORGE_CONSTEXPR bool may_list_alone() const {
     return has_block_mask() && lengths == kFixedLengths;
   }
   /// Groups of neighbouring keys in a gathered key tile: one, or as many as there are blocks in it.
-  ATTNFORGE_HOST_DEVICE constexpr int key_groups_of(int block_n) const {
+  ATTNFORGE_CONSTEXPR int key_groups_of(int block_n) const {
     return mask_block_kv == 0 || mask_block_kv >= block_n ? 1 : block_n / mask_block_kv;
   }
   /// Keys of a tile that one copy by TMA brings: as many as are in one group, or page, for sure.
-  ATTNFORGE_HOST_DEVICE constexpr int box_keys(int block_n) const {
+  ATTNFORGE_CONSTEXPR int box_keys(int block_n) const {
     return page_size != 0 ? gcd(page_size, block_n) : block_n / key_groups_of(block_n);
   }
   /// Whether a warp has a lane for each page that a tile may lie in.
-  ATTNFORGE_HOST_DEVICE constexpr bool lanes_suffice(int block_n) const {
+  ATTNFORGE_CONSTEXPR bool lanes_suffice(int block_n) const {
     return page_size == 0 || block_n / box_keys(block_n) <= 32;
   }
   /// Whether blocks of the mask and tiles divide one another.
-  ATTNFORGE_HOST_DEVICE constexpr bool blocks_fit(int block_n) const {
+  ATTNFORGE_CONSTEXPR bool blocks_fit(int block_n) const {
     return mask_block_kv == 0 || mask_block_kv % block_n == 0 || block_n % mask_block_kv == 0;
   }
 };

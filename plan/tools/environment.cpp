@@ -41,7 +41,7 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "same path, such as tile/softmax.cuh; not config.h and params_*.h",
        "the library's own"},
       {"ATTNFORGE_KERNEL_NAME", "experiments: symbol of the kernel, for profilers",
-       "the family's, such as fwd_naive_fp32_d64_t128"},
+       "the family's, such as fwd_naive_fp32_d64_8x128"},
       {"ATTNFORGE_LIBRARY", "Python package: path of libattnforge.so",
        "the package's folder, the prefix that it is installed in, build folders of its checkout "
        "(release first), then the loader"},

@@ -11,7 +11,7 @@ namespace attnforge {
 struct DqQuad {
   int row[4], column[4];
 
-  ATTNFORGE_HOST_DEVICE constexpr int rows() const {
+  ATTNFORGE_CONSTEXPR int rows() const {
     int count = 0;
     for (int i = 0; i < 4; ++i) {
       bool seen = false;
@@ -21,19 +21,19 @@ struct DqQuad {
     return count;
   }
   /// From one of its rows to the next.
-  ATTNFORGE_HOST_DEVICE constexpr int row_step() const {
+  ATTNFORGE_CONSTEXPR int row_step() const {
     int last = 0;
     for (const int r : row) last = r > last ? r : last;
     return rows() == 1 ? 1 : last / (rows() - 1);
   }
   /// Groups of 8 columns in which a patch has elements: 1 or 2.
-  ATTNFORGE_HOST_DEVICE constexpr int halves() const {
+  ATTNFORGE_CONSTEXPR int halves() const {
     int halves = 1;
     for (const int c : column) halves = c >= 8 ? 2 : halves;
     return halves;
   }
   /// The columns of 8, as bits, at which a quad of a patch begins.
-  ATTNFORGE_HOST_DEVICE constexpr unsigned first_columns() const {
+  ATTNFORGE_CONSTEXPR unsigned first_columns() const {
     unsigned first = 0, taken = 0;
     for (int c = 0; c < 8; ++c) {
       if (taken >> c & 1) continue;
@@ -53,9 +53,7 @@ struct RowMajorDqTile {
   static constexpr int kNeighbours = 1;
 
   /// In floats, from the first of the tile.
-  ATTNFORGE_HOST_DEVICE static constexpr int offset(int row, int column) {
-    return row * kColumns + column;
-  }
+  ATTNFORGE_CONSTEXPR static int offset(int row, int column) { return row * kColumns + column; }
 };
 
 }  // namespace attnforge

@@ -6,7 +6,6 @@
 
 #include "attnforge/error.h"
 #include "attnforge/plan.h"
-#include "generator/shape.h"
 #include "generator/tensors/stored_rows.h"
 #include "templates/host/common_rejects.h"
 #include "templates/host/fwd_params.h"
@@ -142,9 +141,7 @@ Reason too_many_bwd_blocks(const Problem& problem) {
 
 LaunchStep bwd_step(const char* kernel, std::int64_t blocks) {
   ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
-  LaunchStep step = step_of(kernel, kBwdStepThreads, 0);
-  step.grid.x = static_cast<unsigned>(blocks);
-  return step;
+  return step_of(kernel, kBwdStepThreads, 0, blocks);
 }
 
 bool has_rows(const Problem& problem) { return problem.seqlen_q != 0 && problem.batch != 0; }
@@ -211,12 +208,9 @@ Argument& add_bwd(Argument& argument, const Problem& problem) {
 }
 
 void add_scratch(Argument& argument, const BwdWork& work) {
-  struct Rest {
-    int rows_padded, dq_columns;
-  };
-  static_assert(sizeof(BwdScratch) == 3 * sizeof(void*) + sizeof(Rest));
+  static_assert(sizeof(BwdScratch) == 3 * sizeof(void*) + 2 * sizeof(int));
   argument.scratch(work.lse_log2).scratch(work.delta).scratch(work.dq_sums);
-  argument.value(Rest{work.rows_padded, work.steps.dq_columns});
+  argument.value(work.rows_padded, work.steps.dq_columns);
 }
 
 TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb) {

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "attnforge/problem.h"
-#include "generator/arch.h"
 #include "generator/launch.h"
 #include "generator/reason.h"
 #include "templates/backward/params.h"
@@ -50,7 +49,7 @@ struct BwdWork {
   int rows_padded = 0;    // of a head
 };
 /// Tiles that `rows`, all queries or all keys of a stored sequence, may fill: of packed ones the
-/// numbers that backward/packed_tiles.cuh gives them.
+/// numbers that backward/scratch.cuh gives them.
 std::int64_t tiles_of_stored(const Problem& problem, std::int64_t rows, int rows_of_tile);
 
 /// Blocks, one a head, that add up the gradient of its sink; 0 where heads have none.

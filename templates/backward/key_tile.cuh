@@ -2,9 +2,7 @@
 // head, and where they and the queries of that head's group lie in tensors.
 #pragma once
 
-#include "backward/packed_tiles.cuh"
-#include "base.cuh"
-#include "base_params.h"
+#include "backward/scratch.cuh"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {
@@ -36,7 +34,7 @@ struct KeyTile {
   Lengths lengths;
 
   /// A place's m_block counts tiles of block_n keys, its head K/V heads of all sequences; where
-  /// these are packed, tiles of all of them (backward/packed_tiles.cuh), and K/V heads of one. The
+  /// these are packed, tiles of all of them (backward/scratch.cuh), and K/V heads of one. The
   /// tile may begin after the last key.
   ATTNFORGE_DEVICE KeyTile(const Params& of_kernel, const TilePlace& place, int block_n)
       : KeyTile(of_kernel, tile_at(of_kernel, place, block_n), place.head, block_n) {}

@@ -1,8 +1,6 @@
-// params.h - the parts of a backward kernel's one argument. Compiled by g++ (launch, bind) and
-// NVRTC (kernel).
+// params.h - the parts of a backward kernel's one argument.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 
 namespace attnforge {

@@ -1,7 +1,6 @@
 // plain_slope.cuh - Slope, the derivative of Score, of attention without any function of scores.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 
 namespace attnforge {

@@ -2,7 +2,6 @@
 // other side. For the backward pass, whose blocks keep keys and walk over queries.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 
 namespace attnforge {

@@ -2,23 +2,19 @@
 // of the score that Score made, and those that only the score before it tells.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/special.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
 template <int kFragments>
 ATTNFORGE_DEVICE void copy_scores(const float (&from)[kFragments][4], float (&to)[kFragments][4]) {
-#pragma unroll
-  for (int j = 0; j < kFragments; ++j)
-#pragma unroll
-    for (int c = 0; c < 4; ++c) to[j][c] = from[j][c];
+  unrolled<kFragments, 4>([&](int j, int c) { to[j][c] = from[j][c]; });
 }
 template <int kOuter, int kFragments>
 ATTNFORGE_DEVICE void copy_scores(const float (&from)[kOuter][kFragments][4],
                                   float (&to)[kOuter][kFragments][4]) {
-#pragma unroll
-  for (int f = 0; f < kOuter; ++f) copy_scores(from[f], to[f]);
+  unrolled<kOuter>([&](int f) { copy_scores(from[f], to[f]); });
 }
 
 /// Before Score changes `scores`: their slopes, if Slope is of the pair; else nothing.

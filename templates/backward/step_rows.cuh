@@ -1,11 +1,9 @@
 // step_rows.cuh - the step before a backward kernel: of each query row its lse in base 2 and delta,
-// the sum over columns of dout * o, - dlse; and zeros where
-// dq is added up or counted.
+// the sum over columns of dout * o, - dlse; and zeros where dq is added up or counted.
 #pragma once
 
 #include "backward/params.h"
 #include "backward/scratch.cuh"
-#include "base.cuh"
 #include "ptx/grid_dependency.cuh"
 #include "shape.h"
 #include "tile/elements.cuh"

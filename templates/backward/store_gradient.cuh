@@ -1,8 +1,6 @@
 // store_gradient.cuh - mma accumulators to rows of a gradient: of any dtype, stored or added.
 #pragma once
 
-#include "base.cuh"
-#include "ptx/convert.cuh"
 #include "tile/elements.cuh"
 #include "tile/store_rows.cuh"
 

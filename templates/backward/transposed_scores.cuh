@@ -1,11 +1,10 @@
-// transposed_scores.cuh - the scores that a lane has in accumulators whose rows are keys and whose
-// columns are queries, as the backward pass has them; seen by Score and Mask as those of
-// fragment_scores.cuh are.
+// transposed_scores.cuh - the scores of a lane in accumulators whose rows are keys and columns are
+// queries; seen by Score and Mask as those of fragment_scores.cuh are.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/mma_fragment.cuh"
 #include "ptx/special_registers.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -30,16 +29,11 @@ struct TransposedScores {
   ATTNFORGE_DEVICE void for_each(float (&s)[kKeyFragments][kFragments][4],
                                  const OfRow& of_row) const {
     const int row = first_row + MmaFragment::column(thread_index() % 32);
-#pragma unroll
-    for (int j = 0; j < kFragments; ++j)
-#pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        const auto f = of_row(row + j * 8 + c, lane_key);
-#pragma unroll
-        for (int i = 0; i < kKeyFragments; ++i)
-#pragma unroll
-          for (int r = 0; r < 2; ++r) s[i][j][2 * r + c] = f(s[i][j][2 * r + c], i * 16 + r * 8);
-      }
+    unrolled<kFragments, 2>([&](int j, int c) {
+      const auto f = of_row(row + j * 8 + c, lane_key);
+      unrolled<kKeyFragments, 2>(
+          [&](int i, int r) { s[i][j][2 * r + c] = f(s[i][j][2 * r + c], i * 16 + r * 8); });
+    });
   }
   template <int kFragments, class OfRow>
   ATTNFORGE_DEVICE void for_each(float (&s)[kFragments][4], const OfRow& of_row) const {

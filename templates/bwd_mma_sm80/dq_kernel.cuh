@@ -4,11 +4,9 @@
 // are made here too, where a lane has dS in fp32 of rows that stay: those are added up by all.
 #pragma once
 
-#include "backward/packed_tiles.cuh"
 #include "backward/score_slopes.cuh"
 #include "backward/scratch.cuh"
 #include "backward/store_gradient.cuh"
-#include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
@@ -22,6 +20,7 @@
 #include "tile/key_ring.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/query_tile.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -111,15 +110,12 @@ struct BwdMmaSm80Dq {
   ATTNFORGE_DEVICE void load_rows() {
     const i64 first = scratch_row_of_head(p, params.scratch, tile.lengths, tile.head) +
                       scratch_row_in_head<Config.block_m>(tile.lengths, tile.batch);
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const int row = tile.first_row + lane_row() + f * 16 + r * 8;
-        const bool present = row < tile.end_row();
-        lse_log2[f][r] = present ? params.scratch.lse_log2[first + row] : -negative_infinity();
-        delta[f][r] = present ? params.scratch.delta[first + row] : 0.0f;
-      }
+    unrolled<kRowFragments, 2>([&](int f, int r) {
+      const int row = tile.first_row + lane_row() + f * 16 + r * 8;
+      const bool present = row < tile.end_row();
+      lse_log2[f][r] = present ? params.scratch.lse_log2[first + row] : -negative_infinity();
+      delta[f][r] = present ? params.scratch.delta[first + row] : 0.0f;
+    });
   }
 
   // ---- 2. One tile of keys ----
@@ -132,9 +128,9 @@ struct BwdMmaSm80Dq {
 #pragma unroll
     for (int d = 0; d < kDepth; ++d) {
       u32 a[kRowFragments][4];
-#pragma unroll
-      for (int f = 0; f < kRowFragments; ++f)
+      unrolled<kRowFragments>([&](int f) {
         ldmatrix_x4(a[f], Rows::further(a_rows, 2 * d) + f * 16 * Rows::kRowBytes);
+      });
 #pragma unroll
       for (int j = 0; j < kKeyFragments; j += 2) {
         u32 b[4];
@@ -155,16 +151,11 @@ struct BwdMmaSm80Dq {
 
   /// Scores to P times their slope.
   ATTNFORGE_DEVICE void probabilities(Scores& s, const Scores& slopes) const {
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < kKeyFragments; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          float& x = s[f][j][c];
-          const float p = probability<Slope>(x, scale_log2, lse_log2[f][c / 2]);
-          x = times_slope(p, slope, x, slopes[f][j][c]);
-        }
+    unrolled<kRowFragments, kKeyFragments, 4>([&](int f, int j, int c) {
+      float& x = s[f][j][c];
+      const float p = probability<Slope>(x, scale_log2, lse_log2[f][c / 2]);
+      x = times_slope(p, slope, x, slopes[f][j][c]);
+    });
   }
 
   /// dq += dS K; `s` is P, of which dS is 0 where it is in a masked tile.
@@ -177,12 +168,10 @@ struct BwdMmaSm80Dq {
 #pragma unroll
     for (int j = 0; j < kKeyFragments; j += 2) {
       u32 a[kRowFragments][4];
-#pragma unroll
-      for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-        for (int w = 0; w < 4; ++w)
-          a[f][w] = pack2<C.dtype>(difference(f, j + w / 2, w % 2 * 2),
-                                   difference(f, j + w / 2, w % 2 * 2 + 1));
+      unrolled<kRowFragments, 4>([&](int f, int w) {
+        a[f][w] = pack2<C.dtype>(difference(f, j + w / 2, w % 2 * 2),
+                                 difference(f, j + w / 2, w % 2 * 2 + 1));
+      });
 #pragma unroll
       for (int c = 0; c < kColumns; c += 2) {
         u32 b[4];
@@ -232,24 +221,16 @@ struct BwdMmaSm80Dq {
     copy_scores(s, before);
     Pieces::Score::apply(view_of(s), tile);
     if (masked) Pieces::Mask::apply(view_of(s), tile);
-    for_each(s, [&](float& x, int f, int, int c) {
-      x = probability<Slope>(x, scale_log2, lse_log2[f][c / 2]);
+    unrolled<kRowFragments, kKeyFragments, 4>([&](int f, int j, int c) {
+      s[f][j][c] = probability<Slope>(s[f][j][c], scale_log2, lse_log2[f][c / 2]);
     });
     multiply<VRows, C.v_chunks() / 2>(dp, smem + C.dout_begin(), ring.v_tile(stage));
     Pieces::Dargs::add(dargs, before, s, dp, delta, view_of, tile, first_row, first_key);
     Slope::apply(view_of(before), tile);
-    for_each(s,
-             [&](float& x, int f, int j, int c) { x = times_slope(x, slope, x, before[f][j][c]); });
+    unrolled<kRowFragments, kKeyFragments, 4>([&](int f, int j, int c) {
+      s[f][j][c] = times_slope(s[f][j][c], slope, s[f][j][c], before[f][j][c]);
+    });
     accumulate(s, dp, masked, ring.k_tile(stage));
-  }
-  template <class Function>
-  ATTNFORGE_DEVICE static void for_each(Scores& s, const Function& function) {
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < kKeyFragments; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) function(s[f][j][c], f, j, c);
   }
 
   // ---- 3. The whole query tile ----
@@ -266,12 +247,7 @@ struct BwdMmaSm80Dq {
     ring.load_first(0, tile.lengths.kv());
     await_previous_grid();
     load_rows();
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) dq[f][c][i] = 0.0f;
+    fill(dq, 0.0f);
     ring.walk([&](int place, int stage, bool masked) { attend(place, stage, masked); });
     if constexpr (C.dargs) dargs.finish();
     store();

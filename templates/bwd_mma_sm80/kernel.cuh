@@ -8,12 +8,9 @@
 #include "backward/score_slopes.cuh"
 #include "backward/store_gradient.cuh"
 #include "backward/transposed_scores.cuh"
-#include "base.cuh"
 #include "bwd_mma_sm80/config.h"
-#include "bwd_mma_sm80/dq_product.cuh"
 #include "bwd_mma_sm80/products.cuh"
 #include "bwd_mma_sm80/share.cuh"
-#include "bwd_mma_sm80/shared.cuh"
 #include "bwd_mma_sm80/words.cuh"
 #include "bwd_mma_sm80/work.cuh"
 #include "ptx/convert.cuh"
@@ -21,17 +18,15 @@
 #include "ptx/grid_dependency.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
-#include "ptx/shared_floats.cuh"
 #include "ptx/shared_memory.cuh"
-#include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
 #include "tile/load_tile.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
-/// Pieces: DensePieces<C> (pieces/dense.cuh), Queries and a Slope, or what an entry makes of them.
-/// Params is the kernel's argument.
+/// Pieces: DensePieces<C>, Queries, a Slope, or what an entry makes of them, and of the argument.
 template <BwdMmaSm80Config C, class Pieces, class Params = BwdMmaSm80Params>
 struct BwdMmaSm80 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
@@ -138,24 +133,19 @@ struct BwdMmaSm80 {
                                       Rounded& rounded, const Give& give) const {
     // Before anything is given: loads wait for the stores before them, and these for exponentials.
     float shift[kStepFragments][2];
+    unrolled<kStepFragments>([&](int j) {
+      load_shared(shift[j], lse + (j * 8 + MmaFragment::column(Share::lane())) * 4);
+    });
+    unrolled<kStepFragments, kKeyFragments>([&](int j, int f) {
+      float x[4], factors[4];
 #pragma unroll
-    for (int j = 0; j < kStepFragments; ++j)
-      load_shared_floats(shift[j], lse + (j * 8 + MmaFragment::column(Share::lane())) * 4);
-#pragma unroll
-    for (int j = 0; j < kStepFragments; ++j) {
-#pragma unroll
-      for (int f = 0; f < kKeyFragments; ++f) {
-        float x[4], factors[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          x[i] = probability<Slope>(s[f][j][i], scale_log2, shift[j][i % 2]);
-          factors[i] = times_slope(x[i], slope, s[f][j][i], slopes[f][j][i]);
-        }
-#pragma unroll
-        for (int r = 0; r < 2; ++r) rounded[f][j][r] = pack2<C.dtype>(x[2 * r], x[2 * r + 1]);
-        give(factors, f, j);
+      for (int i = 0; i < 4; ++i) {
+        x[i] = probability<Slope>(s[f][j][i], scale_log2, shift[j][i % 2]);
+        factors[i] = times_slope(x[i], slope, s[f][j][i], slopes[f][j][i]);
       }
-    }
+      unrolled<2>([&](int r) { rounded[f][j][r] = pack2<C.dtype>(x[2 * r], x[2 * r + 1]); });
+      give(factors, f, j);
+    });
   }
 
   /// dP to dP - delta.
@@ -163,11 +153,8 @@ struct BwdMmaSm80 {
 #pragma unroll
     for (int j = 0; j < kStepFragments; ++j) {
       float shift[2];
-      load_shared_floats(shift, delta + (j * 8 + MmaFragment::column(Share::lane())) * 4);
-#pragma unroll
-      for (int f = 0; f < kKeyFragments; ++f)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) dp[f][j][i] -= shift[i % 2];
+      load_shared(shift, delta + (j * 8 + MmaFragment::column(Share::lane())) * 4);
+      unrolled<kKeyFragments, 4>([&](int f, int i) { dp[f][j][i] -= shift[i % 2]; });
     }
   }
 
@@ -186,13 +173,10 @@ struct BwdMmaSm80 {
         const float x = of(f, at, i);
         return kMasked && x == 0.0f ? 0.0f : x * dp[f][at][i];
       };
-#pragma unroll
-      for (int f = 0; f < kKeyFragments; ++f)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int at = j + i / 2, first = i % 2 * 2;
-          ds[f][at][i % 2] = pack2<C.dtype>(difference(f, at, first), difference(f, at, first + 1));
-        }
+      unrolled<kKeyFragments, 4>([&](int f, int i) {
+        const int at = j + i / 2, first = i % 2 * 2;
+        ds[f][at][i % 2] = pack2<C.dtype>(difference(f, at, first), difference(f, at, first + 1));
+      });
       if constexpr (C.makes_dq() || C.halves() != 1) to.store(ds, j);
     }
   }
@@ -265,8 +249,7 @@ struct BwdMmaSm80 {
     Scores s, dp;
     step_of_scores(s, stage, step);
     to_probabilities(s, place, stage, masked, step, operand, [&](const float(&x)[4], int f, int j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) s[f][j][i] = x[i];
+      unrolled<4>([&](int i) { s[f][j][i] = x[i]; });
     });
     add_to_dv(operand, stage, Share::first_query(step));
     step_of_dp(dp, stage, step);
@@ -401,9 +384,8 @@ struct BwdMmaSm80 {
     if constexpr (!Work::kListed) begin = work.first();
     await_previous_grid();
     if constexpr (Work::kListed) begin = work.first();
-#pragma unroll
-    for (int s = 0; s < kTilesAhead; ++s) load(work.later(begin, s), s);
-    clear_sums();
+    unrolled<kTilesAhead>([&](int s) { load(work.later(begin, s), s); });
+    fill(sums, 0.0f);
     int stage = 0, tile_parity = 0;
     bool is_late = false;  // the dQ of a tile is not made yet
     if constexpr (C.keys_in_regs != 0) {
@@ -452,35 +434,19 @@ struct BwdMmaSm80 {
     return C.stages == 2 ? stage ^ 1 : stage == 0 ? C.stages - 1 : stage - 1;
   }
 
-  ATTNFORGE_DEVICE void clear_sums() {
-#pragma unroll
-    for (int i = 0; i < (C.roles == 1 ? 2 : 1); ++i)
-#pragma unroll
-      for (int f = 0; f < kKeyFragments; ++f)
-#pragma unroll
-        for (int c = 0; c < Share::kMostColumns; ++c)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) sums[i][f][c][e] = 0.0f;
-  }
-
   /// The rows of K, or of V for the warps that have dK, as operands.
   ATTNFORGE_DEVICE void read_own_keys() {
     const bool of_v = C.roles != 1 && !Share::has_dv();
-#pragma unroll
-    for (int d = 0; d < Share::kOwnDepth; ++d)
-#pragma unroll
-      for (int f = 0; f < kKeyFragments; ++f) {
-        if (of_v) {
-          if (d < Share::kVDepth)
-            ldmatrix_x4(own[d][f],
-                        VRows::further(Share::template own_rows<VRows>(smem.v()), 2 * d) +
-                            f * 16 * VRows::kRowBytes);
-        } else if (d < Share::kKDepth) {
-          ldmatrix_x4(own[d][f],
-                      QkRows::further(Share::template own_rows<QkRows>(smem.k()), 2 * d) +
-                          f * 16 * QkRows::kRowBytes);
-        }
+    unrolled<Share::kOwnDepth, kKeyFragments>([&](int d, int f) {
+      if (of_v) {
+        if (d < Share::kVDepth)
+          ldmatrix_x4(own[d][f], VRows::further(Share::template own_rows<VRows>(smem.v()), 2 * d) +
+                                     f * 16 * VRows::kRowBytes);
+      } else if (d < Share::kKDepth) {
+        ldmatrix_x4(own[d][f], QkRows::further(Share::template own_rows<QkRows>(smem.k()), 2 * d) +
+                                   f * 16 * QkRows::kRowBytes);
       }
+    });
   }
 
   // ---- 5. The gradients of the keys ----

@@ -1,13 +1,12 @@
-// words.cuh - P, dS and what it is made of on their way from one warp of bwd_mma_sm80 to others,
-// through shared memory.
+// words.cuh - P, dS and what it is made of on their way between warps through shared memory.
 #pragma once
 
-#include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "bwd_mma_sm80/share.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/shared_memory.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -32,10 +31,8 @@ struct BwdMmaSm80Words {
   }
   /// Of the queries of fragments j and j + 1.
   ATTNFORGE_DEVICE void store(const Rounded& x, int j) const {
-#pragma unroll
-    for (int f = 0; f < kKeyFragments; ++f)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) store(x[f][j + i / 2][i % 2], f, j + i / 2, i % 2);
+    unrolled<kKeyFragments, 4>(
+        [&](int f, int i) { store(x[f][j + i / 2][i % 2], f, j + i / 2, i % 2); });
   }
   ATTNFORGE_DEVICE void store(u32 word, int f, int j, int r) const {
     store_shared(DsRows::further(own, j) + (f * 16 + r * 8) * DsRows::kRowBytes, int(word));
@@ -53,8 +50,7 @@ struct BwdMmaSm80Words {
     for (int f = 0; f < kKeyFragments; ++f) {
       u32 words[4];
       ldmatrix_x4(words, DsRows::further(rows, j) + f * 16 * DsRows::kRowBytes);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) x[f][j + i / 2][i % 2] = words[i];
+      unrolled<4>([&](int i) { x[f][j + i / 2][i % 2] = words[i]; });
     }
   }
 };
@@ -97,8 +93,7 @@ struct BwdMmaSm80Factors {
   ATTNFORGE_DEVICE void store(const float (&x)[4], int f, int j) const {
     u32 of_words[2], others[2];
     split(x, of_words, others);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) words.store(of_words[r], f, j, r);
+    unrolled<2>([&](int r) { words.store(of_words[r], f, j, r); });
     if constexpr (C.fp32_factors()) store_shared_8(beside_of(f, j), others[0], others[1]);
   }
   /// Of the queries of fragments j and j + 1.
@@ -106,11 +101,9 @@ struct BwdMmaSm80Factors {
   ATTNFORGE_DEVICE void load(typename Words::Rounded& of_words, Pairs& others, int j) const {
     words.load(of_words, j);
     if constexpr (C.fp32_factors())
-#pragma unroll
-      for (int f = 0; f < kKeyFragments; ++f)
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-          load_shared_8(others[f][j + i][0], others[f][j + i][1], beside_of(f, j + i));
+      unrolled<kKeyFragments, 2>([&](int f, int i) {
+        load_shared_8(others[f][j + i][0], others[f][j + i][1], beside_of(f, j + i));
+      });
   }
 };
 

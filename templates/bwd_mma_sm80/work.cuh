@@ -1,11 +1,9 @@
-// work.cuh - what a block of bwd_mma_sm80 does: a key tile, and the query tiles of its group's
-// heads that see it.
+// work.cuh - what a block does: a key tile, and the query tiles of its group's heads that see it.
 #pragma once
 
 #include "backward/key_tile.cuh"
 #include "backward/query_walk.cuh"
 #include "backward/scratch.cuh"
-#include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "ptx/special_registers.cuh"
 #include "tile/tile_order.cuh"

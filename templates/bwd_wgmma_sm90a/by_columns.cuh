@@ -3,18 +3,18 @@
 // the second dP and dS, and they hand each other P and dS through shared memory.
 #pragma once
 
-#include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "bwd_wgmma_sm90a/float_parts.cuh"
-#include "bwd_wgmma_sm90a/key_tiles.cuh"
 #include "bwd_wgmma_sm90a/warpgroup.cuh"
+#include "bwd_wgmma_sm90a/work.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
-#include "ptx/proxy.cuh"
 #include "ptx/shared_memory.cuh"
+#include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -47,12 +47,11 @@ struct BwdWgmmaSm90aByColumns {
     return wg.smem.p(array) + thread_index() % 128 * 16;
   }
   ATTNFORGE_DEVICE void store_words(const Rounded& words, int array) const {
-#pragma unroll
-    for (int j = 0; j < C.block_m / 16; ++j) store_shared_16(own_words(array) + j * 2048, words[j]);
+    unrolled<C.block_m / 16>(
+        [&](int j) { store_shared_16(own_words(array) + j * 2048, words[j]); });
   }
   ATTNFORGE_DEVICE void load_words(Rounded& words, int array) const {
-#pragma unroll
-    for (int j = 0; j < C.block_m / 16; ++j) load_shared_16(words[j], own_words(array) + j * 2048);
+    unrolled<C.block_m / 16>([&](int j) { load_shared_16(words[j], own_words(array) + j * 2048); });
   }
   /// What dP - delta is multiplied with, in fp32 to 2^-16 of it: dS is to be rounded once.
   ATTNFORGE_DEVICE u32 own_bytes() const { return wg.smem.below() + thread_index() % 128 * 8; }
@@ -60,9 +59,9 @@ struct BwdWgmmaSm90aByColumns {
 #pragma unroll
     for (int j = 0; j < C.block_m / 8; j += 2) {
       u32 words[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
+      unrolled<4>([&](int i) {
         words[i] = upper_halves(s[j + i / 2][i % 2 * 2], s[j + i / 2][i % 2 * 2 + 1]);
+      });
       store_shared_16(own_words(0) + j / 2 * 2048, words);
       store_shared_8(own_bytes() + j / 2 * 1024, bytes_below(s[j]), bytes_below(s[j + 1]));
     }
@@ -73,17 +72,14 @@ struct BwdWgmmaSm90aByColumns {
       u32 words[4], below[2];
       load_shared_16(words, own_words(0) + j / 2 * 2048);
       load_shared_8(below[0], below[1], own_bytes() + j / 2 * 1024);
-#pragma unroll
-      for (int i = 0; i < 8; ++i)
-        s[j + i / 4][i % 4] = joined_float(words[i / 2], below[i / 4], i % 4);
+      unrolled<8>(
+          [&](int i) { s[j + i / 4][i % 4] = joined_float(words[i / 2], below[i / 4], i % 4); });
     }
   }
   ATTNFORGE_DEVICE static void round(const Scores& s, Rounded& words) {
-#pragma unroll
-    for (int j = 0; j < C.block_m / 8; ++j)
-#pragma unroll
-      for (int r = 0; r < 2; ++r)
-        words[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(s[j][2 * r], s[j][2 * r + 1]);
+    unrolled<C.block_m / 8, 2>([&](int j, int r) {
+      words[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(s[j][2 * r], s[j][2 * r + 1]);
+    });
   }
 
   // -- A query tile --
@@ -177,8 +173,8 @@ struct BwdWgmmaSm90aByColumns {
   ATTNFORGE_DEVICE void run(const BwdWgmmaSm90aKeyTiles<C, Pieces, Params>& key_tiles) {
     const Work& work = key_tiles.work;
     wg.await_zeros(work);
-    wg.clear(dk);
-    wg.clear(dv);
+    fill(dk, 0.0f);
+    fill(dv, 0.0f);
     if (work.tiles() > 0) {
       mbarrier_wait(wg.smem.kv_full(), 0);
       wg.clear_keys(work);

@@ -1,13 +1,13 @@
 // by_keys.cuh - a block of 64 keys a warpgroup: each has dK and dV of its keys whole.
 #pragma once
 
-#include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
-#include "bwd_wgmma_sm90a/key_tiles.cuh"
 #include "bwd_wgmma_sm90a/warpgroup.cuh"
+#include "bwd_wgmma_sm90a/work.cuh"
 #include "ptx/mbarrier.cuh"
-#include "ptx/proxy.cuh"
+#include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -134,8 +134,8 @@ struct BwdWgmmaSm90aByKeys {
   }
   ATTNFORGE_DEVICE void run(const Work& work) {
     wg.await_zeros(work);
-    wg.clear(dk);
-    wg.clear(dv);
+    fill(dk, 0.0f);
+    fill(dv, 0.0f);
     if (work.tiles() > 0) {
       if constexpr (!C.persistent()) mbarrier_wait(wg.smem.kv_full(), 0);
       wg.clear_keys(work);

@@ -3,10 +3,7 @@
 
 #include "backward/dq_tile.cuh"
 #include "backward/params.h"
-#include "base.cuh"
-#include "base_params.h"
 #include "hopper/grid.cuh"
-#include "hopper/register_share.cuh"
 #include "shape.h"
 
 namespace attnforge {
@@ -26,7 +23,7 @@ struct ColumnRange {
   int begin, count;
 
   /// Fragments of accumulators; one where there is no column, as an array has an element.
-  ATTNFORGE_HOST_DEVICE constexpr int fragments() const { return count > 0 ? count / 8 : 1; }
+  ATTNFORGE_CONSTEXPR int fragments() const { return count > 0 ? count / 8 : 1; }
 };
 
 struct BwdWgmmaSm90aConfig : Shape {
@@ -46,26 +43,18 @@ struct BwdWgmmaSm90aConfig : Shape {
   static constexpr int blocks_per_sm = 1;
   static constexpr int kSwizzle = 128;  // bytes: a row lies in column chunks this wide
 
-  ATTNFORGE_HOST_DEVICE constexpr int chunk_columns() const {
-    return kSwizzle / element_bytes(dtype);
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int block_n() const {
-    return 64 * (split_columns ? 1 : warpgroups);
-  }
+  ATTNFORGE_CONSTEXPR int chunk_columns() const { return kSwizzle / element_bytes(dtype); }
+  ATTNFORGE_CONSTEXPR int block_n() const { return 64 * (split_columns ? 1 : warpgroups); }
   /// Whether a block has one key tile after another.
-  ATTNFORGE_HOST_DEVICE constexpr bool persistent() const { return grid == kGridDynamic; }
-  ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 128 * (warpgroups + 1); }
-  ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
-    return ceil_div(head_dim, chunk_columns());
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const {
-    return ceil_div(head_dim_v, chunk_columns());
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int row_chunk_bytes() const { return block_m * kSwizzle; }
-  ATTNFORGE_HOST_DEVICE constexpr int key_chunk_bytes() const { return block_n() * kSwizzle; }
+  ATTNFORGE_CONSTEXPR bool persistent() const { return grid == kGridDynamic; }
+  ATTNFORGE_CONSTEXPR int num_threads() const { return 128 * (warpgroups + 1); }
+  ATTNFORGE_CONSTEXPR int qk_chunks() const { return ceil_div(head_dim, chunk_columns()); }
+  ATTNFORGE_CONSTEXPR int v_chunks() const { return ceil_div(head_dim_v, chunk_columns()); }
+  ATTNFORGE_CONSTEXPR int row_chunk_bytes() const { return block_m * kSwizzle; }
+  ATTNFORGE_CONSTEXPR int key_chunk_bytes() const { return block_n() * kSwizzle; }
 
   /// split_columns: whole chunks of 64; the first half is the greater one.
-  ATTNFORGE_HOST_DEVICE constexpr ColumnRange half_of_columns(int columns, int half) const {
+  ATTNFORGE_CONSTEXPR ColumnRange half_of_columns(int columns, int half) const {
     const int chunks = ceil_div(columns, chunk_columns());
     const int middle = ceil_div(chunks, 2) * chunk_columns();
     const int first = middle < columns ? middle : columns;
@@ -73,7 +62,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   }
 
   /// Columns of dK and dV together that the warpgroup with more has. Each has one greater half.
-  ATTNFORGE_HOST_DEVICE constexpr int own_columns() const {
+  ATTNFORGE_CONSTEXPR int own_columns() const {
     if (!split_columns) return head_dim + head_dim_v;
     const int first = half_of_columns(head_dim, 0).count + half_of_columns(head_dim_v, 1).count;
     const int second = half_of_columns(head_dim, 1).count + half_of_columns(head_dim_v, 0).count;
@@ -82,106 +71,88 @@ struct BwdWgmmaSm90aConfig : Shape {
 
   // dQ of a tile is computed transposed: blocks of 64 columns by query rows. Rows of a block are
   // shared by as few parts as give all warpgroups as many.
-  ATTNFORGE_HOST_DEVICE constexpr int dq_blocks() const { return qk_chunks(); }
-  ATTNFORGE_HOST_DEVICE constexpr int dq_sharers() const {
-    return warpgroups / gcd(dq_blocks(), warpgroups);
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int dq_parts() const { return dq_blocks() * dq_sharers(); }
-  ATTNFORGE_HOST_DEVICE constexpr int dq_rows() const { return block_m / dq_sharers(); }
+  ATTNFORGE_CONSTEXPR int dq_blocks() const { return qk_chunks(); }
+  ATTNFORGE_CONSTEXPR int dq_sharers() const { return warpgroups / gcd(dq_blocks(), warpgroups); }
+  ATTNFORGE_CONSTEXPR int dq_parts() const { return dq_blocks() * dq_sharers(); }
+  ATTNFORGE_CONSTEXPR int dq_rows() const { return block_m / dq_sharers(); }
   /// Blocks of a warpgroup.
-  ATTNFORGE_HOST_DEVICE constexpr int dq_own() const { return dq_parts() / warpgroups; }
-  ATTNFORGE_HOST_DEVICE constexpr bool adds_in_order() const {
+  ATTNFORGE_CONSTEXPR int dq_own() const { return dq_parts() / warpgroups; }
+  ATTNFORGE_CONSTEXPR bool adds_in_order() const {
     return dq == kDqInOrder || dq == kDqFromDiagonal;
   }
   /// Whether a warp's bulk copies add them, which takes them through shared memory.
-  ATTNFORGE_HOST_DEVICE constexpr bool adds_by_tma() const { return dq != kDqFromRegs; }
+  ATTNFORGE_CONSTEXPR bool adds_by_tma() const { return dq != kDqFromRegs; }
   /// Threads that do so, each of a warp of its own after the producer's.
-  ATTNFORGE_HOST_DEVICE constexpr int adders() const { return adds_by_tma() ? warpgroups : 0; }
+  ATTNFORGE_CONSTEXPR int adders() const { return adds_by_tma() ? warpgroups : 0; }
   /// Parts of a block that add the dQ of a key tile: those threads, or the warps that compute.
-  ATTNFORGE_HOST_DEVICE constexpr int adding_parts() const {
-    return adds_by_tma() ? adders() : 4 * warpgroups;
-  }
+  ATTNFORGE_CONSTEXPR int adding_parts() const { return adds_by_tma() ? adders() : 4 * warpgroups; }
   // zeros_ahead: bulk copies take them from here. So few that they fit beside tiles of 80 rows.
   static constexpr int kZeroBytes = 1024;
-  ATTNFORGE_HOST_DEVICE constexpr int zero_bytes() const { return zeros_ahead ? kZeroBytes : 0; }
+  ATTNFORGE_CONSTEXPR int zero_bytes() const { return zeros_ahead ? kZeroBytes : 0; }
   /// Counters of a tile, of those that have added to it.
-  ATTNFORGE_HOST_DEVICE constexpr int dq_turns() const { return adds_in_order() ? warpgroups : 0; }
-  ATTNFORGE_HOST_DEVICE constexpr int dq_part_bytes() const { return 64 * dq_rows() * 4; }
+  ATTNFORGE_CONSTEXPR int dq_turns() const { return adds_in_order() ? warpgroups : 0; }
+  ATTNFORGE_CONSTEXPR int dq_part_bytes() const { return 64 * dq_rows() * 4; }
   /// Parts of a warpgroup in a round, and in shared memory those of all.
-  ATTNFORGE_HOST_DEVICE constexpr int dq_held() const { return ceil_div(dq_own(), dq_rounds); }
-  ATTNFORGE_HOST_DEVICE constexpr int dq_parts_of(int round) const {
+  ATTNFORGE_CONSTEXPR int dq_held() const { return ceil_div(dq_own(), dq_rounds); }
+  ATTNFORGE_CONSTEXPR int dq_parts_of(int round) const {
     const int left = dq_own() - round * dq_held();
     return left < dq_held() ? left : dq_held();
   }
-  ATTNFORGE_HOST_DEVICE constexpr int dq_buffers() const {
+  ATTNFORGE_CONSTEXPR int dq_buffers() const {
     return adds_by_tma() ? warpgroups * dq_stages * dq_held() : 0;
   }
-  ATTNFORGE_HOST_DEVICE constexpr int dq_columns() const { return dq_blocks() * 64; }
+  ATTNFORGE_CONSTEXPR int dq_columns() const { return dq_blocks() * 64; }
 
   // Shared memory: K, V, rings of Q and dO, dS, P, dQ, zeros, rings of lse and delta, barriers,
   // and the number of a key tile.
-  ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return qk_chunks() * key_chunk_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return v_chunks() * key_chunk_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return qk_chunks() * row_chunk_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int do_bytes() const { return v_chunks() * row_chunk_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int ds_bytes() const {
+  ATTNFORGE_CONSTEXPR int k_bytes() const { return qk_chunks() * key_chunk_bytes(); }
+  ATTNFORGE_CONSTEXPR int v_bytes() const { return v_chunks() * key_chunk_bytes(); }
+  ATTNFORGE_CONSTEXPR int q_bytes() const { return qk_chunks() * row_chunk_bytes(); }
+  ATTNFORGE_CONSTEXPR int do_bytes() const { return v_chunks() * row_chunk_bytes(); }
+  ATTNFORGE_CONSTEXPR int ds_bytes() const {
     return block_n() / chunk_columns() * row_chunk_bytes();
   }
-  ATTNFORGE_HOST_DEVICE constexpr int stats_bytes() const { return block_m * 4; }
-  ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int q_begin() const { return v_begin() + v_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int do_begin() const { return q_begin() + q_stages * q_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int ds_begin() const {
-    return do_begin() + do_stages * do_bytes();
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int p_begin() const {
-    return ds_begin() + ds_stages * ds_bytes();
-  }
+  ATTNFORGE_CONSTEXPR int stats_bytes() const { return block_m * 4; }
+  ATTNFORGE_CONSTEXPR int v_begin() const { return k_bytes(); }
+  ATTNFORGE_CONSTEXPR int q_begin() const { return v_begin() + v_bytes(); }
+  ATTNFORGE_CONSTEXPR int do_begin() const { return q_begin() + q_stages * q_bytes(); }
+  ATTNFORGE_CONSTEXPR int ds_begin() const { return do_begin() + do_stages * do_bytes(); }
+  ATTNFORGE_CONSTEXPR int p_begin() const { return ds_begin() + ds_stages * ds_bytes(); }
   /// split_columns: what dS is made of in 24 bits, P or its product with the slope of the score,
   /// and beside such a product P itself.
-  ATTNFORGE_HOST_DEVICE constexpr int below_begin() const {
+  ATTNFORGE_CONSTEXPR int below_begin() const {
     return p_begin() + (split_columns ? (changes_scores() ? 2 : 1) : 0) * ds_bytes();
   }
-  ATTNFORGE_HOST_DEVICE constexpr int dq_begin() const {
+  ATTNFORGE_CONSTEXPR int dq_begin() const {
     return below_begin() + (split_columns ? ds_bytes() / 2 : 0);
   }
-  ATTNFORGE_HOST_DEVICE constexpr int zeros_begin() const {
+  ATTNFORGE_CONSTEXPR int zeros_begin() const {
     return dq_begin() + dq_buffers() * dq_part_bytes();
   }
-  ATTNFORGE_HOST_DEVICE constexpr int lse_begin() const { return zeros_begin() + zero_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int delta_begin() const {
-    return lse_begin() + q_stages * stats_bytes();
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int barriers_begin() const {
+  ATTNFORGE_CONSTEXPR int lse_begin() const { return zeros_begin() + zero_bytes(); }
+  ATTNFORGE_CONSTEXPR int delta_begin() const { return lse_begin() + q_stages * stats_bytes(); }
+  ATTNFORGE_CONSTEXPR int barriers_begin() const {
     return round_up(delta_begin() + do_stages * stats_bytes(), 8);
   }
-  ATTNFORGE_HOST_DEVICE constexpr int num_barriers() const {
+  ATTNFORGE_CONSTEXPR int num_barriers() const {
     return 1 + 2 * (q_stages + do_stages + warpgroups * dq_stages + (late_dq ? ds_stages : 0)) +
            persistent();
   }
-  ATTNFORGE_HOST_DEVICE constexpr int told_begin() const {
-    return barriers_begin() + 8 * num_barriers();
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
-    return told_begin() + (persistent() ? 8 : 0);
-  }
+  ATTNFORGE_CONSTEXPR int told_begin() const { return barriers_begin() + 8 * num_barriers(); }
+  ATTNFORGE_CONSTEXPR int smem_bytes() const { return told_begin() + (persistent() ? 8 : 0); }
 
   /// A producer that asks for tiles wants more, which consumers with as many sums as they can hold
   /// do not give: there it spills.
-  ATTNFORGE_HOST_DEVICE constexpr bool spares_registers() const {
-    return persistent() && own_columns() < 256;
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
-    return spares_registers() ? 40 : 24;
-  }
-  ATTNFORGE_HOST_DEVICE constexpr RegisterShare registers() const {
+  ATTNFORGE_CONSTEXPR bool spares_registers() const { return persistent() && own_columns() < 256; }
+  ATTNFORGE_CONSTEXPR int producer_registers() const { return spares_registers() ? 40 : 24; }
+  ATTNFORGE_CONSTEXPR RegisterShare registers() const {
     return {warpgroups, 1, producer_registers()};
   }
-  ATTNFORGE_HOST_DEVICE constexpr int launch_registers() const { return registers().launch(); }
-  ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const { return registers().consumer(); }
+  ATTNFORGE_CONSTEXPR int launch_registers() const { return registers().launch(); }
+  ATTNFORGE_CONSTEXPR int consumer_registers() const { return registers().consumer(); }
   /// What the main loop keeps in registers, a thread: dK and dV, and scores, dP and rounded
   /// probabilities, or dQ and what is rounded. split_columns: scores or dP, also of the next tile.
-  ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
+  ATTNFORGE_CONSTEXPR int planned_registers() const {
     const int scores = block_m + (split_columns ? 0 : block_m / 4);
     const int dq_sums = dq_rows() / 2 * dq_held();
     const int next = split_columns && dq_rounds > 1 ? block_m / 2 : 0;
@@ -190,18 +161,18 @@ struct BwdWgmmaSm90aConfig : Shape {
   }
   /// late_dq: accumulators of all products of a tile. ptxas lets those of dP and dQ share registers
   /// only in some orders of products.
-  ATTNFORGE_HOST_DEVICE constexpr int late_accumulators() const {
+  ATTNFORGE_CONSTEXPR int late_accumulators() const {
     return block_m + dq_rows() / 2 * dq_held() + own_columns() / 2;
   }
   /// What concerns dQ, on its way from products to sums.
-  ATTNFORGE_HOST_DEVICE constexpr bool dq_valid() const {
+  ATTNFORGE_CONSTEXPR bool dq_valid() const {
     return block_m % (8 * dq_sharers()) == 0 && (late_dq == 0 || ds_stages == 2) &&
            late_dq <= kDvFirst && dq_rounds >= 1 && dq_rounds <= 2 && dq_stages >= 1 &&
            dq_stages <= 2 && (adds_by_tma() || dq_stages == 1) &&
            (zeros_ahead == 0 || !adds_in_order()) && dq_parts_of(dq_rounds - 1) > 0 &&
            (split_columns || dq_rounds == 1);
   }
-  ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
+  ATTNFORGE_CONSTEXPR bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && block_m % 16 == 0 && block_m >= 16 &&
            block_m <= 256 && do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
            head_dim % 8 == 0 && head_dim_v % 8 == 0 && dq_valid() &&
@@ -219,7 +190,7 @@ struct BwdWgmmaSm90aDqTile {
   static constexpr DqQuad kQuad{{0, 1, 0, 1}, {0, 0, 8, 8}};
 
   /// In floats, from the first of the tile.
-  ATTNFORGE_HOST_DEVICE static constexpr int offset(int row, int column) {
+  ATTNFORGE_CONSTEXPR static int offset(int row, int column) {
     const int block = column / 64, share = row / C.dq_rows();
     const int r = row % C.dq_rows(), c = column % 64;
     const int thread = c / 16 * 32 + c % 8 * 4 + r % 8 / 2;

@@ -1,5 +1,4 @@
-// family.cpp - bwd_wgmma_sm90a as a Family: what it serves, its search space, its source and its
-// launch.
+// family.cpp - bwd_wgmma_sm90a as a Family: what it serves, its search space, source and launch.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +7,6 @@
 #include <utility>
 
 #include "attnforge/plan.h"
-#include "generator/arch.h"
 #include "generator/family.h"
 #include "generator/shape.h"
 #include "generator/tensors/stored_rows.h"
@@ -17,13 +15,11 @@
 #include "templates/bwd_wgmma_sm90a/config.h"
 #include "templates/bwd_wgmma_sm90a/estimate.h"
 #include "templates/hopper/wgmma_text.h"
+#include "templates/host/common_fields.h"
 #include "templates/host/common_rejects.h"
-#include "templates/host/common_values.h"
-#include "templates/host/config_words.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/launch_work.h"
-#include "templates/host/tile_order.h"
 
 namespace attnforge {
 
@@ -96,9 +92,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
   if (Reason no = not_16_bits(problem)) return no.text();
   if (Reason no = head_dim_above(problem, 256)) return no.text();
-  if (problem.alignment_bytes < 16)
-    return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
-                       problem.alignment_bytes);
+  if (Reason no = below_alignment(problem, 16)) return no.text();
   if (problem.deterministic && has_block_mask(problem))
     return "adds dQ in the order of key tiles, of which a block mask leaves some out";
   return too_many_bwd_blocks(problem).text();
@@ -304,8 +298,7 @@ std::string describe(const Typed& c) {
 
 /// Without the text of its products, which a launch has no use for.
 KernelTraits kernel_of(const Typed& c, const BwdSteps& steps) {
-  return {.symbol = shape_name("bwd_wgmma_sm90a", c.dtype, c.head_dim, c.head_dim_v, c.block_m,
-                               c.block_n()),
+  return {.symbol = shape_name(kName, c, c.block_m, c.block_n()),
           .folder = kName,
           .type = "BwdWgmmaSm90a",
           .params = OwnParams::of<BwdWgmmaSm90aParams>("BwdWgmmaSm90aParams"),
@@ -337,7 +330,7 @@ Source render(const Typed& c, const Problem& problem) {
   KernelTraits kernel = kernel_of(c, steps);
   kernel.declarations = fmt::format("namespace attnforge {{\n{}}}  // namespace attnforge\n",
                                     fmt::join(products, ""));
-  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
+  return kernel_source(untyped(kName, c, kFields), c, problem, kernel);
 }
 
 constexpr TensorMapSpec::Operand kDout{"dout", false,
@@ -384,22 +377,10 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     fill_argument(step, of_launch, [&](Argument& argument) {
       add_bwd(argument, problem).end_of_base<BwdParams>();
       add_scratch(argument, work);
-      argument.value(order);
-      argument.value(from_end_every(c, problem));
-      if (c.adds_in_order())
-        argument.scratch(work.turns);
-      else
-        argument.value<int*>(nullptr);
+      argument.value(order, from_end_every(c, problem)).scratch(work.turns, c.adds_in_order());
       argument.value(counts ? zeros_lag(c, order, device) : order.heads);
-      if (c.zeros_ahead != 0)
-        argument.scratch(work.counters);
-      else
-        argument.value<int*>(nullptr);
-      argument.scratch(work.added);
-      if (asks)
-        argument.scratch(work.counters + work.steps.counters * sizeof(int) - sizeof(int));
-      else
-        argument.value<int*>(nullptr);
+      argument.scratch(work.counters, c.zeros_ahead != 0).scratch(work.added);
+      argument.scratch(work.counters + (work.steps.counters - 1) * sizeof(int), asks);
       add_tensor_maps(argument, c, problem);
     });
     own.push_back(std::move(step));

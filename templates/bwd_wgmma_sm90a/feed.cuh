@@ -2,13 +2,10 @@
 #pragma once
 
 #include "backward/turns.cuh"
-#include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
-#include "bwd_wgmma_sm90a/key_tiles.cuh"
 #include "bwd_wgmma_sm90a/shared.cuh"
 #include "bwd_wgmma_sm90a/work.cuh"
 #include "hopper/ring.cuh"
-#include "ptx/bulk.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/tma.cuh"

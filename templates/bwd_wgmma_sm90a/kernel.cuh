@@ -3,14 +3,13 @@
 // (warpgroup.cuh): each has keys of its own (by_keys.cuh) or columns (by_columns.cuh).
 #pragma once
 
-#include "base.cuh"
 #include "bwd_wgmma_sm90a/by_columns.cuh"
 #include "bwd_wgmma_sm90a/by_keys.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "bwd_wgmma_sm90a/feed.cuh"
-#include "bwd_wgmma_sm90a/key_tiles.cuh"
 #include "bwd_wgmma_sm90a/shared.cuh"
 #include "bwd_wgmma_sm90a/warpgroup.cuh"
+#include "bwd_wgmma_sm90a/work.cuh"
 #include "ptx/grid_dependency.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
@@ -18,8 +17,7 @@
 
 namespace attnforge {
 
-/// Pieces: DensePieces<C> (pieces/dense.cuh), Queries and a Slope, or what an entry makes of them.
-/// ParamsType is the kernel's argument.
+/// Pieces: DensePieces<C>, Queries, a Slope, or what an entry makes of them, and of the argument.
 template <BwdWgmmaSm90aConfig C, class Pieces, class ParamsType = BwdWgmmaSm90aParams>
 struct BwdWgmmaSm90a {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");

@@ -1,12 +1,11 @@
 // shared.cuh - where a block of bwd_wgmma_sm90a has its tiles and barriers.
 #pragma once
 
-#include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "ptx/mbarrier.cuh"
-#include "ptx/proxy.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
+#include "ptx/tma.cuh"
 
 namespace attnforge {
 

@@ -7,7 +7,6 @@
 #include "backward/store_gradient.cuh"
 #include "backward/transposed_scores.cuh"
 #include "backward/turns.cuh"
-#include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "bwd_wgmma_sm90a/shared.cuh"
 #include "bwd_wgmma_sm90a/work.cuh"
@@ -16,15 +15,13 @@
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma_sync.cuh"
-#include "ptx/proxy.cuh"
 #include "ptx/reduction.cuh"
-#include "ptx/shared_floats.cuh"
 #include "ptx/shared_memory.cuh"
-#include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
-#include "ptx/stmatrix.cuh"
+#include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
-#include "ptx/wgmma_products.cuh"
+#include "ptx/wgmma.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -143,8 +140,7 @@ struct BwdWgmmaSm90aWarpgroup {
   }
 
   ATTNFORGE_DEVICE static void pin_dq(DqParts& dq) {
-#pragma unroll
-    for (int i = 0; i < C.dq_held(); ++i) pin(dq[i]);
+    unrolled<C.dq_held()>([&](int i) { pin(dq[i]); });
   }
 
   // -- Scores to probabilities, and their gradients --
@@ -165,36 +161,32 @@ struct BwdWgmmaSm90aWarpgroup {
 #pragma unroll
     for (int j = 0; j < kScoreFragments; ++j) {
       float shift[2], x[4];
-      load_shared_floats(shift, lse + j * 32);
+      load_shared(shift, lse + j * 32);
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         x[c] = probability<Slope>(s[j][c], scale_log2, shift[c % 2]);
         s[j][c] = times_slope(x[c], slope, s[j][c], slopes[j][c]);
       }
-#pragma unroll
-      for (int r = 0; r < 2; ++r)
-        p16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(x[2 * r], x[2 * r + 1]);
+      unrolled<2>(
+          [&](int r) { p16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(x[2 * r], x[2 * r + 1]); });
     }
   }
   /// dS = P (dP - delta). Where P is 0 in a masked tile dS is 0 whatever dP is.
   ATTNFORGE_DEVICE void gradients(const Work& work, const QueryPlace& place, const Scores& s,
                                   Scores& dp, Rounded& ds16) const {
     if (work.masked(place)) {
-#pragma unroll
-      for (int j = 0; j < kScoreFragments; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) dp[j][c] = s[j][c] == 0.0f ? 0.0f : dp[j][c];
+      unrolled<kScoreFragments, 4>(
+          [&](int j, int c) { dp[j][c] = s[j][c] == 0.0f ? 0.0f : dp[j][c]; });
     }
     const u32 delta = smem.delta(stage_of<C.do_stages>(count)) + MmaFragment::column(lane()) * 4;
 #pragma unroll
     for (int j = 0; j < kScoreFragments; ++j) {
       float shift[2];
-      load_shared_floats(shift, delta + j * 32);
-#pragma unroll
-      for (int c = 0; c < 4; ++c) dp[j][c] = s[j][c] * (dp[j][c] - shift[c % 2]);
-#pragma unroll
-      for (int r = 0; r < 2; ++r)
+      load_shared(shift, delta + j * 32);
+      unrolled<4>([&](int c) { dp[j][c] = s[j][c] * (dp[j][c] - shift[c % 2]); });
+      unrolled<2>([&](int r) {
         ds16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(dp[j][2 * r], dp[j][2 * r + 1]);
+      });
     }
   }
   /// dS in shared memory: rows of queries, this warpgroup's chunk of keys.
@@ -206,15 +198,13 @@ struct BwdWgmmaSm90aWarpgroup {
   }
   ATTNFORGE_DEVICE void store_ds(const Rounded& ds16) const {
     const u32 at = ds_matrices();
-#pragma unroll
-    for (int j = 0; j < kScoreFragments / 2; ++j)
-      stmatrix_x4_trans(at + j * 16 * C.kSwizzle, ds16[j]);
+    unrolled<kScoreFragments / 2>(
+        [&](int j) { stmatrix_x4_trans(at + j * 16 * C.kSwizzle, ds16[j]); });
   }
   ATTNFORGE_DEVICE void load_ds(Rounded& ds16) const {
     const u32 at = ds_matrices();
-#pragma unroll
-    for (int j = 0; j < kScoreFragments / 2; ++j)
-      ldmatrix_x4_trans(ds16[j], at + j * 16 * C.kSwizzle);
+    unrolled<kScoreFragments / 2>(
+        [&](int j) { ldmatrix_x4_trans(ds16[j], at + j * 16 * C.kSwizzle); });
   }
   /// dQ of a tile: to shared memory, from where the adder takes it, or straight to the sums.
   template <int kRound = 0>
@@ -226,8 +216,7 @@ struct BwdWgmmaSm90aWarpgroup {
 #pragma unroll
       for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
         float* const to = sums + dq_part(kRound, i) * (C.dq_part_bytes() / 4);
-#pragma unroll
-        for (int j = 0; j < kDqFragments; ++j) reduce_add_4(to + j * 512, dq[i][j]);
+        unrolled<kDqFragments>([&](int j) { reduce_add_4(to + j * 512, dq[i][j]); });
       }
     } else {
       const u32 number = tile * C.dq_rounds + kRound;
@@ -236,8 +225,7 @@ struct BwdWgmmaSm90aWarpgroup {
 #pragma unroll
       for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
         const u32 to = smem.dq(warpgroup, stage, i) + thread * 16;
-#pragma unroll
-        for (int j = 0; j < kDqFragments; ++j) store_shared(to + j * 2048, dq[i][j]);
+        unrolled<kDqFragments>([&](int j) { store_shared(to + j * 2048, dq[i][j]); });
       }
       fence_proxy_async();
       __syncwarp();
@@ -312,13 +300,6 @@ struct BwdWgmmaSm90aWarpgroup {
 
   // -- dK and dV --
 
-  template <int kFragments>
-  ATTNFORGE_DEVICE static void clear(float (&sums)[kFragments][4]) {
-#pragma unroll
-    for (int j = 0; j < kFragments; ++j)
-#pragma unroll
-      for (int c = 0; c < 4; ++c) sums[j][c] = 0.0f;
-  }
   /// Stores the columns from `first_column` on. kChunks: column chunks of `stage`, where rows of
   /// the block's keys lie in shared memory that nobody reads any more.
   template <int kChunks, int kFragments>

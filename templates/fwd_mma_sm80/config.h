@@ -1,8 +1,6 @@
-// config.h - the axes of fwd_mma_sm80. Compiled by g++ (search, launch) and by NVRTC (kernel), so
-// that both take the sizes of shared memory and the validity of a config from the same lines.
+// config.h - the axes of fwd_mma_sm80, what they make valid, and the sizes of shared memory.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "shape.h"
 
@@ -24,61 +22,53 @@ struct FwdMmaSm80Config : Shape {
                        // of Q K^T and of the columns of O. 1: a warp has all of them
   int pad_head_dim;    // 1: head dims are padded to the next multiple of 16
 
-  ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 32 * num_warps; }
-  ATTNFORGE_HOST_DEVICE constexpr int row_warps() const { return num_warps / head_dim_warps; }
-  ATTNFORGE_HOST_DEVICE constexpr int warp_m() const { return block_m / row_warps(); }
-  ATTNFORGE_HOST_DEVICE constexpr int row_fragments() const { return warp_m() / 16; }
+  ATTNFORGE_CONSTEXPR int num_threads() const { return 32 * num_warps; }
+  ATTNFORGE_CONSTEXPR int row_warps() const { return num_warps / head_dim_warps; }
+  ATTNFORGE_CONSTEXPR int warp_m() const { return block_m / row_warps(); }
+  ATTNFORGE_CONSTEXPR int row_fragments() const { return warp_m() / 16; }
   /// A head dim as products and shared memory see it.
-  ATTNFORGE_HOST_DEVICE constexpr int padded(int dim) const {
-    return pad_head_dim ? round_up(dim, 16) : dim;
-  }
+  ATTNFORGE_CONSTEXPR int padded(int dim) const { return pad_head_dim ? round_up(dim, 16) : dim; }
   // 16-byte chunks of a row that are in products.
-  ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
+  ATTNFORGE_CONSTEXPR int qk_chunks() const {
     return chunks_of(dtype, round_up(padded(head_dim), 16 * head_dim_warps));
   }
-  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const {
-    return chunks_of(dtype, padded(head_dim_v));
-  }
+  ATTNFORGE_CONSTEXPR int v_chunks() const { return chunks_of(dtype, padded(head_dim_v)); }
   // Chunks from row to row. Odd where warps have parts of a row: these may begin anywhere then.
-  ATTNFORGE_HOST_DEVICE constexpr int qk_pitch() const {
-    return qk_chunks() + (head_dim_warps > 1 ? 1 : 0);
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int v_pitch() const {
+  ATTNFORGE_CONSTEXPR int qk_pitch() const { return qk_chunks() + (head_dim_warps > 1 ? 1 : 0); }
+  ATTNFORGE_CONSTEXPR int v_pitch() const {
     return v_chunks() + (head_dim_warps > 1 && v_chunks() % 2 == 0 ? 1 : 0);
   }
   // A warp's steps of 16 elements in the sums of Q K^T, and its fragments of 8 output columns.
   // Halves of an odd number of fragments overlap in one, which both warps compute, and store,
   // alike.
-  ATTNFORGE_HOST_DEVICE constexpr int depth_steps() const {
-    return qk_chunks() / 2 / head_dim_warps;
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int out_fragments() const {
+  ATTNFORGE_CONSTEXPR int depth_steps() const { return qk_chunks() / 2 / head_dim_warps; }
+  ATTNFORGE_CONSTEXPR int out_fragments() const {
     return ceil_div(padded(head_dim_v) / 8, head_dim_warps);
   }
-  ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return block_m * qk_pitch() * 16; }
-  ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return block_n * qk_pitch() * 16; }
-  ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return block_n * v_pitch() * 16; }
+  ATTNFORGE_CONSTEXPR int q_bytes() const { return block_m * qk_pitch() * 16; }
+  ATTNFORGE_CONSTEXPR int k_bytes() const { return block_n * qk_pitch() * 16; }
+  ATTNFORGE_CONSTEXPR int v_bytes() const { return block_n * v_pitch() * 16; }
   /// Bytes of a warp's part of the sums in a softmax step, for its partner.
-  ATTNFORGE_HOST_DEVICE constexpr int parts_bytes() const {
+  ATTNFORGE_CONSTEXPR int parts_bytes() const {
     return head_dim_warps > 1 ? warp_m() * step_n * 4 : 0;
   }
   // Q, then the K tiles, then the V tiles, then the warps' parts; each a multiple of 128 bytes.
-  ATTNFORGE_HOST_DEVICE constexpr int k_begin() const { return q_in_regs == 2 ? 0 : q_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_begin() + stages * k_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int parts_begin() const { return v_begin() + stages * v_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
+  ATTNFORGE_CONSTEXPR int k_begin() const { return q_in_regs == 2 ? 0 : q_bytes(); }
+  ATTNFORGE_CONSTEXPR int v_begin() const { return k_begin() + stages * k_bytes(); }
+  ATTNFORGE_CONSTEXPR int parts_begin() const { return v_begin() + stages * v_bytes(); }
+  ATTNFORGE_CONSTEXPR int smem_bytes() const {
     const int end = parts_begin() + num_warps * parts_bytes();
     return end > q_bytes() ? end : q_bytes();
   }
-  ATTNFORGE_HOST_DEVICE constexpr int key_groups() const { return key_groups_of(block_n); }
+  ATTNFORGE_CONSTEXPR int key_groups() const { return key_groups_of(block_n); }
   /// Registers of a thread that the main loop keeps; ptxas finds some for the rest or spills.
-  ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
+  ATTNFORGE_CONSTEXPR int planned_registers() const {
     const int output = row_fragments() * out_fragments() * 4;
     const int scores = row_fragments() * step_n / 2;
     const int query = q_in_regs ? row_fragments() * depth_steps() * 4 : row_fragments() * 4;
     return output + scores + query + 4 * row_fragments() + 8;
   }
-  ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
+  ATTNFORGE_CONSTEXPR bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && (head_dim_warps == 1 || head_dim_warps == 2) &&
            num_warps % head_dim_warps == 0 && block_m % (16 * row_warps()) == 0 && num_warps >= 2 &&
            block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 && pack_gqa >= 1 &&

@@ -1,5 +1,4 @@
-// estimate.h - how long a config of fwd_mma_sm80 takes, from what its tile costs each unit of an
-// SM.
+// estimate.h - how long a config of fwd_mma_sm80 takes, without running it.
 #pragma once
 
 #include "attnforge/device.h"

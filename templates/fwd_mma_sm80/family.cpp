@@ -1,5 +1,4 @@
-// family.cpp - fwd_mma_sm80 as a Family: what it serves, its search space, its source and its
-// launch.
+// family.cpp - fwd_mma_sm80 as a Family: what it serves, its search space, source and launch.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -10,18 +9,14 @@
 #include "generator/typed_family.h"
 #include "templates/fwd_mma_sm80/config.h"
 #include "templates/fwd_mma_sm80/estimate.h"
+#include "templates/host/common_fields.h"
 #include "templates/host/common_rejects.h"
-#include "templates/host/common_values.h"
-#include "templates/host/config_words.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/launch_work.h"
 #include "templates/host/memory_time.h"
-#include "templates/host/part_rules.h"
-#include "templates/host/sm_room.h"
 #include "templates/host/split_counts.h"
 #include "templates/host/tile_order.h"
-#include "templates/host/tile_source.h"
 
 namespace attnforge {
 namespace {
@@ -235,10 +230,6 @@ std::string describe(const Typed& c) {
        if_so(c.num_splits > 1, fmt::format("keys over {} blocks", c.num_splits).c_str())});
 }
 
-std::string symbol(const Typed& c) {
-  return shape_name("fwd_mma_sm80", c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
-}
-
 /// Whether heads, splits and sequences are the dimensions of its grid: where sequences of one
 /// length have one query tile a head. Nothing decides in which the problems of a bucket differ, and
 /// those of batch_invariant ones differ in their batch.
@@ -259,7 +250,7 @@ std::string grid_order(const Typed& c, const Problem& problem) {
 }
 
 KernelTraits kernel_of(const Typed& c, const Problem& problem) {
-  return {.symbol = symbol(c),
+  return {.symbol = shape_name(kName, c, c.block_m, c.block_n),
           .folder = kName,
           .type = "FwdMmaSm80",
           .params = OwnParams::of<FwdMmaSm80Params>("FwdMmaSm80Params"),
@@ -272,8 +263,7 @@ KernelTraits kernel_of(const Typed& c, const Problem& problem) {
 }
 
 Source render(const Typed& c, const Problem& problem) {
-  const KernelTraits kernel = kernel_of(c, problem);
-  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
+  return kernel_source(untyped(kName, c, kFields), c, problem, kernel_of(c, problem));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -282,9 +272,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
                                              double(query_tiles(problem, c.block_m, c.pack_gqa)),
                                              double(device.num_sms) * c.blocks_per_sm);
   const Assembly assembly = assemble(problem, c, kernel);
-  const LaunchWork work = launch_work(
-      assembly, device,
-      tile_schedule(problem, assembly.tiles, kernel.tiling, c.head_group_mb, later_see_more(c)));
+  const LaunchWork work = launch_work(assembly, device, c.head_group_mb);
   LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
   step.grid = {static_cast<unsigned>(work.tiles.all_tiles()),
                static_cast<unsigned>(kernel.tiling.num_splits)};
@@ -297,8 +285,11 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   return launch_of_tiles(work, std::move(step));
 }
 
-constexpr Family kFamily = typed_family<kFields, illegal, needless, estimate_us, render, launch,
-                                        describe>({
+}  // namespace
+
+extern const Family fwd_mma_sm80;
+constinit const Family fwd_mma_sm80 = typed_family<kFields, illegal, needless, estimate_us, render,
+                                                   launch, describe>({
     .name = kName,
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,
@@ -307,10 +298,5 @@ constexpr Family kFamily = typed_family<kFields, illegal, needless, estimate_us,
     .supports = supports,
     .axes = axes,
 });
-
-}  // namespace
-
-extern const Family fwd_mma_sm80;
-constinit const Family fwd_mma_sm80 = kFamily;
 
 }  // namespace attnforge

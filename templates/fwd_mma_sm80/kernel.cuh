@@ -3,7 +3,6 @@
 // steps a tile and Q in registers as options).
 #pragma once
 
-#include "base.cuh"
 #include "fwd_mma_sm80/config.h"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
@@ -17,6 +16,7 @@
 #include "tile/load_tile.cuh"
 #include "tile/query_tile.cuh"
 #include "tile/softmax.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -43,8 +43,7 @@ struct LoaderOf<Loader, true, kThreads> {
   };
 };
 
-/// Pieces: DensePieces<C> (pieces/dense.cuh) or what an entry makes of it. Params is the kernel's
-/// argument: FwdMmaSm80Params, or what an entry derives from it for its pieces.
+/// Pieces: DensePieces<C>, or what an entry makes of it; so is the kernel's argument, Params.
 template <FwdMmaSm80Config C, class Pieces, class Params = FwdMmaSm80Params>
 struct FwdMmaSm80 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
@@ -56,7 +55,7 @@ struct FwdMmaSm80 {
   using QkRows = SwizzledRows<C.qk_pitch()>;
   using VRows = SwizzledRows<C.v_pitch()>;
   /// Tiles of few rows whose blocks are short: what comes before the first loads counts
-  /// (parts/splits/by_grid.cuh).
+  /// (parts/splits/walk.cuh).
   static constexpr bool kShort = requires { Pieces::Order::kMostRows; };
 
   template <class Loader>
@@ -85,19 +84,13 @@ struct FwdMmaSm80 {
     template <class OfRow>
     ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
       const int lane_key = first_key + MmaFragment::column(lane());
-#pragma unroll
-      for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const auto score = of_row(first_row + lane_row() + f * 16 + 8 * r, lane_key);
-#pragma unroll
-          for (int j = 0; j < C.step_n / 8; ++j)
-#pragma unroll
-            for (int c = 0; c < 2; ++c) {
-              float& s = all[f][j][2 * r + c];
-              s = score(s, j * 8 + c);
-            }
-        }
+      unrolled<kRowFragments, 2>([&](int f, int r) {
+        const auto score = of_row(first_row + lane_row() + f * 16 + 8 * r, lane_key);
+        unrolled<C.step_n / 8, 2>([&](int j, int c) {
+          float& s = all[f][j][2 * r + c];
+          s = score(s, j * 8 + c);
+        });
+      });
     }
   };
 
@@ -171,11 +164,9 @@ struct FwdMmaSm80 {
 
   ATTNFORGE_DEVICE void read_q() {
     if constexpr (C.q_in_regs != 0) {
-#pragma unroll
-      for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-        for (int d = 0; d < kDepthSteps; ++d)
-          ldmatrix_x4(q[f][d], q_fragment.at(smem + f * 16 * QkRows::kRowBytes, 2 * d));
+      unrolled<kRowFragments, kDepthSteps>([&](int f, int d) {
+        ldmatrix_x4(q[f][d], q_fragment.at(smem + f * 16 * QkRows::kRowBytes, 2 * d));
+      });
     }
   }
 
@@ -187,9 +178,9 @@ struct FwdMmaSm80 {
     for (int d = 0; d < kDepthSteps; ++d) {
       u32 from_smem[kRowFragments][4];
       if constexpr (C.q_in_regs == 0) {
-#pragma unroll
-        for (int f = 0; f < kRowFragments; ++f)
+        unrolled<kRowFragments>([&](int f) {
           ldmatrix_x4(from_smem[f], q_fragment.at(smem + f * 16 * QkRows::kRowBytes, 2 * d));
+        });
       }
 #pragma unroll
       for (int j = 0; j < C.step_n / 8; j += 2) {
@@ -219,21 +210,15 @@ struct FwdMmaSm80 {
     const int other = warp < C.row_warps() ? warp + C.row_warps() : row_warp;
     const u32 parts = smem + C.parts_begin() + lane() * 16;
     const u32 to = parts + warp * C.parts_bytes(), from = parts + other * C.parts_bytes();
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < C.step_n / 8; ++j)
-        store_shared(to + (f * (C.step_n / 8) + j) * kFragmentBytes, s[f][j]);
+    unrolled<kRowFragments, C.step_n / 8>([&](int f, int j) {
+      store_shared(to + (f * (C.step_n / 8) + j) * kFragmentBytes, s[f][j]);
+    });
     named_barrier_wait(1 + row_warp, 64);
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < C.step_n / 8; ++j) {
-        float more[4];
-        load_shared(more, from + (f * (C.step_n / 8) + j) * kFragmentBytes);
-#pragma unroll
-        for (int c = 0; c < 4; ++c) s[f][j][c] += more[c];
-      }
+    unrolled<kRowFragments, C.step_n / 8>([&](int f, int j) {
+      float more[4];
+      load_shared(more, from + (f * (C.step_n / 8) + j) * kFragmentBytes);
+      unrolled<4>([&](int c) { s[f][j][c] += more[c]; });
+    });
   }
 
   /// Scores to probabilities; the output is rescaled to the new maxima.
@@ -256,13 +241,10 @@ struct FwdMmaSm80 {
 #pragma unroll
     for (int j = 0; j < C.step_n / 8; j += 2) {
       u32 a[kRowFragments][4];
-#pragma unroll
-      for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-        for (int w = 0; w < 4; ++w) {
-          const auto& from = s[f][j + w / 2];
-          a[f][w] = pack2<C.dtype>(from[w % 2 * 2], from[w % 2 * 2 + 1]);
-        }
+      unrolled<kRowFragments, 4>([&](int f, int w) {
+        const auto& from = s[f][j + w / 2];
+        a[f][w] = pack2<C.dtype>(from[w % 2 * 2], from[w % 2 * 2 + 1]);
+      });
       const u32 rows = tile + j * 8 * VRows::kRowBytes;
 #pragma unroll
       for (int c = 0; c + 2 <= kOutFragments; c += 2) {
@@ -277,9 +259,8 @@ struct FwdMmaSm80 {
       if constexpr (kOutFragments % 2 != 0) {
         u32 v0, v1;
         ldmatrix_x2_trans(v0, v1, v_fragment.at(rows, kOutFragments - 1));
-#pragma unroll
-        for (int f = 0; f < kRowFragments; ++f)
-          mma_m16n8k16<C.dtype>(o[f][kOutFragments - 1], a[f], v0, v1);
+        unrolled<kRowFragments>(
+            [&](int f) { mma_m16n8k16<C.dtype>(o[f][kOutFragments - 1], a[f], v0, v1); });
       }
     }
   }
@@ -331,12 +312,7 @@ struct FwdMmaSm80 {
       if (s == ring.kTilesAhead) break;
       ring.load_first(s, tile.lengths.kv());
     }
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < kOutFragments; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) o[f][j][c] = 0.0f;
+    fill(o, 0.0f);
     if constexpr (C.stages == 1 || C.q_in_regs == 1) ring.await_q();
     if constexpr (C.q_in_regs == 1) read_q();
     ring.walk([&](int place, int stage, bool masked) { attend(place, stage, masked); });

@@ -1,8 +1,6 @@
-// config.h - the axes of fwd_regtile_f32. Compiled by g++ (search, launch) and by NVRTC (kernel),
-// so that both take the sizes of shared memory and the validity of a config from the same lines.
+// config.h - the axes of fwd_regtile_f32, what they make valid, the sizes of shared memory.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "shape.h"
 
@@ -29,56 +27,52 @@ struct FwdRegtileF32Config : Shape {
   int head_group_mb;  // heads are walked in groups of this many MB of K and V; 0: one head after
                       // another
 
-  ATTNFORGE_HOST_DEVICE constexpr int num_warps() const { return warps_m * warps_n * warps_d; }
-  ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 32 * num_warps(); }
-  ATTNFORGE_HOST_DEVICE constexpr int block_m() const { return warp_m * warps_m; }
-  ATTNFORGE_HOST_DEVICE constexpr int warp_keys() const { return step_n * steps; }
-  ATTNFORGE_HOST_DEVICE constexpr int block_n() const { return warp_keys() * warps_n; }
-  ATTNFORGE_HOST_DEVICE constexpr int warp_columns() const { return head_dim_v / warps_d; }
+  ATTNFORGE_CONSTEXPR int num_warps() const { return warps_m * warps_n * warps_d; }
+  ATTNFORGE_CONSTEXPR int num_threads() const { return 32 * num_warps(); }
+  ATTNFORGE_CONSTEXPR int block_m() const { return warp_m * warps_m; }
+  ATTNFORGE_CONSTEXPR int warp_keys() const { return step_n * steps; }
+  ATTNFORGE_CONSTEXPR int block_n() const { return warp_keys() * warps_n; }
+  ATTNFORGE_CONSTEXPR int warp_columns() const { return head_dim_v / warps_d; }
 
   // Rows in shared memory are an odd number of 16-byte chunks apart: eight rows then lie in eight
   // different bank groups, and so do four rows of any parity with two chunks of each.
-  ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const { return head_dim / 4 + 1; }
-  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const { return head_dim_v / 4 + 1; }
-  ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return block_m() * qk_chunks() * 16; }
-  ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return block_n() * qk_chunks() * 16; }
-  ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return block_n() * v_chunks() * 16; }
+  ATTNFORGE_CONSTEXPR int qk_chunks() const { return head_dim / 4 + 1; }
+  ATTNFORGE_CONSTEXPR int v_chunks() const { return head_dim_v / 4 + 1; }
+  ATTNFORGE_CONSTEXPR int q_bytes() const { return block_m() * qk_chunks() * 16; }
+  ATTNFORGE_CONSTEXPR int k_bytes() const { return block_n() * qk_chunks() * 16; }
+  ATTNFORGE_CONSTEXPR int v_bytes() const { return block_n() * v_chunks() * 16; }
 
   /// Bytes between the keys of a warp's probabilities in shared memory (kMathFma): an odd number of
   /// chunks again.
-  ATTNFORGE_HOST_DEVICE constexpr int p_row_bytes() const { return warp_m * 4 + 16; }
-  ATTNFORGE_HOST_DEVICE constexpr int p_bytes() const {
-    return math == kMathFma ? step_n * p_row_bytes() : 0;
-  }
+  ATTNFORGE_CONSTEXPR int p_row_bytes() const { return warp_m * 4 + 16; }
+  ATTNFORGE_CONSTEXPR int p_bytes() const { return math == kMathFma ? step_n * p_row_bytes() : 0; }
   // Q, the K tiles, the V tiles, the probabilities of each warp.
-  ATTNFORGE_HOST_DEVICE constexpr int k_begin() const { return q_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_begin() + stages * k_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int p_begin() const { return v_begin() + stages * v_bytes(); }
+  ATTNFORGE_CONSTEXPR int k_begin() const { return q_bytes(); }
+  ATTNFORGE_CONSTEXPR int v_begin() const { return k_begin() + stages * k_bytes(); }
+  ATTNFORGE_CONSTEXPR int p_begin() const { return v_begin() + stages * v_bytes(); }
   /// Output columns that a thread keeps of each of its rows. kMathFma: some of the last are beyond
   /// the end.
-  ATTNFORGE_HOST_DEVICE constexpr int thread_columns() const {
+  ATTNFORGE_CONSTEXPR int thread_columns() const {
     return math == kMathFma ? ceil_div(warp_columns(), 32) * 4 : warp_columns() / 4;
   }
   /// Tensor cores: whether the output is made 32 columns at a time; else 16, which takes fewer
   /// registers.
-  ATTNFORGE_HOST_DEVICE constexpr bool columns_by_4() const {
+  ATTNFORGE_CONSTEXPR bool columns_by_4() const {
     return math != kMath3xTf32 || warp_m * warp_columns() < 16 * 160;
   }
-  ATTNFORGE_HOST_DEVICE constexpr int thread_rows() const {
-    return math == kMathFma ? warp_m / 4 : warp_m / 8;
-  }
+  ATTNFORGE_CONSTEXPR int thread_rows() const { return math == kMathFma ? warp_m / 4 : warp_m / 8; }
   /// What a warp sends when the outputs of warps_n warps are added: takes the place of all
   /// else.
-  ATTNFORGE_HOST_DEVICE constexpr int partial_bytes() const {
+  ATTNFORGE_CONSTEXPR int partial_bytes() const {
     return thread_rows() * (thread_columns() + 2) * 128;
   }
-  ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
+  ATTNFORGE_CONSTEXPR int smem_bytes() const {
     const int tiles = p_begin() + num_warps() * p_bytes();
     const int partials = warps_n > 1 ? num_warps() / 2 * partial_bytes() : 0;
     return partials > tiles ? partials : tiles;
   }
   /// Registers of a thread that the main loop keeps; ptxas finds some for the rest or spills.
-  ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
+  ATTNFORGE_CONSTEXPR int planned_registers() const {
     const int output = thread_rows() * thread_columns();
     const int state = 3 * thread_rows() + 12;
     if (math == kMathFma) {
@@ -96,7 +90,7 @@ struct FwdRegtileF32Config : Shape {
     const int in_pv = parts * scores + added + v + (q_in_regs ? query : 0);
     return output + state + (in_qk > in_pv ? in_qk : in_pv);
   }
-  ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
+  ATTNFORGE_CONSTEXPR bool valid() const {
     const bool shapes = head_dim % 8 == 0 && head_dim_v % (8 * warps_d) == 0 && alignment >= 4;
     const bool counts = num_warps() >= 2 && num_warps() <= 16 && steps >= 1 && stages >= 1 &&
                         pack_gqa >= 1 && block_m() % pack_gqa == 0 && (stages > 1 || steps == 1) &&
@@ -106,11 +100,6 @@ struct FwdRegtileF32Config : Shape {
                                        : warp_m % 16 == 0 && step_n % 16 == 0;
     return shapes && counts && tile;
   }
-};
-
-struct FwdRegtileF32Params {
-  FwdParams fwd;
-  TileOrder order;  // a head is a K/V head when heads are packed
 };
 
 }  // namespace attnforge

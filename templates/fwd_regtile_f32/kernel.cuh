@@ -1,16 +1,13 @@
 // kernel.cuh - attention forward of fp32 tensors: warps with tiles of queries and keys in
 // registers, K and V through a cp.async ring; warps may share the keys of a block's few queries,
-// and their outputs are then added (the split over keys of FlashAttention-2, Dao 2023, inside a
-// block).
+// and their outputs are then added (FlashAttention-2, Dao 2023, inside a block).
 #pragma once
 
-#include "base.cuh"
 #include "fwd_regtile_f32/config.h"
 #include "fwd_regtile_f32/row_softmax.cuh"
 #include "fwd_regtile_f32/warp_fma.cuh"
 #include "fwd_regtile_f32/warp_mma.cuh"
 #include "ptx/cp_async.cuh"
-#include "ptx/shared_floats.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
 #include "tile/key_ring.cuh"
@@ -28,9 +25,8 @@ struct WarpOf<C, true> {
   using Type = FmaWarp<C>;
 };
 
-/// Pieces: DensePieces<C> (pieces/dense.cuh) or what an entry makes of it; rows are stored here.
-/// Params is the kernel's argument: FwdRegtileF32Params, or what an entry derives from it.
-template <FwdRegtileF32Config C, class Pieces, class Params = FwdRegtileF32Params>
+/// Pieces: DensePieces<C>, or what an entry makes of it; so is the kernel's argument, Params.
+template <FwdRegtileF32Config C, class Pieces, class Params = FwdTiledParams>
 struct FwdRegtileF32 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
 
@@ -192,17 +188,17 @@ struct FwdRegtileF32 {
 #pragma unroll
     for (int r = 0; r < Warp::kRows; ++r) {
       const u32 row = to + r * (Warp::kColumns + 2) * 128;
-      store_shared_floats<1>(row, {softmax.row_max[r]});
-      store_shared_floats<1>(row + 128, {softmax.row_sum[r]});
+      store_shared<1>(row, {softmax.row_max[r]});
+      store_shared<1>(row + 128, {softmax.row_sum[r]});
 #pragma unroll
       for (int i = 0; i < Warp::kColumns; ++i)
-        store_shared_floats<1>(row + (i + 2) * 128, {warp.output(r, i)});
+        store_shared<1>(row + (i + 2) * 128, {warp.output(r, i)});
     }
   }
 
   ATTNFORGE_DEVICE static float load_given(u32 from) {
     float x[1];
-    load_shared_floats(x, from);
+    load_shared(x, from);
     return x[0];
   }
 

@@ -2,7 +2,6 @@
 // and Gimelshein 2018), and how the halves of a row's keys are put together.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
 #include "tile/maximum.cuh"

@@ -2,10 +2,10 @@
 // registers. 4 x 8 lanes share rows and keys, then rows and columns.
 #pragma once
 
-#include "base.cuh"
 #include "fwd_regtile_f32/config.h"
-#include "ptx/shared_floats.cuh"
+#include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -39,10 +39,7 @@ struct FmaWarp {
     v_lane = columns * 4 + lane % 8 * 16;
     p_read = p_buffer + lane / 8 * kRows * 4;
     p_write = p_read + lane % 8 * C.p_row_bytes();
-#pragma unroll
-    for (int r = 0; r < kRows; ++r)
-#pragma unroll
-      for (int i = 0; i < kColumns; ++i) o[r][i] = 0.0f;
+    fill(o, 0.0f);
   }
 
   ATTNFORGE_DEVICE static int row_of(int r) { return thread_index() % 32 / 8 + 4 * r; }
@@ -54,39 +51,27 @@ struct FmaWarp {
   /// full size after every one of them.
   ATTNFORGE_DEVICE void scores(Scores& s, u32 q_rows, u32 k_rows, bool /*precise*/) const {
     constexpr int kChunks = C.head_dim / 4, kChunksPerSum = 8;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r)
-#pragma unroll
-      for (int j = 0; j < Scores::kKeys; ++j) s.s[r][j] = 0.0f;
+    fill(s.s, 0.0f);
 #pragma unroll 1
     for (int first = 0; first < kChunks; first += kChunksPerSum) {
       Scores part;
-#pragma unroll
-      for (int r = 0; r < kRows; ++r)
-#pragma unroll
-        for (int j = 0; j < Scores::kKeys; ++j) part.s[r][j] = 0.0f;
+      fill(part.s, 0.0f);
       const int end = kChunks % kChunksPerSum == 0 ? first + kChunksPerSum
                                                    : min(first + kChunksPerSum, kChunks);
 #pragma unroll 2
       for (int d = first; d < end; ++d) {
         float q[kRows][4];
-#pragma unroll
-        for (int r = 0; r < kRows; ++r)
-          load_shared_floats(q[r], q_rows + q_lane + r * 4 * kQkRowBytes + d * 16);
+        unrolled<kRows>(
+            [&](int r) { load_shared(q[r], q_rows + q_lane + r * 4 * kQkRowBytes + d * 16); });
 #pragma unroll
         for (int j = 0; j < Scores::kKeys; ++j) {
           float k[4];
-          load_shared_floats(k, k_rows + k_lane + j * 8 * kQkRowBytes + d * 16);
-#pragma unroll
-          for (int r = 0; r < kRows; ++r)
-#pragma unroll
-            for (int c = 0; c < 4; ++c) part.s[r][j] = fmaf(q[r][c], k[c], part.s[r][j]);
+          load_shared(k, k_rows + k_lane + j * 8 * kQkRowBytes + d * 16);
+          unrolled<kRows, 4>(
+              [&](int r, int c) { part.s[r][j] = fmaf(q[r][c], k[c], part.s[r][j]); });
         }
       }
-#pragma unroll
-      for (int r = 0; r < kRows; ++r)
-#pragma unroll
-        for (int j = 0; j < Scores::kKeys; ++j) s.s[r][j] += part.s[r][j];
+      unrolled<kRows, Scores::kKeys>([&](int r, int j) { s.s[r][j] += part.s[r][j]; });
     }
   }
 
@@ -94,10 +79,7 @@ struct FmaWarp {
   ATTNFORGE_DEVICE void outputs(const Scores& p, u32 v_rows, const float (&rescale)[kRows],
                                 bool grew, bool /*precise*/) {
     if (grew) {
-#pragma unroll
-      for (int r = 0; r < kRows; ++r)
-#pragma unroll
-        for (int i = 0; i < kColumns; ++i) o[r][i] *= rescale[r];
+      unrolled<kRows, kColumns>([&](int r, int i) { o[r][i] *= rescale[r]; });
     }
     __syncwarp();  // all have read the probabilities of the step before
 #pragma unroll
@@ -105,9 +87,8 @@ struct FmaWarp {
 #pragma unroll
       for (int r = 0; r < kRows; r += kWide) {
         float x[kWide];
-#pragma unroll
-        for (int i = 0; i < kWide; ++i) x[i] = p.s[r + i][j];
-        store_shared_floats(p_write + j * 8 * C.p_row_bytes() + r * 4, x);
+        unrolled<kWide>([&](int i) { x[i] = p.s[r + i][j]; });
+        store_shared(p_write + j * 8 * C.p_row_bytes() + r * 4, x);
       }
     __syncwarp();
 #pragma unroll 4
@@ -116,20 +97,16 @@ struct FmaWarp {
 #pragma unroll
       for (int r = 0; r < kRows; r += kWide) {
         float some[kWide];
-        load_shared_floats(some, p_read + n * C.p_row_bytes() + r * 4);
-#pragma unroll
-        for (int i = 0; i < kWide; ++i) x[r + i] = some[i];
+        load_shared(some, p_read + n * C.p_row_bytes() + r * 4);
+        unrolled<kWide>([&](int i) { x[r + i] = some[i]; });
       }
 #pragma unroll
       for (int i = 0; i < kColumns; i += 4) {
         // Some of the last chunks may lie after the row, where other rows and the probabilities
         // are: such columns are not stored.
         float v[4];
-        load_shared_floats(v, v_rows + v_lane + n * kVRowBytes + i * 32);
-#pragma unroll
-        for (int r = 0; r < kRows; ++r)
-#pragma unroll
-          for (int c = 0; c < 4; ++c) o[r][i + c] = fmaf(x[r], v[c], o[r][i + c]);
+        load_shared(v, v_rows + v_lane + n * kVRowBytes + i * 32);
+        unrolled<kRows, 4>([&](int r, int c) { o[r][i + c] = fmaf(x[r], v[c], o[r][i + c]); });
       }
     }
   }

@@ -1,16 +1,41 @@
-// warp_mma.cuh - a warp's tile on the tensor cores: fp32 products as one product of TF32 numbers,
-// or as three, of big and small parts, which keeps the accuracy of fp32.
+// warp_mma.cuh - a warp's tile on the tensor cores: fp32 products as one product of TF32 numbers
+// (10 bits of mantissa), or as three, of big and small parts, which keeps the accuracy of fp32
+// (Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores").
 #pragma once
 
-#include "base.cuh"
 #include "fwd_regtile_f32/config.h"
-#include "fwd_regtile_f32/tf32.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
-#include "ptx/shared_floats.cuh"
+#include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
+
+/// An operand for which the tensor core's rounding has no bias. It ignores the 13 low bits, which
+/// cuts off half a unit on average; the factor adds as much, 1/3 to 2/3 of a unit depending on the
+/// mantissa. One instruction instead of the four of cvt.rna.tf32, exact for what TF32 can hold, and
+/// infinities and NaN stay what they are.
+ATTNFORGE_DEVICE float round_tf32(float x) {
+  constexpr float kHalfUnit = 3.3845e-4f;  // ln(2) * 2^-11
+  return x * (1.0f + kHalfUnit);
+}
+
+/// x = high + low: two operands of the tensor core, `high` exactly and `low` but for its last bit,
+/// which the hardware ignores. `high` is nearest to x, half a unit added to the bits and the rest
+/// cut off: `low` then has either sign and one bit less than were `high` cut off alone, which would
+/// save an instruction and cost a third more error of a whole attention.
+///
+/// An infinity has a `low` of NaN. A NaN whose bits overflow, as those that GPUs make, has it too,
+/// and a zero as `high`.
+struct SplitTf32 {
+  u32 high, low;
+
+  ATTNFORGE_DEVICE explicit SplitTf32(float x) {
+    high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
+    low = __float_as_uint(x - __uint_as_float(high));
+  }
+};
 
 /// kWords registers of an operand, split in two where three products are made of one.
 template <bool kSplit, int kWords>
@@ -26,8 +51,7 @@ struct MmaOperand {
     }
   }
   ATTNFORGE_DEVICE void set(const u32 (&words)[kWords]) {
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) set(i, __uint_as_float(words[i]));
+    unrolled<kWords>([&](int i) { set(i, __uint_as_float(words[i])); });
   }
 };
 
@@ -74,12 +98,7 @@ struct MmaWarp {
     q_lane = (lane % 16) * kQkRowBytes + lane / 16 * 16;
     k_lane = (lane % 8 + lane / 16 * 8) * kQkRowBytes + lane / 8 % 2 * 16;
     v_lane = 2 * (lane % 4) * kVRowBytes + columns * 4;
-#pragma unroll
-    for (int f = 0; f < kFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < kOutFragments; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) o[f][j][c] = 0.0f;
+    fill(o, 0.0f);
   }
 
   ATTNFORGE_DEVICE static int row_of(int r) {
@@ -98,39 +117,22 @@ struct MmaWarp {
 
   ATTNFORGE_DEVICE void read_q(u32 q_rows) {
     if constexpr (C.q_in_regs != 0) {
-#pragma unroll
-      for (int f = 0; f < kFragments; ++f)
-#pragma unroll
-        for (int d = 0; d < kDepthSteps; ++d) load_query(q[f][d], q_rows, f, d);
+      unrolled<kFragments, kDepthSteps>([&](int f, int d) { load_query(q[f][d], q_rows, f, d); });
     }
-  }
-
-  /// Calls visit(f, j, c) for every score of this lane.
-  template <class Visit>
-  ATTNFORGE_DEVICE static void for_each_score(const Visit& visit) {
-#pragma unroll
-    for (int f = 0; f < kFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < C.step_n / 8; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) visit(f, j, c);
   }
 
   /// s += a k for two fragments of keys, from j on.
   ATTNFORGE_DEVICE static void multiply(Scores& s, const u32 (&a)[kFragments][4], const u32 (&k)[4],
                                         int j) {
-#pragma unroll
-    for (int f = 0; f < kFragments; ++f)
-#pragma unroll
-      for (int h = 0; h < 2; ++h) mma_m16n8k8_tf32(s.c[f][j + h], a[f], k[2 * h], k[2 * h + 1]);
+    unrolled<kFragments, 2>(
+        [&](int f, int h) { mma_m16n8k8_tf32(s.c[f][j + h], a[f], k[2 * h], k[2 * h + 1]); });
   }
 
   /// s = Q K^T. Small parts are summed by themselves, and large ones over 32 elements at a time, or
   /// 16.
   ATTNFORGE_DEVICE void scores(Scores& s, u32 q_rows, u32 k_rows, bool precise) {
     Scores small, large;
-    for_each_score(
-        [&](int f, int j, int c) { s.c[f][j][c] = small.c[f][j][c] = large.c[f][j][c] = 0.0f; });
+    fill(s.c, 0.0f), fill(small.c, 0.0f), fill(large.c, 0.0f);
 #pragma unroll(C.q_in_regs || C.head_dim <= 160 ? kDepthSteps : 8)
     for (int d = 0; d < kDepthSteps; ++d) {
       MmaOperand<kSplit, 4> q_step;
@@ -156,7 +158,7 @@ struct MmaWarp {
         multiply(kSplit ? large : s, q_high, k.high, j);
       }
       if (kSplit && (d % 4 == 3 || d == kDepthSteps - 1 || (d % 4 == 1 && precise)))
-        for_each_score([&](int f, int j, int c) {
+        unrolled<kFragments, C.step_n / 8, 4>([&](int f, int j, int c) {
           s.c[f][j][c] += large.c[f][j][c];
           large.c[f][j][c] = 0.0f;
         });
@@ -164,7 +166,7 @@ struct MmaWarp {
     if constexpr (kSplit) {
       // On average a score lost 1e-7 of itself with the sums.
       constexpr float kMakeUp = 1.0f + 0x1p-23f;
-      for_each_score([&](int f, int j, int c) {
+      unrolled<kFragments, C.step_n / 8, 4>([&](int f, int j, int c) {
         const float sum = fmaf(s.c[f][j][c], kMakeUp, small.c[f][j][c]);
         // The small part of an infinity is NaN; that of a NaN is what tells.
         s.c[f][j][c] = fabsf(s.c[f][j][c]) < -negative_infinity() ? sum : s.c[f][j][c];
@@ -177,20 +179,14 @@ struct MmaWarp {
                                 bool grew, bool precise) {
     if constexpr (!kSplit) {
       if (grew) {
-#pragma unroll
-        for (int r = 0; r < kRows; ++r)
-#pragma unroll
-          for (int i = 0; i < kColumns; ++i) output(r, i) *= rescale[r];
+        unrolled<kRows, kColumns>([&](int r, int i) { output(r, i) *= rescale[r]; });
       }
     }
     MmaOperand<kSplit, 4> a[C.step_n / 8][kFragments];
-#pragma unroll
-    for (int j = 0; j < C.step_n / 8; ++j)
-#pragma unroll
-      for (int f = 0; f < kFragments; ++f) {
-        const auto& c = p.c[f][j];
-        a[j][f].set(0, c[0]), a[j][f].set(1, c[2]), a[j][f].set(2, c[1]), a[j][f].set(3, c[3]);
-      }
+    unrolled<C.step_n / 8, kFragments>([&](int j, int f) {
+      const auto& c = p.c[f][j];
+      a[j][f].set(0, c[0]), a[j][f].set(1, c[2]), a[j][f].set(2, c[1]), a[j][f].set(3, c[3]);
+    });
 #pragma unroll
     for (int j = 0; j < kBy4; j += 4) columns<4>(j, a, v_rows, rescale, precise);
 #pragma unroll
@@ -209,46 +205,32 @@ struct MmaWarp {
 #pragma unroll
     for (int j = 0; j < C.step_n / 8; ++j) {
       float even[kWide], odd[kWide];
-      load_shared_floats(even, lane_rows + j * 8 * kVRowBytes);
-      load_shared_floats(odd, lane_rows + (j * 8 + 1) * kVRowBytes);
+      load_shared(even, lane_rows + j * 8 * kVRowBytes);
+      load_shared(odd, lane_rows + (j * 8 + 1) * kVRowBytes);
       MmaOperand<kSplit, 2> v[kWide];
-#pragma unroll
-      for (int w = 0; w < kWide; ++w) v[w].set(0, even[w]), v[w].set(1, odd[w]);
+      unrolled<kWide>([&](int w) { v[w].set(0, even[w]), v[w].set(1, odd[w]); });
       if constexpr (kSplit) {
-#pragma unroll
-        for (int f = 0; f < kFragments; ++f)
-#pragma unroll
-          for (int w = 0; w < kWide; ++w)
-            mma_m16n8k8_tf32(sum[f][w], a[j][f].low, v[w].high[0], v[w].high[1]);
-#pragma unroll
-        for (int f = 0; f < kFragments; ++f)
-#pragma unroll
-          for (int w = 0; w < kWide; ++w)
-            mma_m16n8k8_tf32(sum[f][w], a[j][f].high, v[w].low[0], v[w].low[1]);
-#pragma unroll
-        for (int f = 0; f < kFragments; ++f)
-#pragma unroll
-          for (int w = 0; w < kWide; ++w)
-            mma_m16n8k8_tf32(sum[f][w], a[j][f].high, v[w].high[0], v[w].high[1]);
+        unrolled<kFragments, kWide>([&](int f, int w) {
+          mma_m16n8k8_tf32(sum[f][w], a[j][f].low, v[w].high[0], v[w].high[1]);
+        });
+        unrolled<kFragments, kWide>([&](int f, int w) {
+          mma_m16n8k8_tf32(sum[f][w], a[j][f].high, v[w].low[0], v[w].low[1]);
+        });
+        unrolled<kFragments, kWide>([&](int f, int w) {
+          mma_m16n8k8_tf32(sum[f][w], a[j][f].high, v[w].high[0], v[w].high[1]);
+        });
       } else {
-#pragma unroll
-        for (int f = 0; f < kFragments; ++f)
-#pragma unroll
-          for (int w = 0; w < kWide; ++w)
-            mma_m16n8k8_tf32(o[f][first + w], a[j][f].high, v[w].high[0], v[w].high[1]);
+        unrolled<kFragments, kWide>([&](int f, int w) {
+          mma_m16n8k8_tf32(o[f][first + w], a[j][f].high, v[w].high[0], v[w].high[1]);
+        });
       }
       if (kSplit && (j % 4 == 3 || j == C.step_n / 8 - 1 || (j % 4 == 1 && precise))) {
         const bool is_first = j < 2 || (j < 4 && !precise);
-#pragma unroll
-        for (int f = 0; f < kFragments; ++f)
-#pragma unroll
-          for (int w = 0; w < kWide; ++w)
-#pragma unroll
-            for (int c = 0; c < 4; ++c) {
-              o[f][first + w][c] = fmaf(o[f][first + w][c],
-                                        is_first ? rescale[2 * f + c / 2] : 1.0f, sum[f][w][c]);
-              sum[f][w][c] = 0.0f;
-            }
+        unrolled<kFragments, kWide, 4>([&](int f, int w, int c) {
+          o[f][first + w][c] = fmaf(o[f][first + w][c], is_first ? rescale[2 * f + c / 2] : 1.0f,
+                                    sum[f][w][c]);
+          sum[f][w][c] = 0.0f;
+        });
       }
     }
   }

@@ -1,10 +1,8 @@
 // config.h - the axes of fwd_wgmma_sm90a. Compiled by g++ (search, launch) and by NVRTC (kernel).
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "hopper/grid.cuh"
-#include "hopper/register_share.cuh"
 #include "shape.h"
 
 namespace attnforge {
@@ -25,108 +23,102 @@ struct FwdWgmmaSm90aConfig : Shape {
   int head_group_mb;  // heads are walked in groups of this many MB of K and V; 0: one after another
   int own_lists;  // 1: blocks make the list of keys of their query tile themselves; 0: a step does
 
-  ATTNFORGE_HOST_DEVICE constexpr int block_m() const { return 64 * warpgroups; }
-  ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 128 * (warpgroups + 1); }
-  ATTNFORGE_HOST_DEVICE constexpr int chunk_columns() const {
-    return swizzle / element_bytes(dtype);
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
-    return ceil_div(head_dim, chunk_columns());
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const {
-    return ceil_div(head_dim_v, chunk_columns());
-  }
+  ATTNFORGE_CONSTEXPR int block_m() const { return 64 * warpgroups; }
+  ATTNFORGE_CONSTEXPR int num_threads() const { return 128 * (warpgroups + 1); }
+  ATTNFORGE_CONSTEXPR int chunk_columns() const { return swizzle / element_bytes(dtype); }
+  ATTNFORGE_CONSTEXPR int qk_chunks() const { return ceil_div(head_dim, chunk_columns()); }
+  ATTNFORGE_CONSTEXPR int v_chunks() const { return ceil_div(head_dim_v, chunk_columns()); }
   // Tiles are stored chunk after chunk; Q's warpgroup after warpgroup.
-  ATTNFORGE_HOST_DEVICE constexpr int q_chunk_bytes() const { return 64 * swizzle; }
-  ATTNFORGE_HOST_DEVICE constexpr int kv_chunk_bytes() const { return block_n * swizzle; }
-  ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const {
-    return warpgroups * qk_chunks() * q_chunk_bytes();
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return qk_chunks() * kv_chunk_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return v_chunks() * kv_chunk_bytes(); }
+  ATTNFORGE_CONSTEXPR int q_chunk_bytes() const { return 64 * swizzle; }
+  ATTNFORGE_CONSTEXPR int kv_chunk_bytes() const { return block_n * swizzle; }
+  ATTNFORGE_CONSTEXPR int q_bytes() const { return warpgroups * qk_chunks() * q_chunk_bytes(); }
+  ATTNFORGE_CONSTEXPR int k_bytes() const { return qk_chunks() * kv_chunk_bytes(); }
+  ATTNFORGE_CONSTEXPR int v_bytes() const { return v_chunks() * kv_chunk_bytes(); }
   // Q, K, V, the barriers, and the number of the tile that each Q belongs to.
-  ATTNFORGE_HOST_DEVICE constexpr int k_begin() const { return q_stages * q_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_begin() + k_stages * k_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int barriers_begin() const {
-    return v_begin() + v_stages * v_bytes();
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int num_barriers() const {
+  ATTNFORGE_CONSTEXPR int k_begin() const { return q_stages * q_bytes(); }
+  ATTNFORGE_CONSTEXPR int v_begin() const { return k_begin() + k_stages * k_bytes(); }
+  ATTNFORGE_CONSTEXPR int barriers_begin() const { return v_begin() + v_stages * v_bytes(); }
+  ATTNFORGE_CONSTEXPR int num_barriers() const {
     return 2 * (q_stages + k_stages + v_stages) + (k_job() ? k_stages : 0) +
            (v_job() ? v_stages : 0);
   }
   /// K, or V, of another format than Q's has a job (hopper/workers.cuh), which makes Q's of it. No
   /// problem that is served has one.
-  ATTNFORGE_HOST_DEVICE constexpr bool k_job() const { return dtype_k != dtype; }
-  ATTNFORGE_HOST_DEVICE constexpr bool v_job() const { return dtype_v != dtype; }
-  ATTNFORGE_HOST_DEVICE constexpr bool has_job() const { return k_job() || v_job(); }
-  ATTNFORGE_HOST_DEVICE constexpr int tiles_begin() const {
-    return barriers_begin() + 8 * num_barriers();
-  }
+  ATTNFORGE_CONSTEXPR bool k_job() const { return dtype_k != dtype; }
+  ATTNFORGE_CONSTEXPR bool v_job() const { return dtype_v != dtype; }
+  ATTNFORGE_CONSTEXPR bool has_job() const { return k_job() || v_job(); }
+  ATTNFORGE_CONSTEXPR int tiles_begin() const { return barriers_begin() + 8 * num_barriers(); }
   /// Whether a query tile may be begun while the one before is stored. Not with Q in registers: the
   /// next Q would be read between two products, and that is slower.
-  ATTNFORGE_HOST_DEVICE constexpr bool joins() const {
+  ATTNFORGE_CONSTEXPR bool joins() const {
     return grid != kGridPlain && q_stages > 1 && !q_in_regs && !has_key_lists();
   }
   /// Whether all of a query tile is told to consumers, not its number alone: it may take loads from
   /// global memory to know it, and takes a few divisions.
-  ATTNFORGE_HOST_DEVICE constexpr bool tells_all() const {
+  ATTNFORGE_CONSTEXPR bool tells_all() const {
     return has_key_lists() || has_tile_queue() || joins();
   }
   /// Whether at least its number is: blocks ask for one.
-  ATTNFORGE_HOST_DEVICE constexpr bool tells() const { return grid == kGridDynamic || tells_all(); }
-  ATTNFORGE_HOST_DEVICE constexpr int tile_bytes() const {
+  ATTNFORGE_CONSTEXPR bool tells() const { return grid == kGridDynamic || tells_all(); }
+  ATTNFORGE_CONSTEXPR int tile_bytes() const {
     return has_key_lists() ? 48 : has_tile_queue() ? 32 : tells_all() ? 16 : 4;
   }
   /// Warps that load a tile of so many boxes: four begin their copies sooner than one. Where blocks
   /// ask for query tiles, one warp alone knows the answers; where there is a job, the others do it.
-  ATTNFORGE_HOST_DEVICE constexpr int loading_warps(int boxes) const {
+  ATTNFORGE_CONSTEXPR int loading_warps(int boxes) const {
     return grid != kGridPlain || has_job() ? 1 : boxes < 4 ? boxes : 4;
   }
   /// Gathered key tiles: the groups of each that is in K's ring.
-  ATTNFORGE_HOST_DEVICE constexpr int key_groups() const { return key_groups_of(block_n); }
-  ATTNFORGE_HOST_DEVICE constexpr int groups_begin() const {
+  ATTNFORGE_CONSTEXPR int key_groups() const { return key_groups_of(block_n); }
+  ATTNFORGE_CONSTEXPR int groups_begin() const {
     return round_up(tiles_begin() + tile_bytes() * q_stages, has_key_lists() ? 8 : 1);
   }
   /// The block's own list, of at most so many groups, and what it is made of (OwnList,
   /// parts/key_lists/own_list.cuh).
-  ATTNFORGE_HOST_DEVICE static constexpr int own_list_groups() { return 256; }
-  ATTNFORGE_HOST_DEVICE constexpr int own_list_begin() const {
+  ATTNFORGE_CONSTEXPR static int own_list_groups() { return 256; }
+  ATTNFORGE_CONSTEXPR int own_list_begin() const {
     return round_up(groups_begin() + (has_key_lists() ? 8 * key_groups() * k_stages : 0),
                     own_lists ? 16 : 1);
   }
-  ATTNFORGE_HOST_DEVICE constexpr int own_list_bytes() const {
+  ATTNFORGE_CONSTEXPR int own_list_bytes() const {
     return 8 * own_list_groups() + 16 * (block_m() / 16) + 4 * (num_threads() / 32) + 16;
   }
-  ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
+  ATTNFORGE_CONSTEXPR int smem_bytes() const {
     return own_list_begin() + (own_lists ? own_list_bytes() : 0);
   }
 
-  ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
+  ATTNFORGE_CONSTEXPR int producer_registers() const {
     if (has_job()) return 56;
     if (has_tile_queue()) return warpgroups == 3 ? 32 : 40;
     return warpgroups == 3 ? 32 : 24;
   }
-  ATTNFORGE_HOST_DEVICE constexpr RegisterShare registers() const {
+  ATTNFORGE_CONSTEXPR RegisterShare registers() const {
     return {warpgroups, blocks_per_sm, producer_registers()};
   }
-  ATTNFORGE_HOST_DEVICE constexpr int launch_registers() const { return registers().launch(); }
-  ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const { return registers().consumer(); }
+  ATTNFORGE_CONSTEXPR int launch_registers() const { return registers().launch(); }
+  ATTNFORGE_CONSTEXPR int consumer_registers() const { return registers().consumer(); }
   /// What the main loop keeps in registers, a thread: output, scores, probabilities, Q.
-  ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
+  ATTNFORGE_CONSTEXPR int planned_registers() const {
     return head_dim_v / 2 + block_n / 2 + block_n / 4 +
            (q_in_regs ? 4 * ceil_div(head_dim, 16) : 0);
   }
   /// Whether a query tile is one query: heads of its group that do not divide the rows of a
   /// warpgroup, and rows of nothing after them.
-  ATTNFORGE_HOST_DEVICE constexpr bool one_query() const { return 64 % pack_gqa != 0; }
-  ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
-    return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 1 && warpgroups <= 3 &&
-           block_n % 16 == 0 && block_n >= 16 && block_n <= 256 && k_stages >= 1 && v_stages >= 1 &&
-           q_stages >= 1 && q_stages <= 2 && (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
-           (64 % pack_gqa == 0 || pack_gqa <= block_m()) && (!pingpong || warpgroups > 1) &&
-           blocks_per_sm >= 1 && rope == kNoRope && consumer_registers() >= launch_registers() &&
-           (!has_key_lists() || (pack_gqa == 1 && blocks_fit(block_n))) &&
+  ATTNFORGE_CONSTEXPR bool one_query() const { return 64 % pack_gqa != 0; }
+  ATTNFORGE_CONSTEXPR bool tiles_valid() const {
+    return warpgroups >= 1 && warpgroups <= 3 && block_n % 16 == 0 && block_n >= 16 &&
+           block_n <= 256 && k_stages >= 1 && v_stages >= 1 && q_stages >= 1 && q_stages <= 2 &&
+           (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
+           (!one_query() || pack_gqa <= block_m());
+  }
+  ATTNFORGE_CONSTEXPR bool lists_valid() const {
+    return (!has_key_lists() || (pack_gqa == 1 && blocks_fit(block_n))) &&
            (!own_lists || (may_list_alone() && grid == kGridPlain));
+  }
+  ATTNFORGE_CONSTEXPR bool valid() const {
+    return (dtype == kFp16 || dtype == kBf16) && tiles_valid() && lists_valid() &&
+           (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 && rope == kNoRope &&
+           consumer_registers() >= launch_registers();
   }
 };
 

@@ -1,11 +1,9 @@
 // consumer.cuh - the role of fwd_wgmma_sm90a that computes: a warpgroup's way through the key tiles
-// of a query tile. The scores of the next tile are in flight with the outputs of this one, and the
-// softmax runs under that. Tiles at the ends of a walk that a warpgroup's rows see nothing of are
-// left out here; gathered tiles are in gathered_tiles.cuh. How query tiles follow one another is in
-// query_tiles.cuh.
+// of a query tile (gathered_tiles.cuh: of lists). The scores of the next tile are in flight with
+// the outputs of this one, and the softmax runs under that. Tiles at the ends of a walk that a
+// warpgroup's rows see nothing of are left out here.
 #pragma once
 
-#include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
 #include "fwd_wgmma_sm90a/warpgroup.cuh"
 #include "ptx/wgmma.cuh"

@@ -1,10 +1,6 @@
-// family.cpp - fwd_wgmma_sm90a as a Family: what it serves, its search space, its source and its
-// launch.
+// family.cpp - fwd_wgmma_sm90a as a Family: what it serves, its search space, source and launch.
 #include <algorithm>
-#include <cmath>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,18 +12,14 @@
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
 #include "templates/hopper/wgmma_text.h"
+#include "templates/host/common_fields.h"
 #include "templates/host/common_rejects.h"
-#include "templates/host/common_values.h"
-#include "templates/host/config_words.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/launch_work.h"
 #include "templates/host/memory_time.h"
-#include "templates/host/part_rules.h"
-#include "templates/host/sm_room.h"
 #include "templates/host/split_counts.h"
 #include "templates/host/tile_order.h"
-#include "templates/host/tile_source.h"
 #include "templates/host/visited_keys.h"
 
 namespace attnforge {
@@ -89,13 +81,8 @@ TileSchedule work_of(const Problem& problem, const Typed& c) {
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
   if (Reason no = not_16_bits(problem)) return no.text();
-  if (problem.alignment_bytes < 16)
-    return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
-                       problem.alignment_bytes);
-  const int largest = std::max(problem.head_dim, problem.head_dim_v);
-  if (largest > kMostColumns) {
-    return fmt::format("head dim {} is above {}, the columns of a wgmma", largest, kMostColumns);
-  }
+  if (Reason no = below_alignment(problem, 16)) return no.text();
+  if (Reason no = head_dim_above(problem, kMostColumns)) return no.text();
   const std::int64_t tiles = query_tiles(problem, 64);
   if (tiles > kMaxTiles) return fmt::format("needs {} query tiles, more than 2^30", tiles);
   return "";
@@ -262,24 +249,23 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   return product_too_wide(c);
 }
 
-Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  if (Reason waste = needless_number_of_splits(c, problem, device)) return waste;
-  if (Reason waste = needless_own_lists(c, problem, device)) return waste;
-  const Arch& arch = device.arch;
-  if (!registers_fit(c)) {
-    return Reason("about {} registers for the {} that a thread has", needed_registers(c),
-                  c.consumer_registers());
-  }
+/// Buffers of Q, K and V that nothing waits for.
+Reason needless_buffers(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.swizzle < 128 && padded_columns(c, c.swizzle) >= padded_columns(c, 2 * c.swizzle))
     return "a wider swizzle pads no more";
   if (c.q_in_regs && c.q_stages > 1) return "Q in registers frees its buffer at once";
   if (c.grid == kGridPlain && c.q_stages > 1) return "a block with one tile has one Q";
-  const bool few = few_tiles(problem, device);
-  if (c.k_stages > 2 && c.block_n > 64 && !few)
+  if (c.k_stages > 2 && c.block_n > 64 && !few_tiles(problem, device))
     return "two large tiles are enough to hide the loads";
-  const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
-  if (c.k_stages != c.v_stages && rows > 64) return "as many tiles of K as of V";
-  if (c.warpgroups > 1 && rows <= 64 * (c.warpgroups - 1)) return "a warpgroup would have no rows";
+  if (c.k_stages != c.v_stages && problem.seqlen_q * c.pack_gqa > 64)
+    return "as many tiles of K as of V";
+  return "";
+}
+
+/// Tiles that are larger than what there is, or smaller than what fits.
+Reason needless_sizes(const Typed& c, const Problem& problem, const Arch& arch) {
+  if (c.warpgroups > 1 && problem.seqlen_q * c.pack_gqa <= 64 * (c.warpgroups - 1))
+    return "a warpgroup would have no rows";
   if (c.block_n > 64 && c.block_n - 32 >= problem.seqlen_kv) return "the key tile would be empty";
   if (c.head_group_mb == 64 && 4 * problem.seqlen_kv * (c.head_dim + c.head_dim_v) < (16 << 20))
     return "small heads: few MB of them at a time are enough";
@@ -288,13 +274,29 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   if (c.block_n < 64 && c.head_dim + c.head_dim_v < kLargestHeadDims && memory_fits(more, arch) &&
       registers_fit(more))
     return "there is room for more keys";
-  if (Reason waste = needless_pack(problem, c.pack_gqa)) return waste;
+  return needless_pack(problem, c.pack_gqa);
+}
+
+/// How blocks share the SMs.
+Reason needless_blocks(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const bool at_once = every_tile_at_once(c, problem, device);
   if (c.grid != kGridPlain && at_once) return "every tile has an SM of its own";
-  if (c.blocks_per_sm * c.warpgroups < 2 && !at_once && rows > 64 &&
+  if (c.blocks_per_sm * c.warpgroups < 2 && !at_once && problem.seqlen_q * c.pack_gqa > 64 &&
       !stays_narrow(c, problem, device))
     return "one warpgroup leaves the SM idle";
-  if (c.blocks_per_sm > 1 && c.pingpong) return "blocks take turns by themselves";
+  return c.blocks_per_sm > 1 && c.pingpong ? "blocks take turns by themselves" : "";
+}
+
+Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (Reason waste = needless_number_of_splits(c, problem, device)) return waste;
+  if (Reason waste = needless_own_lists(c, problem, device)) return waste;
+  if (!registers_fit(c)) {
+    return Reason("about {} registers for the {} that a thread has", needed_registers(c),
+                  c.consumer_registers());
+  }
+  if (Reason waste = needless_buffers(c, problem, device)) return waste;
+  if (Reason waste = needless_sizes(c, problem, device.arch)) return waste;
+  if (Reason waste = needless_blocks(c, problem, device)) return waste;
   return needless_by_parts(c, problem, tiling_of(c), device);
 }
 
@@ -329,13 +331,9 @@ std::string describe(const Typed& c) {
        if_so(c.num_splits > 1, fmt::format("keys over {} blocks", c.num_splits).c_str())});
 }
 
-std::string symbol(const Typed& c) {
-  return shape_name("fwd_wgmma_sm90a", c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
-}
-
 /// Without the text of its products, which a launch has no use for.
 KernelTraits kernel_of(const Typed& c) {
-  return {.symbol = symbol(c),
+  return {.symbol = shape_name(kName, c, c.block_m(), c.block_n),
           .folder = kName,
           .type = "FwdWgmmaSm90a",
           .params = OwnParams::of<FwdWgmmaSm90aParams>("FwdWgmmaSm90aParams"),
@@ -354,7 +352,7 @@ Source render(const Typed& c, const Problem& problem) {
   std::string products = wgmma_text(c.dtype, c.block_n);
   if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
   kernel.declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n";
-  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
+  return kernel_source(untyped(kName, c, kFields), c, problem, kernel);
 }
 
 /// The maps of q, k and v.
@@ -393,9 +391,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
                                              double(query_tiles(problem, c.block_m(), c.pack_gqa)),
                                              double(device.num_sms) * c.blocks_per_sm);
   const Assembly assembly = assemble(problem, c, kernel);
-  const LaunchWork work = launch_work(
-      assembly, device,
-      tile_schedule(problem, assembly.tiles, kernel.tiling, c.head_group_mb, later_see_more(c)));
+  const LaunchWork work = launch_work(assembly, device, c.head_group_mb);
   const std::int64_t tiles = work.tiles.all_tiles();
   ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");
   LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
@@ -413,20 +409,18 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   return launch_of_tiles(work, std::move(step));
 }
 
-constexpr Family
-    kFamily = typed_family<kFields, illegal, needless, estimate_us, render, launch, describe>({
-        .name = kName,
-        .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
-        .tier = Tier::kProduct,
-        .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
-                    kFeatureUnequalHeadDims | kFeaturesOfPieces | kFeaturesOfLists,
-        .supports = supports,
-        .axes = axes,
-    });
-
 }  // namespace
 
 extern const Family fwd_wgmma_sm90a;
-constinit const Family fwd_wgmma_sm90a = kFamily;
+constinit const Family fwd_wgmma_sm90a = typed_family<kFields, illegal, needless, estimate_us,
+                                                      render, launch, describe>({
+    .name = kName,
+    .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
+    .tier = Tier::kProduct,
+    .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
+                kFeatureUnequalHeadDims | kFeaturesOfPieces | kFeaturesOfLists,
+    .supports = supports,
+    .axes = axes,
+});
 
 }  // namespace attnforge

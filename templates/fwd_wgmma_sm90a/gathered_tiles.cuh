@@ -2,7 +2,6 @@
 // them. The entry of a kernel with lists names this file: others hold nothing of it.
 #pragma once
 
-#include "base.cuh"
 #include "fwd_wgmma_sm90a/consumer.cuh"
 #include "ptx/wgmma.cuh"
 

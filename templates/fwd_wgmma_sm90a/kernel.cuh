@@ -1,11 +1,9 @@
 // kernel.cuh - attention forward for Hopper: a block has query tiles of 64 rows a warpgroup, and
 // visits the key tiles that they see. A warp loads them by TMA into rings (producer.cuh), or four
 // do from pages, or three may change them there (hopper/workers.cuh), and warpgroups compute with
-// wgmma (consumer.cuh, and warpgroup.cuh for a tile). They meet at the barriers of shared.cuh
-// alone.
+// wgmma (consumer.cuh, warpgroup.cuh). They meet at the barriers of shared.cuh alone.
 #pragma once
 
-#include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
 #include "fwd_wgmma_sm90a/producer.cuh"
 #include "fwd_wgmma_sm90a/query_tiles.cuh"
@@ -20,8 +18,7 @@ namespace attnforge {
 template <auto C, class Pieces, class Kernel>
 struct Workers;
 
-/// Pieces: DenseTmaPieces<C> (hopper/dense_pieces.cuh) or what an entry makes of it. Params is the
-/// kernel's argument: FwdWgmmaSm90aParams, or what an entry derives from it for its pieces.
+/// Pieces: DenseTmaPieces<C>, or what an entry makes of it; so is the argument, ParamsType.
 template <FwdWgmmaSm90aConfig C, class Pieces, class ParamsType = FwdWgmmaSm90aParams>
 struct FwdWgmmaSm90a {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");

@@ -3,7 +3,6 @@
 // box of a page.
 #pragma once
 
-#include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
 #include "fwd_wgmma_sm90a/shared.cuh"
 #include "fwd_wgmma_sm90a/work.cuh"

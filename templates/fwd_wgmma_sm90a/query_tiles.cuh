@@ -1,9 +1,7 @@
-// query_tiles.cuh - the query tiles of a block of fwd_wgmma_sm90a, one after another, as a
-// consumer goes through them. Where it may, it computes the first scores of one while it stores the
-// rows of the one before.
+// query_tiles.cuh - the query tiles of a block of fwd_wgmma_sm90a, as a consumer goes through them.
+// Where it may, it computes the first scores of one while it stores the rows of the one before.
 #pragma once
 
-#include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
 #include "fwd_wgmma_sm90a/consumer.cuh"
 #include "ptx/mbarrier.cuh"

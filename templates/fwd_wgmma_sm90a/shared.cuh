@@ -3,7 +3,6 @@
 // too, so that the next query tile may come during this one.
 #pragma once
 
-#include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
 #include "ptx/mbarrier.cuh"
 

@@ -3,7 +3,6 @@
 // 2024). Which tiles, and what is in flight together, is in consumer.cuh.
 #pragma once
 
-#include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
 #include "fwd_wgmma_sm90a/shared.cuh"
 #include "fwd_wgmma_sm90a/work.cuh"
@@ -12,9 +11,9 @@
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma_fragment.cuh"
-#include "ptx/proxy.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
+#include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/softmax.cuh"

@@ -2,7 +2,6 @@
 // tiles that each visits. Every role goes through the same ones, and here is how it comes by them.
 #pragma once
 
-#include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
 #include "tile/query_tile.cuh"
 

@@ -2,10 +2,9 @@
 // shared memory, in a fraction of the code that exchanges between lanes take (tile/store_rows.cuh).
 #pragma once
 
-#include "base.cuh"
 #include "ptx/convert.cuh"
+#include "ptx/ldmatrix.cuh"
 #include "ptx/shared_memory.cuh"
-#include "ptx/stmatrix.cuh"
 #include "tile/swizzle.cuh"
 
 namespace attnforge {

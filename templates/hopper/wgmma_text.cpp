@@ -1,5 +1,4 @@
-// wgmma_text.cpp - an asm statement names each of its registers, so a shape cannot be a parameter
-// of a template (PTX ISA, "wgmma.mma_async").
+// wgmma_text.cpp - asm statements name each register: a shape cannot be a parameter of a template.
 #include "templates/hopper/wgmma_text.h"
 
 #include <fmt/format.h>

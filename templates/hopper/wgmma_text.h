@@ -9,7 +9,7 @@ namespace attnforge {
 /// kBf16; `n`: a multiple of 8 up to 256.
 std::string wgmma_text(int dtype, int n);
 
-/// A product of 16 * steps elements each: which of the structs of templates/ptx/wgmma_products.cuh.
+/// A product of 16 * steps elements each: which of the structs of templates/ptx/wgmma.cuh.
 struct WgmmaProduct {
   enum Form { kKK, kMnK, kRegsMn } form;
   int n, steps;

@@ -3,13 +3,12 @@
 // header of a job includes it: kernels without one hold nothing of it.
 #pragma once
 
-#include "base.cuh"
 #include "hopper/ring.cuh"
 #include "ptx/mbarrier.cuh"
-#include "ptx/proxy.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
+#include "ptx/tma.cuh"
 
 namespace attnforge {
 

@@ -48,8 +48,9 @@ Argument& Argument::tensor_map(const TensorMapSpec& map, const TensorMapSizes& s
   return *this;
 }
 
-Argument& Argument::scratch(std::size_t begin) {
+Argument& Argument::scratch(std::size_t begin, bool there) {
   static_assert(sizeof(begin) == sizeof(void*));
+  if (!there) return value<void*>(nullptr);
   return field(begin, ScratchArgument{});
 }
 

@@ -1,5 +1,4 @@
-// argument.h - puts a kernel's one argument together from its parts, at the offsets that they have
-// in its struct.
+// argument.h - puts a kernel's one argument together from its parts, each at its offset.
 #pragma once
 
 #include <algorithm>
@@ -60,15 +59,15 @@ class Argument {
   Argument& fwd(const Problem& problem);
   /// TensorMap: sizes now, the map by each run.
   Argument& tensor_map(const TensorMapSpec& map, const TensorMapSizes& sizes);
-  /// A pointer to `begin` bytes after the start of the workspace.
-  Argument& scratch(std::size_t begin);
+  /// A pointer to `begin` bytes after the start of the workspace, or null.
+  Argument& scratch(std::size_t begin, bool there = true);
   /// A pointer to a set of counters.
   Argument& counters();
-  /// What the launch decides; a pointer too.
-  template <class Value>
-  Argument& value(const Value& value) {
-    static_assert(std::is_trivially_copyable_v<Value>);
-    put(value);
+  /// What the launch decides, one member after another; pointers too.
+  template <class... Values>
+  Argument& value(const Values&... values) {
+    static_assert((std::is_trivially_copyable_v<Values> && ...));
+    (put(values), ...);
     return *this;
   }
   /// What each run fills in, and how.

@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "attnforge/problem.h"
-#include "generator/shape.h"
 #include "templates/host/part.h"
 #include "templates/host/piece_set.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/tile_order.h"
 
 namespace attnforge {
 
@@ -20,7 +19,7 @@ struct BwdSteps;  // templates/backward/host.h
 
 /// The type of an argument without the members of parts.
 struct OwnParams {
-  std::string_view type;  // "FwdWmmaParams"
+  std::string_view type;  // "FwdTiledParams"
   std::size_t bytes = 0, alignment = 0;
 
   template <class Params>

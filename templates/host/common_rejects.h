@@ -1,17 +1,19 @@
 // common_rejects.h - reasons that several families give for what they do not serve, cannot launch,
 // or need not try. Each is empty where there is nothing to say against it:
 //   if (Reason no = without_cp_async(arch)) return no;
+// And what of an SM they count.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdint>
 
+#include "attnforge/device.h"
 #include "attnforge/problem.h"
-#include "generator/arch.h"
 #include "generator/launch.h"
 #include "generator/reason.h"
-#include "generator/shape.h"
 #include "templates/host/fwd_params.h"
-#include "templates/host/sm_room.h"
 
 namespace attnforge {
 
@@ -20,16 +22,72 @@ inline constexpr int kLongQuery = 128;
 
 // ---- Not served: for supports() ----
 
-Reason below_sm80(const Arch& arch);
-Reason without_cp_async(const Arch& arch);
-Reason not_16_bits(const Problem& problem);
+inline Reason below_sm80(const Arch& arch) {
+  return arch.sm < 80 ? fmt::format("sm_{} is below sm_80", arch.name) : std::string();
+}
+inline Reason without_cp_async(const Arch& arch) {
+  return arch.cp_async ? "" : "needs cp.async (sm_80 and later)";
+}
+inline Reason not_16_bits(const Problem& problem) {
+  return problem.dtype_q == DType::kFp32 ? "takes fp16 or bf16, not fp32" : "";
+}
 /// Refuses problems whose pointers and strides are less aligned, in bytes.
-Reason below_alignment(const Problem& problem, int bytes);
-Reason head_dim_above(const Problem& problem, int most);
+inline Reason below_alignment(const Problem& problem, int bytes) {
+  if (problem.alignment_bytes >= bytes) return "";
+  return Reason("needs pointers and strides aligned to {} bytes; alignment={}", bytes,
+                problem.alignment_bytes);
+}
+inline Reason head_dim_above(const Problem& problem, int most) {
+  const int largest = std::max(problem.head_dim, problem.head_dim_v);
+  if (largest <= most) return "";
+  return Reason("head dim {} is above its limit of {}", largest, most);
+}
 /// A double: the product of sizes may be more than 64 bits hold.
-Reason too_many_blocks(double blocks);
+inline Reason too_many_blocks(double blocks) {
+  if (blocks <= double(kMaxGridX)) return "";
+  return fmt::format("needs {:.0f} thread blocks, more than a grid can have", blocks);
+}
 /// For tiles of block_m rows of one head.
-Reason too_many_query_tiles(const Problem& problem, int block_m);
+inline Reason too_many_query_tiles(const Problem& problem, int block_m) {
+  return too_many_blocks(double(query_tiles(problem, block_m)));
+}
+
+// ---- What an SM holds ----
+
+/// Shared memory that the system takes from every block.
+inline constexpr int kReservedSmemBytes = 1024;
+
+/// Registers that a thread can have with blocks_per_sm blocks on an SM.
+template <class Typed>
+int registers_available(const Typed& c, const Arch& arch) {
+  return std::min(255, arch.registers_per_sm / (c.num_threads() * c.blocks_per_sm) / 8 * 8);
+}
+
+/// `more`: bytes that a block takes beside those of its config.
+template <class Typed>
+bool smem_has_room(const Typed& c, const Arch& arch, int more = 0) {
+  return c.blocks_per_sm * (c.smem_bytes() + more + kReservedSmemBytes) <= arch.smem_per_sm_bytes;
+}
+
+/// Whether an SM holds blocks_per_sm blocks: their shared memory and threads.
+template <class Typed>
+bool sm_holds_blocks(const Typed& c, const Arch& arch) {
+  return smem_has_room(c, arch) && c.blocks_per_sm * c.num_threads() <= arch.max_threads_per_sm &&
+         c.blocks_per_sm <= arch.max_blocks_per_sm;
+}
+
+/// Whether these blocks leave a thread what the main loop keeps in registers, and `register_slack`
+/// as well. A model of what ptxas needs: with fewer it spills.
+template <class Typed>
+bool registers_suffice(const Typed& c, const Arch& arch, int register_slack) {
+  return c.planned_registers() + register_slack <= registers_available(c, arch);
+}
+
+/// Both.
+template <class Typed>
+bool sm_has_room(const Typed& c, const Arch& arch, int register_slack) {
+  return registers_suffice(c, arch, register_slack) && sm_holds_blocks(c, arch);
+}
 
 // ---- Illegal: a launch would fail, or the kernel is not written for it ----
 

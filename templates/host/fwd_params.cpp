@@ -1,7 +1,5 @@
 #include "templates/host/fwd_params.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -12,7 +10,7 @@
 #include "attnforge/error.h"
 #include "generator/problem/fields.h"
 #include "generator/user_code/mask_windows.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/tile_order.h"
 
 namespace attnforge {
 namespace {
@@ -44,8 +42,7 @@ int gqa_group(const Problem& problem) {
   return static_cast<int>(problem.num_heads_q / problem.num_heads_kv);
 }
 
-std::string shape_name(std::string_view family, int dtype, int head_dim, int head_dim_v,
-                       int block_m, int block_n) {
+std::string shape_name(std::string_view family, const Shape& shape, int block_m, int block_n) {
   // Each plan for a new length needs it: of strings it would be a tenth of what that costs, by
   // fmt a quarter.
   std::array<char, 96> name;
@@ -53,9 +50,9 @@ std::string shape_name(std::string_view family, int dtype, int head_dim, int hea
   const auto add = [&](std::string_view text) { end = std::ranges::copy(text, end).out; };
   const auto add_number = [&](int number) { end = std::to_chars(end, &name.back(), number).ptr; };
   ATTNFORGE_ASSERT(family.size() <= 32, "it leaves room for four numbers");
-  add(family), add("_"), add(to_string(static_cast<DType>(dtype)));
-  add("_d"), add_number(head_dim);
-  if (head_dim_v != head_dim) add("v"), add_number(head_dim_v);
+  add(family), add("_"), add(to_string(static_cast<DType>(shape.dtype)));
+  add("_d"), add_number(shape.head_dim);
+  if (shape.head_dim_v != shape.head_dim) add("v"), add_number(shape.head_dim_v);
   add("_"), add_number(block_m), add("x"), add_number(block_n);
   return {name.data(), end};
 }
@@ -64,20 +61,22 @@ std::int64_t query_tiles(const Problem& problem, int block_m, int pack_gqa) {
   return query_tiles_of_head(problem, block_m, pack_gqa) * (problem.num_heads_q / pack_gqa);
 }
 
-LaunchStep step_of(std::string symbol, int num_threads, int smem_bytes) {
+LaunchStep step_of(std::string symbol, int num_threads, int smem_bytes, std::int64_t blocks) {
   LaunchStep step;
   step.kernel = std::move(symbol);
+  step.grid.x = static_cast<unsigned>(blocks);
   step.block.x = static_cast<unsigned>(num_threads);
   step.smem_bytes = smem_bytes;
   return step;
 }
 
-Launch launch_of_tiles(const TileOrder& order, LaunchStep step) {
+Launch launch_of_tiles(const Problem& problem, const TileOrder& order, LaunchStep step) {
   const std::int64_t blocks = std::int64_t{order.heads} * order.m_blocks;
   Launch result;
   if (blocks == 0) return result;
   ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
   step.grid.x = static_cast<unsigned>(blocks);
+  Argument::of<FwdTiledParams>(step).fwd(problem).value(order).done();
   result.steps.push_back(std::move(step));
   return result;
 }

@@ -189,9 +189,9 @@ Source kernel_source(const Config& config, const Shape& shape, const Assembly& a
   return source;
 }
 
-Source kernel_source(const Config& config, const Shape& shape, const KernelTraits& kernel) {
-  const Problem none{};
-  return kernel_source(config, shape, assemble(none, shape, kernel));
+Source kernel_source(const Config& config, const Shape& shape, const Problem& problem,
+                     const KernelTraits& kernel) {
+  return kernel_source(config, shape, assemble(problem, shape, kernel));
 }
 
 }  // namespace attnforge

@@ -1,5 +1,4 @@
-// kernel_source.h - the source of a kernel: the lines that name its config, its pieces, its entry
-// point and those of its steps, and the text of all headers.
+// kernel_source.h - the source of a kernel: its config, its pieces, its entry points, all headers.
 #pragma once
 
 #include <string>
@@ -19,7 +18,8 @@ std::string initializer(const Config& config, const Shape& shape, int launch_fie
 /// `config` as text and `shape` are one typed config, of the kernel that is assembled.
 Source kernel_source(const Config& config, const Shape& shape, const Assembly& assembly);
 
-/// The source of a kernel without pieces, which no part knows.
-Source kernel_source(const Config& config, const Shape& shape, const KernelTraits& kernel);
+/// That of the assembly of `problem` and `kernel`.
+Source kernel_source(const Config& config, const Shape& shape, const Problem& problem,
+                     const KernelTraits& kernel);
 
 }  // namespace attnforge

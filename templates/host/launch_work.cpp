@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "generator/shape.h"
 #include "templates/base_params.h"
 #include "templates/host/fwd_params.h"
 
@@ -49,6 +50,12 @@ LaunchWork launch_work(const Assembly& assembly, const DeviceFacts& device,
     if (bytes != 0) work.workspace_bytes = work.begins[i] + bytes;
   }
   return work;
+}
+
+LaunchWork launch_work(const Assembly& assembly, const DeviceFacts& device, int head_group_mb) {
+  return launch_work(assembly, device,
+                     tile_schedule(assembly.problem, assembly.tiles, assembly.kernel.tiling,
+                                   head_group_mb, later_see_more(assembly.shape)));
 }
 
 LaunchWork launch_work(const Assembly& assembly) {

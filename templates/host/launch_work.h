@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <span>
 
-#include "generator/arch.h"
+#include "attnforge/device.h"
 #include "generator/launch.h"
 #include "templates/host/argument.h"
 #include "templates/host/assembly.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/tile_order.h"
 
 namespace attnforge {
 
@@ -28,6 +28,8 @@ struct LaunchWork {
 };
 LaunchWork launch_work(const Assembly& assembly, const DeviceFacts& device,
                        const TileSchedule& tiles = {});
+/// Of a forward kernel whose heads are walked in groups of head_group_mb MB.
+LaunchWork launch_work(const Assembly& assembly, const DeviceFacts& device, int head_group_mb);
 /// The work of a kernel without steps, which launches alike everywhere.
 LaunchWork launch_work(const Assembly& assembly);
 

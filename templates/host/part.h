@@ -15,7 +15,7 @@
 #include "generator/shape.h"
 #include "templates/host/argument.h"
 #include "templates/host/piece_set.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/tile_order.h"
 
 namespace attnforge {
 
@@ -64,7 +64,7 @@ struct Part {
   std::span<const Step> steps{};
   std::size_t (*scratch)(const LaunchWork&) = nullptr;  // bytes in the workspace; null: none
 
-  // Rules for configs, before there is an Assembly (templates/host/part_rules.h); null: none.
+  // Rules for configs, before there is an Assembly; null: none.
   Reason (*illegal)(const Shape&, const Problem&, const QueryTiling&, const DeviceFacts&) = nullptr;
   Reason (*needless)(const Shape&, const Problem&, const QueryTiling&,
                      const DeviceFacts&) = nullptr;
@@ -83,5 +83,18 @@ inline constexpr std::size_t kMaxParts = 12;
 std::span<const Part* const> all_parts();
 /// Those with a member of the argument, in the order of the members.
 std::span<const Part* const> argument_parts();
+
+// What parts say of a config before a kernel is put together: what would fail, what a search skips,
+// and what their steps take.
+
+/// "" or the first reason of a part. A search asks about each point: nanoseconds where no part has
+/// any.
+Reason illegal_by_parts(const Shape& shape, const Problem& problem, const QueryTiling& tiling,
+                        const DeviceFacts& device);
+Reason needless_by_parts(const Shape& shape, const Problem& problem, const QueryTiling& tiling,
+                         const DeviceFacts& device);
+/// About what the steps of configs cost where they differ.
+double part_steps_us(const Shape& shape, const Problem& problem, const QueryTiling& tiling,
+                     const DeviceFacts& device);
 
 }  // namespace attnforge

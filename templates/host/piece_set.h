@@ -1,5 +1,4 @@
-// piece_set.h - the pieces of a kernel, slot by slot: what a family starts from, and which part
-// filled, wrapped or replaced what.
+// piece_set.h - the pieces of a kernel by slot, and which part filled, wrapped or replaced what.
 #pragma once
 
 #include <span>

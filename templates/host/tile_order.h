@@ -1,12 +1,12 @@
-// tile_order.h - in which order the blocks of a grid take query tiles (tile/tile_order.cuh), and
-// what the order leaves idle.
+// tile_order.h - the query tiles of a problem: in which order blocks take them, what that leaves
+// idle, and how blocks come by them where only the GPU knows how long sequences are.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "attnforge/device.h"
 #include "attnforge/problem.h"
-#include "generator/arch.h"
 #include "templates/base_params.h"
 
 namespace attnforge {
@@ -36,5 +36,50 @@ double idle_factor(double blocks, double places);
 /// idle_factor() for the blocks of an order. Under a causal mask the light tiles at the end fill
 /// the last round, unless the last group is small: its heavy tiles start late.
 double idle_factor(const TileOrder& order, double places);
+
+/// What of a config decides how its blocks come by their query tiles.
+struct QueryTiling {
+  int block_m = 0;
+  int block_n = 0;
+  int pack_gqa = 1;
+  int blocks_per_sm = 1;
+  int num_splits = 1;  // more: several blocks a tile, each with a part of the keys
+  // Most groups of keys in a list that the tile's block makes itself, and no step orders the
+  // tiles. 0: a step makes all lists.
+  int own_list_groups = 0;
+};
+
+/// How blocks come by their query tiles. It is compiled in, and a cubin serves all problems of a
+/// bucket: only what these share decides.
+enum class TileSource {
+  kSizes,    // computed from lengths that the host knows
+  kBound,    // from the bound of lengths, where all tiles are under way at once: their order does
+             // not matter, and those without rows end
+  kList,     // from a list that a step before the kernel writes
+  kLengths,  // splits of sequences with one tile a head, found by each block from all lengths
+};
+/// key_lists: a mask decides which keys each tile has.
+TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling& tiling);
+
+/// The tiles that a kernel takes, by number or from a list.
+struct TileSchedule {
+  TileOrder order{};       // listed: of the heads of one sequence
+  std::int64_t tiles = 0;  // of one head; listed: the most that there may be
+  TileSource source = TileSource::kSizes;
+  std::int64_t keys_per_group = 0;  // of a list: of sequences that are taken together; 0: all
+  /// In the workspace, by a step before the kernel.
+  bool listed() const { return source == TileSource::kList; }
+  std::int64_t all_tiles() const { return tiles * order.heads; }
+};
+
+/// `source`: that of the problem and the tiling. Heads are taken in groups whose K and V take about
+/// head_group_mb MB; 0: head after head. In a queue, where those of one head take more, so are
+/// sequences. heavy_last: tile_order().
+TileSchedule tile_schedule(const Problem& problem, TileSource source, const QueryTiling& tiling,
+                           int head_group_mb, bool heavy_last);
+
+/// Query tiles of block_m rows that all sequences have for one head, or for pack_gqa heads in one
+/// tile: the most that there may be.
+std::int64_t query_tiles_of_head(const Problem& problem, int block_m, int pack_gqa);
 
 }  // namespace attnforge

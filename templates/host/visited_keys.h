@@ -2,8 +2,8 @@
 // density of a block mask: the work that models count.
 #pragma once
 
+#include "attnforge/device.h"
 #include "attnforge/problem.h"
-#include "generator/arch.h"
 #include "generator/shape.h"
 
 namespace attnforge {

@@ -1,5 +1,4 @@
-// cuda_core_time.h - the model of FlashAttention kernels without tensor cores: how long they take
-// when it is known what a tile of keys costs a block.
+// cuda_core_time.h - how long FlashAttention kernels without tensor cores take.
 #pragma once
 
 #include "attnforge/device.h"

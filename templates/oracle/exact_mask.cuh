@@ -2,7 +2,6 @@
 // oracles: pair by pair, as they are written.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "parts/block_mask/row.cuh"
 

@@ -1,9 +1,6 @@
-// exact_score.cuh - rows and scores as the oracles compute them, in full fp32 and with no line of
-// what they are to judge.
+// exact_score.cuh - rows and scores of the oracles: full fp32, no line of what they are to judge.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "shape.h"
 #include "tile/elements.cuh"
 

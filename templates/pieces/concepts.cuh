@@ -2,8 +2,6 @@
 // those that it puts in the place of dense ones, so that a wrong one is one error that names it.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "tile/query_tile.cuh"
 #include "tile/tile_order.cuh"
 

@@ -1,5 +1,4 @@
-// dense.cuh - the dense pieces of a kernel whose keys come by cp.async: what a generated entry
-// starts from.
+// dense.cuh - the dense pieces of a kernel by cp.async: what a generated entry starts from.
 #pragma once
 
 #include "pieces/dense_without_keys.cuh"

@@ -1,8 +1,6 @@
-// dense_without_keys.cuh - the pieces of a kernel for tensors of one length, but for how its keys
-// are loaded. templates/pieces/README.md says what each is.
+// dense_without_keys.cuh - the dense pieces (README.md) but for how keys are loaded.
 #pragma once
 
-#include "base.cuh"
 #include "pieces/fixed_lengths.cuh"
 #include "pieces/fixed_order.cuh"
 #include "pieces/plain_score.cuh"

@@ -1,7 +1,6 @@
 // fixed_lengths.cuh - Lengths of tensors whose sequences are all as long as the problem says.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 
 namespace attnforge {

@@ -1,7 +1,6 @@
 // fixed_order.cuh - Order of query tiles that the host can count.
 #pragma once
 
-#include "base.cuh"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {

@@ -1,7 +1,6 @@
 // masked_walk.cuh - Walk whose tiles are all masked: what a text hides is known key by key.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 
 namespace attnforge {

@@ -1,9 +1,6 @@
-// range_walk.cuh - Walk over all keys from the first that some row of a query tile sees to the
-// last: causal masks, windows, or none.
+// range_walk.cuh - Walk over the keys from first to last that some row of a query tile sees.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "tile/visible_keys.cuh"
 
 namespace attnforge {

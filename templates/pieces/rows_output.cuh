@@ -1,7 +1,6 @@
 // rows_output.cuh - Output of finished rows: o in 16 bits, and lse.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "ptx/special_registers.cuh"
 #include "tile/store_rows.cuh"

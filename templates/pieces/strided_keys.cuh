@@ -1,7 +1,6 @@
 // strided_keys.cuh - Keys of a tensor with a constant stride from key to key, for cp.async.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 
 namespace attnforge {

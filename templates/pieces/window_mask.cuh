@@ -1,8 +1,6 @@
-// window_mask.cuh - Mask of tiles that some rows do not see all of: causal masks, windows, and the
-// keys after the last.
+// window_mask.cuh - Mask of tiles that rows see only in part: by windows, or after the last key.
 #pragma once
 
-#include "base.cuh"
 #include "tile/fragment_scores.cuh"
 #include "tile/visible_keys.cuh"
 

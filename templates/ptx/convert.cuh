@@ -1,5 +1,4 @@
-// convert.cuh - fp32 to and from 16-bit floats (PTX ISA, "cvt"). Instead of cuda_bf16.h and
-// cuda_fp16.h.
+// convert.cuh - fp32 to and from 16-bit floats (PTX ISA, "cvt"), without cuda_fp16.h and its like.
 #pragma once
 
 #include "base.cuh"

@@ -1,6 +1,5 @@
 // grid_dependency.cuh - kernels that overlap with the one before them (PTX ISA, "griddepcontrol";
-// CUDA Programming Guide, "Programmatic Dependent Launch"): from sm_90 on, elsewhere nothing is
-// left to do.
+// CUDA Programming Guide, "Programmatic Dependent Launch"): from sm_90 on, elsewhere nothing.
 #pragma once
 
 #include "base.cuh"

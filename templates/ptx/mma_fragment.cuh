@@ -1,5 +1,4 @@
-// mma_fragment.cuh - which elements of a product's operands a thread has (PTX ISA, "Matrix
-// fragments for mma.m16n8k16").
+// mma_fragment.cuh - which elements of operands a thread has ("Matrix fragments for mma").
 #pragma once
 
 #include "base.cuh"

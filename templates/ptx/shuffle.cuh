@@ -1,6 +1,5 @@
-// shuffle.cuh - registers across the lanes of a warp (PTX ISA, "shfl.sync"). All lanes must take
-// part. Volatile: left alone, the compiler moves a shuffle into the branch that uses its result,
-// where lanes are missing.
+// shuffle.cuh - registers across the lanes of a warp (PTX ISA, "shfl.sync"). All lanes take part.
+// Volatile: the compiler moves others into the branch that uses them, where lanes are missing.
 #pragma once
 
 #include "base.cuh"

@@ -1,5 +1,4 @@
-// special.cuh - the approximate functions of the special function unit (PTX ISA, "ex2", "lg2",
-// "rcp").
+// special.cuh - approximate functions of the special function unit (PTX ISA, "ex2", "lg2", "rcp").
 #pragma once
 
 #include "base.cuh"

@@ -1,12 +1,55 @@
-// elements.cuh - elements of any dtype and alignment to and from fp32.
+// elements.cuh - elements of any dtype and alignment to and from fp32, and as words.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "ptx/convert.cuh"
-#include "tile/words.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
+
+/// `from` is aligned to kAlignment bytes.
+template <int kAlignment, int kWords>
+ATTNFORGE_DEVICE void load_words(const char* from, u32 (&to)[kWords]) {
+  if constexpr (kAlignment >= 16 && kWords % 4 == 0) {
+#pragma unroll
+    for (int w = 0; w < kWords; w += 4) {
+      const uint4 x = *reinterpret_cast<const uint4*>(from + 4 * w);
+      to[w] = x.x, to[w + 1] = x.y, to[w + 2] = x.z, to[w + 3] = x.w;
+    }
+  } else if constexpr (kAlignment >= 8 && kWords % 2 == 0) {
+#pragma unroll
+    for (int w = 0; w < kWords; w += 2) {
+      const uint2 x = *reinterpret_cast<const uint2*>(from + 4 * w);
+      to[w] = x.x, to[w + 1] = x.y;
+    }
+  } else if constexpr (kAlignment >= 4) {
+    unrolled<kWords>([&](int w) { to[w] = *reinterpret_cast<const u32*>(from + 4 * w); });
+  } else {
+    const u16* halves = reinterpret_cast<const u16*>(from);
+    unrolled<kWords>([&](int w) { to[w] = halves[2 * w] | u32(halves[2 * w + 1]) << 16; });
+  }
+}
+
+/// `to` is aligned to kAlignment bytes.
+template <int kAlignment, int kWords>
+ATTNFORGE_DEVICE void store_words(char* to, const u32 (&from)[kWords]) {
+  if constexpr (kAlignment >= 16 && kWords % 4 == 0) {
+#pragma unroll
+    for (int w = 0; w < kWords; w += 4)
+      *reinterpret_cast<uint4*>(to + 4 * w) = make_uint4(from[w], from[w + 1], from[w + 2],
+                                                         from[w + 3]);
+  } else if constexpr (kAlignment >= 8 && kWords % 2 == 0) {
+#pragma unroll
+    for (int w = 0; w < kWords; w += 2)
+      *reinterpret_cast<uint2*>(to + 4 * w) = make_uint2(from[w], from[w + 1]);
+  } else if constexpr (kAlignment >= 4) {
+    unrolled<kWords>([&](int w) { *reinterpret_cast<u32*>(to + 4 * w) = from[w]; });
+  } else {
+    u16* halves = reinterpret_cast<u16*>(to);
+    unrolled<kWords>(
+        [&](int w) { halves[2 * w] = u16(from[w]), halves[2 * w + 1] = u16(from[w] >> 16); });
+  }
+}
 
 /// The fp16 or bf16 with these bits. Exact.
 template <int kDtype>
@@ -103,6 +146,22 @@ template <int kDtype>
 ATTNFORGE_DEVICE char* head_pointer(const TensorRef& tensor, int batch, int head) {
   return static_cast<char*>(tensor.data) +
          (batch * tensor.stride_batch + head * tensor.stride_head) * element_bytes(kDtype);
+}
+
+/// kCount elements (an even number) to `to`, which is aligned to kAlignment bytes.
+template <int kDtype, int kAlignment, int kCount>
+ATTNFORGE_DEVICE void store_floats(char* to, const float (&from)[kCount]) {
+  static_assert(kCount % 2 == 0, "a word has two 16-bit elements");
+  constexpr int kWords = kCount * element_bytes(kDtype) / 4;
+  u32 words[kWords];
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) {
+    if constexpr (kDtype == kFp32)
+      words[w] = __float_as_uint(from[w]);
+    else
+      words[w] = pack2<kDtype>(from[2 * w], from[2 * w + 1]);
+  }
+  store_words<kAlignment>(to, words);
 }
 
 }  // namespace attnforge

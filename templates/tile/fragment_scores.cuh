@@ -1,11 +1,10 @@
-// fragment_scores.cuh - the scores that a lane has in the accumulators of mma.sync or wgmma, and
-// whose they are.
+// fragment_scores.cuh - a lane's scores in accumulators of mma.sync or wgmma, and whose they are.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/mma_fragment.cuh"
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -20,10 +19,7 @@ ATTNFORGE_DEVICE void for_each_score(float (&s)[kFragments][4], int row, int fir
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const auto f = of_row(row + 8 * r, lane_key);
-#pragma unroll
-    for (int j = 0; j < kFragments; ++j)
-#pragma unroll
-      for (int c = 0; c < 2; ++c) s[j][2 * r + c] = f(s[j][2 * r + c], j * 8 + c);
+    unrolled<kFragments, 2>([&](int j, int c) { s[j][2 * r + c] = f(s[j][2 * r + c], j * 8 + c); });
   }
 }
 
@@ -31,8 +27,7 @@ ATTNFORGE_DEVICE void for_each_score(float (&s)[kFragments][4], int row, int fir
 template <int kRowFragments, int kFragments, class OfRow>
 ATTNFORGE_DEVICE void for_each_score(float (&s)[kRowFragments][kFragments][4], int row,
                                      int first_key, const OfRow& of_row) {
-#pragma unroll
-  for (int f = 0; f < kRowFragments; ++f) for_each_score(s[f], row + 16 * f, first_key, of_row);
+  unrolled<kRowFragments>([&](int f) { for_each_score(s[f], row + 16 * f, first_key, of_row); });
 }
 
 /// Scores as Score and Mask take them: an array `all` of them, and for_each().
@@ -56,8 +51,7 @@ struct FragmentScores {
 
     ATTNFORGE_DEVICE explicit Bits(int end) {
       const int before = max(end, 0) / 8 * 2 + min(max(end, 0) % 8, 2);
-#pragma unroll
-      for (int w = 0; w < kWords; ++w) words[w] = low_bits(max(before - 32 * w, 0));
+      unrolled<kWords>([&](int w) { words[w] = low_bits(max(before - 32 * w, 0)); });
     }
     ATTNFORGE_DEVICE bool has(int i) const { return (words[i / 32] >> (i % 32) & 1) != 0; }
   };
@@ -76,10 +70,10 @@ ATTNFORGE_DEVICE void hide_outside(const FragmentScores<float[kFragments][4]>& s
     const auto keys = keys_of(scores.row + 8 * r);
     const Bits before_end(keys.last + 1 - lane_key),
         before_first(kLeft ? keys.first - lane_key : 0);
-#pragma unroll
-    for (int i = 0; i < 2 * kFragments; ++i)
+    unrolled<2 * kFragments>([&](int i) {
       if (!before_end.has(i) || (kLeft && before_first.has(i)))
         scores.all[i / 2][2 * r + i % 2] = negative_infinity();
+    });
   }
 }
 

@@ -2,7 +2,6 @@
 // through a ring in shared memory that cp.async fills ahead of their use.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "ptx/cp_async.cuh"
 #include "ptx/special_registers.cuh"

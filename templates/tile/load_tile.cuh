@@ -1,8 +1,6 @@
-// load_tile.cuh - the plain loader: rows of a tensor to a swizzled tile in shared memory, by all
-// threads of a block.
+// load_tile.cuh - the plain loader: rows of a tensor to a swizzled tile, by all threads of a block.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/cp_async.cuh"
 #include "tile/swizzle.cuh"
 

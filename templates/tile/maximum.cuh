@@ -2,7 +2,6 @@
 // or so far from 0 that its rounding matters.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/special.cuh"
 
 namespace attnforge {

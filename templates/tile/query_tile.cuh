@@ -1,9 +1,6 @@
-// query_tile.cuh - the query rows that a block works on: of which sequence and head, and where they
-// lie in a tensor.
+// query_tile.cuh - the query rows of a block: of which sequence and head, and where in a tensor.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "tile/tile_order.cuh"

@@ -2,7 +2,6 @@
 // and Gimelshein 2018; Dao et al. 2022).
 #pragma once
 
-#include "base.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
 #include "tile/maximum.cuh"

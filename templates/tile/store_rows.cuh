@@ -1,8 +1,6 @@
-// store_rows.cuh - the epilogue: mma accumulators to rows of a 16-bit tensor, straight from
-// registers.
+// store_rows.cuh - the epilogue: mma accumulators from registers to rows of a 16-bit tensor.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/shuffle.cuh"
 

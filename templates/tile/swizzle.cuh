@@ -1,5 +1,4 @@
-// swizzle.cuh - where a 16-byte chunk of a tile row lies in shared memory, so that ldmatrix meets
-// no bank conflict.
+// swizzle.cuh - where chunks of 16 bytes lie in shared memory, so that ldmatrix meets no conflict.
 #pragma once
 
 #include "base.cuh"

@@ -1,7 +1,6 @@
 // tanh.cuh - the hyperbolic tangent of scores, as exact as a softmax asks: polynomials by range.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/special.cuh"
 
 namespace attnforge {

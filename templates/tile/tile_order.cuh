@@ -1,8 +1,6 @@
-// tile_order.cuh - which query tile of which head a block works on: heads in groups, heavy tiles
-// first.
+// tile_order.cuh - which query tile of which head a block takes: groups of heads, heavy first.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 
 namespace attnforge {

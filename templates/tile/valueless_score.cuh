@@ -1,7 +1,6 @@
 // valueless_score.cuh - one more score of a finished row, which has no value.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/special.cuh"
 
 namespace attnforge {

@@ -1,8 +1,6 @@
-// visible_keys.cuh - which keys a query row sees: the causal mask, windows, and the end of the
-// sequence.
+// visible_keys.cuh - which keys a query row sees: the causal mask, windows, the sequence's end.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "ptx/special.cuh"
 

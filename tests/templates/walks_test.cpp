@@ -22,6 +22,7 @@
 namespace attnforge::test {
 inline int split_of_block = 0;
 }
+static int x;  // of the registers that these tests do not read
 #pragma push_macro("asm")
 #undef asm
 #define asm x = test::split_of_block; attnforge_no_asm

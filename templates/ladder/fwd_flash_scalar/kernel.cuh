@@ -4,15 +4,13 @@
 // bounds it is shared memory: one load for every multiply-add.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "ladder/fwd_flash_scalar/config.h"
 #include "ladder/of_shape.cuh"
-#include "ladder/online_row.cuh"
 #include "pieces/fixed_lengths.cuh"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
 #include "tile/tile_order.cuh"
+#include "tile/unrolled.cuh"
 #include "tile/visible_keys.cuh"
 
 namespace attnforge {
@@ -73,8 +71,7 @@ struct FwdFlashScalar {
       const int d = lane + i * kLanes;
       q[i] = query < p.seqlen_q ? load_1<C.dtype>(q_row + d * element_bytes(C.dtype)) : 0.0f;
     }
-#pragma unroll
-    for (int i = 0; i < C.v_elements(); ++i) o[i] = 0.0f;
+    fill(o, 0.0f);
     OnlineRow softmax;
     const float scale_log2 = p.softmax_scale * 1.4426950408889634f;
     const ScoreOf<C> score(p);
@@ -97,9 +94,8 @@ struct FwdFlashScalar {
 #pragma unroll
         for (int j = 0; j < C.step_n; ++j) {
           s[j] = 0.0f;
-#pragma unroll
-          for (int i = 0; i < C.qk_elements(); ++i)
-            s[j] = fmaf(q[i], smem.k[first + j][lane + i * kLanes], s[j]);
+          unrolled<C.qk_elements()>(
+              [&](int i) { s[j] = fmaf(q[i], smem.k[first + j][lane + i * kLanes], s[j]); });
           s[j] = score(row_sum_of(s[j]));
           if (is_masked) s[j] = masked_score<C>(s[j], n * C.block_n + first + j, visible);
         }
@@ -109,17 +105,12 @@ struct FwdFlashScalar {
 #pragma unroll
         for (int j = 1; j < C.step_n; ++j) top = fmaxf(top, s[j]);
         const float rescale = softmax.raise_max(top, scale_log2);
-#pragma unroll
-        for (int i = 0; i < C.v_elements(); ++i) o[i] *= rescale;
-#pragma unroll
-        for (int j = 0; j < C.step_n; ++j) s[j] = softmax.probability(s[j], scale_log2);
+        unrolled<C.v_elements()>([&](int i) { o[i] *= rescale; });
+        unrolled<C.step_n>([&](int j) { s[j] = softmax.probability(s[j], scale_log2); });
 
-          // ---- 5. Output ----
-#pragma unroll
-        for (int j = 0; j < C.step_n; ++j)
-#pragma unroll
-          for (int i = 0; i < C.v_elements(); ++i)
-            o[i] = fmaf(s[j], smem.v[first + j][lane + i * kLanes], o[i]);
+        // ---- 5. Output ----
+        unrolled<C.step_n, C.v_elements()>(
+            [&](int j, int i) { o[i] = fmaf(s[j], smem.v[first + j][lane + i * kLanes], o[i]); });
       }
     }
 
@@ -128,9 +119,9 @@ struct FwdFlashScalar {
     const float inverse = softmax.inverse_sum(softmax.row_sum);
     char* o_row = head_pointer<C.dtype>(p.o, batch, head) +
                   query * p.o.stride_row * element_bytes(C.dtype);
-#pragma unroll
-    for (int i = 0; i < C.v_elements(); ++i)
+    unrolled<C.v_elements()>([&](int i) {
       store_1<C.dtype>(o_row + (lane + i * kLanes) * element_bytes(C.dtype), o[i] * inverse);
+    });
     if (C.lse && lane == 0) {
       p.lse[batch * p.lse_stride_batch + head * p.lse_stride_head + query] = softmax.lse(
           softmax.row_sum, p.softmax_scale);

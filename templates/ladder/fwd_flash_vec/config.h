@@ -1,7 +1,6 @@
 // config.h - the axes of fwd_flash_vec. Compiled by g++ (search, launch) and by NVRTC (kernel).
 #pragma once
 
-#include "base.cuh"
 #include "shape.h"
 
 namespace attnforge {
@@ -14,42 +13,38 @@ struct FwdFlashVecConfig : Shape {
   int block_n;        // keys in a tile of shared memory
   int keys_per_lane;  // probabilities that a lane makes in a step, of each of its rows
 
-  ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 32 * num_warps; }
-  ATTNFORGE_HOST_DEVICE constexpr int groups_per_warp() const { return 32 / lanes_per_row; }
-  ATTNFORGE_HOST_DEVICE constexpr int block_m() const {
+  ATTNFORGE_CONSTEXPR int num_threads() const { return 32 * num_warps; }
+  ATTNFORGE_CONSTEXPR int groups_per_warp() const { return 32 / lanes_per_row; }
+  ATTNFORGE_CONSTEXPR int block_m() const {
     return num_warps * groups_per_warp() * rows_per_thread;
   }
   /// Keys between two looks at the maximum.
-  ATTNFORGE_HOST_DEVICE constexpr int step_n() const { return lanes_per_row * keys_per_lane; }
+  ATTNFORGE_CONSTEXPR int step_n() const { return lanes_per_row * keys_per_lane; }
   /// Chunks of four elements that a lane has of a row; the last may lie after the head dim, where
   /// shared memory has zeros.
-  ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
-    return ceil_div(head_dim / 4, lanes_per_row);
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const {
-    return ceil_div(head_dim_v / 4, lanes_per_row);
-  }
+  ATTNFORGE_CONSTEXPR int qk_chunks() const { return ceil_div(head_dim / 4, lanes_per_row); }
+  ATTNFORGE_CONSTEXPR int v_chunks() const { return ceil_div(head_dim_v / 4, lanes_per_row); }
   /// Floats in a row of a tile.
-  ATTNFORGE_HOST_DEVICE constexpr int qk_pitch() const { return 4 * qk_chunks() * lanes_per_row; }
-  ATTNFORGE_HOST_DEVICE constexpr int v_pitch() const { return 4 * v_chunks() * lanes_per_row; }
+  ATTNFORGE_CONSTEXPR int qk_pitch() const { return 4 * qk_chunks() * lanes_per_row; }
+  ATTNFORGE_CONSTEXPR int v_pitch() const { return 4 * v_chunks() * lanes_per_row; }
   /// Floats between the probabilities of two groups: a key more than a step has, so that the groups
   /// of a warp read from different banks.
-  ATTNFORGE_HOST_DEVICE constexpr int p_pitch() const { return (step_n() + 1) * rows_per_thread; }
-  ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
+  ATTNFORGE_CONSTEXPR int p_pitch() const { return (step_n() + 1) * rows_per_thread; }
+  ATTNFORGE_CONSTEXPR int smem_bytes() const {
     return 4 * (block_n * (qk_pitch() + v_pitch()) + num_warps * groups_per_warp() * p_pitch());
   }
   /// Registers of a thread that the main loop keeps, and some for addresses and operands.
-  ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
+  ATTNFORGE_CONSTEXPR int planned_registers() const {
     return rows_per_thread * (4 * qk_chunks() + 4 * v_chunks() + step_n() + 4) + 36;
   }
   /// Resident blocks, for the compiler: with registers for loads that it has in flight together,
   /// so that it need not spill.
-  ATTNFORGE_HOST_DEVICE constexpr int blocks_per_sm() const {
+  ATTNFORGE_CONSTEXPR int blocks_per_sm() const {
     const int registers = planned_registers() + 32 < 128 ? 128 : planned_registers() + 32;
     const int blocks = 65536 / (round_up(registers, 8) * num_threads());
     return blocks < 1 ? 1 : blocks;
   }
-  ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
+  ATTNFORGE_CONSTEXPR bool valid() const {
     return lanes_per_row >= 2 && lanes_per_row <= 32 && 32 % lanes_per_row == 0 &&
            (rows_per_thread == 1 || rows_per_thread == 2 || rows_per_thread % 4 == 0) &&
            num_warps >= 1 && keys_per_lane >= 1 && block_n % step_n() == 0 && alignment >= 2;

@@ -1,14 +1,12 @@
-// family.cpp - fwd_flash_vec as a Family: what it serves, its search space, its source and its
-// launch.
+// family.cpp - fwd_flash_vec as a Family: what it serves, its search space, source and launch.
 #include <algorithm>
 
 #include "generator/family.h"
 #include "generator/typed_family.h"
+#include "templates/host/common_fields.h"
 #include "templates/host/common_rejects.h"
-#include "templates/host/common_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 #include "templates/ladder/cuda_core_time.h"
 #include "templates/ladder/fwd_flash_vec/config.h"
@@ -100,23 +98,20 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
                       problem, device, kEfficiency);
 }
 
-std::string symbol(const Typed& c) {
-  return shape_name("fwd_flash_vec", c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
-}
+std::string symbol(const Typed& c) { return shape_name(kName, c, c.block_m(), c.block_n); }
 
-Source render(const Typed& c, const Problem&) {
-  return kernel_source(untyped(kName, c, kFields), c,
-                       KernelTraits{.symbol = symbol(c),
-                                    .folder = "ladder/fwd_flash_vec",
-                                    .type = "FwdFlashVec",
-                                    .params = OwnParams::of<FwdTiledParams>("FwdTiledParams"),
-                                    .blocks_per_sm = "blocks_per_sm()"});
+Source render(const Typed& c, const Problem& problem) {
+  return kernel_source(untyped(kName, c, kFields), c, problem,
+                       {.symbol = symbol(c),
+                        .folder = "ladder/fwd_flash_vec",
+                        .type = "FwdFlashVec",
+                        .params = OwnParams::of<FwdTiledParams>("FwdTiledParams"),
+                        .blocks_per_sm = "blocks_per_sm()"});
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   const TileOrder order = cuda_core_order(problem, c.block_m(), later_see_more(c));
-  return launch_of_tiles<FwdTiledParams>(problem, order,
-                                         step_of(symbol(c), c.num_threads(), c.smem_bytes()));
+  return launch_of_tiles(problem, order, step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
 
 }  // namespace

@@ -4,16 +4,14 @@
 // repeating them, and rescale outputs only when a maximum has really grown.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "ladder/fwd_flash_vec/config.h"
 #include "ladder/of_shape.cuh"
-#include "ladder/online_row.cuh"
 #include "pieces/fixed_lengths.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
 #include "tile/tile_order.cuh"
+#include "tile/unrolled.cuh"
 #include "tile/visible_keys.cuh"
 
 namespace attnforge {
@@ -91,12 +89,11 @@ struct FwdFlashVec {
       const bool upper = lane & distance;
 #pragma unroll
       for (int j = 0; j < keys; ++j)
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) {
+        unrolled<kRows>([&](int r) {
           const float given = upper ? s[j][r] : s[j + keys][r];
           const float kept = upper ? s[j + keys][r] : s[j][r];
           s[j][r] = kept + from_lane(given, distance);
-        }
+        });
     }
   }
 
@@ -115,8 +112,7 @@ struct FwdFlashVec {
                                            int lane, Scores& s) {
 #pragma unroll
     for (int j = 0; j < C.step_n(); ++j) {
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) s[j][r] = 0.0f;
+      fill(s[j], 0.0f);
 #pragma unroll
       for (int c = 0; c < kQkChunks; ++c) {
         const float4 k = load_4_shared(&smem.k[first + j][4 * (lane + c * kLanes)]);
@@ -138,8 +134,7 @@ struct FwdFlashVec {
 #pragma unroll
     for (int j = 0; j < C.step_n(); ++j) {
       float probability[kRows];
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) probability[r] = smem.p[group][j * kRows + r];
+      unrolled<kRows>([&](int r) { probability[r] = smem.p[group][j * kRows + r]; });
 #pragma unroll
       for (int c = 0; c < kVChunks; ++c) {
         const float4 v = load_4_shared(&smem.v[first + j][4 * (lane + c * kLanes)]);
@@ -157,18 +152,14 @@ struct FwdFlashVec {
   /// A lane's chunks of query rows; rows past the end compute zeros.
   ATTNFORGE_DEVICE static void load_queries(const FwdParams& p, const char* head, int first_query,
                                             int lane, float (&q)[kRows][kQkChunks][4]) {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r)
-#pragma unroll
-      for (int c = 0; c < kQkChunks; ++c) {
-        const int d = 4 * (lane + c * kLanes);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) q[r][c][i] = 0.0f;
-        if (first_query + r < p.seqlen_q && d < C.head_dim) {
-          const i64 at = (first_query + r) * p.q.stride_row + d;
-          load_floats<C.dtype, C.alignment>(head + at * element_bytes(C.dtype), q[r][c]);
-        }
+    unrolled<kRows, kQkChunks>([&](int r, int c) {
+      const int d = 4 * (lane + c * kLanes);
+      fill(q[r][c], 0.0f);
+      if (first_query + r < p.seqlen_q && d < C.head_dim) {
+        const i64 at = (first_query + r) * p.q.stride_row + d;
+        load_floats<C.dtype, C.alignment>(head + at * element_bytes(C.dtype), q[r][c]);
       }
+    });
   }
 
   /// A lane's chunks of a row of the output.
@@ -244,20 +235,14 @@ struct FwdFlashVec {
           for (int r = 0; r < kRows; ++r) {
             const float row_top = over_lanes(top[r], [](float a, float b) { return fmaxf(a, b); });
             const float rescale = softmax[r].raise_max(row_top, scale_log2);
-#pragma unroll
-            for (int c = 0; c < kVChunks; ++c)
-#pragma unroll
-              for (int i = 0; i < 4; ++i) o[r][c][i] *= rescale;
+            unrolled<kVChunks, 4>([&](int c, int i) { o[r][c][i] *= rescale; });
           }
         }
         __syncwarp();  // all lanes are done with the probabilities of the step before
-#pragma unroll
-        for (int j = 0; j < C.keys_per_lane; ++j)
-#pragma unroll
-          for (int r = 0; r < kRows; ++r) {
-            smem.p[group][(lane * C.keys_per_lane + j) * kRows + r] = softmax[r].probability(
-                s[j][r], scale_log2);
-          }
+        unrolled<C.keys_per_lane, kRows>([&](int j, int r) {
+          smem.p[group][(lane * C.keys_per_lane + j) * kRows + r] = softmax[r].probability(
+              s[j][r], scale_log2);
+        });
         __syncwarp();
 
         // ---- 5. Output: all keys of the step, this lane's chunks ----

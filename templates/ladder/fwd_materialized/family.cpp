@@ -1,17 +1,14 @@
-// family.cpp - fwd_materialized as a Family: what it serves, its search space, its source and its
-// launches.
+// family.cpp - fwd_materialized as a Family: what it serves, its search space, source and launches.
 #include <algorithm>
 
 #include <fmt/format.h>
-#include "generator/arch.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
 #include "templates/embedded.h"
+#include "templates/host/common_fields.h"
 #include "templates/host/common_rejects.h"
-#include "templates/host/common_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/visited_keys.h"
 #include "templates/ladder/fwd_materialized/config.h"
@@ -123,15 +120,11 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
          std::max(p_us, scores * columns * fma_us);
 }
 
-std::string shape(const Typed& c) {
-  return shape_name("fwd_materialized", c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
-}
-
 // The steps: the name that ends a kernel's symbol is that of the function it calls.
 constexpr std::string_view kScores = "scores", kSoftmax = "softmax", kOutput = "output";
 
 std::string symbol(const Typed& c, std::string_view step) {
-  return fmt::format("{}_{}", shape(c), step);
+  return fmt::format("{}_{}", shape_name(kName, c, c.block_m, c.block_n), step);
 }
 
 Source render(const Typed& c, const Problem&) {
@@ -171,12 +164,8 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
 
   const auto add = [&](std::string_view name, std::int64_t blocks, int threads, int smem_bytes) {
     if (blocks == 0) return;  // no keys: no scores
-    LaunchStep step;
-    step.kernel = symbol(c, name);
     // More are needed only when the bound of a workspace is computed, not to be launched.
-    step.grid.x = static_cast<unsigned>(std::min(blocks, kMaxGridX));
-    step.block.x = static_cast<unsigned>(threads);
-    step.smem_bytes = smem_bytes;
+    LaunchStep step = step_of(symbol(c, name), threads, smem_bytes, std::min(blocks, kMaxGridX));
     Argument argument = Argument::of<FwdMaterializedParams>(step);
     argument.fwd(problem).scratch(0).scratch(scores_bytes).value(row_pitch).done();
     result.steps.push_back(std::move(step));

@@ -1,14 +1,10 @@
 // kernel.cuh - attention as three operations on whole matrices, the way it was computed before
 // FlashAttention: S = scale Q K^T, P = softmax(S), O = P V, each a kernel of its own. S and P are
-// seqlen_q x seqlen_kv in global memory: O(L^2) bytes, which also bound the speed. The baseline for
-// what the other families save.
+// seqlen_q x seqlen_kv in global memory: O(L^2) bytes, which also bound the speed.
 #pragma once
 
-#include "base.cuh"
 #include "ladder/fwd_materialized/config.h"
 #include "ladder/fwd_materialized/product.cuh"
-#include "ladder/fwd_materialized/product_fma.cuh"
-#include "ladder/fwd_materialized/product_mma.cuh"
 #include "ladder/of_shape.cuh"
 #include "pieces/fixed_lengths.cuh"
 #include "ptx/special.cuh"

@@ -4,11 +4,10 @@
 
 #include "generator/family.h"
 #include "generator/typed_family.h"
+#include "templates/host/common_fields.h"
 #include "templates/host/common_rejects.h"
-#include "templates/host/common_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/visited_keys.h"
 #include "templates/ladder/fwd_wmma/config.h"
@@ -106,25 +105,26 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   return clocks * idle * (tight ? kSpillRisk : 1.0) / device.num_sms / device.sm_clock_mhz;
 }
 
-std::string symbol(const Typed& c) {
-  return shape_name("fwd_wmma", c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
-}
+std::string symbol(const Typed& c) { return shape_name(kName, c, c.block_m, c.block_n); }
 
-Source render(const Typed& c, const Problem&) {
-  return kernel_source(untyped(kName, c, kFields), c,
-                       KernelTraits{.symbol = symbol(c),
-                                    .folder = "ladder/fwd_wmma",
-                                    .type = "FwdWmma",
-                                    .params = OwnParams::of<FwdWmmaParams>("FwdWmmaParams")});
+Source render(const Typed& c, const Problem& problem) {
+  return kernel_source(untyped(kName, c, kFields), c, problem,
+                       {.symbol = symbol(c),
+                        .folder = "ladder/fwd_wmma",
+                        .type = "FwdWmma",
+                        .params = OwnParams::of<FwdTiledParams>("FwdTiledParams")});
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   const TileOrder order = tile_order(problem, c.block_m, 1, c.head_group_mb, later_see_more(c));
-  return launch_of_tiles<FwdWmmaParams>(problem, order,
-                                        step_of(symbol(c), c.num_threads(), c.smem_bytes()));
+  return launch_of_tiles(problem, order, step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
 
-constexpr Family kFamily = typed_family<kFields, illegal, needless, estimate_us, render, launch>({
+}  // namespace
+
+extern const Family fwd_wmma;
+constinit const Family fwd_wmma = typed_family<kFields, illegal, needless, estimate_us, render,
+                                               launch>({
     .name = kName,
     .summary = "wmma with opaque fragments and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kLadder,
@@ -133,10 +133,5 @@ constexpr Family kFamily = typed_family<kFields, illegal, needless, estimate_us,
     .supports = supports,
     .axes = axes,
 });
-
-}  // namespace
-
-extern const Family fwd_wmma;
-constinit const Family fwd_wmma = kFamily;
 
 }  // namespace attnforge

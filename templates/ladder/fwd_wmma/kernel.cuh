@@ -3,7 +3,6 @@
 // Online softmax after Milakov and Gimelshein 2018; the loop is that of FlashAttention-2, Dao 2023.
 #pragma once
 
-#include "base.cuh"
 #include "ladder/fwd_wmma/config.h"
 #include "ladder/of_shape.cuh"
 #include "pieces/fixed_lengths.cuh"
@@ -20,6 +19,7 @@
 #include "tile/maximum.cuh"
 #include "tile/query_tile.cuh"
 #include "tile/tile_order.cuh"
+#include "tile/unrolled.cuh"
 #include "tile/visible_keys.cuh"
 
 namespace attnforge {
@@ -43,10 +43,10 @@ struct FwdWmma {
                              C.num_threads(), C.alignment>;
   using Scores = WmmaAccumulator[kRowFragments][kKeyFragments];
 
-  using Tile = QueryTile<FwdWmmaParams, 1, FixedLengths>;
+  using Tile = QueryTile<FwdTiledParams, 1, FixedLengths>;
   using Walk = WalkOf<C>;
 
-  const FwdWmmaParams& params;
+  const FwdTiledParams& params;
   const FwdParams& p;
   const u32 smem;
   const Tile tile;
@@ -59,7 +59,7 @@ struct FwdWmma {
   WmmaAccumulator row_max[kRowFragments];  // an element's row's, in log2 units
   WmmaAccumulator row_sum[kRowFragments];  // of the elements at this place of all fragments
 
-  ATTNFORGE_DEVICE FwdWmma(const FwdWmmaParams& kernel_params, u32 smem_base)
+  ATTNFORGE_DEVICE FwdWmma(const FwdTiledParams& kernel_params, u32 smem_base)
       : params(kernel_params),
         p(kernel_params.fwd),
         smem(smem_base),
@@ -68,7 +68,7 @@ struct FwdWmma {
     scale_log2 = p.softmax_scale * 1.4426950408889634f;
   }
 
-  ATTNFORGE_DEVICE static Tile this_tile(const FwdWmmaParams& params) {
+  ATTNFORGE_DEVICE static Tile this_tile(const FwdTiledParams& params) {
     return Tile(params, place_tile(params.order, block_index()), C.block_m);
   }
 
@@ -117,12 +117,10 @@ struct FwdWmma {
     wmma_load<WmmaOperandKind::kARows>(a, warp_memory(), C.p_pitch() * 8);
     WmmaAccumulator number;
     wmma_load(number, table(), 16);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) number.x[i] = __float_as_int(number.x[i]);
+    unrolled<8>([&](int i) { number.x[i] = __float_as_int(number.x[i]); });
     const Operand packed = as_operand(number);
     bool agrees = true;
-#pragma unroll
-    for (int i = 0; i < Operand::kRegisters; ++i) agrees &= a.r[i] == packed.r[i];
+    unrolled<Operand::kRegisters>([&](int i) { agrees &= a.r[i] == packed.r[i]; });
     p_agrees = !any_lane(!agrees);
     __syncwarp();
   }
@@ -130,9 +128,8 @@ struct FwdWmma {
   /// The elements of an accumulator as a matrix A with the same places.
   ATTNFORGE_DEVICE static Operand as_operand(const WmmaAccumulator& c) {
     Operand a;
-#pragma unroll
-    for (int i = 0; i < Operand::kRegisters; ++i)
-      a.r[i] = pack2<C.dtype>(c.x[i % 4 * 2], c.x[i % 4 * 2 + 1]);
+    unrolled<Operand::kRegisters>(
+        [&](int i) { a.r[i] = pack2<C.dtype>(c.x[i % 4 * 2], c.x[i % 4 * 2 + 1]); });
     return a;
   }
 
@@ -164,10 +161,7 @@ struct FwdWmma {
 
   /// s = Q K^T; `tile` is the address of the step's first key. K's rows are the columns of K^T.
   ATTNFORGE_DEVICE void scores(Scores& s, u32 tile) const {
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < kKeyFragments; ++j) s[f][j] = WmmaAccumulator{};
+    unrolled<kRowFragments, kKeyFragments>([&](int f, int j) { s[f][j] = WmmaAccumulator{}; });
 #pragma unroll
     for (int d = 0; d < kDepthSteps; ++d) {
       Operand a[kRowFragments];
@@ -184,19 +178,15 @@ struct FwdWmma {
         Operand b;
         wmma_load<WmmaOperandKind::kBColumns>(b, tile + j * 16 * C.qk_pitch() * 16 + d * 32,
                                               C.qk_pitch() * 8);
-#pragma unroll
-        for (int f = 0; f < kRowFragments; ++f)
-          wmma_mma<WmmaOperandKind::kBColumns>(s[f][j], a[f], b);
+        unrolled<kRowFragments>(
+            [&](int f) { wmma_mma<WmmaOperandKind::kBColumns>(s[f][j], a[f], b); });
       }
     }
   }
 
   ATTNFORGE_DEVICE void change(Scores& s) const {
     const ScoreOf<C> score(p);
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < kKeyFragments; ++j) score.apply_coarse(s[f][j].x);
+    unrolled<kRowFragments, kKeyFragments>([&](int f, int j) { score.apply_coarse(s[f][j].x); });
   }
 
   /// -inf to the scores of keys, from first_key on, that a row does not see.
@@ -212,9 +202,8 @@ struct FwdWmma {
             p, tile.lengths, tile.first_row + warp() * C.warp_m() + f * 16 + n / 16);
         visible.first -= first_key + n % 16;
         visible.last -= first_key + n % 16;
-#pragma unroll
-        for (int j = 0; j < kKeyFragments; ++j)
-          s[f][j].x[i] = masked_score<C>(s[f][j].x[i], j * 16, visible);
+        unrolled<kKeyFragments>(
+            [&](int j) { s[f][j].x[i] = masked_score<C>(s[f][j].x[i], j * 16, visible); });
       }
     }
   }
@@ -257,15 +246,12 @@ struct FwdWmma {
   ATTNFORGE_DEVICE void raise_max(const Scores& s) {
     WmmaAccumulator top[kRowFragments];
     bool grew = false;
+    unrolled<kRowFragments, 8>([&](int f, int i) {
+      top[f].x[i] = s[f][0].x[i];
 #pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        top[f].x[i] = s[f][0].x[i];
-#pragma unroll
-        for (int j = 1; j < kKeyFragments; ++j) top[f].x[i] = fmaxf(top[f].x[i], s[f][j].x[i]);
-        grew |= fmaf(top[f].x[i], scale_log2, -row_max[f].x[i]) > 8.0f || is_far(row_max[f].x[i]);
-      }
+      for (int j = 1; j < kKeyFragments; ++j) top[f].x[i] = fmaxf(top[f].x[i], s[f][j].x[i]);
+      grew |= fmaf(top[f].x[i], scale_log2, -row_max[f].x[i]) > 8.0f || is_far(row_max[f].x[i]);
+    });
     if (!any_lane(grew)) return;
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
@@ -276,26 +262,19 @@ struct FwdWmma {
         row_max[f].x[i] = fmaxf(old, top[f].x[i] * scale_log2);
         const float rescale = exp2_approx(old - row_max[f].x[i]);
         row_sum[f].x[i] *= rescale;
-#pragma unroll
-        for (int c = 0; c < kOutFragments; ++c) o[f][c].x[i] *= rescale;
+        unrolled<kOutFragments>([&](int c) { o[f][c].x[i] *= rescale; });
       }
     }
   }
 
   /// Scores to probabilities relative to the current maxima, and their sums.
   ATTNFORGE_DEVICE void exponentiate(Scores& s) {
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-#pragma unroll
-        for (int j = 0; j < kKeyFragments; ++j) {
-          const float x = s[f][j].x[i], top = row_max[f].x[i];
-          s[f][j].x[i] = exp2_approx(is_far(top) ? __fsub_rn(__fmul_rn(x, scale_log2), top)
-                                                 : fmaf(x, scale_log2, -top));
-          row_sum[f].x[i] += s[f][j].x[i];
-        }
-      }
+    unrolled<kRowFragments, 8, kKeyFragments>([&](int f, int i, int j) {
+      const float x = s[f][j].x[i], top = row_max[f].x[i];
+      s[f][j].x[i] = exp2_approx(is_far(top) ? __fsub_rn(__fmul_rn(x, scale_log2), top)
+                                             : fmaf(x, scale_log2, -top));
+      row_sum[f].x[i] += s[f][j].x[i];
+    });
   }
 
   /// P to this warp's memory, rounded to 16 bits.
@@ -303,21 +282,19 @@ struct FwdWmma {
     u32 places[8];
     find_places(places);
     __syncwarp();  // reads of the step before are done
+    unrolled<kRowFragments, kKeyFragments>([&](int f, int j) {
 #pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < kKeyFragments; ++j)
-#pragma unroll
-        for (int i = 0; i < 8; i += 2) {
-          const u32 two = pack2<C.dtype>(s[f][j].x[i], s[f][j].x[i + 1]);
-          const u32 offset = f * 16 * C.p_pitch() * 16 + j * 32;
-          if (p_pairs) {
-            store_shared(places[i] + offset, static_cast<int>(two));
-          } else {
-            store_shared_16(places[i] + offset, static_cast<u16>(two));
-            store_shared_16(places[i + 1] + offset, static_cast<u16>(two >> 16));
-          }
+      for (int i = 0; i < 8; i += 2) {
+        const u32 two = pack2<C.dtype>(s[f][j].x[i], s[f][j].x[i + 1]);
+        const u32 offset = f * 16 * C.p_pitch() * 16 + j * 32;
+        if (p_pairs) {
+          store_shared(places[i] + offset, static_cast<int>(two));
+        } else {
+          store_shared_16(places[i] + offset, static_cast<u16>(two));
+          store_shared_16(places[i + 1] + offset, static_cast<u16>(two >> 16));
         }
+      }
+    });
     __syncwarp();
   }
 
@@ -327,15 +304,14 @@ struct FwdWmma {
 #pragma unroll
     for (int j = 0; j < kKeyFragments; ++j) {
       Operand a[kRowFragments];
-#pragma unroll
-      for (int f = 0; f < kRowFragments; ++f) a[f] = p_of(f, j);
+      unrolled<kRowFragments>([&](int f) { a[f] = p_of(f, j); });
 #pragma unroll
       for (int c = 0; c < kOutFragments; ++c) {
         Operand b;
         wmma_load<WmmaOperandKind::kBRows>(b, tile + j * 16 * C.v_pitch() * 16 + c * 32,
                                            C.v_pitch() * 8);
-#pragma unroll
-        for (int f = 0; f < kRowFragments; ++f) wmma_mma<WmmaOperandKind::kBRows>(o[f][c], a[f], b);
+        unrolled<kRowFragments>(
+            [&](int f) { wmma_mma<WmmaOperandKind::kBRows>(o[f][c], a[f], b); });
       }
     }
   }
@@ -385,8 +361,7 @@ struct FwdWmma {
     }
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
-#pragma unroll
-      for (int i = 0; i < 8; ++i) row_max[f].x[i] = kLowestFloat;
+      unrolled<8>([&](int i) { row_max[f].x[i] = kLowestFloat; });
       row_sum[f] = WmmaAccumulator{};
 #pragma unroll
       for (int c = 0; c < kOutFragments; ++c) o[f][c] = WmmaAccumulator{};
@@ -394,10 +369,7 @@ struct FwdWmma {
     ring.await_q();
     learn();
     if constexpr (C.q_in_regs) {
-#pragma unroll
-      for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-        for (int d = 0; d < kDepthSteps; ++d) read_q(q[f][d], f, d);
+      unrolled<kRowFragments, kDepthSteps>([&](int f, int d) { read_q(q[f][d], f, d); });
     }
     ring.walk([&](int place, int stage, bool masked) { attend(place, stage, masked); });
     store();
@@ -422,8 +394,7 @@ struct FwdWmma {
       const float top = x[0][0];
       half_of(row_sum[f], x);
       float sum = 0.0f;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) sum += x[i / 4][i % 4];
+      unrolled<8>([&](int i) { sum += x[i / 4][i % 4]; });
       sum += shuffle_xor<1>(sum);
       const bool empty = sum == 0.0f;
       const float inverse = empty ? 0.0f : reciprocal_approx(sum);
@@ -455,12 +426,11 @@ struct FwdWmma {
     if constexpr (C.alignment >= 16) {
       *reinterpret_cast<uint4*>(to) = make_uint4(w[0], w[1], w[2], w[3]);
     } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) reinterpret_cast<u32*>(to)[i] = w[i];
+      unrolled<4>([&](int i) { reinterpret_cast<u32*>(to)[i] = w[i]; });
     }
   }
 
-  ATTNFORGE_DEVICE static void run(const FwdWmmaParams& params) {
+  ATTNFORGE_DEVICE static void run(const FwdTiledParams& params) {
     extern __shared__ __align__(128) u8 shared_memory[];
     FwdWmma block(params, smem_address(shared_memory));
     block.run();

@@ -2,15 +2,12 @@
 // rotates the queries of these positions with them.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "ops/append_kv/params.h"
 #include "parts/rope/rotate_pair.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/shared_memory.cuh"
-#include "shape.h"
-#include "tile/words.cuh"
+#include "tile/elements.cuh"
 
 namespace attnforge {
 

@@ -2,7 +2,6 @@
 // and how it shares out its work. Compiled by g++ (launch) and NVRTC (kernel).
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "shape.h"
 
@@ -35,38 +34,30 @@ struct AppendShape {
   int rope_dim;
 
   /// Blocks that an SM holds at once: what limits the registers of a thread.
-  ATTNFORGE_HOST_DEVICE constexpr int blocks_of_sm() const { return rope == kNoRope ? 4 : 3; }
+  ATTNFORGE_CONSTEXPR int blocks_of_sm() const { return rope == kNoRope ? 4 : 3; }
   /// Four vectors of a thread are under way at once.
-  ATTNFORGE_HOST_DEVICE constexpr int most_depth_log2() const { return rope == kNoRope ? 2 : 1; }
-  ATTNFORGE_HOST_DEVICE constexpr int pairs() const { return rope_dim / 2; }
+  ATTNFORGE_CONSTEXPR int most_depth_log2() const { return rope == kNoRope ? 2 : 1; }
+  ATTNFORGE_CONSTEXPR int pairs() const { return rope_dim / 2; }
   /// Elements of a vector: 16 bytes, or 8 where these would not end with the pairs.
-  ATTNFORGE_HOST_DEVICE constexpr int vector() const {
-    return dtype != kFp32 && pairs() % 8 == 0 ? 8 : 4;
-  }
+  ATTNFORGE_CONSTEXPR int vector() const { return dtype != kFp32 && pairs() % 8 == 0 ? 8 : 4; }
   /// Slices of a row of k or q: those that turn, then those that are copied.
-  ATTNFORGE_HOST_DEVICE constexpr int turns() const {
-    return rope == kNoRope ? 0 : pairs() / vector();
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int slices(int moved) const {
+  ATTNFORGE_CONSTEXPR int turns() const { return rope == kNoRope ? 0 : pairs() / vector(); }
+  ATTNFORGE_CONSTEXPR int slices(int moved) const {
     if (moved == kMovedV) return head_dim_v / vector();
     return rope == kNoRope ? head_dim / vector()
                            : turns() + ceil_div(head_dim - rope_dim, 2 * vector());
   }
   /// Lanes of a warp that share a row, the heads whose rows lie side by side in a warp, and the
   /// warps that a row takes.
-  ATTNFORGE_HOST_DEVICE constexpr int lanes(int moved) const {
-    return slices(moved) < 32 ? slices(moved) : 32;
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int heads_at_once(int moved) const { return 32 / lanes(moved); }
-  ATTNFORGE_HOST_DEVICE constexpr int columns(int moved) const {
-    return ceil_div(slices(moved), 32);
-  }
-  ATTNFORGE_HOST_DEVICE constexpr int strips(int moved, int heads, int depth_log2) const {
+  ATTNFORGE_CONSTEXPR int lanes(int moved) const { return slices(moved) < 32 ? slices(moved) : 32; }
+  ATTNFORGE_CONSTEXPR int heads_at_once(int moved) const { return 32 / lanes(moved); }
+  ATTNFORGE_CONSTEXPR int columns(int moved) const { return ceil_div(slices(moved), 32); }
+  ATTNFORGE_CONSTEXPR int strips(int moved, int heads, int depth_log2) const {
     const int depth = 1 << depth_log2;
     return columns(moved) * ((ceil_div(heads, heads_at_once(moved)) + depth - 1) >> depth_log2);
   }
   /// The i-th of a row of k or q.
-  ATTNFORGE_HOST_DEVICE constexpr RowSlice slice(int i) const {
+  ATTNFORGE_CONSTEXPR RowSlice slice(int i) const {
     if (rope == kNoRope) return {i * vector(), -1, -1};
     if (i < turns()) {
       const int table = i * vector();
@@ -92,7 +83,7 @@ struct AppendWork {
   int warps_log2;     // of a token
   u32 blocks;         // of work; the grid may be smaller
 
-  ATTNFORGE_HOST_DEVICE constexpr int tokens_of_block() const {
+  ATTNFORGE_CONSTEXPR int tokens_of_block() const {
     return 1 << (AppendShape::kWarpsLog2 - warps_log2);
   }
 };

@@ -11,7 +11,7 @@
 #include "templates/host/argument.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/part.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/tile_order.h"
 #include "templates/ops/block_lists/params.h"
 #include "templates/parts/user_code/host.h"
 
@@ -25,9 +25,7 @@ std::string states_kernel(const Problem& text) { return "block_states" + code_su
 std::string bits_kernel(const Problem& text) { return "block_bits" + code_suffix(text); }
 
 LaunchStep step(std::string kernel, std::int64_t blocks, int threads = kBlockThreads) {
-  LaunchStep result = step_of(std::move(kernel), threads, 0);
-  result.grid.x = static_cast<unsigned>(blocks);
-  return result;
+  return step_of(std::move(kernel), threads, 0, blocks);
 }
 std::int64_t blocks_of_warps(std::int64_t warps) { return (warps + kBlockWarps - 1) / kBlockWarps; }
 
@@ -64,16 +62,9 @@ std::size_t text_params_bytes(const Problem& text) {
 LaunchStep with_text_argument(LaunchStep step, const Problem& text, const BlockMaskShape& shape,
                               const BlockListMemory& memory) {
   Argument argument = Argument::of_size(step, text_params_bytes(text));
-  argument.fwd(text)
-      .value(memory.states)
-      .value(memory.row_begin)
-      .value(memory.columns)
-      .value(memory.bit_blocks)
-      .value(memory.bits)
-      .value(static_cast<int>(shape.heads))
-      .value(static_cast<int>(shape.q_blocks()))
-      .value(static_cast<int>(shape.kv_blocks()))
-      .value(static_cast<int>(shape.rows()));
+  argument.fwd(text).value(memory.states, memory.row_begin, memory.columns, memory.bit_blocks);
+  argument.value(memory.bits, static_cast<int>(shape.heads), static_cast<int>(shape.q_blocks()),
+                 static_cast<int>(shape.kv_blocks()), static_cast<int>(shape.rows()));
   add_code_params(argument.end_of_base<BlockTextParams>(), text);
   argument.done();
   return step;
@@ -160,8 +151,7 @@ LaunchStep block_bits_step(const Problem& text, const BlockMaskShape& shape,
 
 Source block_lists_source() {
   std::string entry = "// generated: lists of block masks\n" +
-                      header_line("ops/block_lists/lists.cuh") +
-                      header_line("ops/block_lists/transpose.cuh") + "using namespace attnforge;\n";
+                      header_line("ops/block_lists/lists.cuh") + "using namespace attnforge;\n";
   const std::string lists = "BlockListsParams", transposed = "TransposedListsParams";
   entry += fmt::format("static_assert(sizeof({}) == {} && sizeof({}) == {});\n", lists,
                        sizeof(BlockListsParams), transposed, sizeof(TransposedListsParams));

@@ -2,7 +2,6 @@
 // GPU. Compiled by g++ (launch) and NVRTC (kernels).
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 
 namespace attnforge {

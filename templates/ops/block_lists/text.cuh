@@ -2,7 +2,6 @@
 // full or partial, and the bits of partial ones.
 #pragma once
 
-#include "base.cuh"
 #include "ops/block_lists/params.h"
 #include "parts/block_mask/params.h"
 #include "pieces/fixed_lengths.cuh"

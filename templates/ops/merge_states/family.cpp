@@ -12,7 +12,6 @@
 #include "templates/host/kernel_source.h"
 #include "templates/host/memory_time.h"
 #include "templates/ops/merge_states/config.h"
-#include "templates/ops/merge_states/params.h"
 
 namespace attnforge {
 namespace {
@@ -59,8 +58,8 @@ KernelTraits kernel_of(const Typed& c) {
           .launch_fields = 1};
 }
 
-Source render(const Typed& c, const Problem&) {
-  return kernel_source(untyped(kName, c, kFields), c, kernel_of(c));
+Source render(const Typed& c, const Problem& problem) {
+  return kernel_source(untyped(kName, c, kFields), c, problem, kernel_of(c));
 }
 
 StateRef reference_to(const Tensor& o, const Rows& lse) {
@@ -79,9 +78,9 @@ void bind_states(MergeParams& p, const Tensors& tensors, const RunMemory&) {
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   const std::int64_t rows = problem.batch * problem.num_heads_q * problem.seqlen_q;
   if (rows == 0) return {};
-  LaunchStep step = step_of(kernel_of(c).symbol, Typed::num_threads(), c.smem_bytes());
   const int rows_of_block = MergeShape{c.row_warps}.rows();
-  step.grid.x = static_cast<unsigned>((rows + rows_of_block - 1) / rows_of_block);
+  LaunchStep step = step_of(kernel_of(c).symbol, Typed::num_threads(), c.smem_bytes(),
+                            (rows + rows_of_block - 1) / rows_of_block);
   MergeParams params{};
   params.count = problem.parts;
   params.batch = static_cast<int>(problem.batch);

@@ -2,9 +2,7 @@
 // lie: cascades, ring attention, shared prefixes.
 #pragma once
 
-#include "base.cuh"
 #include "ops/merge_states/config.h"
-#include "ops/merge_states/params.h"
 #include "parts/splits/merge_row.cuh"
 #include "parts/splits/params.h"
 #include "tile/elements.cuh"

@@ -2,8 +2,6 @@
 #pragma once
 
 #include "backward/params.h"
-#include "base.cuh"
-#include "base_params.h"
 #include "shape.h"
 
 namespace attnforge {
@@ -13,17 +11,17 @@ struct BwdNaiveConfig : Shape {
 
   static constexpr int kRows = 8;  // of dq, or of dk and dv, a thread block
 
-  ATTNFORGE_HOST_DEVICE constexpr int num_warps() const { return num_threads / 32; }
-  ATTNFORGE_HOST_DEVICE constexpr int blocks_per_sm() const { return 384 / num_threads; }
+  ATTNFORGE_CONSTEXPR int num_warps() const { return num_threads / 32; }
+  ATTNFORGE_CONSTEXPR int blocks_per_sm() const { return 384 / num_threads; }
   /// Bytes of a block's two rows of its own side, and of p and ds.
-  ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
+  ATTNFORGE_CONSTEXPR int smem_bytes() const {
     return kRows * (head_dim + head_dim_v + 2 * num_threads + 2) * int(sizeof(float));
   }
   /// That a thread adds up, of dk and dv: with more of them registers spill.
-  ATTNFORGE_HOST_DEVICE constexpr int columns_per_thread() const {
+  ATTNFORGE_CONSTEXPR int columns_per_thread() const {
     return ceil_div(head_dim + head_dim_v, num_threads);
   }
-  ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
+  ATTNFORGE_CONSTEXPR bool valid() const {
     return head_dim % 8 == 0 && head_dim_v % 8 == 0 && num_threads % 32 == 0 && num_threads >= 64 &&
            num_threads <= 384 && smem_bytes() <= 48 * 1024 && columns_per_thread() <= 8;
   }

@@ -1,6 +1,4 @@
 // family.cpp - bwd_naive as a Family: any arch, slow but for its role as oracle fast enough.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -75,20 +73,8 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
          fma / (kFmaPerClockPerSm * device.num_sms * device.sm_clock_mhz * kEfficiency * filled);
 }
 
-std::string symbol(const Typed& c) {
-  const auto name = [](int dtype) { return to_string(static_cast<DType>(dtype)); };
-  const bool mixed = c.dtype != c.dtype_k || c.dtype != c.dtype_v || c.dtype != c.dtype_o;
-  const std::string dtypes = mixed ? fmt::format("{}_{}_{}_{}", name(c.dtype), name(c.dtype_k),
-                                                 name(c.dtype_v), name(c.dtype_o))
-                                   : std::string(name(c.dtype));
-  const std::string head_dims = c.head_dim == c.head_dim_v
-                                    ? fmt::format("{}", c.head_dim)
-                                    : fmt::format("{}x{}", c.head_dim, c.head_dim_v);
-  return fmt::format("{}_{}_d{}_t{}", kName, dtypes, head_dims, c.num_threads);
-}
-
 KernelTraits kernel_of(const Typed& c) {
-  return {.symbol = symbol(c),
+  return {.symbol = shape_name(kName, c, Typed::kRows, c.num_threads),
           .folder = "oracle/bwd_naive",
           .type = "BwdNaive",
           .params = OwnParams::of<BwdNaiveParams>("BwdNaiveParams"),
@@ -101,8 +87,7 @@ KernelTraits kernel_of(const Typed& c) {
 Source render(const Typed& config, const Problem& problem) {
   Typed c = config;
   static_cast<Shape&>(c) = without_bounds(c);  // read at run time: one kernel for every window
-  const KernelTraits kernel = kernel_of(c);
-  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
+  return kernel_source(untyped(kName, c, kFields), c, problem, kernel_of(c));
 }
 
 /// The launch of blocks for each of `sequences`; with lists of one, whatever sequences their rows
@@ -114,20 +99,15 @@ Launch launch_blocks(const Typed& c, const Problem& problem, const GradientRows&
   const std::int64_t all = of_rows + sink_blocks(problem) + array_blocks(problem);
   if (all == 0) return {};
   ATTNFORGE_ASSERT(all <= kMaxGridX, "supports() lets no larger grid through, and lists are short");
-  struct Rest {
-    int num_queries, num_keys, query_blocks, row_blocks;
-  };
   const KernelTraits kernel = kernel_of(c);
   const Assembly assembly = assemble(problem, c, kernel);
-  LaunchStep step = step_of(symbol_of(assembly), c.num_threads, 0);
-  step.grid.x = static_cast<unsigned>(all);
+  LaunchStep step = step_of(symbol_of(assembly), c.num_threads, 0, all);
   fill_argument(step, launch_work(assembly), [&](Argument& argument) {
     add_bwd(argument, problem).end_of_base<BwdParams>();
-    argument.value(rows.queries).value(rows.keys);
-    argument.value(rows.dq_norms).value(rows.dk_norms).value(rows.dv_norms);
-    argument.value(rows.dsink_norms);
-    argument.value(Rest{static_cast<int>(rows.num_queries), static_cast<int>(rows.num_keys),
-                        static_cast<int>(of_queries), static_cast<int>(of_rows)});
+    argument.value(rows.queries, rows.keys, rows.dq_norms, rows.dk_norms, rows.dv_norms);
+    argument.value(rows.dsink_norms, static_cast<int>(rows.num_queries),
+                   static_cast<int>(rows.num_keys), static_cast<int>(of_queries),
+                   static_cast<int>(of_rows));
   });
   return {.steps = {std::move(step)}};
 }

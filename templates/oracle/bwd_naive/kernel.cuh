@@ -1,13 +1,10 @@
 // kernel.cuh - attention backward as it is written in textbooks, in fp32: a block has a few rows of
 // dq and walks over the keys, or a few of dk and dv and walks over the queries. Both are one code:
 // a row of its own side has two vectors, a (q or k) and b (dout or v), and so has one of the other;
-// s = a . a, dp = b . b. That of a head's sink is a block's. The oracle of other kernels on the
-// GPU, so it stays simple.
+// s = a . a, dp = b . b. That of a head's sink is a block's. It is an oracle, so it stays simple.
 #pragma once
 
 #include "backward/params.h"
-#include "base.cuh"
-#include "base_params.h"
 #include "oracle/bwd_naive/config.h"
 #include "oracle/exact_mask.cuh"
 #include "oracle/exact_score.cuh"

@@ -1,7 +1,4 @@
-// family.cpp - fwd_naive as a Family: any problem, any arch, slow but for its role as oracle fast
-// enough.
-#include <fmt/format.h>
-
+// family.cpp - fwd_naive as a Family: any problem, any arch, fast enough for an oracle.
 #include <algorithm>
 #include <utility>
 
@@ -76,24 +73,8 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   return kLaunchUs + fma / fma_per_us;
 }
 
-/// "bf16", or all four dtypes where they differ.
-std::string dtype_name(const Typed& c) {
-  const auto name = [](int dtype) { return to_string(static_cast<DType>(dtype)); };
-  if (c.dtype == c.dtype_k && c.dtype == c.dtype_v && c.dtype == c.dtype_o)
-    return std::string(name(c.dtype));
-  return fmt::format("{}_{}_{}_{}", name(c.dtype), name(c.dtype_k), name(c.dtype_v),
-                     name(c.dtype_o));
-}
-
-std::string symbol(const Typed& c) {
-  const std::string head_dims = c.head_dim == c.head_dim_v
-                                    ? fmt::format("{}", c.head_dim)
-                                    : fmt::format("{}x{}", c.head_dim, c.head_dim_v);
-  return fmt::format("{}_{}_d{}_t{}", kName, dtype_name(c), head_dims, c.num_threads);
-}
-
 KernelTraits kernel_of(const Typed& c) {
-  return {.symbol = symbol(c),
+  return {.symbol = shape_name(kName, c, c.block_m, c.num_threads),
           .folder = "oracle/fwd_naive",
           .type = "FwdNaive",
           .params = OwnParams::of<FwdNaiveParams>("FwdNaiveParams"),
@@ -105,8 +86,7 @@ KernelTraits kernel_of(const Typed& c) {
 Source render(const Typed& config, const Problem& problem) {
   Typed c = config;
   static_cast<Shape&>(c) = without_bounds(c);  // read at run time: one kernel for every window
-  const KernelTraits kernel = kernel_of(c);
-  return kernel_source(untyped(kName, c, kFields), c, assemble(problem, c, kernel));
+  return kernel_source(untyped(kName, c, kFields), c, problem, kernel_of(c));
 }
 
 /// `rows` null: all that the problem has, and `num_rows` of each sequence and head.
@@ -114,10 +94,7 @@ Launch launch_blocks(const Typed& c, const Problem& problem, std::int64_t num_bl
                      const ListedRow* rows, std::int64_t num_rows) {
   const KernelTraits kernel = kernel_of(c);
   const Assembly assembly = assemble(problem, c, kernel);
-  LaunchStep step;
-  step.kernel = symbol_of(assembly);
-  step.grid.x = static_cast<unsigned>(num_blocks);
-  step.block.x = static_cast<unsigned>(c.num_threads);
+  LaunchStep step = step_of(symbol_of(assembly), c.num_threads, 0, num_blocks);
   fill_argument(step, launch_work(assembly), [&](Argument& argument) {
     argument.fwd(problem).value(rows).value(static_cast<int>(num_rows));
   });

@@ -3,8 +3,6 @@
 // kernels on the GPU, so it stays simple.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "oracle/exact_mask.cuh"
 #include "oracle/exact_score.cuh"
 #include "oracle/fwd_naive/config.h"

@@ -1,7 +1,6 @@
 // list_rule.cuh - the rule of partial blocks that have a bit for each pair of a query and a key.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "parts/block_mask/params.h"
 #include "ptx/special.cuh"

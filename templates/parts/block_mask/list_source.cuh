@@ -1,7 +1,6 @@
 // list_source.cuh - what a block mask lets the rows of a query tile see.
 #pragma once
 
-#include "base.cuh"
 #include "parts/block_mask/params.h"
 #include "parts/key_lists/params.h"
 #include "parts/key_lists/place.cuh"

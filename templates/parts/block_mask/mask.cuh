@@ -1,8 +1,6 @@
-// mask.cuh - Mask of a block mask's pairs, for kernels whose tiles are not lists of its
-// blocks: each score asks the block that it is in.
+// mask.cuh - Mask for kernels whose tiles are not lists of blocks: a score asks the block it is in.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "parts/block_mask/params.h"
 #include "parts/block_mask/row.cuh"

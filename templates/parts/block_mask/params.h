@@ -1,5 +1,4 @@
-// params.h - what a kernel needs to know of a block mask. Compiled by g++ (bind) and
-// NVRTC (kernel).
+// params.h - what a kernel needs to know of a block mask.
 #pragma once
 
 #include "base.cuh"
@@ -20,7 +19,7 @@ struct alignas(16) BlockMaskParams {
   int unused;
 
   /// The row of block row `block_row` in row_begin, of a query head of a sequence.
-  ATTNFORGE_HOST_DEVICE int row(int sequence, int head, int num_heads_q, int block_row) const {
+  ATTNFORGE_CONSTEXPR int row(int sequence, int head, int num_heads_q, int block_row) const {
     // Heads are at most 65535, so their product fits 32 bits without a sign.
     const unsigned mask_head = unsigned(head) * unsigned(mask_heads) / unsigned(num_heads_q);
     return ((mask_batch == 1 ? 0 : sequence) * mask_heads + int(mask_head)) * q_blocks + block_row;
@@ -34,7 +33,7 @@ struct WithBlockMask : Params {
 };
 
 /// 32-bit words of a row of a block of bits.
-ATTNFORGE_HOST_DEVICE constexpr int mask_words_per_row(int mask_block_kv) {
+ATTNFORGE_CONSTEXPR int mask_words_per_row(int mask_block_kv) {
   return ceil_div(mask_block_kv, 32);
 }
 

@@ -1,7 +1,6 @@
 // row.cuh - what the blocks of a block mask let one query see.
 #pragma once
 
-#include "base.cuh"
 #include "parts/block_mask/params.h"
 
 namespace attnforge {

@@ -2,12 +2,12 @@
 // see of them; and its scores, group by group.
 #pragma once
 
-#include "base.cuh"
 #include "parts/key_lists/params.h"
 #include "ptx/mma_fragment.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -74,8 +74,7 @@ struct GroupedScores {
 
   template <class OfRow>
   ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) of_part(g, of_row);
+    unrolled<kGroups>([&](int g) { of_part(g, of_row); });
   }
   /// for_each() of one part.
   template <class OfRow>
@@ -84,13 +83,10 @@ struct GroupedScores {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const auto f = of_row(row + 8 * r, lane_key);
-#pragma unroll
-      for (int j = 0; j < kGroupKeys / 8; ++j)
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          float& s = all[g * (kGroupKeys / 8) + j][2 * r + c];
-          s = f(s, j * 8 + c);
-        }
+      unrolled<kGroupKeys / 8, 2>([&](int j, int c) {
+        float& s = all[g * (kGroupKeys / 8) + j][2 * r + c];
+        s = f(s, j * 8 + c);
+      });
     }
   }
 };
@@ -121,8 +117,7 @@ struct StepGroupedScores<float[kRowFragments][kFragments][4], kStepKeys, kGroupK
         row(first_row),
         fragment(first_fragment),
         first_key(step * kStepKeys % kGroupKeys) {
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) groups[g] = of_tile[step * kStepKeys / kGroupKeys + g];
+    unrolled<kGroups>([&](int g) { groups[g] = of_tile[step * kStepKeys / kGroupKeys + g]; });
   }
 
   ATTNFORGE_DEVICE bool seen(int part) const {
@@ -134,27 +129,23 @@ struct StepGroupedScores<float[kRowFragments][kFragments][4], kStepKeys, kGroupK
   }
   ATTNFORGE_DEVICE bool sees_all() const {
     bool all_seen = true;
-#pragma unroll
-    for (int part = 0; part < kParts; ++part) all_seen &= seen(part);
+    unrolled<kParts>([&](int part) { all_seen &= seen(part); });
     return all_seen;
   }
   ATTNFORGE_DEVICE bool sees_some() const {
     bool some = false;
-#pragma unroll
-    for (int part = 0; part < kParts; ++part) some |= seen(part);
+    unrolled<kParts>([&](int part) { some |= seen(part); });
     return some;
   }
   ATTNFORGE_DEVICE bool edge() const {
     u32 numbers = 0;
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) numbers |= groups[g].number;
+    unrolled<kGroups>([&](int g) { numbers |= groups[g].number; });
     return (numbers & KeyGroup::kEdge) != 0;
   }
 
   template <class OfRow>
   ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
-#pragma unroll
-    for (int part = 0; part < kParts; ++part) of_part(part, of_row);
+    unrolled<kParts>([&](int part) { of_part(part, of_row); });
   }
   template <class OfRow>
   ATTNFORGE_DEVICE void of_part(int part, const OfRow& of_row) const {
@@ -164,13 +155,10 @@ struct StepGroupedScores<float[kRowFragments][kFragments][4], kStepKeys, kGroupK
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const auto score = of_row(row + 16 * f + 8 * r, lane_key);
-#pragma unroll
-      for (int j = 0; j < kPartKeys / 8; ++j)
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          float& s = all[f][g * (kPartKeys / 8) + j][2 * r + c];
-          s = score(s, j * 8 + c);
-        }
+      unrolled<kPartKeys / 8, 2>([&](int j, int c) {
+        float& s = all[f][g * (kPartKeys / 8) + j][2 * r + c];
+        s = score(s, j * 8 + c);
+      });
     }
   }
 };

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "attnforge/error.h"
 #include "generator/shape.h"
 #include "generator/user_code/user_code.h"
@@ -69,22 +67,14 @@ KeyListParams key_list_params(const KeyLists& lists, std::size_t begin) {
   params.groups = reinterpret_cast<KeyGroup*>(begin);
   params.states = reinterpret_cast<u32*>(begin + groups_bytes);
   params.counts = reinterpret_cast<int*>(begin + groups_bytes + states_bytes);
-  params.capacity = lists.capacity();
-  params.m_blocks = static_cast<int>(lists.m_blocks);
-  params.heads = lists.heads;
-  params.batch = lists.batch;
+  params.capacity = lists.capacity(), params.m_blocks = static_cast<int>(lists.m_blocks);
+  params.heads = lists.heads, params.batch = lists.batch;
   return params;
 }
 
 KeyLists key_lists(const LaunchWork& work) {
   const QueryTiling& tiling = work.assembly.kernel.tiling;
   return key_lists(work.problem(), work.assembly.shape, tiling.block_m, tiling.block_n);
-}
-
-LaunchStep list_step(const char* kernel, std::int64_t blocks) {
-  LaunchStep step = step_of(kernel, kListStepThreads, 0);
-  step.grid.x = static_cast<unsigned>(blocks);
-  return step;
 }
 
 std::int64_t state_blocks(const KeyLists& lists) {
@@ -96,10 +86,7 @@ void bind_key_lists(KeyListParams& lists, const Tensors&, const RunMemory& memor
     pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(
         static_cast<std::byte*>(memory.workspace) + reinterpret_cast<std::uintptr_t>(pointer));
   };
-  place(lists.groups);
-  place(lists.counts);
-  place(lists.states);
-  place(lists.bits);
+  place(lists.groups), place(lists.counts), place(lists.states), place(lists.bits);
 }
 
 namespace {
@@ -189,7 +176,9 @@ constexpr Step kListsStep{
                                   a.kernel.block_n, entry.pieces.dense(Slot::kMask))};
         },
     .launch =
-        [](const LaunchWork& work) { return list_step(kListsKernel, key_lists(work).lists()); }};
+        [](const LaunchWork& work) {
+          return step_of(kListsKernel, kListStepThreads, 0, key_lists(work).lists());
+        }};
 
 void add_lists(Argument& argument, const LaunchWork& work) {
   const KeyLists lists = key_lists(work);
@@ -201,9 +190,7 @@ void add_lists(Argument& argument, const LaunchWork& work) {
   // Blocks that make their own lists read the sizes alone.
   ATTNFORGE_ASSERT(own_list_fits(lists, work.assembly.kernel.tiling),
                    "illegal() lets no longer list through");
-  params.groups = nullptr;
-  params.counts = nullptr;
-  params.states = params.bits = nullptr;
+  params.groups = nullptr, params.counts = nullptr, params.states = params.bits = nullptr;
   argument.value(params);
 }
 

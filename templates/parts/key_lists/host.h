@@ -40,7 +40,6 @@ void bind_key_lists(KeyListParams& lists, const Tensors& tensors, const RunMemor
 
 /// Threads of a block of the steps, and blocks on an SM for which registers must suffice.
 inline constexpr int kListStepThreads = 256, kListStepBlocks = 4;
-LaunchStep list_step(const char* kernel, std::int64_t blocks);
 /// Blocks of the step before, of a mask's text: a warp for each group. 0: no sequence has keys to
 /// ask about.
 std::int64_t state_blocks(const KeyLists& lists);

@@ -1,8 +1,6 @@
-// keys.cuh - Keys that are gathered by cp.async: a tile is several groups of neighbouring
-// keys, which lie anywhere in the sequence.
+// keys.cuh - Keys gathered by cp.async: groups of neighbours that lie anywhere in the sequence.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "parts/key_lists/params.h"
 

@@ -2,8 +2,6 @@
 // block of a step, or by the kernel's that has the tile.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/key_lists/params.h"
 #include "parts/key_lists/place.cuh"
 

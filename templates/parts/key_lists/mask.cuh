@@ -1,8 +1,6 @@
-// mask.cuh - Mask of gathered key tiles: groups that the rows do not see, windows, and the
-// rule of groups that they see some of.
+// mask.cuh - Mask of gathered key tiles: groups that rows do not see, windows, and rules of pairs.
 #pragma once
 
-#include "base.cuh"
 #include "parts/key_lists/groups.cuh"
 #include "ptx/special.cuh"
 

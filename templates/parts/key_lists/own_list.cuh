@@ -3,8 +3,6 @@
 // write lists and order them would take longer than what a mask saves.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/key_lists/list_writer.cuh"
 #include "parts/key_lists/params.h"
 #include "parts/key_lists/place.cuh"

@@ -1,9 +1,6 @@
-// place.cuh - whose list of key groups is written, and which keys 16 of its rows see for where
-// they stand.
+// place.cuh - whose list of key groups is written, and which keys 16 of its rows see by position.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/key_lists/params.h"
 #include "tile/visible_keys.cuh"
 

@@ -1,8 +1,6 @@
-// step_lists.cuh - a step before a kernel that gathers its keys: for each query tile, the list of
-// groups of keys that some of its rows see.
+// step_lists.cuh - the step that writes, for each query tile, the list of groups of keys it sees.
 #pragma once
 
-#include "base.cuh"
 #include "parts/key_lists/list_writer.cuh"
 #include "parts/key_lists/params.h"
 #include "parts/key_lists/place.cuh"

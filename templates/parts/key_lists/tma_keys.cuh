@@ -1,9 +1,6 @@
-// tma_keys.cuh - Keys that are gathered by TMA: a tile is several groups of neighbouring
-// keys, which lie anywhere in the sequence.
+// tma_keys.cuh - Keys gathered by TMA: groups of neighbours that lie anywhere in the sequence.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/key_lists/params.h"
 #include "ptx/special_registers.cuh"
 #include "ptx/tma.cuh"

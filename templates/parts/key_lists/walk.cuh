@@ -1,8 +1,6 @@
-// walk.cuh - Walk over a list of key tiles that a step before the kernel has written: block
-// masks, and masks that the user's code says.
+// walk.cuh - Walk over a list of key tiles that a step before the kernel has written.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "parts/key_lists/groups.cuh"
 #include "parts/key_lists/params.h"

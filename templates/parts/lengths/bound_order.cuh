@@ -1,8 +1,6 @@
-// bound_order.cuh - Order of the query tiles that sequences can have whose lengths only the device
-// knows: computed from their bound, as if all were so long.
+// bound_order.cuh - Order of query tiles from the bound of lengths that only the device knows.
 #pragma once
 
-#include "base.cuh"
 #include "pieces/fixed_order.cuh"
 
 namespace attnforge {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "generator/launch.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/tile_order.h"
 #include "templates/parts/lengths/params.h"
 
 namespace attnforge {

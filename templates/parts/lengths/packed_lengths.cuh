@@ -1,8 +1,6 @@
-// packed_lengths.cuh - Lengths of sequences that lie one after another in tensors [tokens, heads,
-// dim].
+// packed_lengths.cuh - Lengths of sequences one after another in tensors [tokens, heads, dim].
 #pragma once
 
-#include "base.cuh"
 #include "parts/lengths/params.h"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"

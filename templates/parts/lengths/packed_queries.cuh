@@ -2,7 +2,6 @@
 // [tokens, heads, dim], and whose keys do not: they lie in pages.
 #pragma once
 
-#include "base.cuh"
 #include "parts/lengths/used_lengths.cuh"
 
 namespace attnforge {

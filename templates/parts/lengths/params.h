@@ -1,8 +1,6 @@
 // params.h - what a kernel needs to know of sequences whose lengths only the device knows.
-// Compiled by g++ (bind) and NVRTC (kernel).
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 
 namespace attnforge {

@@ -1,8 +1,6 @@
 // queue_order.cuh - Order of query tiles whose number only the device knows.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/lengths/params.h"
 #include "ptx/grid_dependency.cuh"
 #include "tile/tile_order.cuh"

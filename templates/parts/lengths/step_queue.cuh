@@ -2,8 +2,6 @@
 // sequences, those with most keys first inside groups of sequences whose K and V fit L2 together.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/lengths/params.h"
 #include "ptx/grid_dependency.cuh"
 

@@ -1,8 +1,6 @@
 // used_lengths.cuh - Lengths of padded tensors: the first rows of each sequence count.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/lengths/params.h"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"

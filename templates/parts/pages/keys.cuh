@@ -1,7 +1,6 @@
 // keys.cuh - Keys of a cache in pages, for cp.async: a table says where each page lies.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "parts/pages/params.h"
 #include "ptx/shuffle.cuh"

@@ -1,5 +1,4 @@
-// params.h - where a run has the table of the pages that hold its keys. Compiled by g++
-// (bind) and NVRTC (kernel).
+// params.h - where a run has the table of the pages that hold its keys.
 #pragma once
 
 #include "base.cuh"

@@ -1,11 +1,8 @@
 // tma_keys.cuh - Keys of a cache in pages, for TMA: a table says where each page lies.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/key_lists/params.h"
 #include "parts/pages/params.h"
-#include "ptx/elect.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/tma.cuh"

@@ -1,7 +1,6 @@
 // bits.cuh - where a kernel finds the bits of parts/query_bits/params.h.
 #pragma once
 
-#include "base.cuh"
 #include "parts/query_bits/params.h"
 
 namespace attnforge {

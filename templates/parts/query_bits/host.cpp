@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "attnforge/error.h"
-#include "generator/shape.h"
 #include "templates/backward/host.h"
 #include "templates/host/assembly.h"
+#include "templates/host/fwd_params.h"
 #include "templates/host/launch_work.h"
 
 namespace attnforge {

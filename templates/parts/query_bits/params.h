@@ -1,6 +1,5 @@
-// params.h - which query tiles a key tile has something to do with under a block mask:
-// bits that a step writes and a backward kernel after it reads. Compiled by g++ (launch) and NVRTC
-// (kernels).
+// params.h - which query tiles a key tile has something to do with under a block mask: bits that a
+// step writes and a backward kernel after it reads.
 #pragma once
 
 #include "base.cuh"
@@ -16,14 +15,13 @@ struct QueryTileBits {
   int key_tiles;     // of a head
   int words;
 
-  ATTNFORGE_HOST_DEVICE static constexpr QueryTileBits of(int mask_heads, int mask_batch,
-                                                          int seqlen_kv, int block_n, int seqlen_q,
-                                                          int block_m) {
+  ATTNFORGE_CONSTEXPR static QueryTileBits of(int mask_heads, int mask_batch, int seqlen_kv,
+                                              int block_n, int seqlen_q, int block_m) {
     return {mask_heads, mask_batch, ceil_div(seqlen_kv, block_n),
             ceil_div(ceil_div(seqlen_q, block_m), 32)};
   }
-  ATTNFORGE_HOST_DEVICE constexpr i64 lists() const { return i64(batch) * heads * key_tiles; }
-  ATTNFORGE_HOST_DEVICE constexpr i64 bytes() const {
+  ATTNFORGE_CONSTEXPR i64 lists() const { return i64(batch) * heads * key_tiles; }
+  ATTNFORGE_CONSTEXPR i64 bytes() const {
     constexpr i64 kAligned = 256;
     return (lists() * words * 2 * i64(sizeof(u32)) + kAligned - 1) / kAligned * kAligned;
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "backward/query_walk.cuh"
-#include "base.cuh"
 #include "parts/query_bits/bits.cuh"
 
 namespace attnforge {

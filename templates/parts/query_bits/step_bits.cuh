@@ -3,7 +3,6 @@
 // tiles of the kernel in place of blocks.
 #pragma once
 
-#include "base.cuh"
 #include "parts/block_mask/row.cuh"
 #include "parts/query_bits/bits.cuh"
 #include "parts/query_bits/params.h"

@@ -68,8 +68,7 @@ std::int64_t blocks_of(const Problem& problem) {
 }
 
 LaunchStep rotation_step(const Problem& problem, std::size_t q_begin, std::size_t k_begin) {
-  LaunchStep step = step_of(kKernel, RotationWork::kThreads, 0);
-  step.grid.x = static_cast<unsigned>(blocks_of(problem));
+  LaunchStep step = step_of(kKernel, RotationWork::kThreads, 0, blocks_of(problem));
   const std::int64_t q_blocks = blocks_of(rotated_q(problem), work_of(problem));
   Argument argument = Argument::of<RotationParams>(step);
   add_rope(argument.fwd(problem), problem).scratch(q_begin).scratch(k_begin);

@@ -1,8 +1,6 @@
-// params.h - the tables of the rotary embedding, and the argument of the step that rotates q
-// and k (parts/rope/step_rotate). Compiled by g++ and NVRTC.
+// params.h - the tables of the rotary embedding, and the argument of the step that rotates q and k.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 
 namespace attnforge {
@@ -37,18 +35,16 @@ struct RotationWork {
   int head_dim;  // as rope_dim, a multiple of 8
   int rope_dim;
 
-  ATTNFORGE_HOST_DEVICE constexpr int pairs() const { return rope_dim / 2; }
+  ATTNFORGE_CONSTEXPR int pairs() const { return rope_dim / 2; }
   /// Elements of a vector: 16 bytes, or 8 where these would not end with the pairs.
-  ATTNFORGE_HOST_DEVICE constexpr int vector() const {
-    return dtype != kFp32 && pairs() % 8 == 0 ? 8 : 4;
-  }
+  ATTNFORGE_CONSTEXPR int vector() const { return dtype != kFp32 && pairs() % 8 == 0 ? 8 : 4; }
   // Threads of a token's kHeads heads: those that rotate, and all.
-  ATTNFORGE_HOST_DEVICE constexpr int turns() const { return pairs() / vector(); }
-  ATTNFORGE_HOST_DEVICE constexpr int items() const {
+  ATTNFORGE_CONSTEXPR int turns() const { return pairs() / vector(); }
+  ATTNFORGE_CONSTEXPR int items() const {
     return turns() + ceil_div(head_dim - rope_dim, 2 * vector());
   }
   /// Tokens of a block, each with kHeads heads.
-  ATTNFORGE_HOST_DEVICE constexpr int tokens() const { return kThreads / items(); }
+  ATTNFORGE_CONSTEXPR int tokens() const { return kThreads / items(); }
 };
 
 /// Blocks [0, q_blocks) take q, the others k. Where fwd says that q and k lie is where they are

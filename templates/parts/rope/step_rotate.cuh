@@ -3,8 +3,6 @@
 // next to each other into the workspace.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/rope/params.h"
 #include "parts/rope/rotate_pair.cuh"
 #include "ptx/convert.cuh"

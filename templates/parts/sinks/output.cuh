@@ -1,7 +1,6 @@
 // output.cuh - Output of rows whose softmax counts the logit of their head.
 #pragma once
 
-#include "base.cuh"
 #include "parts/sinks/params.h"
 #include "pieces/rows_output.cuh"
 #include "tile/valueless_score.cuh"

@@ -1,5 +1,4 @@
-// params.h - where a run has the logits of its sinks. Compiled by g++ (bind) and NVRTC
-// (kernel).
+// params.h - where a run has the logits of its sinks.
 #pragma once
 
 #include "base.cuh"

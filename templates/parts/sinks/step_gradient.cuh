@@ -2,9 +2,8 @@
 // head the sum over all its rows of -exp(sink - lse) delta, in an order that sizes alone decide.
 #pragma once
 
-#include "backward/packed_tiles.cuh"
 #include "backward/params.h"
-#include "base.cuh"
+#include "backward/scratch.cuh"
 #include "parts/sinks/params.h"
 #include "ptx/grid_dependency.cuh"
 

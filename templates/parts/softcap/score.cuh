@@ -1,7 +1,6 @@
 // score.cuh - Score with a soft cap.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"

@@ -1,7 +1,6 @@
 // slope.cuh - Slope of a soft cap.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 
 namespace attnforge {

@@ -1,10 +1,7 @@
-// by_length.cuh - Splits and Order of a kernel with one query tile a head, whose sequences are
-// as long as the device says: long ones have more splits, so that all blocks end at about the same
-// time.
+// by_length.cuh - Splits and Order of kernels with one query tile a head, for sequences as long as
+// the device says: long ones have more splits, so that all blocks end at about the same time.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/splits/items.cuh"
 #include "parts/splits/params.h"
 #include "parts/splits/walk.cuh"

@@ -1,15 +1,15 @@
 // host.cpp - pieces that write partial results, and the step after the kernel that merges them.
-#include "templates/parts/splits/host.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
-#include "attnforge/error.h"
 #include "generator/tensors/stored_rows.h"
 #include "templates/host/assembly.h"
 #include "templates/host/fwd_params.h"
+#include "templates/host/launch_work.h"
 #include "templates/host/split_counts.h"
+#include "templates/parts/splits/params.h"
 
 namespace attnforge {
 
@@ -39,7 +39,7 @@ void fill_splits(Entry& entry, const Assembly& a) {
                                 kOfLengths});
     pieces.fill(Slot::kOrder, {"LengthSplitOrder<Splits>", kOfLengths});
   } else if (!a.kernel.grid_order.empty()) {
-    pieces.fill(Slot::kSplits, {"GridSplits", "parts/splits/by_grid.cuh"});
+    pieces.fill(Slot::kSplits, {"GridSplits", kHeader});
     pieces.fill(Slot::kOrder, {fmt::format("SplitOrder<{}>", a.kernel.grid_order), kHeader});
   } else {
     pieces.fill(Slot::kSplits, {"EvenSplits", kHeader});
@@ -50,33 +50,44 @@ void fill_splits(Entry& entry, const Assembly& a) {
                               "template <int kDtype, int kAlignment, bool kLse> "});
 }
 
+/// Warps that merge a row. A long sequence may have many more splits than its share, and rows may
+/// be so many that blocks take turns: those whose turn comes late find out late how many theirs
+/// have.
+int row_warps(const LaunchWork& work) {
+  const Problem& problem = work.problem();
+  int warps = MergeShape::of(work.assembly.kernel.tiling.num_splits).warps;
+  if (work.tiles.source == TileSource::kLengths && problem.batch > 1) {
+    while (warps < MergeShape::of(kUnequalSplits).warps &&
+           2 * warps * partial_rows(problem) <= kMostMergeBlocks * MergeShape::kWarps)
+      warps *= 2;
+  }
+  return warps;
+}
+
 void add_partials(Argument& argument, const LaunchWork& work) {
-  struct Rest {
-    int splits, rows_of_head, row_warps, tensors, at_once;
-    u32 splits_inverse;
-    int unused[6];
-  };
-  static_assert(sizeof(PartialParams) == 2 * sizeof(void*) + sizeof(Rest));
-  const PartialParams partials = partial_params(work);
-  argument.scratch(reinterpret_cast<std::size_t>(partials.o));
-  argument.scratch(reinterpret_cast<std::size_t>(partials.lse));
-  argument.value(Rest{partials.splits,
-                      partials.rows_of_head,
-                      partials.row_warps,
-                      partials.tensors,
-                      partials.at_once,
-                      partials.splits_inverse,
-                      {}});
+  static_assert(sizeof(PartialParams) == 2 * sizeof(void*) + 12 * sizeof(int));
+  const Problem& problem = work.problem();
+  const QueryTiling& tiling = work.assembly.kernel.tiling;
+  const StoredRows stored = stored_rows(problem);
+  const std::int64_t places = std::int64_t{work.device.num_sms} * tiling.blocks_per_sm;
+  const std::size_t begin = work.begin_of(splits_part);
+  argument.scratch(begin).scratch(begin + o_bytes(problem, tiling.num_splits));
+  const std::int64_t at_once = std::max<std::int64_t>(places, 1) * problem.batch /
+                               std::max<std::int64_t>(work.tiles.all_tiles(), 1);
+  constexpr std::array<int, 6> kUnused{};
+  argument.value(tiling.num_splits, static_cast<int>(stored.q), row_warps(work),
+                 static_cast<int>(stored.batch), static_cast<int>(at_once),
+                 splits_inverse_of(tiling.num_splits), kUnused);
 }
 
 LaunchStep combine(const LaunchWork& work) {
   constexpr int kOtherSmemBytes = 4096;  // of a block: its own, and what the system takes
   const Problem& problem = work.problem();
   const Arch& arch = work.device.arch;
+  const int rows = MergeShape::kWarps / row_warps(work);
   LaunchStep step = step_of(kCombineKernel, MergeShape::kThreads,
-                            MergeShape::smem_bytes(static_cast<int>(problem.head_dim_v)));
-  const int rows = MergeShape::kWarps / partial_params(work).row_warps;
-  step.grid.x = static_cast<unsigned>((partial_rows(problem) + rows - 1) / rows);
+                            MergeShape::smem_bytes(static_cast<int>(problem.head_dim_v)),
+                            (partial_rows(problem) + rows - 1) / rows);
   // They start as SMs become free, and would crowd on the first of them: two have room on each.
   if (!work.assembly.kernel.shares_sms && step.grid.x <= kMostSpreadBlocks)
     step.smem_bytes = std::max(
@@ -99,33 +110,6 @@ constexpr Step kCombine{
     .launch = combine};
 
 }  // namespace
-
-PartialParams partial_params(const LaunchWork& work) {
-  const Problem& problem = work.problem();
-  const QueryTiling& tiling = work.assembly.kernel.tiling;
-  const int splits = tiling.num_splits;
-  PartialParams params{};
-  const std::size_t begin = work.begin_of(splits_part);
-  params.o = reinterpret_cast<float*>(begin);
-  params.lse = reinterpret_cast<float*>(begin + o_bytes(problem, splits));
-  params.splits = splits;
-  params.row_warps = MergeShape::of(splits).warps;
-  // A long sequence may have many more than its share, and rows may be so many that blocks take
-  // turns: those whose turn comes late find out late how many splits their rows have.
-  if (work.tiles.source == TileSource::kLengths && problem.batch > 1) {
-    while (params.row_warps < MergeShape::of(kUnequalSplits).warps &&
-           2 * params.row_warps * partial_rows(problem) <= kMostMergeBlocks * MergeShape::kWarps)
-      params.row_warps *= 2;
-  }
-  const StoredRows stored = stored_rows(problem);
-  params.rows_of_head = static_cast<int>(stored.q);
-  params.tensors = static_cast<int>(stored.batch);
-  const std::int64_t places = std::int64_t{work.device.num_sms} * tiling.blocks_per_sm;
-  params.at_once = static_cast<int>(std::max<std::int64_t>(places, 1) * problem.batch /
-                                    std::max<std::int64_t>(work.tiles.all_tiles(), 1));
-  params.splits_inverse = splits_inverse_of(splits);
-  return params;
-}
 
 constinit const Part splits_part{
     .name = "splits",

@@ -2,7 +2,6 @@
 // sequence, or evenly over all sequences, whose lengths only the device knows.
 #pragma once
 
-#include "base.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
 

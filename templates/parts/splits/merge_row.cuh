@@ -2,11 +2,11 @@
 // partial results by their lse (Dao, "Flash-Decoding", 2023).
 #pragma once
 
-#include "base.cuh"
 #include "parts/splits/params.h"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -73,11 +73,11 @@ struct MergeRow {
       if (present) share.store(finish, store, store_lse);
       return;
     }
-#pragma unroll
-    for (int j = 0; j < kPerLane; ++j)
+    unrolled<kPerLane>([&](int j) {
       if (has_quad(lane, j))
         *reinterpret_cast<float4*>(sums + warp * kColumns + (lane + 32 * j) * 4) = make_float4(
             share.sum[j][0], share.sum[j][1], share.sum[j][2], share.sum[j][3]);
+    });
     if (lane == 0) tops[warp] = share.top, totals[warp] = share.total;
     __syncthreads();
     if (!present) return;
@@ -101,8 +101,7 @@ struct MergeRow {
         all[0] = fmaf(of_warp, more.x, all[0]), all[1] = fmaf(of_warp, more.y, all[1]);
         all[2] = fmaf(of_warp, more.z, all[2]), all[3] = fmaf(of_warp, more.w, all[3]);
       }
-#pragma unroll
-      for (int c = 0; c < 4; ++c) all[c] *= inverse;
+      unrolled<4>([&](int c) { all[c] *= inverse; });
       if (quad < kQuads) store(quad * 4, all);
     }
     if (int(threadIdx.x) == first_warp * 32) store_lse(lse);
@@ -135,11 +134,11 @@ struct MergeRow {
         lse[a] = negative_infinity();
         if (i >= parts.count) continue;
         lse[a] = parts.lse(i);
-#pragma unroll
-        for (int j = 0; j < kPerLane; ++j)
+        unrolled<kPerLane>([&](int j) {
           if (has_quad(lane, j))
             load_floats<kDtype, kAlignment>(
                 parts.o(i) + (lane + 32 * j) * 4 * element_bytes(kDtype), o[a][j]);
+        });
       }
     }
   };
@@ -159,13 +158,12 @@ struct MergeRow {
       for (; from < parts.count; from += kParts * step, batch = next) {
         next.load(parts, from + kParts * step, step);
         float highest = top;
-#pragma unroll
-        for (int a = 0; a < kParts; ++a) highest = fmaxf(highest, batch.lse[a]);
+        unrolled<kParts>([&](int a) { highest = fmaxf(highest, batch.lse[a]); });
         scale(weight(top, highest));
         top = highest;
-#pragma unroll
-        for (int a = 0; a < kParts; ++a)
+        unrolled<kParts>([&](int a) {
           if (batch.lse[a] != negative_infinity()) add(weight(batch.lse[a], top), batch.o[a]);
+        });
       }
     }
 
@@ -176,26 +174,21 @@ struct MergeRow {
       const int lane = int(threadIdx.x) % 32;
       float lse = lse_of(top, total);
       scale(inverse_of(finish(lse), total));
-#pragma unroll
-      for (int j = 0; j < kPerLane; ++j)
+      unrolled<kPerLane>([&](int j) {
         if (has_quad(lane, j)) store((lane + 32 * j) * 4, sum[j]);
+      });
       if (lane == 0) store_lse(lse);
     }
 
    private:
     ATTNFORGE_DEVICE void scale(float factor) {
       total *= factor;
-#pragma unroll
-      for (int j = 0; j < kPerLane; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) sum[j][c] *= factor;
+      unrolled<kPerLane, 4>([&](int j, int c) { sum[j][c] *= factor; });
     }
     ATTNFORGE_DEVICE void add(float its_weight, const float (&o)[kPerLane][4]) {
       total += its_weight;
-#pragma unroll
-      for (int j = 0; j < kPerLane; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) sum[j][c] = fmaf(its_weight, o[j][c], sum[j][c]);
+      unrolled<kPerLane, 4>(
+          [&](int j, int c) { sum[j][c] = fmaf(its_weight, o[j][c], sum[j][c]); });
     }
   };
 };

@@ -27,7 +27,7 @@ inline constexpr int kMostSharingSequences = 256;
 
 /// 2^32 / splits, rounded up, for 2 to 256 splits: the upper half of its product with up to 2^24
 /// tiles is tiles / splits. No problem has more tiles.
-ATTNFORGE_HOST_DEVICE constexpr u32 splits_inverse_of(int splits) {
+ATTNFORGE_CONSTEXPR u32 splits_inverse_of(int splits) {
   return u32(((u64{1} << 32) + u64(splits) - 1) / u64(splits));
 }
 
@@ -43,16 +43,14 @@ struct MergeShape {
   static constexpr int kWarps = 8, kThreads = 32 * kWarps;
   int warps;  // of a row
 
-  ATTNFORGE_HOST_DEVICE static constexpr MergeShape of(int splits) {
+  ATTNFORGE_CONSTEXPR static MergeShape of(int splits) {
     return {splits > 16 ? 8 : splits > 8 ? 4 : splits > 4 ? 2 : 1};
   }
-  ATTNFORGE_HOST_DEVICE constexpr int rows() const { return kWarps / warps; }
+  ATTNFORGE_CONSTEXPR int rows() const { return kWarps / warps; }
   /// Blocks for which registers must suffice, where rows have `columns` columns.
-  ATTNFORGE_HOST_DEVICE static constexpr int blocks_per_sm(int columns) {
-    return columns > 128 ? 2 : 4;
-  }
+  ATTNFORGE_CONSTEXPR static int blocks_per_sm(int columns) { return columns > 128 ? 2 : 4; }
   /// For rows of `columns` columns.
-  ATTNFORGE_HOST_DEVICE static constexpr int smem_bytes(int columns) {
+  ATTNFORGE_CONSTEXPR static int smem_bytes(int columns) {
     return kWarps * (columns + 2) * int(sizeof(float));
   }
 };

@@ -1,9 +1,6 @@
-// step_combine.cuh - the step after a kernel that splits keys: merges the partial results of each
-// row into o and lse.
+// step_combine.cuh - the step after a kernel that splits keys: merges the partial results of rows.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/lengths/params.h"
 #include "parts/splits/merge_row.cuh"
 #include "parts/splits/params.h"

@@ -1,7 +1,6 @@
 // code.cuh - what the user's score and mask texts see: positions, arrays, and for which rows.
 #pragma once
 
-#include "base.cuh"
 #include "base_params.h"
 #include "parts/user_code/params.h"
 #include "ptx/special.cuh"

@@ -1,16 +1,75 @@
-// dargs.cuh - gradients of arrays that the score's text reads, by a kernel whose warps have rows of
-// scores in accumulators: what many pairs add to one element is added up in registers first.
+// dargs.cuh - gradients of arrays that the score's text reads. The text is compiled once more with
+// arrays whose elements carry a derivative, that of one read 1, all others 0, and which note where
+// that read was; what many pairs of a warp add to one element is added up in registers first.
 #pragma once
 
 #include "backward/score_slopes.cuh"
-#include "base.cuh"
-#include "base_params.h"
-#include "parts/user_code/array_reads.cuh"
+#include "parts/user_code/score_with_slope.cuh"
 #include "pieces/plain_score.cuh"
 #include "ptx/mma_sync.cuh"
 #include "ptx/shuffle.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
+
+/// Picks the read number `wanted` of one evaluation of the text.
+struct OneRead {
+  int wanted;
+  int count = 0;              // of reads so far
+  float* gradient = nullptr;  // of the array that the wanted one was of; null: the text has made
+                              // fewer
+  i64 element = 0;            // and which
+
+  ATTNFORGE_DEVICE float slope_of(float* of, i64 at) {
+    if (count++ != wanted) return 0.0f;
+    gradient = of;
+    element = at;
+    return 1.0f;
+  }
+};
+
+/// An array of a text, whose gradient is wanted. It is read by [] and nothing else: by another
+/// pointer to it the derivative would be lost.
+template <class Array>
+struct ReadArray {
+  const Array array;
+  float* gradient;
+  OneRead& reads;
+
+  ATTNFORGE_DEVICE ReadArray(u64 word, u64 gradient_word, OneRead& one)
+      : array(word), gradient(reinterpret_cast<float*>(gradient_word)), reads(one) {}
+  template <class Index>
+  ATTNFORGE_DEVICE slopes::ScoreWithSlope operator[](Index i) const {
+    static_assert(!kReal<Index>, "an index is a whole number");
+    return {static_cast<float>(array[i]), reads.slope_of(gradient, static_cast<i64>(i))};
+  }
+};
+
+/// Calls add(n, gradient, element, slope) for each read n that the text makes for a row and a key:
+/// of which array and element, and the derivative of the score with respect to what was read. `s`
+/// is the score that the text takes. Where the compiler knows how many reads there are, so is n.
+/// Else any(condition) says how long to go on: with any_lane() all lanes of a warp call add
+/// together, those that have made fewer reads with null.
+template <class Code, class Row, class Tanh, class Any, class Add>
+ATTNFORGE_DEVICE void for_each_read(const Row& row, const Tanh& tanh, float s, int offset,
+                                    const Any& any, const Add& add) {
+  const auto one = [&](int n) {
+    OneRead read{n};
+    const auto score = Code::score_of_reads(
+        row.words, tanh, read, slopes::ScoreWithSlope(s, 0.0f), row.batch, row.head, row.q,
+        row.template key<Code::kScoreReadsByKey>(offset), row.seqlen_q, row.seqlen_kv);
+    add(n, read.gradient, read.element, slopes::slope_of(score));
+    return read.count;
+  };
+  if constexpr (Code::kMostReads > 0) {
+#pragma unroll
+    for (int n = 0; n < Code::kMostReads; ++n) one(n);
+  } else {
+    int count = 1;
+#pragma unroll 1
+    for (int n = 0; any(n < count); ++n) count = one(n);
+  }
+}
 
 /// What a lane has added up for one element. Most texts read one that all keys of a row share.
 struct ElementSum {
@@ -90,8 +149,7 @@ struct DargsOfRows {
           of[n][0].sum += of[n][r].sum;
           of[n][r].sum = 0.0f;
         }
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) of[n][r].finish_together();
+        unrolled<kRows>([&](int r) { of[n][r].finish_together(); });
       }
     }
   };
@@ -109,29 +167,23 @@ struct DargsOfRows {
     Before::apply(view_of(before), tile);
     const int lane_key = first_key + MmaFragment::column(ElementSum::lane());
     constexpr int kKeyFragments = sizeof(Scores) / sizeof(float) / 4 / kRowFragments;
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const Row user(tile, row + 16 * f + 8 * r, lane_key);
-#pragma unroll
-        for (int j = 0; j < kKeyFragments; ++j)
-#pragma unroll
-          for (int c = 0; c < 2; ++c) {
-            const int i = 2 * r + c;
-            // What lies where nothing is seen may be no number.
-            const float ds = p[f][j][i] == 0.0f ? 0.0f : p[f][j][i] * (dp[f][j][i] - delta[f][r]);
-            const auto add_read = [&](int n, float* gradient, i64 element, float slope) {
-              const float x = gradient == nullptr || ds == 0.0f ? 0.0f : ds * slope;
-              sums.of[Code::kMostReads > 0 ? n : 0][2 * f + r].add(
-                  gradient == nullptr ? nullptr : gradient + element, x);
-            };
-            for_each_read<Code>(
-                user, slopes::TanhWithSlope<QuotientTanh>(),
-                before[f][j][i] * tile.params.fwd.softmax_scale, j * 8 + c,
-                [](bool more) { return any_lane(more); }, add_read);
-          }
-      }
+    unrolled<kRowFragments, 2>([&](int f, int r) {
+      const Row user(tile, row + 16 * f + 8 * r, lane_key);
+      unrolled<kKeyFragments, 2>([&](int j, int c) {
+        const int i = 2 * r + c;
+        // What lies where nothing is seen may be no number.
+        const float ds = p[f][j][i] == 0.0f ? 0.0f : p[f][j][i] * (dp[f][j][i] - delta[f][r]);
+        const auto add_read = [&](int n, float* gradient, i64 element, float slope) {
+          const float x = gradient == nullptr || ds == 0.0f ? 0.0f : ds * slope;
+          sums.of[Code::kMostReads > 0 ? n : 0][2 * f + r].add(
+              gradient == nullptr ? nullptr : gradient + element, x);
+        };
+        for_each_read<Code>(
+            user, slopes::TanhWithSlope<QuotientTanh>(),
+            before[f][j][i] * tile.params.fwd.softmax_scale, j * 8 + c,
+            [](bool more) { return any_lane(more); }, add_read);
+      });
+    });
   }
 
   /// One thread, for a pair that is seen and whose score is scaled and capped already: calls

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "attnforge/plan.h"
-#include "generator/shape.h"
 #include "generator/user_code/mask_windows.h"
 #include "generator/user_code/pair_terms.h"
 #include "generator/user_code/user_code.h"
@@ -69,7 +68,7 @@ void wrap_score(PieceSet& pieces, const Assembly& a) {
     pieces.wrap(Slot::kSlope, {fmt::format("UserSlope<UserCode, {}, {{}}>", before),
                                "parts/user_code/slope.cuh"});
   if (a.problem.dargs.empty()) return;
-  pieces.include("parts/user_code/array_reads.cuh");
+  pieces.include("parts/user_code/dargs.cuh");
   pieces.fill(Slot::kDargs, {fmt::format("DargsOfRows<UserCode, UserRow<UserCode>, {}>", before),
                              "parts/user_code/dargs.cuh"});
 }
@@ -79,18 +78,18 @@ void wrap_score(PieceSet& pieces, const Assembly& a) {
 void fill_mask(PieceSet& pieces, const Assembly& a) {
   if (a.gathers()) {
     if (!has_block_mask(a.problem))
-      pieces.fill(Slot::kListSource, {"TextSource", "parts/user_code/list_source.cuh"});
+      pieces.fill(Slot::kListSource, {"TextSource", "parts/user_code/lists.cuh"});
     std::string rule = "UserRule<UserCode>";
     if (a.shape.text_bits)
       rule = fmt::format("TextBits<kConfig.{}, kConfig.{}>", a.kernel.block_m, a.kernel.block_n);
-    const char* const header = a.shape.text_bits ? "parts/user_code/list_rule.cuh"
+    const char* const header = a.shape.text_bits ? "parts/user_code/lists.cuh"
                                                  : "parts/user_code/mask.cuh";
     if (a.shape.mask_bits)
       pieces.wrap(Slot::kListRule, {fmt::format("BothRules<{{}}, {}>", rule), header});
     else
       pieces.fill(Slot::kListRule, {std::move(rule), header});
   } else if (a.kernel.gradients != nullptr && has_block_mask(a.problem)) {
-    pieces.fill(Slot::kBlockRule, {"BlockText<UserCode>", "parts/user_code/block_rule.cuh"});
+    pieces.fill(Slot::kBlockRule, {"BlockText<UserCode>", "parts/user_code/mask.cuh"});
   } else {
     if (a.kernel.gradients != nullptr)
       pieces.fill(Slot::kQueries, {kMaskedQueryWalk, "backward/query_walk.cuh"});
@@ -137,7 +136,7 @@ constexpr Step kStates{
         },
     .launch =
         [](const LaunchWork& work) {
-          return list_step(kStatesKernel, state_blocks(key_lists(work)));
+          return step_of(kStatesKernel, kListStepThreads, 0, state_blocks(key_lists(work)));
         }};
 
 }  // namespace

@@ -1,5 +1,4 @@
-// host.h - the user's texts as lines of the generated entry, and their arguments as a part of
-// the kernel's. docs/USER_CODE.md.
+// host.h - the user's texts in the generated entry, and their arguments (docs/USER_CODE.md).
 #pragma once
 
 #include <cstddef>

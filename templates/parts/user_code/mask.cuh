@@ -1,8 +1,6 @@
 // mask.cuh - Mask by the user's text, of keys that another Mask lets a row see.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/user_code/code.cuh"
 #include "ptx/special.cuh"
 
@@ -45,6 +43,16 @@ struct UserMask : Before {
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
     Before::apply(scores, tile);
     Rule::apply(scores, tile);
+  }
+};
+
+/// Code is the entry's UserCode.
+template <class Code>
+struct BlockText {
+  template <class QueryTile>
+  ATTNFORGE_DEVICE static auto of_row(const QueryTile& tile, int row, int lane_key) {
+    const UserRow<Code> user(tile, row, lane_key);
+    return [user](int offset) { return user.mask(offset); };
   }
 };
 

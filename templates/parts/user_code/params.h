@@ -1,5 +1,4 @@
-// params.h - the arguments of the user's own code, after a family's own. Compiled by g++
-// (bind) and NVRTC (kernel).
+// params.h - the arguments of the user's own code, after a family's own.
 #pragma once
 
 #include "base.cuh"

@@ -1,8 +1,6 @@
 // score.cuh - Score by the user's text.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/user_code/code.cuh"
 #include "pieces/plain_score.cuh"
 #include "ptx/shuffle.cuh"

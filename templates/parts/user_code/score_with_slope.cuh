@@ -2,7 +2,6 @@
 // forward mode): the text is compiled with it in place of a float, and is not rewritten.
 #pragma once
 
-#include "base.cuh"
 #include "parts/user_code/code.cuh"
 
 // A namespace of its own: functions of its numbers are found by their argument, and those of floats

@@ -1,10 +1,7 @@
-// slope.cuh - Slope of the user's score text: the text itself, of a score that carries its
-// derivative.
+// slope.cuh - Slope of the user's score text: the text, of a score that carries its derivative.
 #pragma once
 
 #include "backward/plain_slope.cuh"
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/user_code/code.cuh"
 #include "parts/user_code/score_with_slope.cuh"
 #include "pieces/plain_score.cuh"

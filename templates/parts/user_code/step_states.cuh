@@ -2,11 +2,9 @@
 // groups of keys 16 rows see, and which of them not all of.
 #pragma once
 
-#include "base.cuh"
-#include "base_params.h"
 #include "parts/key_lists/params.h"
 #include "parts/key_lists/place.cuh"
-#include "parts/user_code/term_ranges.cuh"
+#include "parts/user_code/terms.cuh"
 #include "ptx/grid_dependency.cuh"
 #include "ptx/shuffle.cuh"
 

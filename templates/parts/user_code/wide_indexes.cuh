@@ -1,9 +1,7 @@
 // wide_indexes.cuh - what a text sees where its arrays have 2^31 elements or more: positions,
-// lengths and numbers are 64 bits wide, and so are elements of int, so that no index is computed
-// in 32.
+// lengths, numbers and elements of int are 64 bits wide, so that no index is computed in 32.
 #pragma once
 
-#include "base.cuh"
 #include "parts/user_code/code.cuh"
 
 namespace attnforge {

@@ -17,8 +17,10 @@ template <class T, int kCount>
 void load_shared_array(T (&x)[kCount], u32 address) {
   for (int i = 0; i < kCount; ++i) x[i] = test::own_sm().load<T>(address + static_cast<u32>(i) * 4);
 }
-inline void store_shared(u32 address, const float (&x)[4]) { store_shared_array(address, x); }
-inline void load_shared(float (&x)[4], u32 address) { load_shared_array(x, address); }
+template <int kFloats>
+void store_shared(u32 address, const float (&x)[kFloats]) {
+  store_shared_array(address, x);
+}
 inline void store_shared_8(u32 address, u32 low, u32 high) {
   const u32 both[2] = {low, high};
   store_shared_array(address, both);
@@ -31,5 +33,10 @@ inline void store_shared_16(u32 address, const u32 (&words)[4]) {
   store_shared_array(address, words);
 }
 inline void load_shared_16(u32 (&words)[4], u32 address) { load_shared_array(words, address); }
+
+template <int kFloats>
+void load_shared(float (&x)[kFloats], u32 address) {
+  load_shared_array(x, address);
+}
 
 }  // namespace attnforge

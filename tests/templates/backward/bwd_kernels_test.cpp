@@ -22,7 +22,7 @@
 #include "parts/sinks/step_gradient.cuh"
 #include "backward/dq_tile.cuh"
 #include "backward/key_tile.cuh"
-#include "backward/packed_tiles.cuh"
+#include "backward/scratch.cuh"
 // clang-format on
 
 namespace attnforge {

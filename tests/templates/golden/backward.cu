@@ -3,14 +3,13 @@
 #include "pieces/concepts.cuh"
 #include "parts/user_code/code.cuh"
 #include "backward/plain_slope.cuh"
-#include "parts/user_code/array_reads.cuh"
+#include "parts/user_code/dargs.cuh"
 #include "bwd_mma_sm80/dq_kernel.cuh"
 #include "backward/step_rows.cuh"
 #include "pieces/dense.cuh"
 #include "backward/query_walk.cuh"
 #include "parts/user_code/score.cuh"
 #include "parts/user_code/slope.cuh"
-#include "parts/user_code/dargs.cuh"
 namespace attnforge {
 struct UserCode {
   using Words = CodeParams<6>;

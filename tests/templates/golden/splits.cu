@@ -3,7 +3,6 @@
 #include "pieces/concepts.cuh"
 #include "parts/splits/step_combine.cuh"
 #include "pieces/dense.cuh"
-#include "parts/splits/by_grid.cuh"
 #include "parts/splits/walk.cuh"
 using namespace attnforge;
 static_assert(sizeof(WithPartials<FwdMmaSm80Params>) == 272);

@@ -13,7 +13,6 @@
 #include "tests/support/host_grid.h"
 #include "templates/ops/block_lists/lists.cuh"
 #include "templates/ops/block_lists/text.cuh"
-#include "templates/ops/block_lists/transpose.cuh"
 // clang-format on
 
 namespace attnforge {

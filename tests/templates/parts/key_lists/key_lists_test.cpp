@@ -11,7 +11,7 @@
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
-#include "templates/host/tile_source.h"
+#include "templates/host/tile_order.h"
 #include "templates/host/visited_keys.h"
 #include "templates/registry.h"
 

@@ -1,5 +1,5 @@
 // tile_queue_test.cpp - the launch of a problem whose lengths only the GPU knows, without a GPU.
-#include "templates/host/tile_source.h"
+#include "templates/host/tile_order.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

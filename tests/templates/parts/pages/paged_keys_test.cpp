@@ -19,10 +19,9 @@
 #include "templates/ptx/special_registers.cuh"
 #undef thread_index
 #define tma_load_4d tma_load_4d_on_gpu
+#define elected elected_on_gpu
 #include "templates/ptx/tma.cuh"
 #undef tma_load_4d
-#define elected elected_on_gpu
-#include "templates/ptx/elect.cuh"
 #undef elected
 // clang-format on
 

@@ -12,7 +12,6 @@
 #include "tests/templates/backward/backward_world.h"
 #include "oracle/bwd_naive/kernel.cuh"
 #include "parts/user_code/params.h"
-#include "parts/user_code/array_reads.cuh"
 #include "parts/user_code/dargs.cuh"
 #include "parts/user_code/mask.cuh"
 #include "parts/user_code/score.cuh"

@@ -1,12 +1,28 @@
-// config_words.h - words for what several families search.
+// common_fields.h - fields that mean the same to several families: their values, and their words.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <initializer_list>
 #include <string>
+#include <vector>
+
+#include "generator/config.h"
+#include "generator/shape.h"
 
 namespace attnforge {
+
+inline constexpr Allowed kFlag = from_to(0, 1);
+inline constexpr Allowed kPackedHeads = from_to(1, 512);
+inline constexpr Allowed kHeadGroupsMb = from_to(0, 1 << 30);
+
+/// Those of `sizes` of key tiles that blocks of the problem's mask divide, or that divide them.
+inline std::vector<int> fitting(const Shape& shape, std::vector<int> sizes) {
+  std::erase_if(sizes, [&](int block_n) { return !shape.blocks_fit(block_n); });
+  return sizes;
+}
+
+// ---- For describe() ----
 
 /// The phrases that are not empty, with commas between them.
 inline std::string phrases(std::initializer_list<std::string> all) {
