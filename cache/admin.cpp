@@ -1,9 +1,10 @@
-// admin.cpp - list and stats of attnforge/cache.h: for people, on a file that exists.
+// admin.cpp - list, stats and verify of attnforge/cache.h: for people, on a file that exists.
 #include "cache/admin.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <system_error>
@@ -11,17 +12,16 @@
 #include <utility>
 
 #include "attnforge/cache.h"
-#include "attnforge/error.h"
 #include "cache/file/scan.h"
 #include "cache/file/trust.h"
-#include "cache/verify.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kFaultsShown = 5;
+constexpr std::size_t kFaultsShown = 5;
 
 using Key = std::pair<std::string, std::string>;  // problem, GPU class
 
@@ -46,21 +46,41 @@ std::map<Key, std::string> chosen_configs(const std::vector<Search>& searches) {
   return chosen;
 }
 
-bool has_cubin(Database& database, const std::string& digest) {
-  Query query = database.query("SELECT 1 FROM cubins WHERE source_digest = ?1 LIMIT 1");
-  return query.bind(1, digest).step();
-}
-
 void fill_in_best(CacheEntry& entry, const Try& best, Database& database) {
   entry.config = best.config;
   entry.digest = best.digest;
   entry.time_us = best.estimated ? best.estimate_us : best.measurement.time_us;
   entry.noise = best.measurement.noise;
-  entry.has_cubin = has_cubin(database, best.digest);
+  entry.has_cubin = database
+                        .query("SELECT 1 FROM cubins WHERE source_digest = ?1 LIMIT 1", best.digest)
+                        .step();
   entry.estimated = best.estimated;
   entry.driver = best.driver;
   entry.nvrtc = best.nvrtc;
   entry.measured_at = best.measured_at;
+}
+
+// SQLite's own check of pages, rules, and of every index against its table, and that every row has
+// those that it refers to. A sentence for each fault, 100 at most.
+std::vector<std::string> check_structure(Database& database) {
+  std::vector<std::string> faults;
+  try {
+    // Not quick_check: it looks into no index for the rows of its table, and an index that names a
+    // wrong row is the worst that can happen here.
+    Query check = database.query("PRAGMA integrity_check(100)");
+    while (check.step())
+      if (check.text(0) != "ok") faults.push_back(check.text(0));
+    Query orphans = database.query(
+        "SELECT \"table\", count(*), parent FROM pragma_foreign_key_check GROUP BY 1, 3");
+    while (orphans.step())
+      faults.push_back(fmt::format("{} rows of {} refer to rows of {} that are not there",
+                                   orphans.integer(1), orphans.text(0), orphans.text(2)));
+  } catch (const SqliteError& error) {
+    if (!error.corrupt()) throw;
+    faults.emplace_back(error.what());
+  }
+  if (faults.size() > 100) faults.resize(100);
+  return faults;
 }
 
 std::int64_t size_on_disk(const std::string& path) {
@@ -80,11 +100,10 @@ Opened open_for_admin(const std::string& asked, OpenMode mode) {
   const std::string path = admin_path(asked);
   std::error_code failed;
   if (mode != OpenMode::kCreate && !fs::exists(path, failed))
-    throw Error(
-        ErrorCode::kCache,
-        fmt::format("there is no database at {}: tune or import something first, or name the right "
-                    "file (ATTNFORGE_CACHE)",
-                    path));
+    throw_error(ErrorCode::kCache,
+                "there is no database at {}: tune or import something first, or name the right "
+                "file (ATTNFORGE_CACHE)",
+                path);
   Opened opened = open_file(path, mode, {});
   opened.database.wait_for_locks(Waits{}.write_ms);  // a person waits rather than being refused
   return opened;
@@ -100,7 +119,13 @@ void throw_cache_error(const std::string& path, const SqliteError& error) {
     advice = fmt::format(
         "another process keeps it locked: try again, or find that process (fuser {})", path);
   if (error.read_only()) advice = "it or its folder cannot be written: check the permissions";
-  throw Error(ErrorCode::kCache, fmt::format("{}: {}: {}", path, error.what(), advice));
+  throw_error(ErrorCode::kCache, "{}: {}: {}", path, error.what(), advice);
+}
+
+void require_writable(const Opened& opened, const std::string& path, const char* changed) {
+  if (!opened.writable)
+    throw_error(ErrorCode::kCache, "{} or its folder is read-only: nothing was {}",
+                admin_path(path), changed);
 }
 
 std::string cache_objection(const std::string& asked) {
@@ -125,9 +150,7 @@ std::string cache_objection(const std::string& asked) {
 
 std::vector<CacheEntry> cache_list(const std::string& path, const std::string& filter,
                                    std::vector<std::string>* left_out) {
-  return with_cache_errors(admin_path(path), [&] {
-    Opened opened = open_for_admin(path, OpenMode::kReadWrite);
-    Database& database = opened.database;
+  return on_database(path, [&](Database& database) {
     const ReadTransaction one_view(database);
     LeftOut unread;
     std::map<Key, std::vector<Try>> groups;
@@ -165,7 +188,8 @@ CacheStats cache_stats(const std::string& path) {
     Database& database = opened.database;
     stats.file_bytes = size_on_disk(stats.path);
     stats.journal_mode = database.text("PRAGMA journal_mode");
-    const std::vector<std::string> faults = check_structure(database, kFaultsShown);
+    std::vector<std::string> faults = check_structure(database);
+    faults.resize(std::min(faults.size(), kFaultsShown));
     stats.healthy = faults.empty();
     stats.health = faults.empty() ? "ok" : fmt::format("{}", fmt::join(faults, "; "));
     const ReadTransaction one_view(database);
@@ -183,6 +207,20 @@ CacheStats cache_stats(const std::string& path) {
     stats.health = error.what();
   }
   return stats;
+}
+
+std::vector<std::string> cache_verify(const std::string& path) try {
+  Database database = open_for_admin(path, OpenMode::kReadWrite).database;
+  std::vector<std::string> faults = check_structure(database);
+  // Every row as it is read: words, numbers, the checksums of cubins.
+  scan_tries(database, "", faults);
+  scan_searches(database, "", faults);
+  scan_cubins(
+      database, [](const CubinRow&) {}, faults);
+  return faults;
+} catch (const SqliteError& error) {
+  if (!error.corrupt()) throw_cache_error(admin_path(path), error);
+  return {error.what()};
 }
 
 }  // namespace attnforge

@@ -18,13 +18,20 @@ Opened open_for_admin(const std::string& path, OpenMode mode);
 /// Throws Error(kCache) with what to do.
 [[noreturn]] void throw_cache_error(const std::string& path, const SqliteError& error);
 
-/// Runs `work`; a SqliteError becomes an Error(kCache) about `path`.
+/// Throws Error(kCache), saying that nothing was `changed`, if the file cannot be written.
+void require_writable(const Opened& opened, const std::string& path, const char* changed);
+
+/// Runs work(database) on the file at `path`; a SqliteError becomes an Error(kCache). Work that
+/// writes says what was "cleared" or "imported".
 template <class Work>
-auto with_cache_errors(const std::string& path, Work&& work) {
+auto on_database(const std::string& path, const Work& work, OpenMode mode = OpenMode::kReadWrite,
+                 const char* changed = nullptr) {
   try {
-    return work();
+    Opened opened = open_for_admin(path, mode);
+    if (changed != nullptr) require_writable(opened, path, changed);
+    return work(opened.database);
   } catch (const SqliteError& error) {
-    throw_cache_error(path, error);
+    throw_cache_error(admin_path(path), error);
   }
 }
 

@@ -9,9 +9,6 @@
 namespace attnforge {
 namespace {
 
-// rigors.rank in schema.sql is the enum's value.
-int rank(Rigor rigor) { return static_cast<int>(rigor); }
-
 // Indexes only find ids here; the rows come from the table and must be of the problem and class
 // that were asked for (indexed_try).
 
@@ -63,35 +60,34 @@ bool is_good(const Try& attempt) {
   return attempt.measurement.status == Status::kOk && !attempt.estimated;
 }
 
-struct Group {
-  std::int64_t problem, device_class;
-};
-
-std::optional<Group> group_of(Database& database, std::string_view problem,
-                              std::string_view device_class) {
+// Calls visit(try, row) for the rows of a group that `sql` finds (?1, ?2; then `values`) and that
+// can be read; returns how many it found.
+template <class Visit, class... Values>
+int each_try(Database& database, std::string_view problem, std::string_view device_class,
+             const char* sql, const Visit& visit, const Values&... values) {
+  const ReadTransaction one_view(database);
   const auto of_problem = problem_id(database, problem);
-  if (!of_problem) return std::nullopt;
-  const auto of_class = device_class_id(database, device_class);
-  if (!of_class) return std::nullopt;
-  return Group{*of_problem, *of_class};
+  const auto of_class = of_problem ? device_class_id(database, device_class) : std::nullopt;
+  if (!of_class) return 0;
+  int rows = 0;
+  for (Query query = database.query(sql, *of_problem, *of_class, values...); query.step(); ++rows)
+    if (auto attempt = indexed_try(database, query.integer(0), problem, device_class))
+      visit(std::move(*attempt), query);
+  return rows;
 }
 
 std::vector<Winner> finished(Database& database, std::string_view problem,
                              std::string_view device_class, Rigor at_least) {
   std::vector<Winner> winners;
-  const ReadTransaction one_view(database);
-  const auto group = group_of(database, problem, device_class);
-  if (!group) return winners;
-  Query query = database.query(kFinished);
-  query.bind(1, group->problem).bind(2, group->device_class).bind(3, rank(at_least));
-  while (query.step()) {
-    auto attempt = indexed_try(database, query.integer(0), problem, device_class);
-    if (attempt && attempt->config != query.text(2)) index_is_damaged("tries");
-    if (!attempt || !is_good(*attempt)) continue;
-    winners.push_back({.best = std::move(*attempt),
+  const auto add = [&](Try&& attempt, const Query& row) {
+    if (attempt.config != row.text(2)) index_is_damaged("tries");
+    if (!is_good(attempt)) return;
+    winners.push_back({.best = std::move(attempt),
                        .provenance = Provenance::kMeasured,
-                       .rigor = parse_rigor(query.text(1))});
-  }
+                       .rigor = parse_rigor(row.text(1))});
+  };
+  // rigors.rank in schema.sql is the enum's value.
+  each_try(database, problem, device_class, kFinished, add, static_cast<int>(at_least));
   return winners;
 }
 
@@ -103,43 +99,31 @@ struct Page {
 Page fastest(Database& database, std::string_view problem, std::string_view device_class,
              bool raced, int size, int offset) {
   Page page;
-  const ReadTransaction one_view(database);
-  const auto group = group_of(database, problem, device_class);
-  if (!group) return page;
-  Query query = database.query(kFastest);
-  query.bind(1, group->problem).bind(2, group->device_class).bind(3, size).bind(4, offset);
-  query.bind(5, kRacedSamples).bind(6, raced ? 1 : 0);
-  int rows = 0;
-  for (; query.step(); ++rows) {
-    auto attempt = indexed_try(database, query.integer(0), problem, device_class);
-    if (!attempt || !is_good(*attempt)) continue;
-    page.winners.push_back({.best = std::move(*attempt), .provenance = Provenance::kMeasured});
-  }
-  page.last = rows < size;
+  const auto add = [&](Try&& attempt, const Query&) {
+    if (is_good(attempt))
+      page.winners.push_back({.best = std::move(attempt), .provenance = Provenance::kMeasured});
+  };
+  page.last = each_try(database, problem, device_class, kFastest, add, size, offset, kRacedSamples,
+                       raced) < size;
   return page;
 }
 
-// digest_of() renders a source: once a config, and a config that no family knows any more has none.
-class Digests {
- public:
-  explicit Digests(const std::function<std::string(std::string_view)>& digest_of)
-      : digest_of_(digest_of) {}
-  const std::string& of(const std::string& config) {
-    const auto [entry, is_new] = known_.try_emplace(config);
-    if (is_new) {
-      try {
-        entry->second = digest_of_(config);
-      } catch (const std::exception&) {
-        entry->second.clear();
-      }
-    }
-    return entry->second;
-  }
+using DigestOf = std::function<std::string(std::string_view)>;
 
- private:
-  const std::function<std::string(std::string_view)>& digest_of_;
-  std::map<std::string, std::string> known_;
-};
+// digest_of() renders a source: once a config, and a config that no family knows any more has none.
+DigestOf once_each(const DigestOf& digest_of) {
+  return [&digest_of, known = std::map<std::string, std::string, std::less<>>()](
+             std::string_view config) mutable {
+    const auto entry = known.find(config);
+    if (entry != known.end()) return entry->second;
+    std::string digest;
+    try {
+      digest = digest_of(config);
+    } catch (const std::exception&) {
+    }
+    return known.emplace(config, std::move(digest)).first->second;
+  };
+}
 
 struct Found {
   std::optional<Winner> current;  // with today's digest
@@ -149,8 +133,8 @@ struct Found {
 using MayAnswer = std::function<bool(const Try& unchosen)>;
 
 // True when the answer is found.
-bool consider(Winner&& winner, Digests& digests, const MayAnswer& may_answer, Found& found) {
-  const std::string& today = digests.of(winner.best.config);
+bool consider(Winner&& winner, const DigestOf& digests, const MayAnswer& may_answer, Found& found) {
+  const std::string today = digests(winner.best.config);
   if (today.empty()) return false;
   const bool is_current = winner.best.digest == today;
   if (!is_current && found.stale) return false;
@@ -162,7 +146,7 @@ bool consider(Winner&& winner, Digests& digests, const MayAnswer& may_answer, Fo
 // Rows are fetched under the Store's lock, digests computed outside of it: a render may take a
 // while, and no other process should wait for it.
 Found look_up(Store& store, std::string_view problem, std::string_view device_class,
-              std::optional<Rigor> at_least, Digests& digests, const MayAnswer& may_answer) {
+              std::optional<Rigor> at_least, const DigestOf& digests, const MayAnswer& may_answer) {
   Found found;
   for (Winner& winner : store.read("look-up of a winner", [&](Database& database) {
          return finished(database, problem, device_class, at_least.value_or(Rigor::kQuick));
@@ -190,7 +174,7 @@ std::optional<Winner> Cache::best(
     std::string_view problem, const Current& current,
     const std::function<std::string(std::string_view config)>& digest_of,
     std::optional<Rigor> at_least, const MayAnswer& may_answer) {
-  Digests digests(digest_of);
+  const DigestOf digests = once_each(digest_of);
   Found own = look_up(impl_->store, problem, current.device_class, at_least, digests, may_answer);
   if (own.current) {
     const auto same = [](const std::string& then, const std::string& now) {
@@ -210,8 +194,7 @@ std::optional<Winner> Cache::best(
     const ReadTransaction one_view(database);
     const auto id = problem_id(database, problem);
     if (!id) return classes;
-    Query query = database.query(kOtherClasses);
-    query.bind(1, *id).bind(2, current.sm).bind(3, current.device_class);
+    Query query = database.query(kOtherClasses, *id, current.sm, current.device_class);
     while (query.step()) classes.push_back(query.text(0));
     return classes;
   });
@@ -230,8 +213,7 @@ std::vector<Chosen> Cache::chosen(std::string_view device_class) {
     const ReadTransaction one_view(database);
     const auto of_class = device_class_id(database, device_class);
     if (!of_class) return found;
-    Query query = database.query(kChosen);
-    query.bind(1, *of_class);
+    Query query = database.query(kChosen, *of_class);
     while (query.step()) {
       std::string problem = query.text(0);
       if (found.empty() || found.back().problem != problem)
@@ -244,14 +226,8 @@ std::vector<Chosen> Cache::chosen(std::string_view device_class) {
 std::vector<Try> Cache::tries(std::string_view problem, std::string_view device_class) {
   return impl_->store.read("look-up of tries", [&](Database& database) {
     std::vector<Try> found;
-    const ReadTransaction one_view(database);
-    const auto group = group_of(database, problem, device_class);
-    if (!group) return found;
-    Query query = database.query(kTries);
-    query.bind(1, group->problem).bind(2, group->device_class);
-    while (query.step())
-      if (auto attempt = indexed_try(database, query.integer(0), problem, device_class))
-        found.push_back(std::move(*attempt));
+    each_try(database, problem, device_class, kTries,
+             [&](Try&& attempt, const Query&) { found.push_back(std::move(attempt)); });
     return found;
   });
 }

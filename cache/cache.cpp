@@ -1,12 +1,10 @@
 // cache.cpp - Cache: opening, and the writes of a search.
 #include "cache/cache.h"
 
-#include <fmt/format.h>
-
-#include "attnforge/error.h"
 #include "cache/file/process.h"
 #include "cache/impl.h"
 #include "cache/rows.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 
@@ -29,17 +27,15 @@ void Cache::require_keeping(std::string_view what) {
   try {
     impl_->store.write("a trial write", [](Database& database) {
       const std::string trial = random_name();
-      database.query("INSERT INTO leases VALUES (?1, 'trial', 'trial', '', '', '', 0, 0, 0)")
-          .bind(1, trial)
+      database.query("INSERT INTO leases VALUES (?1, 'trial', 'trial', '', '', '', 0, 0, 0)", trial)
           .run();
-      database.query("DELETE FROM leases WHERE problem = ?1").bind(1, trial).run();
+      database.query("DELETE FROM leases WHERE problem = ?1", trial).run();
     });
     failure = not_kept();
   } catch (const Error& error) {
     failure = error.what();
   }
-  if (!failure.empty())
-    throw Error(ErrorCode::kCache, fmt::format("{} cannot be stored: {}", what, failure));
+  if (!failure.empty()) throw_error(ErrorCode::kCache, "{} cannot be stored: {}", what, failure);
 }
 
 void Cache::put(const std::vector<Try>& tries) {

@@ -1,9 +1,6 @@
 // clear.cpp - cache_clear of attnforge/cache.h: deletes rows and gives the space back, also where
 // the disk is full.
-#include <fmt/format.h>
-
 #include "attnforge/cache.h"
-#include "attnforge/error.h"
 #include "cache/admin.h"
 
 namespace attnforge {
@@ -44,8 +41,7 @@ int delete_rows(Database& database, const std::string& filter, bool cubins_only)
   WriteTransaction transaction(database);
   int deleted = 0;
   const auto run = [&](const char* sql) {
-    Query query = database.query(sql);
-    query.bind(1, filter).run();
+    database.query(sql, filter).run();
     return database.changes();
   };
   if (cubins_only) {
@@ -61,14 +57,9 @@ int delete_rows(Database& database, const std::string& filter, bool cubins_only)
   return deleted;
 }
 
-// On a full disk there is no space for the journal of a deletion, nor for the copy that VACUUM
-// makes. Both fit into memory. The price: a process that is killed just then leaves a damaged file,
-// which the next one sets aside.
-void journal_in_memory(Database& database) {
-  database.execute("PRAGMA journal_mode = MEMORY; PRAGMA temp_store = MEMORY;");
-}
-
-// Runs `work`, again with the journal in memory if the disk is full.
+// Runs `work`, again with the journal in memory if the disk is full: then there is no space for the
+// journal of a deletion, nor for the copy that VACUUM makes. The price: a process that is killed
+// just then leaves a damaged file, which the next one sets aside.
 template <class Work>
 auto with_any_disk(Database& database, Work&& work) {
   try {
@@ -76,20 +67,14 @@ auto with_any_disk(Database& database, Work&& work) {
   } catch (const SqliteError& error) {
     if (!error.disk_full()) throw;
   }
-  journal_in_memory(database);
+  database.execute("PRAGMA journal_mode = MEMORY; PRAGMA temp_store = MEMORY;");
   return work();
 }
 
 }  // namespace
 
 int cache_clear(const std::string& path, const std::string& filter, bool cubins_only) {
-  const std::string where = admin_path(path);
-  return with_cache_errors(where, [&] {
-    Opened opened = open_for_admin(path, OpenMode::kReadWrite);
-    if (!opened.writable)
-      throw Error(ErrorCode::kCache,
-                  fmt::format("{} or its folder is read-only: nothing was cleared", where));
-    Database& database = opened.database;
+  const auto clear = [&](Database& database) {
     const int deleted = with_any_disk(database,
                                       [&] { return delete_rows(database, filter, cubins_only); });
     try {
@@ -99,7 +84,8 @@ int cache_clear(const std::string& path, const std::string& filter, bool cubins_
       // Not worth an error: the rows are gone, and later rows use the space.
     }
     return deleted;
-  });
+  };
+  return on_database(path, clear, OpenMode::kReadWrite, "cleared");
 }
 
 }  // namespace attnforge

@@ -1,14 +1,10 @@
-// cubin_rows.cpp - see cubin_rows.h.
 #include "cache/cubin_rows.h"
 
 #include <zstd.h>
 
 #include <memory>
-#include <span>
-#include <string_view>
 
 #include "attnforge/error.h"
-#include "cache/file/checksum.h"
 #include "generator/text/utc.h"
 
 namespace attnforge {
@@ -71,15 +67,26 @@ std::vector<std::byte> copy(std::span<const std::byte> bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
+/// Calls visit(member) for the columns from source_digest to created_at.
+template <class Row, class Visit>
+void for_each_cubin_column(Row& row, const Visit& visit) {
+  auto& c = row.cubin;
+  visit(c.source_digest), visit(c.arch), visit(c.nvrtc), visit(row.kernel_symbol);
+  visit(c.registers), visit(c.smem_static_bytes), visit(c.stack_bytes), visit(c.spill_store_bytes);
+  visit(c.spill_load_bytes), visit(c.wgmma_serialized), visit(c.compile_ms), visit(c.log);
+  visit(row.created_at);
+}
+
 // A row of the same key would be replaced: the index must not lead to another one.
 void confirm_key(Database& database, const Cubin& cubin) {
   Query find = database.query(
-      "SELECT id FROM cubins WHERE source_digest = ?1 AND arch = ?2 AND nvrtc = ?3");
-  if (!find.bind(1, cubin.source_digest).bind(2, cubin.arch).bind(3, cubin.nvrtc).step()) return;
+      "SELECT id FROM cubins WHERE source_digest = ?1 AND arch = ?2 AND nvrtc = ?3",
+      cubin.source_digest, cubin.arch, cubin.nvrtc);
+  if (!find.step()) return;
   Query row = database.query(
-      "SELECT source_digest, arch, nvrtc FROM cubins NOT INDEXED WHERE id = ?1");
-  if (!row.bind(1, find.integer(0)).step() || row.text(0) != cubin.source_digest ||
-      row.text(1) != cubin.arch || row.text(2) != cubin.nvrtc)
+      "SELECT source_digest, arch, nvrtc FROM cubins NOT INDEXED WHERE id = ?1", find.integer(0));
+  if (!row.step() || row.text(0) != cubin.source_digest || row.text(1) != cubin.arch ||
+      row.text(2) != cubin.nvrtc)
     index_is_damaged("cubins");
 }
 
@@ -96,48 +103,25 @@ CubinRow make_cubin_row(const Cubin& cubin, std::string_view source_text,
 }
 
 CubinRow read_cubin_row(Database& database, std::int64_t id) {
-  Query query = database.query(kGet);
-  if (!query.bind(1, id).step()) index_is_damaged("cubins");
+  Query query = database.query(kGet, id);
+  if (!query.step()) index_is_damaged("cubins");
   CubinRow row;
   row.id = id;
-  Cubin& cubin = row.cubin;
-  cubin.source_digest = query.text(0);
-  cubin.arch = query.text(1);
-  cubin.nvrtc = query.text(2);
-  row.kernel_symbol = query.text(3);
-  cubin.registers = static_cast<int>(query.integer(4));
-  cubin.smem_static_bytes = static_cast<int>(query.integer(5));
-  cubin.stack_bytes = static_cast<int>(query.integer(6));
-  cubin.spill_store_bytes = static_cast<int>(query.integer(7));
-  cubin.spill_load_bytes = static_cast<int>(query.integer(8));
-  cubin.wgmma_serialized = query.integer(9) != 0;
-  cubin.compile_ms = query.real(10);
-  cubin.log = query.text(11);
-  row.created_at = query.text(12);
+  int column = 0;
+  for_each_cubin_column(row, [&](auto& member) { query.read(column++, member); });
   row.packed_code = copy(query.blob(15));
   row.packed_source = copy(query.blob(16));
-  row.intact = unpack(row.packed_code, query.integer(13), query.text(14), cubin.bytes) &&
+  row.intact = unpack(row.packed_code, query.integer(13), query.text(14), row.cubin.bytes) &&
                query.integer(17) != 0;
   return row;
 }
 
 void put_cubin_row(Database& database, const CubinRow& row) {
-  const Cubin& cubin = row.cubin;
-  confirm_key(database, cubin);
+  confirm_key(database, row.cubin);
   Query insert = database.query(kPut);
-  insert.bind(1, cubin.source_digest)
-      .bind(2, cubin.arch)
-      .bind(3, cubin.nvrtc)
-      .bind(4, row.kernel_symbol);
-  insert.bind(5, cubin.registers).bind(6, cubin.smem_static_bytes).bind(7, cubin.stack_bytes);
-  insert.bind(8, cubin.spill_store_bytes)
-      .bind(9, cubin.spill_load_bytes)
-      .bind(10, cubin.wgmma_serialized);
-  insert.bind(11, cubin.compile_ms).bind(12, cubin.log).bind(13, row.created_at);
-  insert.bind(14, static_cast<std::int64_t>(cubin.bytes.size())).bind(15, checksum(cubin.bytes));
-  insert.bind(16, std::span<const std::byte>(row.packed_code))
-      .bind(17, std::span<const std::byte>(row.packed_source))
-      .run();
+  for_each_cubin_column(row, [&](const auto& member) { insert.bind(member); });
+  insert.bind(row.cubin.bytes.size()).bind(checksum(row.cubin.bytes));
+  insert.bind(row.packed_code).bind(row.packed_source).run();
 }
 
 }  // namespace attnforge

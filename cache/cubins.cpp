@@ -1,6 +1,4 @@
 // cubins.cpp - Cache: machine code goes in and comes back, or does not come back at all.
-#include <fmt/format.h>
-
 #include "attnforge/error.h"
 #include "cache/cache.h"
 #include "cache/cubin_rows.h"
@@ -22,8 +20,8 @@ std::optional<Cubin> Cache::get_cubin(std::string_view source_digest, std::strin
   auto row = store.read("look-up of a cubin", [&](Database& database) {
     std::optional<CubinRow> found;
     const ReadTransaction one_view(database);
-    Query query = database.query(kFind);
-    if (!query.bind(1, source_digest).bind(2, arch).bind(3, nvrtc).step()) return found;
+    Query query = database.query(kFind, source_digest, arch, nvrtc);
+    if (!query.step()) return found;
     found = read_cubin_row(database, query.integer(0));
     const Cubin& cubin = found->cubin;
     const bool asked_for = cubin.source_digest == source_digest && cubin.arch == arch &&
@@ -35,23 +33,19 @@ std::optional<Cubin> Cache::get_cubin(std::string_view source_digest, std::strin
   if (!row) return std::nullopt;
   if (row->intact) return std::move(row->cubin);
 
-  store.log(
-      LogLevel::kWarning,
-      fmt::format(
-          "the cubin {} for sm_{} in {} does not match its checksum: it is dropped and will be "
-          "compiled again",
-          source_digest, arch, store.path()));
+  store.log(LogLevel::kWarning,
+            "the cubin {} for sm_{} in {} does not match its checksum: it is dropped and will be "
+            "compiled again",
+            source_digest, arch, store.path());
   try {
     store.write("dropping a damaged cubin", [&](Database& database) {
       // The file may be a new one by now, where the number is another row's.
-      if (database.query("SELECT 1 FROM cubins NOT INDEXED WHERE id = ?1")
-              .bind(1, row->id)
-              .step() &&
+      if (database.query("SELECT 1 FROM cubins NOT INDEXED WHERE id = ?1", row->id).step() &&
           !read_cubin_row(database, row->id).intact)
-        database.query("DELETE FROM cubins WHERE id = ?1").bind(1, row->id).run();
+        database.query("DELETE FROM cubins WHERE id = ?1", row->id).run();
     });
   } catch (const Error& error) {
-    store.log(LogLevel::kWarning, error.what());
+    store.log(LogLevel::kWarning, "{}", error.what());
   }
   return std::nullopt;
 }

@@ -32,9 +32,8 @@ double now_seconds() {
 // Whether another process, which may still be at work, has the lease.
 bool held_by_other(Database& database, std::string_view problem, std::string_view device_class,
                    const std::string& owner) {
-  Query query = database.query(kHolder);
-  if (!query.bind(1, problem).bind(2, device_class).step()) return false;
-  if (query.text(0) == owner) return false;
+  Query query = database.query(kHolder, problem, device_class);
+  if (!query.step() || query.text(0) == owner) return false;
   const double left = query.real(6) - now_seconds();
   if (left <= 0 || left > kLongestSeconds) return false;
   return !is_dead({.host = query.text(1),
@@ -47,14 +46,10 @@ bool held_by_other(Database& database, std::string_view problem, std::string_vie
 void take(Database& database, std::string_view problem, std::string_view device_class,
           const std::string& owner, double seconds) {
   const ProcessName self = this_process();
-  Query insert = database.query(kTake);
-  insert.bind(1, problem)
-      .bind(2, device_class)
-      .bind(3, owner)
-      .bind(4, self.host)
-      .bind(5, self.boot_id);
-  insert.bind(6, self.pid_namespace).bind(7, self.pid).bind(8, self.start);
-  insert.bind(9, now_seconds() + std::clamp(seconds, 0.0, kLongestSeconds)).run();
+  database
+      .query(kTake, problem, device_class, owner, self.host, self.boot_id, self.pid_namespace,
+             self.pid, self.start, now_seconds() + std::clamp(seconds, 0.0, kLongestSeconds))
+      .run();
 }
 
 }  // namespace
@@ -73,7 +68,7 @@ bool Cache::acquire_lease(std::string_view problem, std::string_view device_clas
       if (acquired) take(database, problem, device_class, impl.owner, seconds);
     });
   } catch (const Error& error) {
-    impl.store.log(LogLevel::kWarning, error.what());
+    impl.store.log(LogLevel::kWarning, "{}", error.what());
     return true;
   }
   if (!impl.store.writable()) return true;
@@ -84,12 +79,12 @@ bool Cache::acquire_lease(std::string_view problem, std::string_view device_clas
 void Cache::release_lease(std::string_view problem, std::string_view device_class) {
   try {
     impl_->store.write("releasing a lease", [&](Database& database) {
-      Query remove = database.query(
-          "DELETE FROM leases WHERE problem = ?1 AND device_class = ?2 AND owner = ?3");
-      remove.bind(1, problem).bind(2, device_class).bind(3, impl_->owner).run();
+      constexpr const char*
+          kRemove = "DELETE FROM leases WHERE problem = ?1 AND device_class = ?2 AND owner = ?3";
+      database.query(kRemove, problem, device_class, impl_->owner).run();
     });
   } catch (const Error& error) {
-    impl_->store.log(LogLevel::kWarning, error.what());  // it expires by itself
+    impl_->store.log(LogLevel::kWarning, "{}", error.what());  // it expires by itself
   }
 }
 
@@ -97,7 +92,7 @@ Cache::Impl::~Impl() {
   if (!may_hold_leases) return;
   try {
     store.write("releasing leases", [&](Database& database) {
-      database.query("DELETE FROM leases WHERE owner = ?1").bind(1, owner).run();
+      database.query("DELETE FROM leases WHERE owner = ?1", owner).run();
     });
   } catch (const std::exception&) {
     // They expire by themselves, and this process is about to be seen as gone.

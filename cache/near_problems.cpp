@@ -1,4 +1,3 @@
-// near_problems.cpp - the distance, and the order that it makes.
 #include "cache/near_problems.h"
 
 #include <algorithm>

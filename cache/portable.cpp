@@ -11,12 +11,13 @@
 #include <ostream>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "attnforge/cache.h"
-#include "attnforge/error.h"
 #include "cache/admin.h"
 #include "cache/file/scan.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
@@ -35,30 +36,19 @@ std::string line_of(const Json& object) {
   return object.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
+/// A max_error that is not a number is null.
 Json to_json(const Try& t) {
-  const Measurement& m = t.measurement;
-  return {{"kind", "try"},
-          {"format", kFormat},
-          {"problem", t.problem},
-          {"device_class", t.device_class},
-          {"config", t.config},
-          {"digest", t.digest},
-          {"family", t.family},
-          {"rigor", to_string(t.rigor)},
-          {"estimate_us", t.estimate_us},
-          {"estimated", t.estimated},
-          {"status", to_string(m.status)},
-          {"time_us", m.time_us},
-          {"noise", m.noise},
-          {"samples", m.samples},
-          {"max_error", m.max_error},  // null if it is not a number
-          {"clock_mhz", m.clock_mhz},
-          {"detail", m.detail},
-          {"driver", t.driver},
-          {"nvrtc", t.nvrtc},
-          {"uuid", t.uuid},
-          {"attnforge_version", t.attnforge_version},
-          {"measured_at", t.measured_at}};
+  Json object = {{"kind", "try"},
+                 {"format", kFormat},
+                 {"problem", t.problem},
+                 {"device_class", t.device_class}};
+  for_each_column(t, [&]<class Member>(const char* name, const Member& member) {
+    if constexpr (std::is_enum_v<Member>)
+      object[name] = to_string(member);
+    else
+      object[name] = member;
+  });
+  return object;
 }
 
 Json to_json(const Search& s) {
@@ -71,11 +61,14 @@ Json to_json(const Search& s) {
           {"finished_at", s.finished_at}};
 }
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::kCache, why); }
+template <class... Values>
+[[noreturn]] void refuse(fmt::format_string<Values...> format, Values&&... values) {
+  throw_error(ErrorCode::kCache, format, std::forward<Values>(values)...);
+}
 
 const Json& field(const Json& object, const char* name) {
   const auto found = object.find(name);
-  if (found == object.end()) refuse(fmt::format("it has no \"{}\"", name));
+  if (found == object.end()) refuse("it has no \"{}\"", name);
   return *found;
 }
 
@@ -95,12 +88,12 @@ bool has_control_characters(std::string_view text) {
 
 std::string text(const Json& object, const char* name, bool required = false) {
   const Json& value = field(object, name);
-  if (!value.is_string()) refuse(fmt::format("\"{}\" is {}, not a string", name, quoted(value)));
+  if (!value.is_string()) refuse("\"{}\" is {}, not a string", name, quoted(value));
   auto result = value.get<std::string>();
-  if (required && result.empty()) refuse(fmt::format("\"{}\" is empty", name));
-  if (result.find('\0') != std::string::npos) refuse(fmt::format("\"{}\" holds a zero byte", name));
+  if (required && result.empty()) refuse("\"{}\" is empty", name);
+  if (result.find('\0') != std::string::npos) refuse("\"{}\" holds a zero byte", name);
   if (std::string_view(name) != "detail" && has_control_characters(result))
-    refuse(fmt::format("\"{}\" is {}, with control characters in it", name, quoted(value)));
+    refuse("\"{}\" is {}, with control characters in it", name, quoted(value));
   return result;
 }
 
@@ -117,56 +110,57 @@ std::string date(const Json& object, const char* name) {
            part(14) <= 59 && part(17) <= 60;
   }
   if (!good) {
-    refuse(fmt::format("\"{}\" is {}: not a date like 2025-03-14T09:26:53Z", name,
-                       quoted(object.at(name))));
+    refuse("\"{}\" is {}: not a date like 2025-03-14T09:26:53Z", name, quoted(object.at(name)));
   }
   return value;
 }
 
 double number(const Json& object, const char* name) {
   const Json& value = field(object, name);
-  if (!value.is_number()) refuse(fmt::format("\"{}\" is {}, not a number", name, quoted(value)));
+  if (!value.is_number()) refuse("\"{}\" is {}, not a number", name, quoted(value));
   const double result = value.get<double>();
   if (!std::isfinite(result) || result < 0)
-    refuse(fmt::format("\"{}\" is {}: not a size or time", name, quoted(value)));
+    refuse("\"{}\" is {}: not a size or time", name, quoted(value));
   return result;
+}
+
+void read(const Json& object, const std::string& name, std::string& to) {
+  to = name == "measured_at" ? date(object, "measured_at")
+                             : text(object, name.c_str(), name == "config");
+}
+void read(const Json& object, const std::string& name, Rigor& to) {
+  to = parse_rigor(text(object, name.c_str()));
+}
+void read(const Json& object, const std::string& name, Status& to) {
+  to = parse_status(text(object, name.c_str()));
+}
+void read(const Json& object, const std::string& name, double& to) {
+  const bool unknown = name == "max_error" && field(object, name.c_str()).is_null();
+  to = unknown ? std::numeric_limits<double>::quiet_NaN() : number(object, name.c_str());
+}
+void read(const Json& object, const std::string& name, bool& to) {
+  const Json& value = field(object, name.c_str());
+  if (!value.is_boolean()) refuse("\"{}\" is {}, not true or false", name, quoted(value));
+  to = value.get<bool>();
+}
+void read(const Json& object, const std::string& name, int& to) {
+  const Json& value = field(object, name.c_str());
+  if (!value.is_number_integer() || value < 0 || value > std::numeric_limits<int>::max())
+    refuse("\"{}\" is {}, not a count", name, quoted(value));
+  to = value.get<int>();
 }
 
 Try try_of(const Json& object) {
   Try t;
   t.problem = text(object, "problem", true);
   t.device_class = text(object, "device_class", true);
-  t.config = text(object, "config", true);
-  t.digest = text(object, "digest");
-  t.family = text(object, "family");
-  t.rigor = parse_rigor(text(object, "rigor"));
-  t.estimate_us = number(object, "estimate_us");
-  const Json& estimated = field(object, "estimated");
-  if (!estimated.is_boolean())
-    refuse(fmt::format("\"estimated\" is {}, not true or false", quoted(estimated)));
-  t.estimated = estimated.get<bool>();
-  Measurement& m = t.measurement;
-  m.status = parse_status(text(object, "status"));
-  m.time_us = number(object, "time_us");
+  for_each_column(t, [&](const char* name, auto& member) { read(object, name, member); });
+  const Measurement& m = t.measurement;
   if (m.status == Status::kOk && !t.estimated &&
       !(m.time_us >= kShortestUs && m.time_us <= kLongestUs)) {
-    refuse(fmt::format("\"time_us\" of a measured kernel is {}: it is from {} to {}", m.time_us,
-                       kShortestUs, kLongestUs));
+    refuse("\"time_us\" of a measured kernel is {}: it is from {} to {}", m.time_us, kShortestUs,
+           kLongestUs);
   }
-  m.noise = number(object, "noise");
-  const Json& samples = field(object, "samples");
-  if (!samples.is_number_integer() || samples < 0 || samples > std::numeric_limits<int>::max())
-    refuse(fmt::format("\"samples\" is {}, not a count", quoted(samples)));
-  m.samples = samples.get<int>();
-  const bool no_error = field(object, "max_error").is_null();
-  m.max_error = no_error ? std::numeric_limits<double>::quiet_NaN() : number(object, "max_error");
-  m.clock_mhz = number(object, "clock_mhz");
-  m.detail = text(object, "detail");
-  t.driver = text(object, "driver");
-  t.nvrtc = text(object, "nvrtc");
-  t.uuid = text(object, "uuid");
-  t.attnforge_version = text(object, "attnforge_version");
-  t.measured_at = date(object, "measured_at");
   return t;
 }
 
@@ -190,15 +184,14 @@ void take_line(std::string_view line, Lines& lines) {
   if (!object.is_object()) refuse("it is not a JSON object");
   const Json& format = field(object, "format");
   if (format != kFormat)
-    refuse(fmt::format("its format is {}, this attnforge reads {}: use a newer one", quoted(format),
-                       kFormat));
+    refuse("its format is {}, this attnforge reads {}: use a newer one", quoted(format), kFormat);
   const std::string kind = text(object, "kind");
   if (kind == "try")
     lines.tries.push_back(try_of(object));
   else if (kind == "search")
     lines.searches.push_back(search_of(object));
   else
-    refuse(fmt::format("its kind is {}, expected \"try\" or \"search\"", quoted(object["kind"])));
+    refuse("its kind is {}, expected \"try\" or \"search\"", quoted(object["kind"]));
 }
 
 /// The next line without its newline; nullopt at the end, and where reading fails (in.bad()). A
@@ -207,8 +200,7 @@ std::optional<std::string_view> next_line(std::istream& in, std::vector<char>& b
   in.get(buffer.data(), static_cast<std::streamsize>(buffer.size()), '\n');
   const auto length = static_cast<std::size_t>(in.gcount());
   if (in.bad() || (in.eof() && length == 0)) return std::nullopt;
-  if (length + 1 == buffer.size())
-    refuse(fmt::format("it is longer than {} KiB", kLongestLine >> 10));
+  if (length + 1 == buffer.size()) refuse("it is longer than {} KiB", kLongestLine >> 10);
   in.clear();  // an empty line counts as a failure
   in.get();    // the newline, or the end
   return std::string_view(buffer.data(), length);
@@ -224,14 +216,12 @@ Lines read_lines(std::istream& in) {
       if (!line) break;
       bytes += line->size() + 1;
       if (bytes > kLargestImport) {
-        refuse(fmt::format("the file is larger than {} MiB; import it in parts",
-                           kLargestImport >> 20));
+        refuse("the file is larger than {} MiB; import it in parts", kLargestImport >> 20);
       }
       if (line->find_first_not_of(" \t\r") != line->npos) take_line(*line, lines);
     } catch (const std::exception& error) {
-      throw Error(ErrorCode::kCache,
-                  fmt::format("line {} cannot be imported: {}. Nothing was imported", number,
-                              error.what()));
+      throw_error(ErrorCode::kCache, "line {} cannot be imported: {}. Nothing was imported", number,
+                  error.what());
     }
   }
   if (in.bad())
@@ -260,11 +250,9 @@ bool exported_before(const Try& a, const Try& b) {
 
 std::vector<std::string> cache_show(const std::string& path, const std::string& filter,
                                     std::vector<std::string>* left_out) {
-  const std::string where = admin_path(path);
-  return with_cache_errors(where, [&] {
-    Opened opened = open_for_admin(path, OpenMode::kReadWrite);
+  return on_database(path, [&](Database& database) {
     LeftOut unread;
-    std::vector<Try> tries = scan_tries(opened.database, filter, unread);
+    std::vector<Try> tries = scan_tries(database, filter, unread);
     std::stable_sort(tries.begin(), tries.end(), shown_before);
     std::vector<std::string> lines;
     for (const Try& each : tries) lines.push_back(line_of(to_json(each)));
@@ -275,41 +263,34 @@ std::vector<std::string> cache_show(const std::string& path, const std::string& 
 
 int cache_export(const std::string& path, std::ostream& out, const std::string& filter,
                  std::vector<std::string>* left_out) {
-  const std::string where = admin_path(path);
-  return with_cache_errors(where, [&] {
-    Opened opened = open_for_admin(path, OpenMode::kReadWrite);
-    const ReadTransaction one_view(opened.database);
+  return on_database(path, [&](Database& database) {
+    const ReadTransaction one_view(database);
     LeftOut unread;
-    std::vector<Try> tries = scan_tries(opened.database, filter, unread);
+    std::vector<Try> tries = scan_tries(database, filter, unread);
     std::stable_sort(tries.begin(), tries.end(), exported_before);
-    const std::vector<Search> searches = scan_searches(opened.database, filter, unread);
+    const std::vector<Search> searches = scan_searches(database, filter, unread);
     for (const Try& each : tries) out << line_of(to_json(each)) << '\n';
     for (const Search& each : searches) out << line_of(to_json(each)) << '\n';
     out.flush();
     if (!out)
-      throw Error(
-          ErrorCode::kCache,
-          fmt::format("the export of {} cannot be written to its end: is the disk full?", where));
+      throw_error(ErrorCode::kCache,
+                  "the export of {} cannot be written to its end: is the disk full?",
+                  admin_path(path));
     if (left_out) *left_out = std::move(unread);
     return static_cast<int>(tries.size() + searches.size());
   });
 }
 
 int cache_import(const std::string& path, std::istream& in) {
-  const std::string where = admin_path(path);
   const Lines lines = read_lines(in);  // all of it before the file is touched
-  return with_cache_errors(where, [&] {
-    Opened opened = open_for_admin(path, OpenMode::kCreate);
-    if (!opened.writable)
-      throw Error(ErrorCode::kCache,
-                  fmt::format("{} or its folder is read-only: nothing was imported", where));
-    WriteTransaction transaction(opened.database);
-    for (const Try& attempt : lines.tries) put_try(opened.database, attempt, Conflict::kMerge);
-    for (const Search& search : lines.searches)
-      put_search(opened.database, search, Conflict::kMerge);
+  const auto merge = [&](Database& database) {
+    WriteTransaction transaction(database);
+    for (const Try& attempt : lines.tries) put_try(database, attempt, Conflict::kMerge);
+    for (const Search& search : lines.searches) put_search(database, search, Conflict::kMerge);
     transaction.commit();
     return static_cast<int>(lines.tries.size() + lines.searches.size());
-  });
+  };
+  return on_database(path, merge, OpenMode::kCreate, "imported");
 }
 
 }  // namespace attnforge

@@ -1,23 +1,23 @@
-// rows.cpp - reading and writing the tables tries and searches.
 #include "cache/rows.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
-#include "attnforge/error.h"
 #include "attnforge/version.h"
+#include "generator/text/throw_error.h"
 #include "generator/text/utc.h"
 #include "generator/text/utf8.h"
+#include "generator/text/words.h"
 
 namespace attnforge {
 namespace {
 
 constexpr std::size_t kMaxDetailBytes = 4096;
-
-double finite_or_zero(double value) { return std::isfinite(value) ? value : 0.0; }
 
 // Compiler logs may hold anything; JSON and the sqlite3 shell want text.
 std::string clean_detail(std::string_view detail) {
@@ -36,31 +36,31 @@ std::string clean_detail(std::string_view detail) {
 // would take the text from the index as well.
 std::optional<std::int64_t> id_of(Database& database, const char* table, const char* by_text,
                                   const char* by_id, std::string_view text) {
-  Query find = database.query(by_text);
-  if (!find.bind(1, text).step()) return std::nullopt;
+  Query find = database.query(by_text, text);
+  if (!find.step()) return std::nullopt;
   const std::int64_t id = find.integer(0);
-  Query confirm = database.query(by_id);
-  if (!confirm.bind(1, id).step() || confirm.text(0) != text) index_is_damaged(table);
+  Query confirm = database.query(by_id, id);
+  if (!confirm.step() || confirm.text(0) != text) index_is_damaged(table);
+  return id;
+}
+
+/// Runs an insert of one row that returns its id.
+std::int64_t new_id(Query&& insert) {
+  insert.step();
+  const std::int64_t id = insert.integer(0);
+  insert.run();
   return id;
 }
 
 std::int64_t problem_row(Database& database, std::string_view text) {
   if (const auto id = problem_id(database, text)) return *id;
-  Query insert = database.query("INSERT INTO problems (text) VALUES (?1) RETURNING id");
-  insert.bind(1, text).step();
-  const std::int64_t id = insert.integer(0);
-  insert.run();
-  return id;
+  return new_id(database.query("INSERT INTO problems (text) VALUES (?1) RETURNING id", text));
 }
 
 std::int64_t device_class_row(Database& database, std::string_view text) {
   if (const auto id = device_class_id(database, text)) return *id;
-  Query insert = database.query(
-      "INSERT INTO device_classes (text, sm) VALUES (?1, ?2) RETURNING id");
-  insert.bind(1, text).bind(2, sm_of_device_class(text)).step();
-  const std::int64_t id = insert.integer(0);
-  insert.run();
-  return id;
+  return new_id(database.query("INSERT INTO device_classes (text, sm) VALUES (?1, ?2) RETURNING id",
+                               text, sm_of_device_class(text)));
 }
 
 // A stored try of the same key would be overwritten: the index must not lead to another one.
@@ -68,13 +68,14 @@ void confirm_key(Database& database, std::int64_t problem, std::int64_t device_c
                  std::string_view config, std::string_view digest) {
   Query find = database.query(
       "SELECT id FROM tries WHERE problem_id = ?1 AND device_class_id = ?2 AND config = ?3 "
-      "AND digest = ?4");
-  find.bind(1, problem).bind(2, device_class).bind(3, config).bind(4, digest);
+      "AND digest = ?4",
+      problem, device_class, config, digest);
   if (!find.step()) return;
   Query confirm = database.query(
-      "SELECT problem_id, device_class_id, config, digest FROM tries NOT INDEXED WHERE id = ?1");
-  if (!confirm.bind(1, find.integer(0)).step() || confirm.integer(0) != problem ||
-      confirm.integer(1) != device_class || confirm.text(2) != config || confirm.text(3) != digest)
+      "SELECT problem_id, device_class_id, config, digest FROM tries NOT INDEXED WHERE id = ?1",
+      find.integer(0));
+  if (!confirm.step() || confirm.integer(0) != problem || confirm.integer(1) != device_class ||
+      confirm.text(2) != config || confirm.text(3) != digest)
     index_is_damaged("tries");
 }
 
@@ -147,29 +148,53 @@ std::string wrong_with(const Try& attempt) {
   return "";
 }
 
+template <class Member>
+void read(const Query& row, int column, Member& member) {
+  row.read(column, member);
+}
+void read(const Query& row, int column, Rigor& rigor) { rigor = parse_rigor(row.text(column)); }
+void read(const Query& row, int column, Status& status) { status = parse_status(row.text(column)); }
+
+template <class Member>
+void bind(Query& query, const Member& member) {
+  if constexpr (std::is_enum_v<Member>)
+    query.bind(to_string(member));
+  else
+    query.bind(member);
+}
+
+/// Numbers and texts as the database holds them. A merge keeps an unknown date: today's would win
+/// over the stored row every time.
+Try as_stored(Try t, Conflict conflict) {
+  Measurement& m = t.measurement;
+  for (double* number : {&t.estimate_us, &m.time_us, &m.noise, &m.clock_mhz})
+    if (!std::isfinite(*number)) *number = 0;
+  if (!std::isfinite(m.max_error)) m.max_error = std::numeric_limits<double>::quiet_NaN();
+  m.detail = clean_detail(m.detail);
+  if (t.attnforge_version.empty()) t.attnforge_version = kVersion;
+  if (t.measured_at.empty() && conflict == Conflict::kReplace) t.measured_at = utc_now();
+  return t;
+}
+
 /// The number in a word such as sm_90a, 0 if the word is none.
 int sm_of_word(std::string_view word) {
-  constexpr std::string_view kPrefix = "sm_";
-  if (!word.starts_with(kPrefix)) return 0;
-  word.remove_prefix(kPrefix.size());
-  if (word.size() < 2 || word.size() > 4) return 0;
+  if (!word.starts_with("sm_")) return 0;
+  word.remove_prefix(3);
   int sm = 0;
-  std::size_t digits = 0;
-  while (digits < word.size() && word[digits] >= '0' && word[digits] <= '9')
-    sm = 10 * sm + (word[digits++] - '0');
-  const bool feature_letter = digits + 1 == word.size() && word[digits] >= 'a' &&
-                              word[digits] <= 'z';
-  return digits >= 2 && (digits == word.size() || feature_letter) ? sm : 0;
+  const char* const end = std::from_chars(word.data(), word.data() + word.size(), sm).ptr;
+  const std::string_view rest = word.substr(static_cast<std::size_t>(end - word.data()));
+  const bool feature_letter = rest.size() == 1 && rest[0] >= 'a' && rest[0] <= 'z';
+  return sm >= 10 && word.size() <= 4 && (rest.empty() || feature_letter) ? sm : 0;
 }
 
 }  // namespace
 
 int sm_of_device_class(std::string_view device_class) {
-  for (std::size_t at = 0, end = 0; at < device_class.size(); at = end + 1) {
-    end = std::min(device_class.find(' ', at), device_class.size());
-    if (const int sm = sm_of_word(device_class.substr(at, end - at)); sm != 0) return sm;
-  }
-  return 0;
+  int sm = 0;
+  for (std::string_view word = next_word(device_class); sm == 0 && !word.empty();
+       word = next_word(device_class))
+    sm = sm_of_word(word);
+  return sm;
 }
 
 std::optional<std::int64_t> problem_id(Database& database, std::string_view text) {
@@ -187,37 +212,18 @@ Try read_try(const Query& row) try {
   Try t;
   t.problem = row.text(column++);
   t.device_class = row.text(column++);
-  t.config = row.text(column++);
-  t.digest = row.text(column++);
-  t.family = row.text(column++);
-  t.rigor = parse_rigor(row.text(column++));
-  t.estimate_us = row.real(column++);
-  t.estimated = row.integer(column++) != 0;
-  Measurement& m = t.measurement;
-  m.status = parse_status(row.text(column++));
-  m.time_us = row.real(column++);
-  m.noise = row.real(column++);
-  m.samples = static_cast<int>(row.integer(column++));
-  m.max_error = row.null(column) ? std::numeric_limits<double>::quiet_NaN() : row.real(column);
-  ++column;
-  m.clock_mhz = row.real(column++);
-  m.detail = row.text(column++);
-  t.driver = row.text(column++);
-  t.nvrtc = row.text(column++);
-  t.uuid = row.text(column++);
-  t.attnforge_version = row.text(column++);
-  t.measured_at = row.text(column++);
+  for_each_column(t, [&](const char*, auto& member) { read(row, column++, member); });
   if (const std::string wrong = wrong_with(t); !wrong.empty())
     throw Error(ErrorCode::kCache, wrong);
   return t;
 } catch (const Error& error) {
-  throw Error(ErrorCode::kCache, fmt::format("try {}: {}", row.integer(0), error.what()));
+  throw_error(ErrorCode::kCache, "try {}: {}", row.integer(0), error.what());
 }
 
 std::optional<Try> indexed_try(Database& database, std::int64_t id, std::string_view problem,
                                std::string_view device_class) {
-  Query row = database.query("SELECT * FROM readable_tries WHERE id = ?1");
-  if (!row.bind(1, id).step() || row.text(1) != problem || row.text(2) != device_class)
+  Query row = database.query("SELECT * FROM readable_tries WHERE id = ?1", id);
+  if (!row.step() || row.text(1) != problem || row.text(2) != device_class)
     index_is_damaged("tries");
   try {
     return read_try(row);
@@ -227,46 +233,26 @@ std::optional<Try> indexed_try(Database& database, std::int64_t id, std::string_
 }
 
 void put_try(Database& database, const Try& attempt, Conflict conflict) {
-  const Measurement& m = attempt.measurement;
   if (const std::string wrong = wrong_with(attempt); !wrong.empty())
-    throw Error(ErrorCode::kInternal, fmt::format("cannot store the try '{}' of '{}': {}",
-                                                  attempt.config, attempt.problem, wrong));
-  const double max_error = std::isfinite(m.max_error) ? m.max_error
-                                                      : std::numeric_limits<double>::quiet_NaN();
+    throw_error(ErrorCode::kInternal, "cannot store the try '{}' of '{}': {}", attempt.config,
+                attempt.problem, wrong);
   const std::int64_t problem = problem_row(database, attempt.problem);
   const std::int64_t device_class = device_class_row(database, attempt.device_class);
   confirm_key(database, problem, device_class, attempt.config, attempt.digest);
-  Query insert = database.query(try_sql(conflict));
-  insert.bind(1, problem).bind(2, device_class);
-  insert.bind(3, attempt.config)
-      .bind(4, attempt.digest)
-      .bind(5, attempt.family)
-      .bind(6, to_string(attempt.rigor));
-  insert.bind(7, finite_or_zero(attempt.estimate_us))
-      .bind(8, attempt.estimated)
-      .bind(9, to_string(m.status));
-  insert.bind(10, finite_or_zero(m.time_us))
-      .bind(11, finite_or_zero(m.noise))
-      .bind(12, m.samples)
-      .bind(13, max_error);
-  insert.bind(14, finite_or_zero(m.clock_mhz)).bind(15, clean_detail(m.detail));
-  insert.bind(16, attempt.driver).bind(17, attempt.nvrtc).bind(18, attempt.uuid);
-  insert.bind(
-      19, attempt.attnforge_version.empty() ? std::string(kVersion) : attempt.attnforge_version);
-  // A merge keeps an unknown date: today's would win over the stored row every time.
-  const bool date_it = attempt.measured_at.empty() && conflict == Conflict::kReplace;
-  insert.bind(20, date_it ? utc_now() : attempt.measured_at);
-  if (conflict == Conflict::kReplace) insert.bind(21, kRacedSamples);
+  Query insert = database.query(try_sql(conflict), problem, device_class);
+  for_each_column(as_stored(attempt, conflict),
+                  [&](const char*, const auto& member) { bind(insert, member); });
+  if (conflict == Conflict::kReplace) insert.bind(kRacedSamples);
   insert.run();
 }
 
 void put_search(Database& database, const Search& search, Conflict conflict) {
-  Query insert = database.query(search_sql(conflict));
-  insert.bind(1, problem_row(database, search.problem))
-      .bind(2, device_class_row(database, search.device_class));
-  insert.bind(3, to_string(search.rigor)).bind(4, search.winner);
+  const std::int64_t problem = problem_row(database, search.problem);
   const bool date_it = search.finished_at.empty() && conflict == Conflict::kReplace;
-  insert.bind(5, date_it ? utc_now() : search.finished_at).run();
+  database
+      .query(search_sql(conflict), problem, device_class_row(database, search.device_class),
+             to_string(search.rigor), search.winner, date_it ? utc_now() : search.finished_at)
+      .run();
 }
 
 }  // namespace attnforge

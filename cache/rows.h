@@ -19,6 +19,19 @@ int sm_of_device_class(std::string_view device_class);
 std::optional<std::int64_t> problem_id(Database& database, std::string_view text);
 std::optional<std::int64_t> device_class_id(Database& database, std::string_view text);
 
+/// Calls visit(name, member) for the columns of a try, or an export's fields, from its config on.
+template <class T, class Visit>
+void for_each_column(T&& t, const Visit& visit) {
+  auto& m = t.measurement;
+  visit("config", t.config), visit("digest", t.digest), visit("family", t.family);
+  visit("rigor", t.rigor), visit("estimate_us", t.estimate_us), visit("estimated", t.estimated);
+  visit("status", m.status), visit("time_us", m.time_us), visit("noise", m.noise);
+  visit("samples", m.samples), visit("max_error", m.max_error), visit("clock_mhz", m.clock_mhz);
+  visit("detail", m.detail), visit("driver", t.driver), visit("nvrtc", t.nvrtc);
+  visit("uuid", t.uuid), visit("attnforge_version", t.attnforge_version);
+  visit("measured_at", t.measured_at);
+}
+
 /// A row of `readable_tries`. Throws Error(kCache) with the row's number for one that damage has
 /// made unreadable: no text for its problem, a word that is none.
 Try read_try(const Query& row);

@@ -1,4 +1,3 @@
-// store.cpp - opening with fall-backs, replacing damaged files, retrying.
 #include "cache/store.h"
 
 #include <fmt/format.h>
@@ -7,11 +6,10 @@
 #include <utility>
 
 #include "attnforge/cache.h"
-#include "attnforge/error.h"
-#include "cache/file/checksum.h"
-#include "cache/file/salvage.h"
+#include "cache/file/scan.h"
 #include "cache/file/set_aside.h"
 #include "cache/file/trust.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
@@ -37,10 +35,6 @@ Store::Store(std::string path, bool read_only, LogFunction log, const Waits& wai
         "in memory until the process ends. Name a file with ATTNFORGE_CACHE");
   }
   open();
-}
-
-void Store::log(LogLevel level, const std::string& message) const {
-  if (log_) log_(level, "cache: " + message);
 }
 
 bool Store::writable() const {
@@ -94,13 +88,11 @@ void Store::open(std::string aside, std::string damage) {
       in_memory_ = said_in_memory_ = false;
       not_kept_ = writable_ ? "" : fmt::format("{} or its folder is read-only", asked_path_);
       if (!aside.empty())
-        log(LogLevel::kWarning,
-            fmt::format("{} is damaged ({}): renamed to {}, a new file is begun{}", asked_path_,
-                        damage, aside, save_from(aside)));
+        log(LogLevel::kWarning, "{} is damaged ({}): renamed to {}, a new file is begun{}",
+            asked_path_, damage, aside, save_from(aside));
       if (!writable_ && !read_only_)
         log(LogLevel::kWarning,
-            fmt::format("{} or its folder is read-only: it is used, new results are not stored",
-                        asked_path_));
+            "{} or its folder is read-only: it is used, new results are not stored", asked_path_);
       said_read_only_ = !writable_ && !read_only_;
       return;
     } catch (const SqliteError& error) {
@@ -124,9 +116,8 @@ void Store::open(std::string aside, std::string damage) {
 void Store::go_on_in_memory(const std::string& reason) {
   not_kept_ = fmt::format("{} cannot be used ({})", asked_path_, reason);
   if (!std::exchange(said_in_memory_, true))
-    log(LogLevel::kWarning,
-        fmt::format("{}: results are kept in memory until the process ends{}", not_kept_,
-                    retry_file_ ? ", or until it can be written" : ""));
+    log(LogLevel::kWarning, "{}: results are kept in memory until the process ends{}", not_kept_,
+        retry_file_ ? ", or until it can be written" : "");
   in_memory_ = true;
   database_.emplace(open_memory());
   writable_ = true;
@@ -148,7 +139,6 @@ void Store::replace_damaged_file(const std::string& damage) {
 std::string Store::save_from(const std::string& path) {
   try {
     Database from(path, SQLITE_OPEN_READWRITE);  // an unfinished transaction is undone first
-    add_checksum_function(from);
     const Salvaged saved = salvage(from, *database_);
     return fmt::format("; {} could be saved from the damaged one", saved.text());
   } catch (const std::exception& error) {
@@ -164,11 +154,11 @@ void Store::try_file_again() {
     return;
   }
   try {
-    log(LogLevel::kInfo, fmt::format("{} can be used now: {} went from memory into it", asked_path_,
-                                     salvage(memory, *database_).text()));
+    log(LogLevel::kInfo, "{} can be used now: {} went from memory into it", asked_path_,
+        salvage(memory, *database_).text());
   } catch (const SqliteError& error) {
-    log(LogLevel::kWarning, fmt::format("what was kept in memory could not be stored in {}: {}",
-                                        asked_path_, error.what()));
+    log(LogLevel::kWarning, "what was kept in memory could not be stored in {}: {}", asked_path_,
+        error.what());
   }
 }
 
@@ -176,7 +166,7 @@ void Store::become_read_only(const std::string& reason) {
   writable_ = false;
   said_read_only_ = true;
   not_kept_ = fmt::format("{} cannot be written ({})", path(), reason);
-  log(LogLevel::kWarning, fmt::format("{}: new results are not stored", not_kept_));
+  log(LogLevel::kWarning, "{}: new results are not stored", not_kept_);
 }
 
 void Store::run_read(std::string_view what, const std::function<void(Database&)>& look_up,
@@ -201,8 +191,7 @@ void Store::run_read(std::string_view what, const std::function<void(Database&)>
       miss();
       failure = error.what();
     }
-    log(LogLevel::kWarning,
-        fmt::format("{} in {} failed and counts as a miss: {}", what, path(), failure));
+    log(LogLevel::kWarning, "{} in {} failed and counts as a miss: {}", what, path(), failure);
     return;
   }
 }
@@ -225,8 +214,7 @@ void Store::write(std::string_view what, const std::function<void(Database&)>& c
   for (int attempt = 0;; ++attempt) {
     if (!writable_) {
       if (!std::exchange(said_read_only_, true))
-        log(LogLevel::kInfo,
-            fmt::format("{} is open for reading only: new results are not stored", path()));
+        log(LogLevel::kInfo, "{} is open for reading only: new results are not stored", path());
       return;
     }
     try {
@@ -234,13 +222,12 @@ void Store::write(std::string_view what, const std::function<void(Database&)>& c
       return;
     } catch (const SchemaChanged&) {
       if (attempt > 0)
-        throw Error(ErrorCode::kCache,
-                    fmt::format("{}: the schema of {} keeps changing", what, path()));
+        throw_error(ErrorCode::kCache, "{}: the schema of {} keeps changing", what, path());
       open();  // goes on in memory if the schema is another
     } catch (const SqliteError& error) {
       if (attempt == 0 && error.moved()) {
-        log(LogLevel::kWarning,
-            fmt::format("{} was renamed or deleted by somebody else: a new file is begun", path()));
+        log(LogLevel::kWarning, "{} was renamed or deleted by somebody else: a new file is begun",
+            path());
         open();
         continue;
       }
@@ -250,26 +237,25 @@ void Store::write(std::string_view what, const std::function<void(Database&)>& c
       }
       if (error.read_only()) return become_read_only(error.what());
       if (error.disk_full())
-        throw Error(
+        throw_error(
             ErrorCode::kCache,
-            fmt::format("{} failed: no space is left for {} (disk full, quota or file size limit: "
-                        "{}); nothing of it "
-                        "was stored. Free space, or name a file on another disk (ATTNFORGE_CACHE)",
-                        what, path(), error.what()));
+            "{} failed: no space is left for {} (disk full, quota or file size limit: {}); nothing "
+            "of it was stored. Free space, or name a file on another disk (ATTNFORGE_CACHE)",
+            what, path(), error.what());
       if (error.busy()) {
         const double waited_s = waits().write_ms / 1000.0;
         waited_in_vain(false);
-        throw Error(ErrorCode::kCache,
-                    fmt::format("{} failed: another process {} {} locked{}; nothing of it was "
-                                "stored. Try again, or find that process (fuser {})",
-                                what, waited_s > 0 ? "has kept" : "still keeps", path(),
-                                waited_s > 0 ? fmt::format(" for {} s", waited_s) : "", path()));
+        throw_error(ErrorCode::kCache,
+                    "{} failed: another process {} {} locked{}; nothing of it was stored. Try "
+                    "again, or find that process (fuser {})",
+                    what, waited_s > 0 ? "has kept" : "still keeps", path(),
+                    waited_s > 0 ? fmt::format(" for {} s", waited_s) : "", path());
       }
       if (error.code() == SQLITE_CONSTRAINT)
-        throw Error(ErrorCode::kInternal, fmt::format("{} in {} broke a rule of the schema: {}",
-                                                      what, path(), error.what()));
-      throw Error(ErrorCode::kCache, fmt::format("{} in {} failed: {}; nothing of it was stored",
-                                                 what, path(), error.what()));
+        throw_error(ErrorCode::kInternal, "{} in {} broke a rule of the schema: {}", what, path(),
+                    error.what());
+      throw_error(ErrorCode::kCache, "{} in {} failed: {}; nothing of it was stored", what, path(),
+                  error.what());
     }
   }
 }

@@ -2,6 +2,8 @@
 // what is retried in a new file, what goes on in memory, what is thrown.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -50,7 +52,10 @@ class Store {
   bool writable() const;
   /// "" if what is written is kept where it was asked to be, else why not.
   std::string not_kept() const;
-  void log(LogLevel level, const std::string& message) const;
+  template <class... Values>
+  void log(LogLevel level, fmt::format_string<Values...> format, Values&&... values) const {
+    if (log_) log_(level, "cache: " + fmt::format(format, std::forward<Values>(values)...));
+  }
 
  private:
   void run_read(std::string_view what, const std::function<void(Database&)>& look_up,

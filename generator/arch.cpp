@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "attnforge/error.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
@@ -89,8 +89,8 @@ const Arch& arch_named(std::string_view name) {
   for (const Arch& arch : kArchs) {
     if (wanted == arch.name || wanted == std::to_string(arch.sm)) return arch;
   }
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("unknown arch \"{}\"; known are sm_{}", name,
-                                                       fmt::join(known_archs(), ", sm_")));
+  throw_error(ErrorCode::kInvalidArgument, "unknown arch \"{}\"; known are sm_{}", name,
+              fmt::join(known_archs(), ", sm_"));
 }
 
 const Arch* arch_for_sm(int sm) {
@@ -110,7 +110,7 @@ std::vector<std::string_view> known_archs() {
 
 const DeviceFacts& typical_device(std::string_view arch) {
   static const std::vector<DeviceFacts> devices = typical_devices();
-  return devices[static_cast<std::size_t>(&arch_named(arch) - kArchs)];
+  return devices[&arch_named(arch) - kArchs];
 }
 
 int blocks_per_sm(const Arch& arch, int registers, int threads, int smem_bytes) {

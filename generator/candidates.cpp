@@ -1,4 +1,3 @@
-// candidates.cpp - the product of a family's axes, cut and ordered.
 #include "generator/candidates.h"
 
 #include <fmt/format.h>
@@ -7,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "attnforge/error.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
@@ -43,6 +42,40 @@ std::string without_numbers(std::string_view reason) {
 void require_finite(double time_us) {
   ATTNFORGE_ASSERT(std::isfinite(time_us),
                    "an estimate is a finite number");  // else the order would not be one
+}
+
+/// What a family of a tier after the products is.
+std::string_view role_of(Tier tier) {
+  return tier == Tier::kLadder ? "a teaching kernel" : "the kernel that checks all others";
+}
+
+/// The best estimate of `family`. None, and why in `reason`, if it has no candidate.
+Candidate best_of(const Family& family, const Problem& problem, const DeviceFacts& device,
+                  const Overrides& overrides, std::string& reason) {
+  Candidate best;
+  const std::vector<Axis> axes = axes_of(family, problem, device, overrides, reason);
+  if (reason.empty()) {
+    Reason last;
+    std::vector<int> values;
+    family.for_each_point(axes, problem, device, [&](const Point& point) {
+      if (!point.cut.empty()) {
+        if (best.family == nullptr) last = point.cut;
+        return;
+      }
+      require_finite(point.estimate_us);
+      if (best.family != nullptr && point.estimate_us >= best.estimate_us) return;
+      best.family = &family;
+      best.estimate_us = point.estimate_us;
+      values.assign(point.values.begin(), point.values.end());
+    });
+    if (best.family != nullptr) {
+      best.config = config_of(family, axes, values);
+      return best;
+    }
+    reason = last.text();
+  }
+  reason = fmt::format("every config is cut, the last one because: {}", reason);
+  return best;
 }
 
 }  // namespace
@@ -101,15 +134,6 @@ std::vector<Candidate> candidates(const Family& family, const Problem& problem,
   return kept;
 }
 
-namespace {
-
-/// What a family of a tier after the products is.
-std::string_view role_of(Tier tier) {
-  return tier == Tier::kLadder ? "a teaching kernel" : "the kernel that checks all others";
-}
-
-}  // namespace
-
 std::vector<Candidate> candidates(std::span<const Family* const> families, const Problem& problem,
                                   const DeviceFacts& device, const Overrides& overrides,
                                   LeftOut* left_out) {
@@ -132,39 +156,6 @@ std::vector<Candidate> candidates(std::span<const Family* const> families, const
   return all;
 }
 
-namespace {
-
-/// The best estimate of `family`. None, and why in `reason`, if it has no candidate.
-Candidate best_of(const Family& family, const Problem& problem, const DeviceFacts& device,
-                  const Overrides& overrides, std::string& reason) {
-  Candidate best;
-  const std::vector<Axis> axes = axes_of(family, problem, device, overrides, reason);
-  if (reason.empty()) {
-    Reason last;
-    std::vector<int> values;
-    family.for_each_point(axes, problem, device, [&](const Point& point) {
-      if (!point.cut.empty()) {
-        if (best.family == nullptr) last = point.cut;
-        return;
-      }
-      require_finite(point.estimate_us);
-      if (best.family != nullptr && point.estimate_us >= best.estimate_us) return;
-      best.family = &family;
-      best.estimate_us = point.estimate_us;
-      values.assign(point.values.begin(), point.values.end());
-    });
-    if (best.family != nullptr) {
-      best.config = config_of(family, axes, values);
-      return best;
-    }
-    reason = last.text();
-  }
-  reason = fmt::format("every config is cut, the last one because: {}", reason);
-  return best;
-}
-
-}  // namespace
-
 Candidate untuned(std::span<const Family* const> families, const Problem& problem,
                   const DeviceFacts& device, const Overrides& overrides) {
   constexpr double kClearly = 0.8;  // models of two families are not one
@@ -184,9 +175,8 @@ Candidate untuned(std::span<const Family* const> families, const Problem& proble
     reasons += fmt::format("\n  {}: {}", family->name, reason);
   }
   if (best.family != nullptr) return best;
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("no kernel family serves \"{}\" on {} (sm_{}):{}", to_string(problem),
-                          device.name, device.arch.name, reasons));
+  throw_error(ErrorCode::kUnsupported, "no kernel family serves \"{}\" on {} (sm_{}):{}",
+              to_string(problem), device.name, device.arch.name, reasons);
 }
 
 }  // namespace attnforge

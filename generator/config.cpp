@@ -1,4 +1,3 @@
-// config.cpp - configs as text, and the values that their fields may have.
 #include "generator/config.h"
 
 #include <fmt/format.h>
@@ -8,15 +7,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "attnforge/error.h"
+#include "generator/text/throw_error.h"
 #include "generator/text/words.h"
 
 namespace attnforge {
 namespace {
-
-[[noreturn]] void refuse_config(const std::string& message) {
-  throw Error(ErrorCode::kInvalidArgument, message);
-}
 
 /// Names become C++ identifiers in the generated source, so nothing else may pass.
 bool is_name(std::string_view text) {
@@ -31,14 +26,15 @@ bool is_name(std::string_view text) {
 std::pair<std::string, int> parse_field(std::string_view word) {
   const std::size_t equals = word.find('=');
   if (equals == word.npos || !is_name(word.substr(0, equals))) {
-    refuse_config(fmt::format("config word \"{}\" must be name=number, as in block_m=128", word));
+    throw_error(ErrorCode::kInvalidArgument,
+                "config word \"{}\" must be name=number, as in block_m=128", word);
   }
   const std::string_view number = word.substr(equals + 1);
   int value = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
   if (error != std::errc() || end != number.data() + number.size()) {
-    refuse_config(
-        fmt::format("config word \"{}\": \"{}\" must be a whole number of 32 bits", word, number));
+    throw_error(ErrorCode::kInvalidArgument,
+                "config word \"{}\": \"{}\" must be a whole number of 32 bits", word, number);
   }
   return {std::string(word.substr(0, equals)), value};
 }
@@ -80,7 +76,7 @@ int Config::get(std::string_view name) const {
   for (const auto& [field, value] : fields) {
     if (field == name) return value;
   }
-  refuse_config(fmt::format("config \"{}\" has no field {}", to_string(*this), name));
+  throw_error(ErrorCode::kInvalidArgument, "config \"{}\" has no field {}", to_string(*this), name);
 }
 
 std::string to_string(const Config& config) {
@@ -92,10 +88,12 @@ std::string to_string(const Config& config) {
 Config parse_config(std::string_view text) {
   const std::string_view family = next_word(text);
   if (family.empty())
-    refuse_config(
+    throw_error(
+        ErrorCode::kInvalidArgument,
         "the config is empty; it begins with its family, as in \"fwd_naive num_threads=128\"");
   if (!is_name(family))
-    refuse_config(fmt::format("config word \"{}\" must be the name of a family", family));
+    throw_error(ErrorCode::kInvalidArgument, "config word \"{}\" must be the name of a family",
+                family);
   Config config{std::string(family), {}};
   for (std::string_view word = next_word(text); !word.empty(); word = next_word(text)) {
     auto field = parse_field(word);
@@ -103,20 +101,21 @@ Config parse_config(std::string_view text) {
         config.fields.begin(), config.fields.end(),
         [&](const auto& earlier) { return earlier.first == field.first; });
     if (again)
-      refuse_config(
-          fmt::format("config word \"{}\" gives {} again; give it once", word, field.first));
+      throw_error(ErrorCode::kInvalidArgument, "config word \"{}\" gives {} again; give it once",
+                  word, field.first);
     config.fields.push_back(std::move(field));
   }
   return config;
 }
 
 void throw_unknown_field(const Config& config, std::size_t expected_count) {
-  refuse_config(fmt::format("config \"{}\" has {} fields where {} has {}", to_string(config),
-                            config.fields.size(), config.family, expected_count));
+  throw_error(ErrorCode::kInvalidArgument, "config \"{}\" has {} fields where {} has {}",
+              to_string(config), config.fields.size(), config.family, expected_count);
 }
 
 void throw_wrong_value(const Config& config, const FieldRule& rule, int value) {
-  refuse_config(fmt::format("config \"{}\": {}", to_string(config), wrong_value(rule, value)));
+  throw_error(ErrorCode::kInvalidArgument, "config \"{}\": {}", to_string(config),
+              wrong_value(rule, value));
 }
 
 }  // namespace attnforge

@@ -1,9 +1,10 @@
 // error.cpp - names of error codes, and the error of a broken promise.
-#include "attnforge/error.h"
 
 #include <fmt/format.h>
 
 #include "attnforge/printable.h"
+#include "generator/text/enum_names.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
@@ -26,38 +27,27 @@ Error::Error(ErrorCode code, const std::string& message)
     : std::runtime_error(shown(message)), code_(code) {}
 
 std::string_view to_string(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidProblem:
-      return "invalid_problem";
-    case ErrorCode::kInvalidArgument:
-      return "invalid_argument";
-    case ErrorCode::kUnsupported:
-      return "unsupported";
-    case ErrorCode::kNotReady:
-      return "not_ready";
-    case ErrorCode::kCompile:
-      return "compile";
-    case ErrorCode::kNoDriver:
-      return "no_driver";
-    case ErrorCode::kCuda:
-      return "cuda";
-    case ErrorCode::kCache:
-      return "cache";
-    case ErrorCode::kIo:
-      return "io";
-    case ErrorCode::kInternal:
-      return "internal";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"invalid_problem",
+                                         "invalid_argument",
+                                         "unsupported",
+                                         "not_ready",
+                                         "compile",
+                                         "no_driver",
+                                         "cuda",
+                                         "cache",
+                                         "io",
+                                         "internal"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(ErrorCode::kInternal) + 1);
+  return name_in(kNames, code);
 }
 
 void assertion_failed(const char* condition, const char* why, const char* file, int line) {
   // The folders above the file differ from machine to machine and say nothing.
   std::string_view name(file);
   name.remove_prefix(name.rfind('/') + 1);  // npos + 1 is 0
-  throw Error(ErrorCode::kInternal,
-              fmt::format("internal error: {} ({} is false at {}:{}); please report this message",
-                          why, condition, name, line));
+  throw_error(ErrorCode::kInternal,
+              "internal error: {} ({} is false at {}:{}); please report this message", why,
+              condition, name, line);
 }
 
 }  // namespace attnforge

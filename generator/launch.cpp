@@ -1,4 +1,3 @@
-// launch.cpp - the tensors of every problem, for maps of them.
 #include "generator/launch.h"
 
 #include "attnforge/plan.h"

@@ -1,4 +1,3 @@
-// overrides.cpp - each thing that can be forced, applied.
 #include "generator/overrides.h"
 
 #include <fmt/format.h>
@@ -6,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "attnforge/error.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
@@ -15,51 +14,18 @@ constexpr std::string_view kBlockN = "block_n";
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-/// The identifier at text[at], "" if there is none.
-std::string_view word_at(std::string_view text, std::size_t at) {
-  std::size_t end = at;
-  while (end < text.size() && is_word(text[end])) ++end;
-  return text.substr(at, end - at);
-}
-
-/// Position after the bracket that closes the one at `open`.
-std::size_t after_brackets(std::string_view text, std::size_t open) {
-  int depth = 0;
-  for (std::size_t at = open; at < text.size(); ++at) {
-    if (text[at] == '(') ++depth;
-    if (text[at] == ')' && --depth == 0) return at + 1;
-  }
-  return text.size();
-}
-
-/// Where the name of a kernel begins whose `__global__` ends at `at`: after void and
-/// __launch_bounds__(...), in any order.
-std::size_t kernel_name_at(std::string_view text, std::size_t at) {
-  for (;;) {
-    while (at < text.size() && std::isspace(static_cast<unsigned char>(text[at]))) ++at;
-    const std::string_view word = word_at(text, at);
-    if (word == "void") {
-      at += word.size();
-    } else if (word == "__launch_bounds__") {
-      at = after_brackets(text, at + word.size());
-    } else {
-      return at;
-    }
-  }
-}
-
 /// Gives the kernels of a generated entry names of their own; notes which was which.
 void rename_kernels(Source& source, const std::string& name) {
-  constexpr std::string_view kMark = "__global__";
-  std::size_t at = 0;
-  while ((at = source.entry.find(kMark, at)) != std::string::npos) {
-    at = kernel_name_at(source.entry, at + kMark.size());
-    const std::string own(word_at(source.entry, at));
-    ATTNFORGE_ASSERT(!own.empty(), "__global__ stands before a kernel in a generated entry");
+  constexpr std::string_view
+      kArgument = "(const __grid_constant__";  // of each kernel, its only one
+  for (std::size_t end = 0; (end = source.entry.find(kArgument, end)) != std::string::npos;) {
+    std::size_t begin = end;
+    while (begin > 0 && is_word(source.entry[begin - 1])) --begin;
+    const std::string own = source.entry.substr(begin, end - begin);
     const std::string now = own == source.name ? name : name + "_" + own;
-    source.entry.replace(at, own.size(), now);
+    source.entry.replace(begin, own.size(), now);
     source.renamed.emplace_back(own, now);
-    at += now.size();
+    end = begin + now.size() + 1;
   }
   source.name = name;
 }
@@ -124,7 +90,7 @@ Source render(const Family& family, const Config& config, const Problem& problem
     flatten(source, headers);
   } catch (const Error& error) {
     if (!overrides.own_templates) throw;
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("ATTNFORGE_TEMPLATES: {}", error.what()));
+    throw_error(ErrorCode::kInvalidArgument, "ATTNFORGE_TEMPLATES: {}", error.what());
   }
   return source;
 }

@@ -1,25 +1,13 @@
 #include "attnforge/provenance.h"
 
+#include "generator/text/enum_names.h"
+
 namespace attnforge {
 
 std::string_view to_string(Provenance provenance) {
-  switch (provenance) {
-    case Provenance::kMeasured:
-      return "measured";
-    case Provenance::kCompatible:
-      return "compatible";
-    case Provenance::kStale:
-      return "stale";
-    case Provenance::kNearDevice:
-      return "near_device";
-    case Provenance::kNearProblem:
-      return "near_problem";
-    case Provenance::kEstimated:
-      return "estimated";
-    case Provenance::kForced:
-      return "forced";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"measured",     "compatible", "stale", "near_device",
+                                         "near_problem", "estimated",  "forced"};
+  return name_in(kNames, provenance);
 }
 
 }  // namespace attnforge

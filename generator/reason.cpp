@@ -1,4 +1,3 @@
-// reason.cpp - the words of a Reason.
 #include "generator/reason.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,3 @@
-// shape.cpp - the members of Shape by name.
 #include "generator/shape.h"
 
 #include <fmt/format.h>

@@ -14,8 +14,10 @@
 namespace attnforge {
 namespace {
 
-[[noreturn]] void refuse_source(const std::string& message) {
-  throw Error(ErrorCode::kInternal, "template source: " + message);
+template <class... Values>
+[[noreturn]] void refuse_source(fmt::format_string<Values...> format, Values&&... values) {
+  throw Error(ErrorCode::kInternal,
+              "template source: " + fmt::format(format, std::forward<Values>(values)...));
 }
 
 std::string_view without_blanks_before(std::string_view text) {
@@ -99,20 +101,20 @@ class Flattener {
                int conditionals) {
     const std::size_t close = path.find('"', 1);
     if (!path.starts_with('"') || close == path.npos) {
-      refuse_source(fmt::format(
+      refuse_source(
           "{} has the line '{}'; templates may only include headers below templates/, in quotes",
-          name, line));
+          name, line);
     }
     if (conditionals != 0) {
-      refuse_source(fmt::format(
+      refuse_source(
           "{} has the line '{}' inside #if, where another file that needs it would not find it",
-          name, line));
+          name, line);
     }
     path = path.substr(1, close - 1);
     const auto header = std::find_if(headers_.begin(), headers_.end(),
                                      [&](const Header& header) { return header.path == path; });
     if (header == headers_.end())
-      refuse_source(fmt::format("{} includes \"{}\", which is not below templates/", name, path));
+      refuse_source("{} includes \"{}\", which is not below templates/", name, path);
     const auto index = static_cast<std::size_t>(header - headers_.begin());
     if (placed_[index]) return;
     placed_[index] = true;

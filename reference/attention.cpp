@@ -9,11 +9,11 @@
 #include <limits>
 
 #include "attnforge/error.h"
-#include "reference/factor_rows.h"
 #include "reference/half.h"
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
 #include "reference/parts/merge.h"
+#include "reference/parts/rope.h"
 #include "reference/parts/user_code.h"
 #include "reference/score.h"
 #include "reference/sequences.h"
@@ -52,8 +52,7 @@ void check_arguments(const Problem& problem, const Tensors& tensors,
   const bool no_keys = problem.seqlen_kv == 0;
   const auto check_pointer = [](const void* data, const char* name, bool needed) {
     if (needed && data == nullptr) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("reference attention: {} is null; give a host pointer", name));
+      refuse_input("reference attention: {} is null; give a host pointer", name);
     }
   };
   check_pointer(tensors.q.data, "q", true);
@@ -65,17 +64,35 @@ void check_arguments(const Problem& problem, const Tensors& tensors,
                         row.head < problem.num_heads_q && 0 <= row.query &&
                         row.query < problem.seqlen_q;
     if (!inside) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("reference attention: row batch={} head={} query={} is not in \"{}\"",
-                              row.batch, row.head, row.query, to_string(problem)));
+      refuse_input("reference attention: row batch={} head={} query={} is not in \"{}\"", row.batch,
+                   row.head, row.query, to_string(problem));
     }
   }
 }
 
-std::int64_t row_offset(const Tensor& tensor, std::int64_t batch, std::int64_t head,
-                        std::int64_t row) {
-  return batch * tensor.stride_batch + head * tensor.stride_head + row * tensor.stride_row;
-}
+/// One run, or one sequence of it as a problem of its own.
+struct Run {
+  const Problem& problem;
+  const Tensors& tensors;
+  const MaskRows& mask;
+  const CodeFunctions& code;
+  std::int64_t sequence;  // the user's code is told that it is this one; -1: the row's own
+  Reference& result;
+
+  CodePair pair(const QueryRow& row, std::int64_t key) const {
+    return {sequence < 0 ? row.batch : sequence,
+            row.head,
+            row.query,
+            key,
+            problem.seqlen_q,
+            problem.seqlen_kv};
+  }
+  /// Whether a text hides the key from the row. In a block of a mask the text decides only where
+  /// that is partial.
+  bool hides(const RowKeys& keys, const QueryRow& row, std::int64_t key) const {
+    return code.mask && keys.mask.asks_rule(key) && !code.mask(pair(row, key));
+  }
+};
 
 /// Root of the sum of (q_d k_d)^2, as far as they are finite.
 double product_norm(const double (*q)[kRows], int r, const double* k, int count) {
@@ -99,23 +116,12 @@ bool seen_by_any(std::span<const RowKeys> rows, std::int64_t key) {
   return std::ranges::any_of(rows, [key](const RowKeys& row) { return row.contains(key); });
 }
 
-CodePair pair_of(const Problem& problem, const QueryRow& row, std::int64_t key) {
-  return {row.batch, row.head, row.query, key, problem.seqlen_q, problem.seqlen_kv};
-}
-
-/// Whether a text hides the key from the row. In a block of a mask the text decides only where that
-/// is partial.
-bool is_hidden_by_code(const Problem& problem, const CodeFunctions& code, const RowKeys& keys,
-                       const QueryRow& row, std::int64_t key) {
-  return code.mask && keys.mask.asks_rule(key) && !code.mask(pair_of(problem, row, key));
-}
-
 /// Scores, scaled, changed and after code, -inf where that hides the key, of the block's rows with
 /// the keys from range.first on: [keys][kRows]. Fills score_magnitude, and product_magnitude where
 /// rows are changed.
-std::vector<double> block_scores(const Problem& problem, const Tensors& tensors, RowBlock block,
-                                 KeyRange range, std::span<const RowKeys> visible,
-                                 const CodeFunctions& code, Reference& result) {
+std::vector<double> block_scores(const Run& run, RowBlock block, KeyRange range,
+                                 std::span<const RowKeys> visible) {
+  const auto& [problem, tensors, mask, code, sequence, result] = run;
   const double scale = effective_softmax_scale(problem);
   const QueryRow& first = result.rows[block.begin];
   const std::int64_t kv_head = first.head / (problem.num_heads_q / problem.num_heads_kv);
@@ -126,10 +132,10 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
   double q_square[kRows] = {}, k_square[kRows] = {};
   double coded[kRows] = {};  // largest score that the code made
   for (int r = 0; r < count; ++r) {
-    const std::int64_t at = row_offset(tensors.q, first.batch, first.head,
-                                       result.rows[block.begin + r].query);
-    load_elements(problem.dtype_q, tensors.q.data, at, problem.head_dim, row);
-    change_query(problem, tensors, result.rows[block.begin + r].query, row);
+    const QueryRow& query = result.rows[block.begin + r];
+    load_elements(problem.dtype_q, tensors.q.data, offset_of(tensors.q, query), problem.head_dim,
+                  row);
+    change_query(problem, tensors, query.query, row);
     for (int d = 0; d < problem.head_dim; ++d) q[d][r] = row[d];
     q_square[r] = sum_of_finite_squares(row, problem.head_dim);
   }
@@ -138,8 +144,8 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
   std::vector<double> scores(static_cast<std::size_t>(keys) * kRows);
   for (std::int64_t key = range.first; key <= range.last; ++key) {
     if (!seen_by_any(visible, key)) continue;
-    load_elements(problem.dtype_k, tensors.k.data, row_offset(tensors.k, first.batch, kv_head, key),
-                  problem.head_dim, row);
+    load_elements(problem.dtype_k, tensors.k.data,
+                  offset_of(tensors.k, {first.batch, kv_head, key}), problem.head_dim, row);
     change_key(problem, tensors, key, row);
     double s[kRows] = {};
     for (int d = 0; d < problem.head_dim; ++d) {
@@ -150,8 +156,8 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
     for (int r = 0; r < count; ++r) {
       to[r] = changed_score(problem, s[r] * scale).value;
       const QueryRow& query = result.rows[block.begin + r];
-      if (code.score) to[r] = code.score(to[r], pair_of(problem, query, key));
-      if (is_hidden_by_code(problem, code, visible[r], query, key)) to[r] = -kInfinity;
+      if (code.score) to[r] = code.score(to[r], run.pair(query, key));
+      if (run.hides(visible[r], query, key)) to[r] = -kInfinity;
       if (!visible[r].contains(key)) continue;
       k_square[r] = std::max(k_square[r], square);
       if (code.score && std::isfinite(to[r])) coded[r] = std::max(coded[r], std::abs(to[r]));
@@ -166,8 +172,8 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
   return scores;
 }
 
-void attend(const Problem& problem, const Tensors& tensors, const MaskRows& mask, RowBlock block,
-            const CodeFunctions& code, Reference& result) {
+void attend(const Run& run, RowBlock block) {
+  const auto& [problem, tensors, mask, code, sequence, result] = run;
   const QueryRow& first = result.rows[block.begin];
   const std::int64_t kv_head = first.head / (problem.num_heads_q / problem.num_heads_kv);
   const auto count = static_cast<int>(block.end - block.begin);
@@ -181,9 +187,9 @@ void attend(const Problem& problem, const Tensors& tensors, const MaskRows& mask
     range.first = std::min(range.first, keys.range.first);
     range.last = std::max(range.last, keys.range.last);
   }
-  std::vector<double> p = block_scores(problem, tensors, block, range, visible, code, result);
+  std::vector<double> p = block_scores(run, block, range, visible);
   const auto for_each_key = [&](int r, const auto& visit) {
-    const RowKeys& keys = visible[static_cast<std::size_t>(r)];
+    const RowKeys& keys = visible[r];
     for (std::int64_t key = keys.range.first; key <= keys.range.last; ++key) {
       if (keys.mask.contains(key)) visit(key);
     }
@@ -213,12 +219,12 @@ void attend(const Problem& problem, const Tensors& tensors, const MaskRows& mask
   double v[kMaxHeadDim];
   for (std::int64_t key = range.first; key <= range.last; ++key) {
     if (!seen_by_any(visible, key)) continue;
-    load_elements(problem.dtype_v, tensors.v.data, row_offset(tensors.v, first.batch, kv_head, key),
-                  problem.head_dim_v, v);
+    load_elements(problem.dtype_v, tensors.v.data,
+                  offset_of(tensors.v, {first.batch, kv_head, key}), problem.head_dim_v, v);
     for (int r = 0; r < count; ++r) {
       const QueryRow& row = result.rows[block.begin + r];
       if (!visible[r].contains(key) || result.lse[block.begin + r] == -kInfinity) continue;
-      if (is_hidden_by_code(problem, code, visible[r], row, key)) continue;
+      if (run.hides(visible[r], row, key)) continue;
       double* o = &result.o[(block.begin + r) * static_cast<std::size_t>(problem.head_dim_v)];
       const double probability = at(key, r);
       for (int d = 0; d < problem.head_dim_v; ++d) o[d] += probability * v[d];
@@ -233,19 +239,22 @@ double max_abs_of_v(const Problem& problem, const Tensors& tensors, int threads)
     double v[kMaxHeadDim];
     double largest = 0;
     for (std::int64_t key = 0; key < problem.seqlen_kv; ++key) {
-      const std::int64_t at = row_offset(tensors.v, i / problem.num_heads_kv,
-                                         i % problem.num_heads_kv, key);
+      const std::int64_t at = offset_of(tensors.v,
+                                        {i / problem.num_heads_kv, i % problem.num_heads_kv, key});
       load_elements(problem.dtype_v, tensors.v.data, at, problem.head_dim_v, v);
       for (int d = 0; d < problem.head_dim_v; ++d) {
         if (std::isfinite(v[d])) largest = std::max(largest, std::abs(v[d]));
       }
     }
-    of_head[static_cast<std::size_t>(i)] = largest;
+    of_head[i] = largest;
   });
-  double largest = 0;
-  for (const double x : of_head) largest = std::max(largest, x);
-  return largest;
+  return heads == 0 ? 0.0 : std::ranges::max(of_head);
 }
+
+/// The arrays with a number for each row.
+constexpr std::vector<double> Reference::*kOfRows[] = {&Reference::lse, &Reference::spread,
+                                                       &Reference::score_magnitude,
+                                                       &Reference::product_magnitude};
 
 /// All arrays of their size, all 0.
 Reference empty_reference(const Problem& problem, std::span<const QueryRow> rows) {
@@ -253,16 +262,9 @@ Reference empty_reference(const Problem& problem, std::span<const QueryRow> rows
   result.rows.assign(rows.begin(), rows.end());
   result.head_dim_v = problem.head_dim_v;
   result.o.assign(rows.size() * static_cast<std::size_t>(problem.head_dim_v), 0.0);
-  result.lse.assign(rows.size(), 0.0);
-  result.spread.assign(rows.size(), 0.0);
-  result.score_magnitude.assign(rows.size(), 0.0);
-  result.product_magnitude.assign(rows.size(), 0.0);
+  for (const auto numbers : kOfRows) (result.*numbers).assign(rows.size(), 0.0);
   return result;
 }
-
-}  // namespace
-
-namespace {
 
 /// Appends what was computed of one sequence as a problem of its own.
 void append(Reference part, std::int64_t sequence, Reference& to) {
@@ -272,17 +274,15 @@ void append(Reference part, std::int64_t sequence, Reference& to) {
   };
   join(to.rows, part.rows);
   join(to.o, part.o);
-  join(to.lse, part.lse);
-  join(to.spread, part.spread);
-  join(to.score_magnitude, part.score_magnitude);
-  join(to.product_magnitude, part.product_magnitude);
+  for (const auto numbers : kOfRows) join(to.*numbers, part.*numbers);
   to.max_abs_v = std::max(to.max_abs_v, part.max_abs_v);
 }
 
-/// The reference of sequences that are as long as the problem says; `mask` is the block mask.
+/// The reference of sequences that are as long as the problem says; `mask` is the block mask, and
+/// `sequence` as in Run.
 Reference reference_of_full(const Problem& problem, const Tensors& tensors, const MaskRows& mask,
                             std::span<const QueryRow> rows, const CodeFunctions& code,
-                            int threads) {
+                            std::int64_t sequence, int threads) {
   check_arguments(problem, tensors, rows);
   Reference result = empty_reference(problem, rows);
   if (rows.empty()) return result;
@@ -293,24 +293,9 @@ Reference reference_of_full(const Problem& problem, const Tensors& tensors, cons
   const std::vector<RowBlock> blocks = blocks_of(
       rows, static_cast<std::size_t>(std::clamp<std::int64_t>(rows_that_fit, 1, kRows)));
   parallel_for(static_cast<std::int64_t>(blocks.size()), threads, [&](std::int64_t i) {
-    attend(problem, tensors, mask, blocks[static_cast<std::size_t>(i)], code, result);
+    attend({problem, tensors, mask, code, sequence, result}, blocks[i]);
   });
   return result;
-}
-
-/// Functions for a sequence that is a problem of its own.
-CodeFunctions of_sequence_number(const CodeFunctions& code, std::int64_t batch) {
-  const auto placed = [batch](CodePair pair) {
-    pair.batch = batch;
-    return pair;
-  };
-  CodeFunctions of_one;
-  if (code.score)
-    of_one.score = [&code, placed](double s, const CodePair& p) {
-      return code.score(s, placed(p));
-    };
-  if (code.mask) of_one.mask = [&code, placed](const CodePair& p) { return code.mask(placed(p)); };
-  return of_one;
 }
 
 /// Sequence by sequence.
@@ -324,16 +309,14 @@ Reference reference_of_sequences(const Problem& problem, const Tensors& tensors,
   for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
     const std::int64_t batch = rows[begin].batch;
     if (batch < 0 || batch >= problem.batch) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("reference attention: row batch={} is not in \"{}\"", batch,
-                              to_string(problem)));
+      refuse_input("reference attention: row batch={} is not in \"{}\"", batch, to_string(problem));
     }
     std::vector<QueryRow> of_sequence;
     for (end = begin; end < rows.size() && rows[end].batch == batch; ++end)
       of_sequence.push_back({0, rows[end].head, rows[end].query});
     const Sequence sequence = sequence_of(problem, tensors, batch);
-    append(reference_of_full(sequence.problem, sequence.tensors, sequence.mask, of_sequence,
-                             of_sequence_number(code, batch), threads),
+    append(reference_of_full(sequence.problem, sequence.tensors, sequence.mask, of_sequence, code,
+                             batch, threads),
            batch, result);
   }
   return result;
@@ -354,7 +337,7 @@ Reference reference_attention(const Problem& problem, const Tensors& tensors,
   if (!is_attention(problem)) return reference_merge(problem, tensors, rows);
   if (!all_full(problem)) return reference_of_sequences(problem, tensors, rows, code, threads);
   return reference_of_full(problem, tensors, mask_rows_of(sequences_of(problem, tensors)), rows,
-                           code, threads);
+                           code, -1, threads);
 }
 
 Reference reference_attention(const Problem& problem, const Tensors& tensors, int threads) {

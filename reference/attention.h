@@ -10,7 +10,7 @@
 
 namespace attnforge {
 
-/// A row of q, o and lse.
+/// A row of q, o and lse; of a list of keys, a row of k and v with the key as its query.
 struct QueryRow {
   std::int64_t batch = 0;
   std::int64_t head = 0;   // of q
@@ -19,14 +19,14 @@ struct QueryRow {
   friend bool operator==(const QueryRow&, const QueryRow&) = default;
 };
 
-/// A row of k and v.
-struct KeyRow {
-  std::int64_t batch = 0;
-  std::int64_t head = 0;  // of k
-  std::int64_t key = 0;   // position in the sequence of keys
-
-  friend bool operator==(const KeyRow&, const KeyRow&) = default;
-};
+/// Where a row begins in a tensor, in elements, and its number in rows of numbers.
+inline std::int64_t offset_of(const Tensor& tensor, const QueryRow& row) {
+  return row.batch * tensor.stride_batch + row.head * tensor.stride_head +
+         row.query * tensor.stride_row;
+}
+inline float number_at(const Rows& rows, const QueryRow& row) {
+  return rows.data[row.batch * rows.stride_batch + row.head * rows.stride_head + row.query];
+}
 
 /// What the rows of an output should be, and what decides how far a correct kernel may be off.
 struct Reference {

@@ -50,8 +50,7 @@ Matrix load_matrix(DType dtype, const Tensor& tensor, std::int64_t heads, std::i
     const auto head = static_cast<std::int64_t>(i) / rows,
                row = static_cast<std::int64_t>(i) % rows;
     double* to = &m.values[i * static_cast<std::size_t>(columns)];
-    load_elements(dtype, tensor.data, head * tensor.stride_head + row * tensor.stride_row, columns,
-                  to);
+    load_elements(dtype, tensor.data, offset_of(tensor, {0, head, row}), columns, to);
     double squares = 0;
     for (int d = 0; d < columns; ++d) {
       const double size = finite_or_0(to[d]);
@@ -89,9 +88,8 @@ class LoadedSequence {
     for (std::int64_t head = 0; head < p.num_heads_q; ++head) {
       for (std::int64_t query = 0; query < p.seqlen_q; ++query) {
         const std::size_t at = at_query(head, query);
-        const Rows& dlse = t.gradients.dlse;
-        const double of_lse = p.dlse ? dlse.data[head * dlse.stride_head + query] : 0.0;
-        lse_.push_back(t.lse.data[head * t.lse.stride_head + query]);
+        const double of_lse = p.dlse ? number_at(t.gradients.dlse, {0, head, query}) : 0.0;
+        lse_.push_back(number_at(t.lse, {0, head, query}));
         delta_.push_back(dot(dout.row(at), o.row(at), p.head_dim_v) - of_lse);
         delta_size_.push_back(dout.norm[at] * o.norm[at] + finite_or_0(of_lse));
       }
@@ -202,7 +200,7 @@ void check_gradient_arguments(const Problem& problem, const Tensors& tensors,
   };
   for (const QueryRow& row : rows.queries)
     check_row("dq", row.batch, row.head, problem.num_heads_q);
-  for (const KeyRow& row : rows.keys) check_row("dk", row.batch, row.head, problem.num_heads_kv);
+  for (const QueryRow& row : rows.keys) check_row("dk", row.batch, row.head, problem.num_heads_kv);
 }
 
 ReferenceGradient empty_gradient(std::size_t rows, int columns) {
@@ -244,15 +242,14 @@ struct RowSum {
 
 void add_before(DType dtype, const Tensor& tensor, std::int64_t head, std::int64_t row, int columns,
                 double* values) {
-  const std::int64_t at = head * tensor.stride_head + row * tensor.stride_row;
+  const std::int64_t at = offset_of(tensor, {0, head, row});
   for (int d = 0; d < columns; ++d) values[d] += load_element(dtype, tensor.data, at + d);
 }
 
 void check_position(const char* what, std::int64_t position, std::int64_t seqlen) {
   if (position >= 0 && position < seqlen) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("reference gradients: row {} of {} is not among the {} of its sequence",
-                          position, what, seqlen));
+  refuse_input("reference gradients: row {} of {} is not among the {} of its sequence", position,
+               what, seqlen);
 }
 
 void query_row(const LoadedSequence& one, const QueryRow& row, std::size_t index,
@@ -272,14 +269,14 @@ void query_row(const LoadedSequence& one, const QueryRow& row, std::size_t index
                p.head_dim, dq.values);
 }
 
-void key_row(const LoadedSequence& one, const KeyRow& row, std::size_t index,
+void key_row(const LoadedSequence& one, const QueryRow& row, std::size_t index,
              ReferenceGradients& result) {
   const Problem& p = one.problem();
   RowSum dk(result.dk, index, effective_softmax_scale(p)), dv(result.dv, index, 1);
   for (std::int64_t head = row.head * one.group(); head < (row.head + 1) * one.group(); ++head) {
     for (std::int64_t query = 0; query < p.seqlen_q; ++query) {
       PairTerms terms;
-      if (!one.pair(one.keys_of(head, query), head, query, row.key, terms)) continue;
+      if (!one.pair(one.keys_of(head, query), head, query, row.query, terms)) continue;
       const std::size_t at = one.at_query(head, query);
       dk.add(terms.ds, terms.value_size, terms.score_size, one.q.row(at), one.q.largest[at]);
       dv.add(terms.p, finite_or_0(terms.p), terms.score_size, one.dout.row(at),
@@ -290,8 +287,8 @@ void key_row(const LoadedSequence& one, const KeyRow& row, std::size_t index,
   result.dv.terms[index] = dv.finish();
   if (!p.accumulate) return;
   const Gradients& before = one.tensors().gradients;
-  add_before(gradient_dtype(p, p.dtype_k), before.dk, row.head, row.key, p.head_dim, dk.values);
-  add_before(gradient_dtype(p, p.dtype_v), before.dv, row.head, row.key, p.head_dim_v, dv.values);
+  add_before(gradient_dtype(p, p.dtype_k), before.dk, row.head, row.query, p.head_dim, dk.values);
+  add_before(gradient_dtype(p, p.dtype_v), before.dv, row.head, row.query, p.head_dim_v, dv.values);
 }
 
 /// What all pairs of a sequence add to the gradients of arrays that the score's text reads.
@@ -326,15 +323,7 @@ struct OfSequence {
 }  // namespace
 
 BackwardRows all_backward_rows(const Sequences& sequences) {
-  const Problem& problem = sequences.problem;
-  BackwardRows rows{all_rows(sequences), {}};
-  for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
-    const std::int64_t count = problem_of_sequence(sequences, batch).seqlen_kv;
-    for (std::int64_t head = 0; head < problem.num_heads_kv; ++head) {
-      for (std::int64_t key = 0; key < count; ++key) rows.keys.push_back({batch, head, key});
-    }
-  }
-  return rows;
+  return {all_rows(sequences), all_rows(transposed(sequences))};
 }
 
 ReferenceGradients reference_gradients(const Problem& problem, const Tensors& tensors,
@@ -363,7 +352,7 @@ ReferenceGradients reference_gradients(const Problem& problem, const Tensors& te
     for (const std::size_t i : of_sequence.queries)
       check_position("dq", rows.queries[i].query, one.problem().seqlen_q);
     for (const std::size_t i : of_sequence.keys)
-      check_position("dk", rows.keys[i].key, one.problem().seqlen_kv);
+      check_position("dk", rows.keys[i].query, one.problem().seqlen_kv);
     const std::size_t queries = of_sequence.queries.size();
     const auto count = static_cast<std::int64_t>(queries + of_sequence.keys.size());
     parallel_for(count, threads, [&, &of = of_sequence](std::int64_t piece) {

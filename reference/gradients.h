@@ -13,7 +13,7 @@ namespace attnforge {
 /// Rows of dq, and rows of dk and dv.
 struct BackwardRows {
   std::vector<QueryRow> queries;
-  std::vector<KeyRow> keys;
+  std::vector<QueryRow> keys;
 };
 
 struct Sequences;  // reference/sequences.h

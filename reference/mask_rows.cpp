@@ -50,38 +50,34 @@ std::int64_t MaskRow::count(KeyRange range) const {
 }
 
 MaskRows::MaskRows(const Problem& problem, const BlockMaskRef& lists)
-    : lists_(lists),
-      block_q_(problem.mask_block_q),
-      block_kv_(problem.mask_block_kv),
-      q_blocks_(mask_blocks(problem).q),
-      mask_heads_(problem.mask_heads),
-      mask_batch_(problem.mask_batch),
-      num_heads_q_(problem.num_heads_q) {
+    : problem_(problem), lists_(lists) {
   if (!problem.mask_bits) lists_.bits = nullptr, lists_.bit_blocks = nullptr;
 }
 
 MaskRow MaskRows::row(std::int64_t sequence, std::int64_t head, std::int64_t query) const {
-  if (block_q_ == 0) return {};
-  const std::int64_t mask = (mask_batch_ == 1 ? 0 : sequence) * mask_heads_ +
-                            head * mask_heads_ / num_heads_q_;
-  const std::int64_t at = first_row_ + mask * q_blocks_ + query / block_q_;
+  const Problem& p = problem_;
+  if (!has_block_mask(p)) return {};
+  const std::int64_t mask = (p.mask_batch == 1 ? 0 : sequence) * p.mask_heads +
+                            head * p.mask_heads / p.num_heads_q;
+  const std::int64_t at = first_row_ + mask * mask_blocks(p).q + query / p.mask_block_q;
   const auto begin = static_cast<std::size_t>(lists_.row_begin[at]),
              end = static_cast<std::size_t>(lists_.row_begin[at + 1]);
   MaskRow row;
   row.columns = {lists_.columns + begin, end - begin};
-  row.block_kv = block_kv_;
+  row.block_kv = p.mask_block_kv;
   if (lists_.bits == nullptr) return row;
-  const std::int64_t words_per_row = (block_kv_ + 31) / 32;
+  const std::int64_t words_per_row = (p.mask_block_kv + 31) / 32;
   row.bit_blocks = lists_.bit_blocks + begin;
-  row.bits = lists_.bits + query % block_q_ * words_per_row;
-  row.words_per_block = block_q_ * words_per_row;
+  row.bits = lists_.bits + query % p.mask_block_q * words_per_row;
+  row.words_per_block = p.mask_block_q * words_per_row;
   return row;
 }
 
 MaskRows MaskRows::of_sequence(std::int64_t index) const {
   MaskRows one = *this;
-  if (mask_batch_ != 1) one.first_row_ += index * mask_heads_ * q_blocks_;
-  one.mask_batch_ = 1;
+  if (problem_.mask_batch != 1)
+    one.first_row_ += index * problem_.mask_heads * mask_blocks(problem_).q;
+  one.problem_.mask_batch = 1;
   return one;
 }
 

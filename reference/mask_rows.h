@@ -44,10 +44,9 @@ class MaskRows {
   MaskRows of_sequence(std::int64_t index) const;
 
  private:
+  Problem problem_{};
   BlockMaskRef lists_{};
-  int block_q_ = 0, block_kv_ = 0;
   std::int64_t first_row_ = 0;
-  std::int64_t q_blocks_ = 0, mask_heads_ = 1, mask_batch_ = 1, num_heads_q_ = 1;
 };
 
 /// The keys of a query.

@@ -1,4 +1,3 @@
-// parallel.cpp - threads that take the next piece from a counter.
 #include "reference/parallel.h"
 
 #include <algorithm>
@@ -9,18 +8,6 @@
 #include <vector>
 
 namespace attnforge {
-namespace {
-
-/// Joins on every way out: a thread that could not be started must not leave the others running.
-struct Joined {
-  std::vector<std::thread> threads;
-  ~Joined() {
-    for (std::thread& thread : threads) thread.join();
-  }
-};
-
-}  // namespace
-
 void parallel_for(std::int64_t count, int threads, const std::function<void(std::int64_t)>& work) {
   if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   threads = static_cast<int>(std::min<std::int64_t>(threads, count));
@@ -37,9 +24,10 @@ void parallel_for(std::int64_t count, int threads, const std::function<void(std:
     }
   };
   {
-    Joined others;
+    // Joined on every way out: a thread that could not be started must not leave them running.
+    std::vector<std::jthread> others;
     try {
-      for (int t = 1; t < threads; ++t) others.threads.emplace_back(take);
+      for (int t = 1; t < threads; ++t) others.emplace_back(take);
     } catch (const std::system_error&) {
       // No more threads to be had: those that run do the work.
     }

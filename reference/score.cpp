@@ -1,4 +1,3 @@
-// score.cpp - scores by their definitions.
 #include "reference/score.h"
 
 #include <cmath>

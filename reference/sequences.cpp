@@ -1,7 +1,5 @@
 #include "reference/sequences.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <utility>
@@ -55,28 +53,28 @@ std::int64_t batch_of(const Side& side, std::int64_t sequence) {
   return side.packed ? 0 : sequence;
 }
 
-[[noreturn]] void refuse_arrays(const std::string& what) {
-  throw Error(ErrorCode::kInvalidArgument, what);
-}
-
 void check_side(const Problem& p, const Side& side) {
   if (side.array == nullptr) {
     if (!side.packed) return;
-    refuse_arrays(
-        fmt::format("lengths.{} is null, but the problem says lengths=packed", side.name));
+    refuse_input("lengths.{} is null, but the problem says lengths=packed", side.name);
   }
   if (side.packed && side.array[0] != 0)
-    refuse_arrays(fmt::format("lengths.{}[0]={} must be 0", side.name, side.array[0]));
+    refuse_input("lengths.{}[0]={} must be 0", side.name, side.array[0]);
   for (std::int64_t i = 0; i < p.batch; ++i) {
     const std::int64_t length = length_of(p, side, i);
     if (length >= 0 && length <= side.seqlen) continue;
-    refuse_arrays(fmt::format("lengths.{}: sequence {} has {} rows; it may have 0 to seqlen_{}={}",
-                              side.name, i, length, side.name, side.seqlen));
+    refuse_input("lengths.{}: sequence {} has {} rows; it may have 0 to seqlen_{}={}", side.name, i,
+                 length, side.name, side.seqlen);
   }
   if (side.packed && side.array[p.batch] > side.tokens) {
-    refuse_arrays(fmt::format("lengths.{}[{}]={} is more than the {} rows that there are",
-                              side.name, p.batch, side.array[p.batch], side.tokens));
+    refuse_input("lengths.{}[{}]={} is more than the {} rows that there are", side.name, p.batch,
+                 side.array[p.batch], side.tokens);
   }
+}
+
+void check_sides(const Sequences& sequences) {
+  check_side(sequences.problem, side_q(sequences));
+  check_side(sequences.problem, side_kv(sequences));
 }
 
 void advance(Tensor& tensor, DType dtype, std::int64_t batch, std::int64_t rows) {
@@ -140,6 +138,40 @@ std::vector<int> used_lengths(std::int64_t count, std::int64_t seqlen, std::uint
   return lengths;
 }
 
+/// Visible pairs of one query head and queries first to end - 1, which are in one row of blocks.
+std::int64_t pairs_of_block_row(const Problem& one, const MaskRows& mask, std::int64_t sequence,
+                                std::int64_t head, std::int64_t first, std::int64_t end) {
+  const MaskRow row = mask.row(sequence, head, first);
+  std::int64_t pairs = 0;
+  for (std::size_t entry = 0; entry < row.columns.size(); ++entry) {
+    const KeyRange keys = row.keys_of(entry, one.seqlen_kv);
+    // Windows move with the query: what the first and the last one see, all do.
+    const bool alike = !row.has_bits(entry) && visible_keys(one, first).contains(keys.last) &&
+                       visible_keys(one, end - 1).contains(keys.first);
+    if (alike) {
+      pairs += (end - first) * (keys.last - keys.first + 1);
+      continue;
+    }
+    for (std::int64_t query = first; query < end; ++query)
+      pairs += mask.row(sequence, head, query).count(entry, visible_keys(one, query));
+  }
+  return pairs;
+}
+
+/// Pairs that the block mask and the window let through, of all heads.
+std::int64_t pairs_of_mask(const Sequences& sequences, const MaskRows& mask,
+                           std::int64_t sequence) {
+  const Problem one = problem_of_sequence(sequences, sequence);
+  const std::int64_t heads_of_mask = one.num_heads_q / one.mask_heads, block = one.mask_block_q;
+  std::int64_t pairs = 0;
+  for (std::int64_t head = 0; head < one.num_heads_q; head += heads_of_mask) {
+    for (std::int64_t query = 0; query < one.seqlen_q; query += block)
+      pairs += pairs_of_block_row(one, mask, sequence, head, query,
+                                  std::min(query + block, one.seqlen_q));
+  }
+  return pairs * heads_of_mask;
+}
+
 }  // namespace
 
 Sequences sequences_of(const Problem& problem, const Tensors& tensors) {
@@ -173,7 +205,7 @@ MaskRows mask_rows_of(const Sequences& sequences) {
   const BlockMaskRef& lists = sequences.tables.block_mask;
   if (!has_block_mask(sequences.problem)) return {};
   if (lists.row_begin == nullptr)
-    refuse_arrays("reference: block_mask.row_begin is null; give the lists in host memory");
+    refuse_input("reference: block_mask.row_begin is null; give the lists in host memory");
   return {sequences.problem, lists};
 }
 
@@ -210,13 +242,6 @@ QueryRow place_of(const Sequences& sequences, const QueryRow& row) {
   return {.batch = batch_of(side, row.batch),
           .head = row.head,
           .query = row.query + begin_of(side, row.batch)};
-}
-
-KeyRow place_of_key(const Sequences& sequences, const KeyRow& row) {
-  const Side side = side_kv(sequences);
-  return {.batch = batch_of(side, row.batch),
-          .head = row.head,
-          .key = row.key + begin_of(side, row.batch)};
 }
 
 std::vector<QueryRow> all_rows(const Sequences& sequences) {
@@ -259,44 +284,6 @@ Sequences transposed(const Sequences& sequences) {
   return result;
 }
 
-namespace {
-
-/// Visible pairs of one query head and queries first to end - 1, which are in one row of blocks.
-std::int64_t pairs_of_block_row(const Problem& one, const MaskRows& mask, std::int64_t sequence,
-                                std::int64_t head, std::int64_t first, std::int64_t end) {
-  const MaskRow row = mask.row(sequence, head, first);
-  std::int64_t pairs = 0;
-  for (std::size_t entry = 0; entry < row.columns.size(); ++entry) {
-    const KeyRange keys = row.keys_of(entry, one.seqlen_kv);
-    // Windows move with the query: what the first and the last one see, all do.
-    const bool alike = !row.has_bits(entry) && visible_keys(one, first).contains(keys.last) &&
-                       visible_keys(one, end - 1).contains(keys.first);
-    if (alike) {
-      pairs += (end - first) * (keys.last - keys.first + 1);
-      continue;
-    }
-    for (std::int64_t query = first; query < end; ++query)
-      pairs += mask.row(sequence, head, query).count(entry, visible_keys(one, query));
-  }
-  return pairs;
-}
-
-/// Pairs that the block mask and the window let through, of all heads.
-std::int64_t pairs_of_mask(const Sequences& sequences, const MaskRows& mask,
-                           std::int64_t sequence) {
-  const Problem one = problem_of_sequence(sequences, sequence);
-  const std::int64_t heads_of_mask = one.num_heads_q / one.mask_heads, block = one.mask_block_q;
-  std::int64_t pairs = 0;
-  for (std::int64_t head = 0; head < one.num_heads_q; head += heads_of_mask) {
-    for (std::int64_t query = 0; query < one.seqlen_q; query += block)
-      pairs += pairs_of_block_row(one, mask, sequence, head, query,
-                                  std::min(query + block, one.seqlen_q));
-  }
-  return pairs * heads_of_mask;
-}
-
-}  // namespace
-
 double visible_pairs(const Sequences& sequences) {
   const Problem& problem = sequences.problem;
   const bool masked = has_block_mask(problem);
@@ -322,15 +309,6 @@ double flops(const Problem& problem, const HostTensors& host) {
   return flops(sequences_of(problem, host));
 }
 
-namespace {
-
-void check_sides(const Sequences& sequences) {
-  check_side(sequences.problem, side_q(sequences));
-  check_side(sequences.problem, side_kv(sequences));
-}
-
-}  // namespace
-
 void check_sequences(const Sequences& sequences) {
   if (all_full(sequences.problem)) return;
   check_sides(sequences);
@@ -342,7 +320,7 @@ void check_lengths(const Problem& problem, const HostTensors& host) {
   const auto check_size = [&](const char* name, std::size_t size, bool packed) {
     const std::size_t wanted = static_cast<std::size_t>(problem.batch) + (packed ? 1 : 0);
     if (size == wanted || (size == 0 && !packed)) return;
-    refuse_arrays(fmt::format("lengths.{} has {} numbers in place of {}", name, size, wanted));
+    refuse_input("lengths.{} has {} numbers in place of {}", name, size, wanted);
   };
   check_size("q", host.lengths_q.size(), problem.lengths == Lengths::kPacked);
   check_size("kv", host.lengths_kv.size(), has_packed_keys(problem));
@@ -354,8 +332,7 @@ void check_tables(const Problem& problem, const HostTensors& host) {
   if (has_pages(problem)) {
     const auto wanted = static_cast<std::size_t>(problem.batch * pages_of_sequence(problem));
     if (host.page_table.size() != wanted) {
-      refuse_arrays(
-          fmt::format("pages.table has {} numbers in place of {}", host.page_table.size(), wanted));
+      refuse_input("pages.table has {} numbers in place of {}", host.page_table.size(), wanted);
     }
     check_page_table(sequences_of(problem, host));
   }

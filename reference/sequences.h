@@ -2,11 +2,15 @@
 // one by one they are problems of fixed lengths.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "attnforge/error.h"
 #include "attnforge/host_tensors.h"
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
@@ -24,6 +28,12 @@ struct Sequences {
 /// The sequences of tensors in host memory, or in memory that the host reads too.
 Sequences sequences_of(const Problem& problem, const Tensors& tensors);
 Sequences sequences_of(const Problem& problem, const HostTensors& host);
+
+/// Throws Error(kInvalidArgument).
+template <class... Values>
+[[noreturn]] void refuse_input(fmt::format_string<Values...> format, Values&&... values) {
+  throw Error(ErrorCode::kInvalidArgument, fmt::format(format, std::forward<Values>(values)...));
+}
 
 /// Whether all are as long as the problem says.
 bool all_full(const Problem& problem);
@@ -44,10 +54,9 @@ struct Sequence {
 };
 Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_t index);
 
-/// Where a row lies in q, o and lse: in which batch, and how many rows from its beginning.
+/// Where a row lies in q, o and lse: in which batch, and how many rows from its beginning. Of a key
+/// in k and v, which are not in pages, with the sequences transposed.
 QueryRow place_of(const Sequences& sequences, const QueryRow& row);
-/// The place of a key in k and v, which are not in pages.
-KeyRow place_of_key(const Sequences& sequences, const KeyRow& row);
 
 /// Every row, in the order [sequence, num_heads_q, query].
 std::vector<QueryRow> all_rows(const Sequences& sequences);

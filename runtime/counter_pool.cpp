@@ -1,7 +1,5 @@
 #include "runtime/counter_pool.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -16,16 +14,15 @@ namespace {
 /// stream of this thread or another is.
 class OutsideOfCaptures {
  public:
-  OutsideOfCaptures() { exchange(); }
+  OutsideOfCaptures() {
+    check(driver().cuThreadExchangeStreamCaptureMode(&mode_),
+          "leave the restrictions of a stream capture");
+  }
   ~OutsideOfCaptures() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
   OutsideOfCaptures(const OutsideOfCaptures&) = delete;
   OutsideOfCaptures& operator=(const OutsideOfCaptures&) = delete;
 
  private:
-  void exchange() {
-    check(driver().cuThreadExchangeStreamCaptureMode(&mode_),
-          "leave the restrictions of a stream capture");
-  }
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 

@@ -1,10 +1,9 @@
-// device.cpp - DeviceFacts from the driver; primary contexts.
 #include "runtime/device.h"
 
 #include <fmt/format.h>
 
-#include "attnforge/error.h"
 #include "generator/arch.h"
+#include "generator/text/throw_error.h"
 #include "runtime/driver.h"
 #include "runtime/release.h"
 
@@ -15,19 +14,18 @@ CUdevice device_at(int ordinal) {
   int count = 0;
   check(driver().cuDeviceGetCount(&count), "count the GPUs");
   if (ordinal < 0 || ordinal >= count)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("there is no GPU {}: the driver shows {} (ordinals 0 to {}); "
-                            "CUDA_VISIBLE_DEVICES may hide some",
-                            ordinal, count, count - 1));
+    throw_error(ErrorCode::kInvalidArgument,
+                "there is no GPU {}: the driver shows {} (ordinals 0 to {}); CUDA_VISIBLE_DEVICES "
+                "may hide some",
+                ordinal, count, count - 1);
   CUdevice device = 0;
-  check(driver().cuDeviceGet(&device, ordinal), fmt::format("open GPU {}", ordinal));
+  check(driver().cuDeviceGet(&device, ordinal), "open GPU {}", ordinal);
   return device;
 }
 
 int attribute(CUdevice device, CUdevice_attribute which, const char* name) {
   int value = 0;
-  check(driver().cuDeviceGetAttribute(&value, which, device),
-        fmt::format("read {} of a GPU", name));
+  check(driver().cuDeviceGetAttribute(&value, which, device), "read {} of a GPU", name);
   return value;
 }
 
@@ -112,7 +110,7 @@ CUcontext PrimaryContext::get() {
   const std::lock_guard lock(mutex_);
   if (context_ == nullptr)
     check(driver().cuDevicePrimaryCtxRetain(&context_, device_),
-          fmt::format("retain the primary context of GPU {}", ordinal_));
+          "retain the primary context of GPU {}", ordinal_);
   return context_;
 }
 

@@ -1,4 +1,3 @@
-// driver.cpp - opens libcuda.so.1, resolves its entry points, puts its errors into words.
 #include "runtime/driver.h"
 
 #include <dlfcn.h>
@@ -8,7 +7,7 @@
 
 #include <atomic>
 
-#include "attnforge/error.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
@@ -183,9 +182,8 @@ void throw_cuda_error(CUresult result, const std::string& what) {
   const Driver& functions = loaded_driver().driver;
   if (functions.cuGetErrorName != nullptr) functions.cuGetErrorName(result, &name);
   if (functions.cuGetErrorString != nullptr) functions.cuGetErrorString(result, &text);
-  throw Error(ErrorCode::kCuda,
-              fmt::format("{}: {} ({}): {}{}", what, name ? name : "unknown CUDA error",
-                          static_cast<int>(result), text ? text : "no text", advice(result)));
+  throw_error(ErrorCode::kCuda, "{}: {} ({}): {}{}", what, name ? name : "unknown CUDA error",
+              static_cast<int>(result), text ? text : "no text", advice(result));
 }
 
 }  // namespace attnforge

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cuda.h>
+#include <fmt/core.h>
 
 #include <string>
+#include <utility>
 
 #include "runtime/driver_table.h"
 
@@ -26,13 +28,10 @@ int driver_version();
 [[noreturn]] void throw_cuda_error(CUresult result, const std::string& what);
 
 /// Throws as throw_cuda_error() unless `result` is CUDA_SUCCESS.
-inline void check(CUresult result, const char* what) {
+template <class... Values>
+void check(CUresult result, fmt::format_string<Values...> what, Values&&... values) {
   if (result != CUDA_SUCCESS) [[unlikely]]
-    throw_cuda_error(result, what);
-}
-inline void check(CUresult result, const std::string& what) {
-  if (result != CUDA_SUCCESS) [[unlikely]]
-    throw_cuda_error(result, what);
+    throw_cuda_error(result, fmt::format(what, std::forward<Values>(values)...));
 }
 
 }  // namespace attnforge

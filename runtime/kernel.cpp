@@ -5,10 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
-#include "attnforge/error.h"
-#include "runtime/release.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
@@ -26,10 +24,9 @@ std::size_t argument_bytes(CUfunction function, const std::string& symbol) {
   if (param_info == nullptr) return 0;
   std::size_t offset = 0, size = 0;
   if (param_info(function, 0, &offset, &size) != CUDA_SUCCESS) {
-    throw Error(
-        ErrorCode::kInternal,
-        fmt::format("kernel {} takes no argument; kernels of attnforge take exactly one, a struct",
-                    symbol));
+    throw_error(ErrorCode::kInternal,
+                "kernel {} takes no argument; kernels of attnforge take exactly one, a struct",
+                symbol);
   }
   return size;
 }
@@ -51,12 +48,12 @@ int most_smem_bytes(CUfunction function) {
 void allow_smem(CUfunction function, const std::string& symbol, int smem_bytes) {
   check(driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                     std::max(most_smem_bytes(function), smem_bytes)),
-        fmt::format("give kernel {} {} bytes of dynamic shared memory", symbol, smem_bytes));
+        "give kernel {} {} bytes of dynamic shared memory", symbol, smem_bytes);
   if (smem_bytes <= 0) return;
   // The driver's own guess may be too little shared memory for the blocks that fit an SM.
   check(driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
                                     CU_SHAREDMEM_CARVEOUT_MAX_SHARED),
-        fmt::format("prefer shared memory over L1 for kernel {}", symbol));
+        "prefer shared memory over L1 for kernel {}", symbol);
 }
 
 [[noreturn]] void throw_launch_error(CUresult result, const LaunchStep& step, const Dim3& grid,
@@ -75,39 +72,23 @@ Kernel Kernel::load(std::span<const std::byte> image, const std::string& symbol,
   require_kernels_to_end();
   const Driver& cuda = driver();
   Kernel kernel;
-  check(cuda.cuLibraryLoadData(&kernel.library_, image.data(), nullptr, nullptr, 0, nullptr,
-                               nullptr, 0),
-        fmt::format("load the {} bytes of code of kernel {}", image.size(), symbol));
+  CUlibrary library = nullptr;
+  check(cuda.cuLibraryLoadData(&library, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+        "load the {} bytes of code of kernel {}", image.size(), symbol);
+  kernel.library_.reset(library);
   CUkernel entry = nullptr;
-  check(cuda.cuLibraryGetKernel(&entry, kernel.library_, symbol.c_str()),
-        fmt::format("find kernel {} in its code", symbol));
-  check(cuda.cuKernelGetFunction(&kernel.function_, entry),
-        fmt::format("load kernel {} in the current context", symbol));
+  check(cuda.cuLibraryGetKernel(&entry, library, symbol.c_str()), "find kernel {} in its code",
+        symbol);
+  check(cuda.cuKernelGetFunction(&kernel.function_, entry), "load kernel {} in the current context",
+        symbol);
   // With lazy loading the code would be copied to the GPU at the first launch, which may be inside
   // a capture. Older drivers load at the first look at an attribute.
   if (cuda.cuFuncLoad != nullptr)
-    check(cuda.cuFuncLoad(kernel.function_),
-          fmt::format("load the code of kernel {} on the GPU", symbol));
+    check(cuda.cuFuncLoad(kernel.function_), "load the code of kernel {} on the GPU", symbol);
   attribute(kernel.function_, CU_FUNC_ATTRIBUTE_NUM_REGS);
   kernel.params_bytes_ = argument_bytes(kernel.function_, symbol);
   allow_smem(kernel.function_, symbol, smem_bytes);
   return kernel;
-}
-
-Kernel::~Kernel() {
-  if (library_ != nullptr) release([&](const Driver& cuda) { cuda.cuLibraryUnload(library_); });
-}
-
-Kernel::Kernel(Kernel&& other) noexcept
-    : library_(std::exchange(other.library_, nullptr)),
-      function_(std::exchange(other.function_, nullptr)),
-      params_bytes_(std::exchange(other.params_bytes_, 0)) {}
-
-Kernel& Kernel::operator=(Kernel&& other) noexcept {
-  std::swap(library_, other.library_);
-  std::swap(function_, other.function_);
-  std::swap(params_bytes_, other.params_bytes_);
-  return *this;
 }
 
 Kernel::Attributes Kernel::attributes() const {
@@ -132,17 +113,16 @@ void Kernel::launch(const LaunchStep& step, const Dim3& grid, std::span<const st
   CUlaunchAttribute overlap;
   overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
   overlap.value.programmaticStreamSerializationAllowed = 1;
-  CUlaunchConfig config{};
-  config.gridDimX = grid.x;
-  config.gridDimY = grid.y;
-  config.gridDimZ = grid.z;
-  config.blockDimX = step.block.x;
-  config.blockDimY = step.block.y;
-  config.blockDimZ = step.block.z;
-  config.sharedMemBytes = static_cast<unsigned>(step.smem_bytes);
-  config.hStream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = step.overlaps_previous ? 1 : 0;
+  const CUlaunchConfig config{.gridDimX = grid.x,
+                              .gridDimY = grid.y,
+                              .gridDimZ = grid.z,
+                              .blockDimX = step.block.x,
+                              .blockDimY = step.block.y,
+                              .blockDimZ = step.block.z,
+                              .sharedMemBytes = static_cast<unsigned>(step.smem_bytes),
+                              .hStream = stream,
+                              .attrs = &overlap,
+                              .numAttrs = step.overlaps_previous ? 1u : 0u};
   void* arguments[] = {const_cast<std::byte*>(params.data())};
   const CUresult result = driver().cuLaunchKernelEx(&config, function_, arguments, nullptr);
   if (result != CUDA_SUCCESS) [[unlikely]]

@@ -1,12 +1,14 @@
 // kernel.h - Cubin -> Kernel: a loaded function and its launch.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "generator/cubin.h"
 #include "generator/launch.h"
-#include "runtime/driver.h"
+#include "runtime/release.h"
 
 namespace attnforge {
 
@@ -21,9 +23,6 @@ class Kernel {
   /// another GPU, has no such symbol or wants more shared memory than there is; Error(kInternal)
   /// when the function takes no argument.
   static Kernel load(std::span<const std::byte> image, const std::string& symbol, int smem_bytes);
-  ~Kernel();
-  Kernel(Kernel&& other) noexcept;
-  Kernel& operator=(Kernel&& other) noexcept;
 
   struct Attributes {
     int registers = 0;          // per thread
@@ -49,9 +48,13 @@ class Kernel {
   CUfunction function() const { return function_; }
 
  private:
-  Kernel() = default;
+  struct Unload {
+    void operator()(CUlibrary library) const {
+      release([&](const Driver& cuda) { cuda.cuLibraryUnload(library); });
+    }
+  };
 
-  CUlibrary library_ = nullptr;
+  std::unique_ptr<std::remove_pointer_t<CUlibrary>, Unload> library_;
   CUfunction function_ = nullptr;
   std::size_t params_bytes_ = 0;  // 0: the driver is too old to tell
 };

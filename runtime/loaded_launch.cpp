@@ -1,7 +1,5 @@
 #include "runtime/loaded_launch.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -31,15 +29,6 @@ constexpr std::size_t kWordBytes = sizeof(Word::value);
 constexpr std::size_t kUsualWords = 8;  // that sizes decide of a launch, at most
 
 constexpr std::size_t kLineBytes = 32;
-bool same_line(const std::byte* a, const std::byte* b) {
-  const auto same = [&](std::size_t offset) {
-    std::uint64_t one = 0, other = 0;
-    std::memcpy(&one, a + offset, sizeof(one));
-    std::memcpy(&other, b + offset, sizeof(other));
-    return one == other;
-  };
-  return same(0) && same(8) && same(16) && same(24);
-}
 
 /// Adds the words of `params` that `others` has not. Both are as large, and nearly all of their
 /// lines are the same.
@@ -47,7 +36,7 @@ void add_words_that_differ(std::span<const std::byte> params, std::span<const st
                            std::vector<Word>& to) {
   for (std::size_t offset = 0; offset < params.size(); offset += kWordBytes) {
     while (offset + kLineBytes <= params.size() &&
-           same_line(params.data() + offset, others.data() + offset))
+           std::memcmp(params.data() + offset, others.data() + offset, kLineBytes) == 0)
       offset += kLineBytes;
     if (offset == params.size()) return;
     std::uint32_t value = 0, other = 0;

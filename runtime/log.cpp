@@ -1,44 +1,32 @@
 // log.cpp - log levels and their names.
 #include "runtime/log.h"
 
-#include <fmt/format.h>
-
 #include <cstdlib>
 #include <utility>
 
-#include "attnforge/error.h"
 #include "attnforge/printable.h"
+#include "generator/text/enum_names.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
 
-constexpr std::pair<LogLevel, std::string_view> kLevelNames[] = {{LogLevel::kDebug, "debug"},
-                                                                 {LogLevel::kInfo, "info"},
-                                                                 {LogLevel::kWarning, "warning"},
-                                                                 {LogLevel::kError, "error"},
-                                                                 {LogLevel::kOff, "off"}};
+constexpr std::string_view kLevels[] = {"debug", "info", "warning", "error", "off"};
 
 }  // namespace
 
-std::string_view to_string(LogLevel level) {
-  for (const auto& [value, name] : kLevelNames)
-    if (value == level) return name;
-  return "unknown";
-}
+std::string_view to_string(LogLevel level) { return name_in(kLevels, level); }
 
 std::optional<LogLevel> parse_log_level(std::string_view word) {
-  for (const auto& [value, name] : kLevelNames)
-    if (name == word) return value;
-  return std::nullopt;
+  return named_in<LogLevel>(kLevels, word);
 }
 
 LogLevel log_level_from_environment() {
   const char* word = secure_getenv("ATTNFORGE_LOG");
   if (word == nullptr || *word == '\0') return LogLevel::kWarning;
   if (const std::optional<LogLevel> level = parse_log_level(word)) return *level;
-  throw Error(
-      ErrorCode::kInvalidArgument,
-      fmt::format("ATTNFORGE_LOG={}: it is debug, info, warning, error or off; or unset it", word));
+  throw_error(ErrorCode::kInvalidArgument,
+              "ATTNFORGE_LOG={}: it is debug, info, warning, error or off; or unset it", word);
 }
 
 Logger::Logger(LogFunction sink, LogLevel level) : sink_(std::move(sink)), level_(level) {}

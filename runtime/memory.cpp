@@ -1,11 +1,8 @@
-// memory.cpp - owners of device memory, streams, events and captured graphs.
 #include "runtime/memory.h"
 
 #include <fmt/format.h>
 
 #include "attnforge/error.h"
-#include "runtime/driver.h"
-#include "runtime/release.h"
 
 namespace attnforge {
 namespace {
@@ -15,17 +12,6 @@ CUcontext current_context() {
   check(driver().cuCtxGetCurrent(&context), "ask for the current CUDA context");
   ATTNFORGE_ASSERT(context != nullptr, "no CUDA context is current: hold a ScopedContext");
   return context;
-}
-
-/// release() with `context` current.
-template <class GiveBack>
-void release_in(CUcontext context, const GiveBack& give_back) {
-  release([&](const Driver& cuda) {
-    if (cuda.cuCtxPushCurrent(context) != CUDA_SUCCESS) return;
-    give_back(cuda);
-    CUcontext popped = nullptr;
-    cuda.cuCtxPopCurrent(&popped);
-  });
 }
 
 /// " (1024 of 81559 MiB are free)", or "" if the driver does not say.
@@ -41,70 +27,42 @@ Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   require_kernels_to_end();
   context_ = current_context();
-  const CUresult result = driver().cuMemAlloc(&handle_, bytes);
-  if (result == CUDA_SUCCESS) return;
-  check(result, fmt::format("allocate {} bytes of device memory{}", bytes, how_much_is_free()));
-}
-
-Buffer::~Buffer() {
-  if (handle_ != 0) release_in(context_, [&](const Driver& cuda) { cuda.cuMemFree(handle_); });
-}
-
-Buffer::Buffer(Buffer&& other) noexcept
-    : Owned(std::move(other)), bytes_(std::exchange(other.bytes_, 0)) {}
-
-Buffer& Buffer::operator=(Buffer&& other) noexcept {
-  Owned::operator=(std::move(other));
-  std::swap(bytes_, other.bytes_);
-  return *this;
+  if (const CUresult result = driver().cuMemAlloc(&handle_, bytes); result != CUDA_SUCCESS)
+    check(result, "allocate {} bytes of device memory{}", bytes, how_much_is_free());
 }
 
 void Buffer::copy_from_host(const void* from, std::size_t bytes, std::size_t offset) {
   ATTNFORGE_ASSERT(offset <= bytes_ && bytes <= bytes_ - offset, "the copy must lie in the buffer");
   if (bytes != 0)
-    check(driver().cuMemcpyHtoD(handle_ + offset, from, bytes),
-          fmt::format("copy {} bytes to the GPU", bytes));
+    check(driver().cuMemcpyHtoD(handle_ + offset, from, bytes), "copy {} bytes to the GPU", bytes);
 }
 
 void Buffer::copy_to_host(void* to, std::size_t bytes, std::size_t offset) const {
   ATTNFORGE_ASSERT(offset <= bytes_ && bytes <= bytes_ - offset, "the copy must lie in the buffer");
   if (bytes != 0)
-    check(driver().cuMemcpyDtoH(to, handle_ + offset, bytes),
-          fmt::format("copy {} bytes from the GPU", bytes));
+    check(driver().cuMemcpyDtoH(to, handle_ + offset, bytes), "copy {} bytes from the GPU", bytes);
 }
 
 void Buffer::fill8(std::uint8_t value, CUstream stream) {
   if (bytes_ != 0)
-    check(driver().cuMemsetD8Async(handle_, value, bytes_, stream),
-          fmt::format("fill {} bytes", bytes_));
+    check(driver().cuMemsetD8Async(handle_, value, bytes_, stream), "fill {} bytes", bytes_);
 }
 
 void Buffer::fill32(std::uint32_t value, CUstream stream) {
   ATTNFORGE_ASSERT(bytes_ % 4 == 0, "fill32 needs a multiple of 4 bytes");
   if (bytes_ != 0)
-    check(driver().cuMemsetD32Async(handle_, value, bytes_ / 4, stream),
-          fmt::format("fill {} bytes", bytes_));
+    check(driver().cuMemsetD32Async(handle_, value, bytes_ / 4, stream), "fill {} bytes", bytes_);
 }
 
 HostBuffer::HostBuffer(std::size_t bytes) {
   context_ = current_context();
-  check(driver().cuMemHostAlloc(&handle_, bytes, 0),
-        fmt::format("allocate {} bytes of pinned host memory", bytes));
-}
-
-HostBuffer::~HostBuffer() {
-  if (handle_ != nullptr)
-    release_in(context_, [&](const Driver& cuda) { cuda.cuMemFreeHost(handle_); });
+  check(driver().cuMemHostAlloc(&handle_, bytes, 0), "allocate {} bytes of pinned host memory",
+        bytes);
 }
 
 Stream::Stream() {
   context_ = current_context();
   check(driver().cuStreamCreate(&handle_, CU_STREAM_NON_BLOCKING), "create a stream");
-}
-
-Stream::~Stream() {
-  if (handle_ != nullptr)
-    release_in(context_, [&](const Driver& cuda) { cuda.cuStreamDestroy(handle_); });
 }
 
 void Stream::synchronize() const {
@@ -114,11 +72,6 @@ void Stream::synchronize() const {
 Event::Event() {
   context_ = current_context();
   check(driver().cuEventCreate(&handle_, CU_EVENT_DEFAULT), "create an event");
-}
-
-Event::~Event() {
-  if (handle_ != nullptr)
-    release_in(context_, [&](const Driver& cuda) { cuda.cuEventDestroy(handle_); });
 }
 
 void Event::record(CUstream stream) {
@@ -147,34 +100,6 @@ bool is_captured(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   check(driver().cuStreamIsCapturing(stream, &status), "ask whether a stream is being captured");
   return status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-Graph::Graph(const Stream& stream, const std::function<void(CUstream)>& enqueue) {
-  const Driver& cuda = driver();
-  context_ = current_context();
-  check(cuda.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-        "begin a stream capture");
-  CUgraph graph = nullptr;
-  try {
-    enqueue(stream.get());
-  } catch (...) {
-    if (cuda.cuStreamEndCapture(stream.get(), &graph) == CUDA_SUCCESS && graph != nullptr)
-      cuda.cuGraphDestroy(graph);
-    throw;
-  }
-  check(cuda.cuStreamEndCapture(stream.get(), &graph), "end a stream capture");
-  const CUresult result = cuda.cuGraphInstantiateWithFlags(&handle_, graph, 0);
-  cuda.cuGraphDestroy(graph);
-  check(result, "instantiate a captured graph");
-}
-
-Graph::~Graph() {
-  if (handle_ != nullptr)
-    release_in(context_, [&](const Driver& cuda) { cuda.cuGraphExecDestroy(handle_); });
-}
-
-void Graph::launch(CUstream stream) const {
-  check(driver().cuGraphLaunch(handle_, stream), "launch a graph");
 }
 
 }  // namespace attnforge

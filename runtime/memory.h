@@ -1,24 +1,33 @@
-// memory.h - owners of device memory, streams, events and captured graphs. Each is made in the
+// memory.h - owners of device memory, streams and events. Each is made in the
 // context that is current then and freed in it, whatever is current later; destructors never throw.
 // All constructors throw Error(kCuda).
 #pragma once
 
-#include <cuda.h>
-
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "runtime/release.h"
+
 namespace attnforge {
 
-/// A handle and the context that it belongs to. Move-only base of the owners below.
-template <class Handle>
+/// A handle that the driver's kFree gives back, and the context that it belongs to. Move-only base
+/// of the owners below.
+template <class Handle, auto kFree>
 class Owned {
  public:
   Owned() = default;
+  ~Owned() {
+    if (handle_ == Handle{}) return;
+    release([&](const Driver& cuda) {
+      if (cuda.cuCtxPushCurrent(context_) != CUDA_SUCCESS) return;
+      (cuda.*kFree)(handle_);
+      CUcontext popped = nullptr;
+      cuda.cuCtxPopCurrent(&popped);
+    });
+  }
   Owned(Owned&& other) noexcept
       : handle_(std::exchange(other.handle_, Handle{})),
         context_(std::exchange(other.context_, nullptr)) {}
@@ -29,19 +38,22 @@ class Owned {
   }
 
  protected:
-  ~Owned() = default;
   Handle handle_{};
   CUcontext context_ = nullptr;
 };
 
 /// Device memory, aligned to at least 256 bytes. 0 bytes are allowed and allocate nothing.
-class Buffer : public Owned<CUdeviceptr> {
+class Buffer : public Owned<CUdeviceptr, &Driver::cuMemFree> {
  public:
   Buffer() = default;
   explicit Buffer(std::size_t bytes);
-  ~Buffer();
-  Buffer(Buffer&& other) noexcept;
-  Buffer& operator=(Buffer&& other) noexcept;
+  Buffer(Buffer&& other) noexcept
+      : Owned(std::move(other)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    Owned::operator=(std::move(other));
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
 
   /// A buffer with a copy of `values`.
   template <class T>
@@ -75,37 +87,28 @@ class Buffer : public Owned<CUdeviceptr> {
   std::size_t bytes_ = 0;
 };
 
-/// Host memory that the GPU copies to without the host's help (pinned). Not initialised.
-class HostBuffer : public Owned<void*> {
+/// Host memory that the GPU sees, and copies to without the host's help (pinned). Not initialised.
+class HostBuffer : public Owned<void*, &Driver::cuMemFreeHost> {
  public:
   HostBuffer() = default;
   explicit HostBuffer(std::size_t bytes);
-  ~HostBuffer();
-  HostBuffer(HostBuffer&&) noexcept = default;
-  HostBuffer& operator=(HostBuffer&&) noexcept = default;
 
   void* data() const { return handle_; }
 };
 
 /// A stream that does not wait for the default stream.
-class Stream : public Owned<CUstream> {
+class Stream : public Owned<CUstream, &Driver::cuStreamDestroy> {
  public:
   Stream();
-  ~Stream();
-  Stream(Stream&&) noexcept = default;
-  Stream& operator=(Stream&&) noexcept = default;
 
   CUstream get() const { return handle_; }
   void synchronize() const;
 };
 
 /// A point in a stream, with a time stamp.
-class Event : public Owned<CUevent> {
+class Event : public Owned<CUevent, &Driver::cuEventDestroy> {
  public:
   Event();
-  ~Event();
-  Event(Event&&) noexcept = default;
-  Event& operator=(Event&&) noexcept = default;
 
   CUevent get() const { return handle_; }
   void record(CUstream stream);
@@ -121,19 +124,5 @@ double elapsed_us(const Event& start, const Event& stop);
 
 /// Whether what is enqueued on a stream goes into a graph. Throws Error(kCuda).
 bool is_captured(CUstream stream);
-
-/// What `enqueue` puts on a stream, captured once, to be launched any number of times.
-class Graph : public Owned<CUgraphExec> {
- public:
-  /// Captures in thread-local mode: a call of this thread that is illegal in a capture (allocation,
-  /// synchronisation, load) fails there and is thrown on. The stream is left out of the capture in
-  /// every case.
-  Graph(const Stream& stream, const std::function<void(CUstream)>& enqueue);
-  ~Graph();
-  Graph(Graph&&) noexcept = default;
-  Graph& operator=(Graph&&) noexcept = default;
-
-  void launch(CUstream stream) const;
-};
 
 }  // namespace attnforge

@@ -2,12 +2,10 @@
 // Management").
 #include "runtime/tensor_map.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
-#include "attnforge/error.h"
+#include "generator/text/throw_error.h"
 #include "runtime/driver.h"
 
 namespace attnforge {
@@ -69,13 +67,12 @@ void encode(const TensorMapSpec& spec, const TensorMapSizes& sizes, const Tensor
       swizzle(spec.swizzle_bytes), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) [[unlikely]] {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("TMA cannot address {} at {} with strides batch={} row={} head={} "
-                            "elements: pointer and strides must be multiples of 16 bytes, strides "
-                            "not negative and below 2^40 bytes. Make the plan for a problem with "
-                            "alignment=8: its kernels do without TMA and take any strides",
-                            spec.operand.name, tensor.data, tensor.stride_batch, tensor.stride_row,
-                            tensor.stride_head));
+    throw_error(
+        ErrorCode::kInvalidArgument,
+        "TMA cannot address {} at {} with strides batch={} row={} head={} elements: pointer and "
+        "strides must be multiples of 16 bytes, strides not negative and below 2^40 bytes. Make "
+        "the plan for a problem with alignment=8: its kernels do without TMA and take any strides",
+        spec.operand.name, tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head);
   }
   static_assert(sizeof(map) == kTensorMapBytes);
   std::memcpy(to, &map, sizeof(map));

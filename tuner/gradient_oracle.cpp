@@ -1,26 +1,20 @@
-#include "tuner/gradient_oracle.h"
+// gradient_oracle.cpp - the oracle of backward problems: bwd_naive on rows of dq, and of dk and dv.
+#include "tuner/oracle.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "attnforge/error.h"
-#include "generator/candidates.h"
-#include "generator/tensors/operands.h"
 #include "generator/user_code/code_operands.h"
-#include "reference/compare/gradients.h"
 #include "reference/half.h"
 #include "reference/score.h"
-#include "runtime/compile/compiler.h"
-#include "runtime/driver.h"
-#include "runtime/loaded_launch.h"
-#include "runtime/memory.h"
 #include "templates/oracle/bwd_naive/oracle.h"
-#include "templates/registry.h"
 #include "tuner/oracle_list.h"
 #include "tuner/oracle_rows.h"
 
@@ -88,6 +82,24 @@ struct Compared {
   }
 };
 
+/// A gradient whose elements are sums over all rows.
+struct ComparedArray {
+  std::string name;
+  std::function<float*(const Tensors&)> address;
+  double tolerance;  // of an element's size
+  std::vector<float> sums{}, sizes{};
+  std::vector<float> before{};  // what is added to
+
+  std::vector<float> of(const Tensors& tensors, CUstream stream) const {
+    wait_for_copies(stream);
+    std::vector<float> values(sums.size());
+    check(driver().cuMemcpyDtoH(values.data(), reinterpret_cast<CUdeviceptr>(address(tensors)),
+                                values.size() * sizeof(float)),
+          "copy {}", name);
+    return values;
+  }
+};
+
 class GradientOracle : public Oracle {
  public:
   GradientOracle(const Sequences& sequences, const DeviceFacts& device, const Tensors& tensors,
@@ -96,26 +108,13 @@ class GradientOracle : public Oracle {
 
  private:
   std::vector<float> gathered(Compared& of, const Tensors& tensors, CUstream stream);
-  std::vector<float> dsinks_of(const Tensors& tensors, CUstream stream) const;
-  void compare_sinks(const Tensors& tensors, CUstream stream, Verdict& verdict) const;
-  static std::vector<float> darg_of(const Darg& darg, const Tensors& tensors, CUstream stream);
-  void compare_dargs(const Tensors& tensors, CUstream stream, Verdict& verdict) const;
+  void compare_arrays(const Tensors& tensors, CUstream stream, Verdict& verdict) const;
 
   const Instruments& instruments_;
   std::vector<ListedRow> query_rows_, key_rows_;
   ListOnGpu queries_, keys_;
   std::array<Compared, 3> compared_;
-  // Sums over all rows, one for each query head; empty without sinks.
-  std::vector<float> dsinks_, dsink_norms_, dsinks_before_;
-  double dsink_tolerance_ = 0;  // of a norm
-  // For each array of problem.dargs: of each element the gradient and the sum of the sizes that it
-  // is made of, and what is added to.
-  struct OfArray {
-    Darg darg;
-    std::vector<float> sums{}, before{};
-  };
-  std::vector<OfArray> dargs_;
-  double darg_tolerance_ = 0;  // of such a sum
+  std::vector<ComparedArray> arrays_;  // of the sinks and of problem.dargs
 };
 
 /// Probabilities are not rounded to 16 bits; P, dP and delta are of sums of products.
@@ -125,6 +124,24 @@ double darg_tolerance_of(const Problem& p) {
   const double dims = std::max(p.head_dim, p.head_dim_v);
   return 1e-7 * (8 + std::sqrt(pairs)) + 0x1p-19 +
          0x1p-22 * std::max(4.0, dims / 16) * (2 + std::sqrt(dims));
+}
+
+/// Both sides add up products and rows in fp32, each in its own order.
+double dsink_tolerance_of(const Problem& p) {
+  const double rows = static_cast<double>(total_tokens(p).q);
+  return 1e-7 * (8 + std::sqrt(rows)) + 1e-6 * std::sqrt(double(p.head_dim_v));
+}
+
+/// `pairs`: of each element the gradient, and the sum of the sizes that it is made of.
+ComparedArray array_of(const Problem& p, const Darg& darg, const std::vector<float>& pairs) {
+  ComparedArray array{"the gradient of " + darg.name,
+                      [darg](const Tensors& t) { return address_of(darg, t); },
+                      darg_tolerance_of(p)};
+  for (std::size_t at = 0; at < pairs.size(); at += 2) {
+    array.sums.push_back(pairs[at]);
+    array.sizes.push_back(pairs[at + 1]);
+  }
+  return array;
 }
 
 GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& device,
@@ -163,11 +180,7 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
   if (queries_.num_rows + keys_.num_rows == 0) return;
 
   Problem fp32 = with_fp32_gradients(p);
-  const Family* const family = find_family("bwd_naive");
-  ATTNFORGE_ASSERT(family != nullptr, "the registry lists bwd_naive: it is the oracle");
-  const std::vector<Candidate> configs = candidates(*family, fp32, device);
-  ATTNFORGE_ASSERT(!configs.empty(), "bwd_naive serves every problem that is served: the oracle");
-  const Config& config = configs.front().config;
+  const OracleKernel oracle = oracle_kernel("bwd_naive", fp32, device);
   fp32.alignment_bytes = p.alignment_bytes;  // of the inputs
   std::array<Buffer, 3> sums, norms;
   Tensors on_rows = tensors;
@@ -193,7 +206,7 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
   }
   std::vector<std::uint64_t> words;
   on_rows = with_dargs_at(on_rows, dargs, darg_addresses, words);
-  const Launch launch = launch_gradients(config, fp32,
+  const Launch launch = launch_gradients(oracle.config, fp32,
                                          {.queries = queries_.listed(),
                                           .keys = keys_.listed(),
                                           .num_queries = queries_.num_rows,
@@ -202,10 +215,7 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
                                           .dk_norms = static_cast<float*>(norms[1].data()),
                                           .dv_norms = static_cast<float*>(norms[2].data()),
                                           .dsink_norms = static_cast<float*>(dsink_norms.data())});
-  const Source source = family->render(config, fp32);
-  const LoadedKernels kernels(compile(source, device.arch).bytes, source, launch);
-  LoadedLaunch(launch, kernels).run(on_rows, {}, stream);
-  wait_for_oracle(stream, p);
+  run_oracle(oracle, fp32, device, launch, on_rows, stream);
   for (std::size_t i = 0; i < compared_.size(); ++i) {
     Compared& each = compared_[i];
     each.sums = sums[i].to_host<float>();
@@ -213,74 +223,35 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
     each.gathered = Buffer(static_cast<std::size_t>(bytes_of(each.dtype, each.elements())));
     if (p.accumulate) each.before = gathered(each, tensors, stream);
   }
+  if (p.sinks)
+    arrays_.push_back({"dsinks", [](const Tensors& t) { return t.gradients.dsinks; },
+                       dsink_tolerance_of(p), dsinks.to_host<float>(),
+                       dsink_norms.to_host<float>()});
   for (std::size_t i = 0; i < dargs.size(); ++i)
-    dargs_.push_back({dargs[i], darg_sums[i].to_host<float>(), darg_of(dargs[i], tensors, stream)});
-  darg_tolerance_ = darg_tolerance_of(p);
-  if (!p.sinks) return;
-  dsinks_ = dsinks.to_host<float>();
-  dsink_norms_ = dsink_norms.to_host<float>();
-  dsinks_before_.assign(sink_heads, 0.0f);
-  if (p.accumulate) dsinks_before_ = dsinks_of(tensors, stream);
-  // Both sides add up products and rows in fp32, each in its own order.
-  const double rows = static_cast<double>(total_tokens(p).q);
-  dsink_tolerance_ = 1e-7 * (8 + std::sqrt(rows)) + 1e-6 * std::sqrt(double(p.head_dim_v));
+    arrays_.push_back(array_of(p, dargs[i], darg_sums[i].to_host<float>()));
+  for (ComparedArray& array : arrays_) {
+    const bool is_added_to = p.accumulate || array.name != "dsinks";
+    array.before = is_added_to ? array.of(tensors, stream)
+                               : std::vector<float>(array.sums.size(), 0.0f);
+  }
 }
 
-std::vector<float> GradientOracle::darg_of(const Darg& darg, const Tensors& tensors,
-                                           CUstream stream) {
-  wait_for_copies(stream);
-  std::vector<float> values(static_cast<std::size_t>(darg.elements));
-  check(
-      driver().cuMemcpyDtoH(values.data(), reinterpret_cast<CUdeviceptr>(address_of(darg, tensors)),
-                            values.size() * sizeof(float)),
-      "copy the gradient of an array");
-  return values;
-}
-
-void GradientOracle::compare_dargs(const Tensors& tensors, CUstream stream,
-                                   Verdict& verdict) const {
-  for (const auto& [darg, sums, before] : dargs_) {
-    const std::vector<float> actual = darg_of(darg, tensors, stream);
+void GradientOracle::compare_arrays(const Tensors& tensors, CUstream stream,
+                                    Verdict& verdict) const {
+  for (const ComparedArray& array : arrays_) {
+    const std::vector<float> actual = array.of(tensors, stream);
     for (std::size_t i = 0; i < actual.size(); ++i) {
-      const double size = sums[2 * i + 1];
-      const double expected = double{sums[2 * i]} + before[i];
+      const double before = array.before[i], expected = double{array.sums[i]} + before;
       const double error = std::abs(actual[i] - expected);
-      const double allowed = darg_tolerance_ * (size + std::abs(before[i])) +
+      const double allowed = array.tolerance * (array.sizes[i] + std::abs(before)) +
                              1e-6 * std::abs(expected);
       if (std::isfinite(error)) verdict.max_error = std::max(verdict.max_error, error);
       if (error <= allowed) continue;  // not for NaN
       verdict.mismatch += fmt::format(
-          "{}wrong in the gradient of {}: element {} is {:.9g}, expected {:.9g} +- {:.3g}",
-          verdict.mismatch.empty() ? "" : "; ", darg.name, i, actual[i], expected, allowed);
-      return;
+          "{}wrong in {}: element {} is {:.9g}, expected {:.9g} +- {:.3g}",
+          verdict.mismatch.empty() ? "" : "; ", array.name, i, actual[i], expected, allowed);
+      break;
     }
-  }
-}
-
-std::vector<float> GradientOracle::dsinks_of(const Tensors& tensors, CUstream stream) const {
-  wait_for_copies(stream);
-  std::vector<float> values(dsinks_.size());
-  check(
-      driver().cuMemcpyDtoH(values.data(), reinterpret_cast<CUdeviceptr>(tensors.gradients.dsinks),
-                            values.size() * sizeof(float)),
-      "copy the gradients of sinks");
-  return values;
-}
-
-void GradientOracle::compare_sinks(const Tensors& tensors, CUstream stream,
-                                   Verdict& verdict) const {
-  if (dsinks_.empty()) return;
-  const std::vector<float> actual = dsinks_of(tensors, stream);
-  for (std::size_t head = 0; head < actual.size(); ++head) {
-    const double expected = double{dsinks_[head]} + dsinks_before_[head];
-    const double error = std::abs(actual[head] - expected);
-    const double allowed = dsink_tolerance_ * dsink_norms_[head] + 1e-6 * std::abs(expected);
-    if (std::isfinite(error)) verdict.max_error = std::max(verdict.max_error, error);
-    if (error <= allowed) continue;  // not for NaN
-    verdict.mismatch += fmt::format(
-        "{}wrong in dsinks: of head {} {:.9g}, expected {:.9g} +- {:.3g}",
-        verdict.mismatch.empty() ? "" : "; ", head, actual[head], expected, allowed);
-    return;
   }
 }
 
@@ -335,8 +306,7 @@ Oracle::Verdict GradientOracle::compare(const Tensors& tensors, CUstream stream)
         double{each.sums[worst]} + (each.before.empty() ? 0.0 : double{each.before[worst]}),
         worst_allowed);
   }
-  compare_sinks(tensors, stream, verdict);
-  compare_dargs(tensors, stream, verdict);
+  compare_arrays(tensors, stream, verdict);
   return verdict;
 }
 

@@ -103,7 +103,7 @@ class InProcessEvaluator : public Evaluator {
       bench.tensors.check(stream);
       checked.record(stream);
       const double limit_s = hang_limit_s(candidate);
-      if (!wait(checked, limit_s)) return hung(candidate, limit_s);
+      if (!wait(checked, limit_s)) return hung(&candidate, limit_s);
       result.time_us = candidate.rough_us = elapsed_us(start, stop);
       result.samples = 1;
       const std::string findings = bench.tensors.findings(stream);
@@ -139,7 +139,7 @@ class InProcessEvaluator : public Evaluator {
       const Timer::Samples samples = bench.timer.sample(
           items.size(), [&](std::size_t item) { return try_run(*items[item], bench); }, limit_s);
       if (samples.timed_out) {
-        hung(*items[samples.timed_out_at], limit_s);
+        hung(items[samples.timed_out_at], limit_s);
         return nothing;
       }
       clock_mhz_ = bench.timer.clock_mhz();
@@ -256,14 +256,10 @@ class InProcessEvaluator : public Evaluator {
     }
   }
 
-  Measurement hung(const LoadedCandidate& candidate, double limit_s) {
-    return hung(&candidate, limit_s);
-  }
-
   /// `candidate` null: one of several.
   Measurement hung(const LoadedCandidate* candidate, double limit_s) {
     const std::string name = candidate ? candidate->config() : "one of several kernels";
-    leave_to_end_of_process();
+    left_to_end_of_process = true;
     const Measurement result = failed(Status::kTimedOut,
                                       fmt::format("no end after {:.1f} s", limit_s));
     loss_ = Loss{

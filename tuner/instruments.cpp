@@ -61,27 +61,15 @@ Instruments::Instruments(std::span<const std::byte> cubin)
       gate_(Kernel::load(cubin, "attnforge_gate", 0)),
       clock_(Kernel::load(cubin, "attnforge_clock", 0)) {}
 
-void Instruments::set_words(void* data, std::size_t count, std::uint16_t value,
-                            CUstream stream) const {
-  const WordsParams params{data, count, nullptr, value};
+void Instruments::words(void* data, std::size_t count, std::uint16_t value, CUstream stream,
+                        std::uint64_t* different) const {
+  const WordsParams params{data, count, counters_of(different), value};
   launch_over(words_, "attnforge_words", count, params, stream);
 }
 
-void Instruments::count_other_words(void* data, std::size_t count, std::uint16_t value,
-                                    std::uint64_t* counter, CUstream stream) const {
-  const WordsParams params{data, count, counters_of(counter), value};
-  launch_over(words_, "attnforge_words", count, params, stream);
-}
-
-void Instruments::set_normal(void* data, std::size_t count, DType dtype, std::uint64_t seed,
-                             CUstream stream) const {
-  const NormalParams params{data, count, seed, nullptr, static_cast<int>(dtype)};
-  launch_over(normal_, "attnforge_normal", count, params, stream);
-}
-
-void Instruments::count_not_normal(void* data, std::size_t count, DType dtype, std::uint64_t seed,
-                                   std::uint64_t* counter, CUstream stream) const {
-  const NormalParams params{data, count, seed, counters_of(counter), static_cast<int>(dtype)};
+void Instruments::normal(void* data, std::size_t count, DType dtype, std::uint64_t seed,
+                         CUstream stream, std::uint64_t* different) const {
+  const NormalParams params{data, count, seed, counters_of(different), static_cast<int>(dtype)};
   launch_over(normal_, "attnforge_normal", count, params, stream);
 }
 

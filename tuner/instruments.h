@@ -35,13 +35,12 @@ class Instruments {
   /// Compiles for `arch` and loads in the current context. Throws as compile() and Kernel::load().
   explicit Instruments(const Arch& arch);
 
-  void set_words(void* data, std::size_t count, std::uint16_t value, CUstream stream) const;
-  void count_other_words(void* data, std::size_t count, std::uint16_t value, std::uint64_t* counter,
-                         CUstream stream) const;
-  void set_normal(void* data, std::size_t count, DType dtype, std::uint64_t seed,
-                  CUstream stream) const;
-  void count_not_normal(void* data, std::size_t count, DType dtype, std::uint64_t seed,
-                        std::uint64_t* counter, CUstream stream) const;
+  /// Sets words, or counts those that differ where there is a counter.
+  void words(void* data, std::size_t count, std::uint16_t value, CUstream stream,
+             std::uint64_t* different = nullptr) const;
+  /// Likewise standard normal numbers.
+  void normal(void* data, std::size_t count, DType dtype, std::uint64_t seed, CUstream stream,
+              std::uint64_t* different = nullptr) const;
   /// counters[0]: elements that still hold kPoison; counters[1]: other NaNs.
   void scan(const void* data, std::size_t count, DType dtype, std::uint64_t* counters,
             CUstream stream) const;

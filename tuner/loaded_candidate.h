@@ -1,21 +1,57 @@
-// loaded_candidate.h - a candidate's code on the GPU, ready to run.
+// loaded_candidate.h - a candidate's code on the GPU, ready to run, and the memory that candidates
+// take turns with.
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "generator/candidates.h"
 #include "runtime/loaded_launch.h"
+#include "runtime/memory.h"
 #include "tuner/compile_pool.h"
-#include "tuner/shared_workspace.h"
 
 namespace attnforge {
+
+/// A workspace as large as the largest of them needs, and counters. One for all: a candidate that
+/// keeps its scores in memory needs gigabytes, and dozens are loaded at a time. All run on one
+/// stream. Nothing of a run is in it when another candidate runs, but for counters that a wrong one
+/// may have left; clear_counters() puts them back.
+class SharedWorkspace {
+ public:
+  /// May move the memory: each run takes it from memory(). Throws Error(kCuda).
+  void reserve(const Launch& launch) {
+    if (counted_steps(launch) > 0 && counters_.size_bytes() == 0) counters_ = Buffer(kCounterBytes);
+    if (launch.workspace_bytes <= workspace_.size_bytes()) return;
+    workspace_ = Buffer();  // first: both may not fit
+    workspace_ = Buffer(launch.workspace_bytes);
+  }
+
+  /// Enqueued on `stream`; before the first run at the latest.
+  void clear_counters(CUstream stream) { counters_.fill8(0, stream); }
+
+  RunMemory memory() const {
+    return {.workspace = workspace_.data(), .counters = counters_.data()};
+  }
+
+ private:
+  Buffer workspace_, counters_;
+};
 
 class LoadedCandidate {
  public:
   /// Loads what the candidate's launch needs and has `workspace`, which must outlive it, grow to
   /// what it needs. Throws Error(kCuda).
   LoadedCandidate(const Candidate& candidate, const Problem& problem, const DeviceFacts& device,
-                  Compiled&& compiled, SharedWorkspace& workspace);
+                  Compiled&& compiled, SharedWorkspace& workspace)
+      : config_(to_string(candidate.config)),
+        estimate_us_(candidate.estimate_us),
+        compiled_(std::move(compiled)),
+        workspace_(workspace) {
+    const Launch launch = candidate.family->launch(candidate.config, problem, device);
+    kernels_ = LoadedKernels(compiled_.cubin.bytes, compiled_.source, launch);
+    workspace_.reserve(launch);
+    launch_ = LoadedLaunch(launch, kernels_);
+  }
 
   /// Enqueues one run. Throws Error(kCuda).
   void run(const Tensors& tensors, CUstream stream) const {

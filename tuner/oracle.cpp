@@ -5,19 +5,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "attnforge/error.h"
-#include "generator/candidates.h"
 #include "generator/tensors/operands.h"
-#include "reference/attention.h"
 #include "reference/compare/outputs.h"
 #include "reference/score.h"
-#include "runtime/compile/compiler.h"
-#include "runtime/driver.h"
-#include "runtime/loaded_launch.h"
-#include "runtime/memory.h"
-#include "templates/oracle/fwd_naive/oracle.h"
-#include "templates/registry.h"
-#include "tuner/gradient_oracle.h"
 #include "tuner/oracle_list.h"
 #include "tuner/oracle_rows.h"
 
@@ -34,12 +24,6 @@ Problem with_fp32_output(Problem problem) {
   problem.alignment_bytes = std::max(problem.alignment_bytes,
                                      static_cast<int>(bytes_of(problem.dtype_o, 1)));
   return problem;
-}
-
-Config oracle_config(const Family& family, const Problem& problem, const DeviceFacts& device) {
-  const std::vector<Candidate> configs = candidates(family, problem, device);
-  ATTNFORGE_ASSERT(!configs.empty(), "fwd_naive serves every problem: it is the oracle");
-  return configs.front().config;
 }
 
 /// Every head's rows, head after head.
@@ -112,13 +96,11 @@ OutputOracle::OutputOracle(const Sequences& sequences, const DeviceFacts& device
     return;
   }
   Problem fp32 = with_fp32_output(problem);
-  const Family* const family = find_family("fwd_naive");
-  ATTNFORGE_ASSERT(family != nullptr, "the registry lists fwd_naive: it is the oracle");
-  const Config config = oracle_config(*family, fp32, device);
+  const OracleKernel oracle = oracle_kernel("fwd_naive", fp32, device);
   // That of the inputs may be less than an element of the output, which no valid Problem says.
   fp32.alignment_bytes = problem.alignment_bytes;
 
-  const std::vector<ListedRow> list = listed(ranges, rows_per_block(config));
+  const std::vector<ListedRow> list = listed(ranges, rows_per_block(oracle.config));
   list_ = ListOnGpu(sequences, list);
   const std::vector<QueryRow> rows = rows_of_heads(problem, list);
   const std::size_t elements = rows.size() * static_cast<std::size_t>(problem.head_dim_v);
@@ -130,11 +112,8 @@ OutputOracle::OutputOracle(const Sequences& sequences, const DeviceFacts& device
                .stride_head = std::int64_t{list_.num_rows} * problem.head_dim_v};
   on_rows.lse.data = static_cast<float*>(lse.data());
   on_rows.lse.stride_head = list_.num_rows;
-  const Launch launch = launch_rows(config, fp32, list_.listed(), list_.num_rows);
-  const Source source = family->render(config, fp32);
-  const LoadedKernels kernels(compile(source, device.arch).bytes, source, launch);
-  LoadedLaunch(launch, kernels).run(on_rows, {}, stream);
-  wait_for_oracle(stream, problem);
+  run_oracle(oracle, fp32, device, launch_rows(oracle.config, fp32, list_.listed(), list_.num_rows),
+             on_rows, stream);
 
   const auto host_o = o.to_host<float>(), host_lse = lse.to_host<float>();
   expected_ = reference_from_outputs(sequences, rows, host_o, host_lse, kLargestNormal);

@@ -33,5 +33,9 @@ class Oracle {
 std::unique_ptr<Oracle> make_oracle(const Sequences& sequences, const DeviceFacts& device,
                                     const Tensors& tensors, unsigned seed,
                                     const Instruments& instruments, CUstream stream);
+/// That of a backward problem.
+std::unique_ptr<Oracle> make_gradient_oracle(const Sequences& sequences, const DeviceFacts& device,
+                                             const Tensors& tensors, unsigned seed,
+                                             const Instruments& instruments, CUstream stream);
 
 }  // namespace attnforge

@@ -5,6 +5,9 @@
 #include <string>
 
 #include "attnforge/error.h"
+#include "runtime/compile/compiler.h"
+#include "runtime/loaded_launch.h"
+#include "templates/registry.h"
 #include "tuner/timer.h"
 
 namespace attnforge {
@@ -59,7 +62,20 @@ void ListOnGpu::gather(const Instruments& instruments, const Tensor& from, DType
                      stream);
 }
 
-void wait_for_oracle(CUstream stream, const Problem& problem) {
+OracleKernel oracle_kernel(std::string_view family, const Problem& problem,
+                           const DeviceFacts& device) {
+  const Family* const found = find_family(family);
+  ATTNFORGE_ASSERT(found != nullptr, "the registry lists the oracles");
+  const std::vector<Candidate> configs = candidates(*found, problem, device);
+  ATTNFORGE_ASSERT(!configs.empty(), "an oracle serves every problem that is served");
+  return {found, configs.front().config};
+}
+
+void run_oracle(const OracleKernel& kernel, const Problem& problem, const DeviceFacts& device,
+                const Launch& launch, const Tensors& tensors, CUstream stream) {
+  const Source source = kernel.family->render(kernel.config, problem);
+  const LoadedKernels kernels(compile(source, device.arch).bytes, source, launch);
+  LoadedLaunch(launch, kernels).run(tensors, {}, stream);
   wait_for(stream, fmt::format("the oracle of \"{}\" did not finish in {} s: something else keeps "
                                "the GPU busy",
                                to_string(problem), kLongestSeconds));

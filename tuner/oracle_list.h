@@ -1,11 +1,13 @@
-// oracle_list.h - the rows that an oracle computes, on the GPU: as a list, and where they lie in
-// the outputs of a run.
+// oracle_list.h - an oracle's run, and the rows that it computes, on the GPU: as a list, and where
+// they lie in the outputs of a run.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "attnforge/plan.h"
+#include "generator/candidates.h"
 #include "reference/sequences.h"
 #include "runtime/memory.h"
 #include "templates/oracle/fwd_naive/oracle.h"
@@ -28,8 +30,20 @@ struct ListOnGpu {
               int columns, const Buffer& to, CUstream stream) const;
 };
 
-/// For what was enqueued so far. Throws Error(kCuda) where something else keeps the GPU busy.
-void wait_for_oracle(CUstream stream, const Problem& problem);
+/// For copies that were enqueued so far. Throws Error(kCuda) where something else keeps the GPU
+/// busy.
 void wait_for_copies(CUstream stream);
+
+/// An oracle's family, and the config of it that is run.
+struct OracleKernel {
+  const Family* family;
+  Config config;
+};
+OracleKernel oracle_kernel(std::string_view family, const Problem& problem,
+                           const DeviceFacts& device);
+/// Runs the kernel as `launch` says and waits for it; `problem` is the one that it is rendered for.
+/// Throws Error(kCuda), also where something else keeps the GPU busy, Error(kCompile).
+void run_oracle(const OracleKernel& kernel, const Problem& problem, const DeviceFacts& device,
+                const Launch& launch, const Tensors& tensors, CUstream stream);
 
 }  // namespace attnforge

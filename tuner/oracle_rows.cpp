@@ -22,33 +22,6 @@ double elements(const Problem& problem, const RowRange& range) {
          static_cast<double>(range.row_end - range.row_begin) * problem.head_dim_v;
 }
 
-}  // namespace
-
-double flops(const Problem& problem, const RowRange& range) {
-  std::int64_t pairs = 0;
-  for (std::int64_t row = range.row_begin; row < range.row_end; ++row) {
-    const KeyRange keys = visible_keys(problem, row);
-    pairs += std::max<std::int64_t>(0, keys.last - keys.first + 1);
-  }
-  return 2.0 * effective_density(problem) * static_cast<double>(pairs) *
-         (problem.head_dim + problem.head_dim_v) *
-         static_cast<double>((range.batch_end - range.batch_begin) * problem.num_heads_q);
-}
-
-std::vector<ListedRow> listed(const std::vector<RowRange>& ranges, int group) {
-  std::vector<ListedRow> rows;
-  for (const RowRange& range : ranges) {
-    for (std::int64_t batch = range.batch_begin; batch < range.batch_end; ++batch) {
-      for (std::int64_t row = range.row_begin; row < range.row_end; ++row)
-        rows.push_back({static_cast<int>(batch), static_cast<int>(row)});
-      while (rows.size() % static_cast<std::size_t>(group) != 0) rows.push_back(rows.back());
-    }
-  }
-  return rows;
-}
-
-namespace {
-
 std::int64_t below(std::int64_t end, std::mt19937_64& random) {
   return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
 }
@@ -102,6 +75,29 @@ std::vector<RowRange> whole_sequences(const Sequences& sequences) {
 }
 
 }  // namespace
+
+double flops(const Problem& problem, const RowRange& range) {
+  std::int64_t pairs = 0;
+  for (std::int64_t row = range.row_begin; row < range.row_end; ++row) {
+    const KeyRange keys = visible_keys(problem, row);
+    pairs += std::max<std::int64_t>(0, keys.last - keys.first + 1);
+  }
+  return 2.0 * effective_density(problem) * static_cast<double>(pairs) *
+         (problem.head_dim + problem.head_dim_v) *
+         static_cast<double>((range.batch_end - range.batch_begin) * problem.num_heads_q);
+}
+
+std::vector<ListedRow> listed(const std::vector<RowRange>& ranges, int group) {
+  std::vector<ListedRow> rows;
+  for (const RowRange& range : ranges) {
+    for (std::int64_t batch = range.batch_begin; batch < range.batch_end; ++batch) {
+      for (std::int64_t row = range.row_begin; row < range.row_end; ++row)
+        rows.push_back({static_cast<int>(batch), static_cast<int>(row)});
+      while (rows.size() % static_cast<std::size_t>(group) != 0) rows.push_back(rows.back());
+    }
+  }
+  return rows;
+}
 
 std::vector<RowRange> rows_to_compare(const Sequences& sequences, const DeviceFacts& device,
                                       unsigned seed) {

@@ -19,6 +19,20 @@ constexpr std::size_t kGuardRows = 128, kGuardLeast = 4096, kGuardMost = std::si
 
 std::size_t rounded_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
+/// The tables that a problem has, and nothing else.
+HostTensors tables_of(const Problem& problem, unsigned seed) {
+  HostTensors host;
+  set_made_up_tables(problem, host, seed);
+  return host;
+}
+
+/// A table in device memory, before NaNs.
+Buffer uploaded(const std::span<const std::byte> table) {
+  std::vector<std::byte> guarded(table.begin(), table.end());
+  guarded.insert(guarded.end(), kGuardLeast, std::byte{0xff});
+  return Buffer::of(std::span<const std::byte>(guarded));
+}
+
 }  // namespace
 
 ProblemTensors::Region ProblemTensors::allocate(std::size_t bytes, std::size_t row_bytes,
@@ -38,24 +52,6 @@ ProblemTensors::Region ProblemTensors::allocate(std::size_t bytes, std::size_t r
   }
   return region;
 }
-
-namespace {
-
-/// The tables that a problem has, and nothing else.
-HostTensors tables_of(const Problem& problem, unsigned seed) {
-  HostTensors host;
-  set_made_up_tables(problem, host, seed);
-  return host;
-}
-
-/// A table in device memory, before NaNs.
-Buffer uploaded(const std::span<const std::byte> table) {
-  std::vector<std::byte> guarded(table.begin(), table.end());
-  guarded.insert(guarded.end(), kGuardLeast, std::byte{0xff});
-  return Buffer::of(std::span<const std::byte>(guarded));
-}
-
-}  // namespace
 
 ProblemTensors::ProblemTensors(const Problem& problem, unsigned seed,
                                const Instruments& instruments, CUstream stream)
@@ -92,28 +88,24 @@ std::uint64_t ProblemTensors::left_alone(const Operand& output) const {
       of_side(output.key_elements, tokens.kv, keys));
 }
 
-void ProblemTensors::guard(const Region& region, std::uint16_t value, CUstream stream) const {
+void ProblemTensors::guard(const Region& region, std::uint16_t value, CUstream stream,
+                           std::uint64_t* different) const {
   if (region.memory.size_bytes() == 0) return;
-  instruments_.set_words(region.memory.data(), region.begin / 2, value, stream);
-  instruments_.set_words(static_cast<char*>(region.data()) + region.bytes, region.words_after(),
-                         value, stream);
+  instruments_.words(region.memory.data(), region.begin / 2, value, stream, different);
+  instruments_.words(static_cast<char*>(region.data()) + region.bytes, region.words_after(), value,
+                     stream, different);
 }
 
-void ProblemTensors::count_guard(const Region& region, std::uint16_t value, int index,
-                                 CUstream stream) {
-  if (region.memory.size_bytes() == 0) return;
-  instruments_.count_other_words(region.memory.data(), region.begin / 2, value, counter(index),
-                                 stream);
-  instruments_.count_other_words(static_cast<char*>(region.data()) + region.bytes,
-                                 region.words_after(), value, counter(index), stream);
+void ProblemTensors::random(const Placed& placed, CUstream stream, std::uint64_t* different) const {
+  instruments_.normal(placed.region.data(), static_cast<std::size_t>(placed.operand.elements),
+                      placed.operand.dtype, placed.seed, stream, different);
 }
 
 void ProblemTensors::fill_inputs(CUstream stream) const {
   for (const Placed& input : placed_) {
     if (!is(input, Operand::Role::kInput)) continue;
     guard(input.region, kPoison, stream);
-    instruments_.set_normal(input.region.data(), static_cast<std::size_t>(input.operand.elements),
-                            input.operand.dtype, input.seed, stream);
+    random(input, stream);
   }
 }
 
@@ -122,11 +114,9 @@ void ProblemTensors::poison_outputs(CUstream stream) const {
     if (!is(output, Operand::Role::kOutput)) continue;
     guard(output.region, kCanary, stream);
     if (output.operand.added_to)
-      instruments_.set_normal(output.region.data(),
-                              static_cast<std::size_t>(output.operand.elements),
-                              output.operand.dtype, output.seed, stream);
+      random(output, stream);
     else
-      instruments_.set_words(output.region.data(), output.region.bytes / 2, kPoison, stream);
+      instruments_.words(output.region.data(), output.region.bytes / 2, kPoison, stream);
   }
 }
 
@@ -134,17 +124,14 @@ void ProblemTensors::check(CUstream stream) {
   counters_.fill8(0, stream);
   int output = 0;
   for (const Placed& placed : placed_) {
-    const Operand& operand = placed.operand;
-    const auto elements = static_cast<std::size_t>(operand.elements);
     if (is(placed, Operand::Role::kInput)) {
-      instruments_.count_not_normal(placed.region.data(), elements, operand.dtype, placed.seed,
-                                    counter(kInputs), stream);
-      count_guard(placed.region, kPoison, kInputGuards, stream);
+      random(placed, stream, counter(kInputs));
+      guard(placed.region, kPoison, stream, counter(kInputGuards));
     } else if (is(placed, Operand::Role::kOutput)) {
       const int first = kOfOutputs + output++ * kPerOutput;
-      instruments_.scan(placed.region.data(), elements, operand.dtype, counter(first + kPoisoned),
-                        stream);  // and kNan
-      count_guard(placed.region, kCanary, first + kGuard, stream);
+      instruments_.scan(placed.region.data(), static_cast<std::size_t>(placed.operand.elements),
+                        placed.operand.dtype, counter(first + kPoisoned), stream);  // and kNan
+      guard(placed.region, kCanary, stream, counter(first + kGuard));
     }
   }
 }

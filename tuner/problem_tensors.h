@@ -45,8 +45,9 @@ class ProblemTensors {
     std::size_t words_after() const { return (memory.size_bytes() - begin - bytes) / 2; }
   };
   Region allocate(std::size_t bytes, std::size_t row_bytes, std::size_t least_alignment) const;
-  void guard(const Region& region, std::uint16_t value, CUstream stream) const;
-  void count_guard(const Region& region, std::uint16_t value, int counter, CUstream stream);
+  /// Sets the guards of a region, or counts what differs in them.
+  void guard(const Region& region, std::uint16_t value, CUstream stream,
+             std::uint64_t* different = nullptr) const;
   void fill_inputs(CUstream stream) const;
   std::uint64_t* counter(int index) const {
     return static_cast<std::uint64_t*>(counters_.data()) + index;
@@ -58,6 +59,8 @@ class ProblemTensors {
     std::uint64_t seed = 0;  // of an input
   };
   bool is(const Placed& placed, Operand::Role role) const { return placed.operand.role == role; }
+  /// Fills a tensor with its random numbers, or counts what differs from them.
+  void random(const Placed& placed, CUstream stream, std::uint64_t* different = nullptr) const;
   /// Elements of an output that a run writes: rows after a length are left alone.
   std::uint64_t left_alone(const Operand& output) const;
 

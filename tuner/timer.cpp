@@ -6,9 +6,6 @@
 #include <limits>
 #include <thread>
 
-#include "runtime/driver.h"
-#include "runtime/release.h"
-
 namespace attnforge {
 namespace {
 
@@ -33,24 +30,11 @@ bool wait(const Event& event, double seconds) {
   return true;
 }
 
-SharedWord::SharedWord() {
-  void* memory = nullptr;
-  check(driver().cuMemHostAlloc(&memory, sizeof(unsigned),
-                                CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-        "cuMemHostAlloc of a word");
-  word_ = static_cast<unsigned*>(memory);
-  store(0);
-}
-
-SharedWord::~SharedWord() {
-  release([&](const Driver& cuda) { cuda.cuMemFreeHost(word_); });
-}
-
 unsigned SharedWord::load() const {
-  return std::atomic_ref<unsigned>(*word_).load(std::memory_order_acquire);
+  return std::atomic_ref<unsigned>(*address()).load(std::memory_order_acquire);
 }
 void SharedWord::store(unsigned value) {
-  std::atomic_ref<unsigned>(*word_).store(value, std::memory_order_release);
+  std::atomic_ref<unsigned>(*address()).store(value, std::memory_order_release);
 }
 
 Timer::Timer(const DeviceFacts& device, const Instruments& instruments)
@@ -109,11 +93,6 @@ Timer::Samples Timer::sample_batch(std::size_t begin, std::size_t count,
   return result;
 }
 
-double Timer::read_clocks() {
-  return attnforge::clock_mhz(stamps_before_.to_host<ClockStamp>(),
-                              stamps_after_.to_host<ClockStamp>());
-}
-
 Timer::Samples Timer::sample(std::size_t count, const std::function<bool(std::size_t)>& enqueue,
                              double limit_s) {
   Samples result;
@@ -134,7 +113,9 @@ Timer::Samples Timer::sample(std::size_t count, const std::function<bool(std::si
       result.time_us.resize(count, std::numeric_limits<double>::quiet_NaN());
       return result;
     }
-    if (const double mhz = read_clocks(); mhz > 0) clocks.push_back(mhz);
+    const double mhz = attnforge::clock_mhz(stamps_before_.to_host<ClockStamp>(),
+                                            stamps_after_.to_host<ClockStamp>());
+    if (mhz > 0) clocks.push_back(mhz);
   }
   double sum = 0;
   for (double mhz : clocks) sum += mhz;

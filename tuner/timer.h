@@ -20,17 +20,14 @@ bool wait(const Event& event, double seconds);
 /// A word in host memory that the GPU sees.
 class SharedWord {
  public:
-  SharedWord();
-  ~SharedWord();
-  SharedWord(const SharedWord&) = delete;
-  SharedWord& operator=(const SharedWord&) = delete;
+  SharedWord() { store(0); }
 
-  unsigned* address() const { return word_; }
+  unsigned* address() const { return static_cast<unsigned*>(memory_.data()); }
   unsigned load() const;
   void store(unsigned value);
 
  private:
-  unsigned* word_ = nullptr;
+  HostBuffer memory_{sizeof(unsigned)};
 };
 
 class Timer {
@@ -57,7 +54,6 @@ class Timer {
  private:
   Samples sample_batch(std::size_t begin, std::size_t count,
                        const std::function<bool(std::size_t item)>& enqueue, double limit_s);
-  double read_clocks();
 
   const Instruments& instruments_;
   const int num_sms_;

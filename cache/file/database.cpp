@@ -1,9 +1,11 @@
-// database.cpp - the calls to SQLite.
+#define XXH_INLINE_ALL
 #include "cache/file/database.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <cerrno>
+#include <limits>
 
 namespace attnforge {
 namespace {
@@ -22,7 +24,8 @@ int errno_of(sqlite3* connection) {
   return of_journal != 0 ? of_journal : sqlite3_system_errno(connection);
 }
 
-[[noreturn]] void fail(sqlite3* connection, int result) {
+void check_call(sqlite3* connection, int result) {
+  if (result == SQLITE_OK) return;
   const int extended = connection ? sqlite3_extended_errcode(connection) : result;
   const int primary = extended & 0xff;
   const int system_errno = connection && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN)
@@ -30,6 +33,18 @@ int errno_of(sqlite3* connection) {
                                : 0;
   const char* message = connection ? sqlite3_errmsg(connection) : sqlite3_errstr(result);
   throw SqliteError(extended, system_errno, fmt::format("{} (SQLite code {})", message, extended));
+}
+
+void checksum_function(sqlite3_context* context, int count, sqlite3_value** values) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    const auto* data = reinterpret_cast<const char*>(sqlite3_value_text(values[i]));
+    const auto size = static_cast<std::size_t>(sqlite3_value_bytes(values[i]));
+    text += fmt::format("{}:", size);  // two texts never look like two others
+    if (data) text.append(data, size);
+  }
+  const std::string sum = checksum(std::as_bytes(std::span(text)));
+  sqlite3_result_text(context, sum.data(), static_cast<int>(sum.size()), SQLITE_TRANSIENT);
 }
 
 }  // namespace
@@ -56,42 +71,29 @@ Query::~Query() {
   sqlite3_clear_bindings(statement_);
 }
 
-void Query::check(int result) const {
-  if (result != SQLITE_OK) fail(connection_, result);
-}
+void Query::check(int result) const { check_call(connection_, result); }
 
-Query& Query::bind(int parameter, std::string_view text) {
-  // A null pointer would bind NULL: an empty string_view may have one.
-  check(sqlite3_bind_text(statement_, parameter, text.data() ? text.data() : "",
+// A null pointer would bind NULL: an empty view may have one.
+void Query::bind_text(std::string_view text) {
+  check(sqlite3_bind_text(statement_, ++bound_, text.data() ? text.data() : "",
                           static_cast<int>(text.size()), SQLITE_TRANSIENT));
-  return *this;
 }
-
-Query& Query::bind(int parameter, std::int64_t value) {
-  check(sqlite3_bind_int64(statement_, parameter, value));
-  return *this;
-}
-
-Query& Query::bind(int parameter, double value) {
-  check(sqlite3_bind_double(statement_, parameter, value));
-  return *this;
-}
-
-Query& Query::bind(int parameter, std::span<const std::byte> blob) {
-  check(sqlite3_bind_blob64(statement_, parameter,
+void Query::bind_blob(std::span<const std::byte> blob) {
+  check(sqlite3_bind_blob64(statement_, ++bound_,
                             blob.data() ? static_cast<const void*>(blob.data()) : "", blob.size(),
                             SQLITE_STATIC));
-  return *this;
 }
 
 bool Query::step() {
   const int result = sqlite3_step(statement_);
-  if (result == SQLITE_ROW) return true;
-  if (result == SQLITE_DONE) return false;
-  fail(connection_, result);
+  if (result != SQLITE_ROW && result != SQLITE_DONE) check(result);
+  return result == SQLITE_ROW;
 }
 
-void Query::reset() { sqlite3_reset(statement_); }
+double Query::real(int column) const {
+  return null(column) ? std::numeric_limits<double>::quiet_NaN()
+                      : sqlite3_column_double(statement_, column);
+}
 
 std::string Query::text(int column) const {
   const auto* data = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
@@ -111,7 +113,10 @@ Database::Database(const std::string& path, int flags) {
   const int result = sqlite3_open_v2(path.c_str(), &connection,
                                      flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
   connection_.reset(connection);
-  if (result != SQLITE_OK) fail(connection, result);
+  check_call(connection, result);
+  sqlite3_create_function_v2(connection, "checksum", -1,
+                             SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, nullptr,
+                             checksum_function, nullptr, nullptr, nullptr);
   // Definitions inside a file from elsewhere may call no function with side effects, and damage is
   // looked for early.
   execute("PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON; PRAGMA cell_size_check = ON;");
@@ -125,34 +130,29 @@ Database& Database::operator=(Database&& other) noexcept {
   return *this;
 }
 
-Database::Statement Database::prepare(const char* sql, unsigned flags) {
-  sqlite3_stmt* statement = nullptr;
-  const int result = sqlite3_prepare_v3(connection_.get(), sql, -1, flags, &statement, nullptr);
-  if (result != SQLITE_OK) fail(connection_.get(), result);
-  return Statement(statement);
-}
-
-Query Database::query(const char* sql) {
-  Statement& statement = statements_[sql];
-  if (!statement) statement = prepare(sql, SQLITE_PREPARE_PERSISTENT);
-  return Query(connection_.get(), statement.get());
+sqlite3_stmt* Database::statement(const char* sql) {
+  Statement& kept = statements_[sql];
+  if (!kept) {
+    sqlite3_stmt* made = nullptr;
+    check_call(connection_.get(), sqlite3_prepare_v3(connection_.get(), sql, -1,
+                                                     SQLITE_PREPARE_PERSISTENT, &made, nullptr));
+    kept.reset(made);
+  }
+  return kept.get();
 }
 
 void Database::execute(const char* sql) {
-  const int result = sqlite3_exec(connection_.get(), sql, nullptr, nullptr, nullptr);
-  if (result != SQLITE_OK) fail(connection_.get(), result);
+  check_call(connection_.get(), sqlite3_exec(connection_.get(), sql, nullptr, nullptr, nullptr));
 }
 
 std::int64_t Database::integer(const char* sql) {
-  const Statement statement = prepare(sql, 0);
-  Query query(connection_.get(), statement.get());
-  return query.step() ? query.integer(0) : 0;
+  Query first = query(sql);
+  return first.step() ? first.integer(0) : 0;
 }
 
 std::string Database::text(const char* sql) {
-  const Statement statement = prepare(sql, 0);
-  Query query(connection_.get(), statement.get());
-  return query.step() ? query.text(0) : std::string();
+  Query first = query(sql);
+  return first.step() ? first.text(0) : std::string();
 }
 
 void Database::wait_for_locks(int milliseconds) {
@@ -166,26 +166,16 @@ bool Database::moved() const {
   return result == SQLITE_OK && moved != 0;
 }
 
-WriteTransaction::WriteTransaction(Database& database) : database_(database) {
-  database_.execute("BEGIN IMMEDIATE");
-}
-
-ReadTransaction::ReadTransaction(Database& database) : database_(database) {
-  database_.execute("BEGIN");
-}
-
-ReadTransaction::~ReadTransaction() {
-  if (database_.in_transaction())
-    sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
-}
-
-WriteTransaction::~WriteTransaction() {
+Transaction::~Transaction() {
   // SQLite has rolled back by itself after some errors (disk full, I/O); a second ROLLBACK would
   // only be an error.
   if (database_.in_transaction())
     sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
 }
 
-void WriteTransaction::commit() { database_.execute("COMMIT"); }
+std::string checksum(std::span<const std::byte> bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
 
 }  // namespace attnforge

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace attnforge {
 
@@ -22,7 +23,6 @@ class SqliteError : public std::runtime_error {
       : std::runtime_error(message), extended_code_(extended_code), system_errno_(system_errno) {}
 
   int code() const { return extended_code_ & 0xff; }  // SQLITE_BUSY, SQLITE_FULL, ...
-  int extended_code() const { return extended_code_; }
   /// The file is damaged or no database at all: it can be replaced. Every row is stored together
   /// with those that it refers to, so one that they are missing for is damage too.
   bool corrupt() const {
@@ -46,46 +46,72 @@ class SqliteError : public std::runtime_error {
 /// Throws a SqliteError that is corrupt(): `index` named a row that is missing or another one.
 [[noreturn]] void index_is_damaged(std::string_view index);
 
-/// A prepared statement while it is in use: bind, step, read columns. Columns and parameters count
-/// from SQLite's 0 and 1. Its end resets it, which ends the read transaction that it may have
-/// begun. Borrows from its Database.
+/// A prepared statement while it is in use: bind, step, read columns, which count from 0. Its end
+/// resets it, which ends the read transaction that it may have begun. Borrows from its Database.
 class Query {
  public:
   Query(sqlite3* connection, sqlite3_stmt* statement)
       : connection_(connection), statement_(statement) {}
+  template <class... Values>
+  Query(sqlite3* connection, sqlite3_stmt* statement, const Values&... values)
+      : Query(connection, statement) {
+    (bind(values), ...);
+  }
   ~Query();
   Query(const Query&) = delete;
   Query& operator=(const Query&) = delete;
 
-  Query& bind(int parameter, std::string_view text);  // copied
-  Query& bind(int parameter, const char* text) { return bind(parameter, std::string_view(text)); }
-  Query& bind(int parameter, const std::string& text) {
-    return bind(parameter, std::string_view(text));
+  /// Gives the next parameter a value. Texts are copied, blobs borrowed until the Query ends; NaN
+  /// becomes NULL.
+  template <class Value>
+  Query& bind(const Value& value) {
+    if constexpr (std::is_integral_v<Value>)
+      check(sqlite3_bind_int64(statement_, ++bound_, value));
+    else if constexpr (std::is_floating_point_v<Value>)
+      check(sqlite3_bind_double(statement_, ++bound_, value));
+    else if constexpr (std::is_convertible_v<const Value&, std::string_view>)
+      bind_text(value);
+    else
+      bind_blob(value);
+    return *this;
   }
-  Query& bind(int parameter, std::int64_t value);
-  Query& bind(int parameter, int value) { return bind(parameter, std::int64_t{value}); }
-  Query& bind(int parameter, bool value) { return bind(parameter, std::int64_t{value}); }
-  Query& bind(int parameter, double value);                     // NaN becomes NULL
-  Query& bind(int parameter, std::span<const std::byte> blob);  // borrowed until the Query ends
 
   /// True if there is a row. Throws SqliteError.
   bool step();
   /// step() for statements that give no row.
   void run() { step(); }
-  /// Ready for new values and another run, e.g. in a loop of inserts.
-  void reset();
 
   std::string text(int column) const;
   std::int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
-  double real(int column) const { return sqlite3_column_double(statement_, column); }
+  double real(int column) const;  // NaN: NULL
   bool null(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
   std::span<const std::byte> blob(int column) const;  // valid until the next step
+  /// Reads a column as what `value` is.
+  template <class Value>
+  void read(int column, Value& value) const {
+    if constexpr (std::is_integral_v<Value>)
+      value = static_cast<Value>(integer(column));
+    else if constexpr (std::is_floating_point_v<Value>)
+      value = real(column);
+    else
+      value = text(column);
+  }
 
  private:
   void check(int result) const;
+  void bind_text(std::string_view text);
+  void bind_blob(std::span<const std::byte> blob);
+
   sqlite3* connection_;
   sqlite3_stmt* statement_;
+  int bound_ = 0;  // parameters
 };
+
+/// XXH3-128 in 32 hexadecimal digits. SQL has `checksum(column, ...)`: that of the texts of its
+/// arguments, which cannot run together. A row keeps that of its own key and facts, so that a row
+/// that an index gives by mistake, or whose columns were damaged, is not taken for the row that was
+/// looked up.
+std::string checksum(std::span<const std::byte> bytes);
 
 /// One connection. Not thread-safe (opened without SQLite's mutexes): its owner has one.
 class Database {
@@ -96,8 +122,12 @@ class Database {
   Database(Database&&) noexcept = default;
   Database& operator=(Database&&) noexcept;
 
-  /// Prepares once and keeps. `sql` must live as long as the program (a literal).
-  Query query(const char* sql);
+  /// With `values` bound to its parameters, in their order. Prepares once and keeps: `sql` must
+  /// live as long as the program (a literal).
+  template <class... Values>
+  Query query(const char* sql, const Values&... values) {
+    return Query(connection_.get(), statement(sql), values...);
+  }
   /// Any number of statements, results thrown away.
   void execute(const char* sql);
   void execute(const std::string& sql) { execute(sql.c_str()); }
@@ -121,37 +151,36 @@ class Database {
     void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
   };
   using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
-  Statement prepare(const char* sql, unsigned flags);
+  sqlite3_stmt* statement(const char* sql);
 
   std::unique_ptr<sqlite3, Close> connection_;
   std::map<const char*, Statement> statements_;  // by address
 };
 
-/// BEGIN IMMEDIATE ... COMMIT, rolled back unless committed. Writing starts with the write lock: a
-/// read lock that is upgraded later would fail at once, without waiting, when two processes do it.
-class WriteTransaction {
+/// Rolled back unless committed. Queries inside must end before it.
+class Transaction {
  public:
-  explicit WriteTransaction(Database& database);
-  ~WriteTransaction();
-  WriteTransaction(const WriteTransaction&) = delete;
-  WriteTransaction& operator=(const WriteTransaction&) = delete;
-  void commit();
+  Transaction(Database& database, const char* begin) : database_(database) {
+    database_.execute(begin);
+  }
+  ~Transaction();
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+  void commit() { database_.execute("COMMIT"); }
 
  private:
   Database& database_;
 };
 
-/// BEGIN ... ROLLBACK around several reads that should see one state. Queries inside must end
-/// before it.
-class ReadTransaction {
- public:
-  explicit ReadTransaction(Database& database);
-  ~ReadTransaction();
-  ReadTransaction(const ReadTransaction&) = delete;
-  ReadTransaction& operator=(const ReadTransaction&) = delete;
+/// Writing starts with the write lock: a read lock that is upgraded later would fail at once,
+/// without waiting, when two processes do it.
+struct WriteTransaction : Transaction {
+  explicit WriteTransaction(Database& database) : Transaction(database, "BEGIN IMMEDIATE") {}
+};
 
- private:
-  Database& database_;
+/// Around several reads that should see one state.
+struct ReadTransaction : Transaction {
+  explicit ReadTransaction(Database& database) : Transaction(database, "BEGIN") {}
 };
 
 }  // namespace attnforge

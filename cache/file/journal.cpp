@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "attnforge/error.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
@@ -67,9 +67,8 @@ bool wal_asked_for() {
   const char* value = secure_getenv("ATTNFORGE_CACHE_WAL");
   const std::string_view word = value ? value : "";
   if (!word.empty() && word != "0" && word != "1") {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("ATTNFORGE_CACHE_WAL={}: it is 1 (a write-ahead log) or 0; or unset it", word));
+    throw_error(ErrorCode::kInvalidArgument,
+                "ATTNFORGE_CACHE_WAL={}: it is 1 (a write-ahead log) or 0; or unset it", word);
   }
   return word == "1";
 }

@@ -1,4 +1,3 @@
-// open.cpp - opening and creating the file.
 #include "cache/file/open.h"
 
 #include <fmt/format.h>
@@ -9,11 +8,9 @@
 #include <string_view>
 #include <system_error>
 
-#include "attnforge/error.h"
-#include "cache/file/checksum.h"
 #include "cache/file/journal.h"
 #include "cache/file/trust.h"
-#include "cache/sql_texts.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
@@ -25,11 +22,6 @@ FileState state_in_transaction(Database& database) {
   if (application == 0 && version == 0 && tables == 0) return FileState::kEmpty;
   if (application != kApplicationId || version < 1) return FileState::kForeign;
   return version == kSchemaVersion ? FileState::kCurrent : FileState::kOther;
-}
-
-void stamp(Database& database) {
-  database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {};",
-                               kApplicationId, kSchemaVersion));
 }
 
 // The first bytes of the file, zeros after its end. Through SQLite's own descriptor: to open and
@@ -94,7 +86,8 @@ FileState make_current(Database& database, const Waits& waits) {
     state = state_in_transaction(database);  // another process may have been first
     if (state == FileState::kEmpty) {
       database.execute(kSchemaSql);
-      stamp(database);
+      database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {};",
+                                   kApplicationId, kSchemaVersion));
     }
     transaction.commit();
   }
@@ -106,8 +99,8 @@ bool has_whole_schema(Database& database) try {
   Database fresh = open_memory();
   Query made = fresh.query("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL");
   while (made.step()) {
-    Query there = database.query("SELECT sql FROM sqlite_master WHERE name = ?1");
-    if (!there.bind(1, made.text(0)).step() || there.text(0) != made.text(1)) return false;
+    Query there = database.query("SELECT sql FROM sqlite_master WHERE name = ?1", made.text(0));
+    if (!there.step() || there.text(0) != made.text(1)) return false;
   }
   return true;
 } catch (const SqliteError& error) {
@@ -131,16 +124,15 @@ Opened open_file(const std::string& asked_path, OpenMode mode, const LogFunction
   if (mode == OpenMode::kCreate) {
     make_private_folder(path);
     require_trust();
+    make_private_file(path);
   }
-  if (mode == OpenMode::kCreate) make_private_file(path);
   Database database(path, flags);
   if (!may_be_written(header_of(database, path), path))
-    throw Error(ErrorCode::kCache,
-                fmt::format("{} is not a SQLite database and is left as it is: name another file, "
-                            "or a new one (--cache, ATTNFORGE_CACHE)",
-                            path));
+    throw_error(ErrorCode::kCache,
+                "{} is not a SQLite database and is left as it is: name another file, or a new one "
+                "(--cache, ATTNFORGE_CACHE)",
+                path);
   database.wait_for_locks(waits.read_ms);
-  add_checksum_function(database);
 
   // A write needs the folder too, for the journal.
   const bool writable = mode != OpenMode::kRead &&
@@ -151,26 +143,24 @@ Opened open_file(const std::string& asked_path, OpenMode mode, const LogFunction
     case FileState::kCurrent:
       return {std::move(database), writable};
     case FileState::kOther:
-      throw Error(ErrorCode::kCache,
-                  fmt::format("{} has schema version {}, this attnforge has {}: use the attnforge "
-                              "that made it, or name another file (ATTNFORGE_CACHE)",
-                              path, database.integer("PRAGMA user_version"), kSchemaVersion));
+      throw_error(ErrorCode::kCache,
+                  "{} has schema version {}, this attnforge has {}: use the attnforge that made "
+                  "it, or name another file (ATTNFORGE_CACHE)",
+                  path, database.integer("PRAGMA user_version"), kSchemaVersion);
     case FileState::kForeign:
-      throw Error(ErrorCode::kCache, fmt::format("{} is a SQLite database of another application "
-                                                 "(application_id {:#x}): name another file "
-                                                 "(ATTNFORGE_CACHE)",
-                                                 path, database.integer("PRAGMA application_id")));
+      throw_error(ErrorCode::kCache,
+                  "{} is a SQLite database of another application (application_id {:#x}): name "
+                  "another file (ATTNFORGE_CACHE)",
+                  path, database.integer("PRAGMA application_id"));
     case FileState::kEmpty:
       break;
   }
-  throw Error(
-      ErrorCode::kCache,
-      fmt::format("{} is empty and cannot be written: make it and its folder writable", path));
+  throw_error(ErrorCode::kCache,
+              "{} is empty and cannot be written: make it and its folder writable", path);
 }
 
 Database open_memory() {
   Database database(":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-  add_checksum_function(database);
   make_current(database);
   return database;
 }

@@ -12,6 +12,8 @@ inline constexpr int kApplicationId = 0x41744667;  // "AtFg" in the file's heade
 inline constexpr int kSchemaVersion = 1;           // user_version of schema.sql
 inline constexpr const char* kDefaultFileName = "attnforge.db";
 
+extern const char* const kSchemaSql;  // schema.sql; CMakeLists.txt makes the definition from it
+
 /// How long a statement waits for another process. A look-up then misses; a write then fails.
 struct Waits {
   int read_ms = 5'000;

@@ -1,13 +1,12 @@
 // path.cpp - where the database lies when no one says.
-#include <pwd.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "attnforge/cache.h"
+#include "cache/file/process.h"
 
 namespace attnforge {
 namespace {
@@ -22,13 +21,8 @@ std::string environment(const char* name) {
 std::string home_folder() {
   if (std::string home = environment("HOME"); std::filesystem::path(home).is_absolute())
     return home;
-  std::vector<char> buffer(16384);
-  passwd entry{};
-  passwd* found = nullptr;
-  if (getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found &&
-      found->pw_dir && std::filesystem::path(found->pw_dir).is_absolute())
-    return found->pw_dir;
-  return "";
+  const std::optional<Account> account = account_of(geteuid());
+  return account && std::filesystem::path(account->home).is_absolute() ? account->home : "";
 }
 
 }  // namespace

@@ -1,16 +1,16 @@
-// process.cpp - reads /proc.
 #include "cache/file/process.h"
 
 #include <fmt/format.h>
+#include <pwd.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <random>
 #include <sstream>
+#include <vector>
 
 namespace attnforge {
 namespace {
@@ -69,6 +69,14 @@ bool is_dead(const ProcessName& other) {
   if (!state) return false;
   if (state->letter == 'Z' || state->letter == 'X') return true;
   return other.start != 0 && state->start != other.start;
+}
+
+std::optional<Account> account_of(uid_t user) {
+  std::vector<char> buffer(16384);
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(user, &entry, buffer.data(), buffer.size(), &found) != 0 || !found) return {};
+  return Account{entry.pw_name, entry.pw_dir ? entry.pw_dir : "", entry.pw_gid};
 }
 
 std::string random_name() {

@@ -1,7 +1,10 @@
 // process.h - who a process is, and whether another one still runs.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace attnforge {
@@ -20,6 +23,13 @@ ProcessName this_process();
 /// is another process's now. False for one on another machine, before another boot or in another
 /// container: nothing is known of it.
 bool is_dead(const ProcessName& other);
+
+/// What the system knows of a user; nothing if there is none of that number.
+struct Account {
+  std::string name, home;
+  gid_t group;
+};
+std::optional<Account> account_of(uid_t user);
 
 /// 32 random hexadecimal digits.
 std::string random_name();

@@ -1,4 +1,3 @@
-// scan.cpp - see scan.h.
 #include "cache/file/scan.h"
 
 #include <fmt/format.h>
@@ -24,8 +23,7 @@ void each_row(Database& database, const char* sql, const char* what, LeftOut& le
   bool in_damage = false;
   while (next <= kGreatestId) {
     try {
-      Query rows = database.query(sql);
-      rows.bind(1, next);
+      Query rows = database.query(sql, next);
       while (rows.step()) {
         const std::int64_t id = rows.integer(0);
         // Pages that lead back to earlier ones would never end.
@@ -120,6 +118,35 @@ void scan_cubins(Database& database, const std::function<void(const CubinRow&)>&
              else
                left_out.push_back(fmt::format("cubin {}: it does not match its checksum", id));
            });
+}
+
+std::string Salvaged::text() const {
+  const auto counted = [](int count, const char* one, const char* many) {
+    return fmt::format("{} {}", count, count == 1 ? one : many);
+  };
+  return fmt::format("{}, {} and {}", counted(tries, "try", "tries"),
+                     counted(searches, "search", "searches"), counted(cubins, "cubin", "cubins"));
+}
+
+Salvaged salvage(Database& from, Database& to) {
+  Salvaged result;
+  LeftOut left_out;
+  WriteTransaction transaction(to);
+  for (const Try& attempt : scan_tries(from, "", left_out)) {
+    put_try(to, attempt, Conflict::kMerge);
+    ++result.tries;
+  }
+  for (const Search& search : scan_searches(from, "", left_out)) {
+    put_search(to, search, Conflict::kMerge);
+    ++result.searches;
+  }
+  const auto keep = [&](const CubinRow& row) {
+    put_cubin_row(to, row);
+    ++result.cubins;
+  };
+  scan_cubins(from, keep, left_out);
+  transaction.commit();
+  return result;
 }
 
 }  // namespace attnforge

@@ -1,5 +1,5 @@
-// scan.h - reads whole tables past whatever damage there is: one bad row or page does not hide the
-// rest.
+// scan.h - reads whole tables past whatever damage there is, and saves them: one bad row or page
+// does not hide the rest.
 #pragma once
 
 #include <functional>
@@ -26,5 +26,15 @@ std::vector<Search> scan_searches(Database& database, std::string_view filter, L
 /// Gives each cubin to `take`, one at a time. One that is not intact() is left out.
 void scan_cubins(Database& database, const std::function<void(const CubinRow&)>& take,
                  LeftOut& left_out);
+
+struct Salvaged {
+  int tries = 0, searches = 0, cubins = 0;
+  std::string text() const;  // "12 tries, 1 search and 3 cubins"
+};
+
+/// Merges tries, finished searches and cubins of `from` into `to`, in one transaction: what is
+/// there stays if it is as good. Leases stay behind. Throws SqliteError for what is wrong with
+/// `to`, and if `from` cannot be read at all.
+Salvaged salvage(Database& from, Database& to);
 
 }  // namespace attnforge

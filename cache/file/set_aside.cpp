@@ -1,4 +1,3 @@
-// set_aside.cpp - see set_aside.h.
 #include "cache/file/set_aside.h"
 
 #include <fcntl.h>

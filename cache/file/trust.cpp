@@ -1,10 +1,8 @@
-// trust.cpp - owners and permissions.
 #include "cache/file/trust.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <grp.h>
-#include <pwd.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,41 +17,33 @@
 #include <system_error>
 #include <vector>
 
-#include "attnforge/error.h"
+#include "cache/file/process.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kBufferBytes = 16384;
-
 // Where every user has a group of the same name (Debian, Fedora, ...), files that this group may
 // write are the user's alone. Group 0 of root is such a group too.
 bool is_own_private_group(gid_t gid) {
-  std::vector<char> user_buffer(kBufferBytes), group_buffer(kBufferBytes);
-  passwd user{};
-  passwd* found_user = nullptr;
+  const std::optional<Account> user = account_of(geteuid());
+  if (!user || user->group != gid) return false;
+  std::vector<char> buffer(16384);
   group own{};
-  group* found_group = nullptr;
-  if (getpwuid_r(geteuid(), &user, user_buffer.data(), user_buffer.size(), &found_user) != 0 ||
-      !found_user || user.pw_gid != gid)
-    return false;
-  if (getgrgid_r(gid, &own, group_buffer.data(), group_buffer.size(), &found_group) != 0 ||
-      !found_group || std::string_view(own.gr_name) != user.pw_name)
+  group* found = nullptr;
+  if (getgrgid_r(gid, &own, buffer.data(), buffer.size(), &found) != 0 || !found ||
+      user->name != own.gr_name)
     return false;
   for (char** member = own.gr_mem; *member; ++member)
-    if (std::string_view(*member) != user.pw_name) return false;
+    if (user->name != *member) return false;
   return true;
 }
 
 std::string name_of(uid_t uid) {
-  std::vector<char> buffer(kBufferBytes);
-  passwd user{};
-  passwd* found = nullptr;
-  if (getpwuid_r(uid, &user, buffer.data(), buffer.size(), &found) == 0 && found)
-    return fmt::format("{} (uid {})", user.pw_name, uid);
-  return fmt::format("uid {}", uid);
+  const std::optional<Account> user = account_of(uid);
+  return user ? fmt::format("{} (uid {})", user->name, uid) : fmt::format("uid {}", uid);
 }
 
 // In a user namespace without root (rootless containers, Apptainer) the system's folders belong to
@@ -201,10 +191,10 @@ bool anybody_is_trusted() {
   const char* value = secure_getenv("ATTNFORGE_CACHE_TRUST");
   const std::string_view word = value ? value : "";
   if (!word.empty() && word != "own" && word != "any") {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("ATTNFORGE_CACHE_TRUST={}: it is own (a database that others can write "
-                            "is refused) or any; or unset it",
-                            word));
+    throw_error(ErrorCode::kInvalidArgument,
+                "ATTNFORGE_CACHE_TRUST={}: it is own (a database that others can write is refused) "
+                "or any; or unset it",
+                word);
   }
   return word == "any";
 }

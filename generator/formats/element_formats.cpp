@@ -1,4 +1,3 @@
-// element_formats.cpp - rows of the table by dtype and by name.
 #include "generator/formats/element_formats.h"
 
 #include <algorithm>

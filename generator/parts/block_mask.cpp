@@ -14,33 +14,22 @@ constexpr std::uintptr_t kBitsAlignment = 16;
 /// How many blocks are present is the run's, so the lists have no size but a least.
 void add_block_mask(OperandList& list) {
   using Role = Operand::Role;
+  constexpr auto kMask = &Tensors::block_mask;
   const Problem& p = list.problem;
   const std::int64_t rows = mask_blocks(p).q * p.mask_heads * p.mask_batch;
-  list.add_words(
-      operand<&HostTensors::mask_row_begin>("mask_row_begin", Role::kTable,
-                                            [](const Problem&, void* data, Tensors& t) {
-                                              t.block_mask.row_begin = static_cast<int*>(data);
-                                            }),
-      rows + 1);
-  list.add_longer(
-      operand<&HostTensors::mask_columns>("mask_columns", Role::kTable,
-                                          [](const Problem&, void* data, Tensors& t) {
-                                            t.block_mask.columns = static_cast<int*>(data);
-                                          }),
-      1);
+  list.add_words(operand<&HostTensors::mask_row_begin, kMask, &BlockMaskRef::row_begin>(
+                     "mask_row_begin", Role::kTable),
+                 rows + 1);
+  list.add_longer(operand<&HostTensors::mask_columns, kMask, &BlockMaskRef::columns>("mask_columns",
+                                                                                     Role::kTable),
+                  1);
   if (!p.mask_bits) return;
   list.add_longer(
-      operand<&HostTensors::mask_bits>("mask_bits", Role::kTable,
-                                       [](const Problem&, void* data, Tensors& t) {
-                                         t.block_mask.bits = static_cast<std::uint32_t*>(data);
-                                       }),
+      operand<&HostTensors::mask_bits, kMask, &BlockMaskRef::bits>("mask_bits", Role::kTable),
       p.mask_block_q * ((p.mask_block_kv + 31) / 32));
-  list.add_longer(
-      operand<&HostTensors::mask_bit_blocks>("mask_bit_blocks", Role::kTable,
-                                             [](const Problem&, void* data, Tensors& t) {
-                                               t.block_mask.bit_blocks = static_cast<int*>(data);
-                                             }),
-      1);
+  list.add_longer(operand<&HostTensors::mask_bit_blocks, kMask, &BlockMaskRef::bit_blocks>(
+                      "mask_bit_blocks", Role::kTable),
+                  1);
 }
 
 bool mask_good(const Problem& problem, std::uint64_t, const Tensors& t) {
@@ -73,28 +62,26 @@ void explain_mask(const Problem& problem, const Tensors& t) {
 }
 
 constexpr double kUnknownDensity = 0.5;
-constexpr std::int64_t kMostRowsOfBlocks = std::int64_t{1}
-                                           << 30;  // an index of row_begin is an int
+constexpr double kMostRowsOfBlocks = 1 << 30;  // an index of row_begin is an int
 
 void validate_mask(const Problem& p) {
   if ((p.mask_block_q == 0) != (p.mask_block_kv == 0)) {
-    reject_problem(fmt::format("mask_block_q={} and mask_block_kv={} must both be 0 or both not",
-                               p.mask_block_q, p.mask_block_kv));
+    reject_problem("mask_block_q={} and mask_block_kv={} must both be 0 or both not",
+                   p.mask_block_q, p.mask_block_kv);
   }
   if (!has_block_mask(p)) {
     if (p.mask_heads != 1 || p.mask_batch != 1 || p.mask_bits || p.density != 0.0f) {
-      reject_problem(
-          fmt::format("mask_heads={} mask_batch={}{} density={} need a block mask: blocks=64:64",
-                      p.mask_heads, p.mask_batch, p.mask_bits ? " mask_bits" : "", p.density));
+      reject_problem("mask_heads={} mask_batch={}{} density={} need a block mask: blocks=64:64",
+                     p.mask_heads, p.mask_batch, p.mask_bits ? " mask_bits" : "", p.density);
     }
     return;
   }
   if (p.mask_heads != 1 && p.mask_heads != p.num_heads_kv && p.mask_heads != p.num_heads_q) {
-    reject_problem(fmt::format("mask_heads={} must be 1, num_heads_kv={} or num_heads_q={}",
-                               p.mask_heads, p.num_heads_kv, p.num_heads_q));
+    reject_problem("mask_heads={} must be 1, num_heads_kv={} or num_heads_q={}", p.mask_heads,
+                   p.num_heads_kv, p.num_heads_q);
   }
   if (p.mask_batch != 1 && p.mask_batch != p.batch)
-    reject_problem(fmt::format("mask_batch={} must be 1 or batch={}", p.mask_batch, p.batch));
+    reject_problem("mask_batch={} must be 1 or batch={}", p.mask_batch, p.batch);
 }
 
 /// Rows of blocks of all masks.
@@ -104,7 +91,7 @@ double rows_of_blocks(const Problem& p) {
 }
 
 std::string too_many_rows(const Problem& p) {
-  if (rows_of_blocks(p) <= static_cast<double>(kMostRowsOfBlocks)) return "";
+  if (rows_of_blocks(p) <= kMostRowsOfBlocks) return "";
   return fmt::format(
       "mask_batch={} mask_heads={} and seqlen_q={} in blocks of mask_block_q={} make more than "
       "2^30 "
@@ -136,7 +123,6 @@ MaskBlocks mask_blocks(const Problem& p) {
           .kv = (p.seqlen_kv + p.mask_block_kv - 1) / p.mask_block_kv};
 }
 
-extern const ProblemPart block_mask_of_problem;
 constinit const ProblemPart block_mask_of_problem{
     .in = [](const Problem& p) { return has_block_mask(p); },
     .validate = validate_mask,

@@ -13,9 +13,9 @@ namespace {
 
 using Role = Operand::Role;
 
-template <Tensor Gradients::*kTensor>
-void bind_gradient(const Problem&, void* data, Tensors& tensors) {
-  (tensors.gradients.*kTensor).data = data;
+template <auto kMember, auto kTensor>
+Operand gradient(std::string_view name, Role role) {
+  return operand<kMember, &Tensors::gradients, kTensor, &Tensor::data>(name, role);
 }
 
 void bind_packed_gradients(const Problem& p, void* data, Tensors& t) {
@@ -32,13 +32,11 @@ void lay_out_gradients(const Problem&, Tensors& t) {
 void add_gradients_in(OperandList& list) {
   const Problem& p = list.problem;
   list.add(operand_of_o(Role::kInput), p.dtype_o, list.tokens.q, p.num_heads_q * p.head_dim_v);
-  list.add(operand<&HostTensors::dout>("dout", Role::kInput, bind_gradient<&Gradients::dout>),
-           p.dtype_o, list.tokens.q, p.num_heads_q * p.head_dim_v);
+  list.add(gradient<&HostTensors::dout, &Gradients::dout>("dout", Role::kInput), p.dtype_o,
+           list.tokens.q, p.num_heads_q * p.head_dim_v);
   if (!p.dlse) return;
-  list.add_words(operand<&HostTensors::dlse>("dlse", Role::kInput,
-                                             [](const Problem&, void* data, Tensors& t) {
-                                               t.gradients.dlse.data = static_cast<float*>(data);
-                                             }),
+  list.add_words(operand<&HostTensors::dlse, &Tensors::gradients, &Gradients::dlse, &Rows::data>(
+                     "dlse", Role::kInput),
                  p.num_heads_q * list.tokens.q);
 }
 
@@ -52,11 +50,11 @@ void add_gradients_out(OperandList& list) {
              gradient_dtype(p, p.dtype_q), tokens.q,
              (p.num_heads_q + 2 * p.num_heads_kv) * p.head_dim);
   } else {
-    list.add(operand<&HostTensors::dq>("dq", Role::kOutput, bind_gradient<&Gradients::dq>),
+    list.add(gradient<&HostTensors::dq, &Gradients::dq>("dq", Role::kOutput),
              gradient_dtype(p, p.dtype_q), tokens.q, p.num_heads_q * p.head_dim);
-    list.add(operand<&HostTensors::dk>("dk", Role::kOutput, bind_gradient<&Gradients::dk>),
+    list.add(gradient<&HostTensors::dk, &Gradients::dk>("dk", Role::kOutput),
              gradient_dtype(p, p.dtype_k), tokens.kv, p.num_heads_kv * p.head_dim);
-    list.add(operand<&HostTensors::dv>("dv", Role::kOutput, bind_gradient<&Gradients::dv>),
+    list.add(gradient<&HostTensors::dv, &Gradients::dv>("dv", Role::kOutput),
              gradient_dtype(p, p.dtype_v), tokens.kv, p.num_heads_kv * p.head_dim_v);
   }
   const std::span<Operand> all = list.list();
@@ -73,10 +71,7 @@ bool gradients_good(const Problem& problem, std::uint64_t, const Tensors& t) {
   std::uintptr_t bits = 0;
   bool present = true;
   const auto add = [&](const Tensor& tensor, DType dtype) {
-    bits |= address_bits(tensor.data) |
-            static_cast<std::uintptr_t>(tensor.stride_batch | tensor.stride_row |
-                                        tensor.stride_head) *
-                static_cast<std::uintptr_t>(bytes_of(dtype, 1));
+    bits |= alignment_bits(tensor, dtype);
     present &= tensor.data != nullptr;
   };
   add(g.dout, problem.dtype_o);
@@ -119,18 +114,6 @@ double gradient_bytes(const Problem& p) {
 
 }  // namespace
 
-std::string_view to_string(Op op) {
-  switch (op) {
-    case Op::kForward:
-      return "fwd";
-    case Op::kBackward:
-      return "bwd";
-    case Op::kMerge:
-      return "merge";
-  }
-  return "unknown";
-}
-
 Problem forward_of(const Problem& problem) {
   if (!is_backward(problem)) return problem;
   Problem forward = problem;
@@ -146,7 +129,6 @@ bool has_wider_gradients(const Problem& p) {
          (p.dtype_q != DType::kFp32 || p.dtype_k != DType::kFp32 || p.dtype_v != DType::kFp32);
 }
 
-extern const ProblemPart gradients_of_problem;
 constinit const ProblemPart gradients_of_problem{
     .in = [](const Problem& p) { return is_backward(p); },
     .bytes = gradient_bytes,

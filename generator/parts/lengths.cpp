@@ -14,15 +14,12 @@ namespace {
 
 void add_lengths(OperandList& list) {
   const Problem& p = list.problem;
-  list.add_words(operand<&HostTensors::lengths_q>("lengths_q", Operand::Role::kTable,
-                                                  [](const Problem&, void* data, Tensors& t) {
-                                                    t.lengths.q = static_cast<const int*>(data);
-                                                  }),
+  constexpr auto kLengths = &Tensors::lengths;
+  list.add_words(operand<&HostTensors::lengths_q, kLengths, &LengthArrays::q>(
+                     "lengths_q", Operand::Role::kTable),
                  p.batch + (p.lengths == Lengths::kPacked ? 1 : 0));
-  list.add_words(operand<&HostTensors::lengths_kv>("lengths_kv", Operand::Role::kTable,
-                                                   [](const Problem&, void* data, Tensors& t) {
-                                                     t.lengths.kv = static_cast<const int*>(data);
-                                                   }),
+  list.add_words(operand<&HostTensors::lengths_kv, kLengths, &LengthArrays::kv>(
+                     "lengths_kv", Operand::Role::kTable),
                  p.batch + (has_packed_keys(p) ? 1 : 0));
 }
 
@@ -57,9 +54,9 @@ void explain_lengths(const Problem& problem, const Tensors& t) {
     check_alignment(name, side.array, alignof(int));
     if (side.tokens < 0 || side.tokens > side.most) {
       refuse_tensors(
-          fmt::format("lengths.tokens_{}={} must be from 0 to {}, the rows that this plan is for; "
-                      "make one for a problem with more tokens",
-                      side.name, side.tokens, side.most));
+          "lengths.tokens_{}={} must be from 0 to {}, the rows that this plan is for; make one for "
+          "a problem with more tokens",
+          side.name, side.tokens, side.most);
     }
   }
 }
@@ -68,33 +65,30 @@ constexpr std::int64_t kMaxTokens = std::int64_t{1} << 30;  // a row's number is
 
 void validate_lengths(const Problem& p) {
   if (p.lengths == Lengths::kFixed && (p.tokens_q != 0 || p.tokens_kv != 0)) {
-    reject_problem(
-        fmt::format("tokens_q={} tokens_kv={} need lengths=packed", p.tokens_q, p.tokens_kv));
+    reject_problem("tokens_q={} tokens_kv={} need lengths=packed", p.tokens_q, p.tokens_kv);
   }
   if (p.lengths == Lengths::kUsed && (p.tokens_q != 0 || p.tokens_kv != 0)) {
     reject_problem(
-        fmt::format("tokens_q={} tokens_kv={} need lengths=packed: those of lengths=used are "
-                    "batch * seqlen",
-                    p.tokens_q, p.tokens_kv));
+        "tokens_q={} tokens_kv={} need lengths=packed: those of lengths=used are batch * seqlen",
+        p.tokens_q, p.tokens_kv);
   }
   if (p.lengths != Lengths::kPacked) return;
   if (p.layout == Layout::kPackedQkv && p.tokens_q != p.tokens_kv) {
-    reject_problem(fmt::format("layout=packed_qkv needs tokens_q={} and tokens_kv={} to be equal",
-                               p.tokens_q, p.tokens_kv));
+    reject_problem("layout=packed_qkv needs tokens_q={} and tokens_kv={} to be equal", p.tokens_q,
+                   p.tokens_kv);
   }
   if (!has_packed_keys(p) && p.tokens_kv != 0) {
     reject_problem(
-        fmt::format("tokens_kv={} does not go with keys in pages, which have their own; say "
-                    "tokens_q= alone, and tokens_kv=0",
-                    p.tokens_kv));
+        "tokens_kv={} does not go with keys in pages, which have their own; say tokens_q= alone, "
+        "and tokens_kv=0",
+        p.tokens_kv);
   }
   const auto check = [&](char side, std::int64_t tokens, std::int64_t seqlen) {
     const std::int64_t most = p.batch * seqlen;
     if (tokens > most) {
       reject_problem(
-          fmt::format("tokens_{0}{1}={2} is more than batch={3} sequences of seqlen_{0}{1}={4} "
-                      "can have",
-                      side, side == 'k' ? "v" : "", tokens, p.batch, seqlen));
+          "tokens_{0}{1}={2} is more than batch={3} sequences of seqlen_{0}{1}={4} can have", side,
+          side == 'k' ? "v" : "", tokens, p.batch, seqlen);
     }
   };
   check('q', p.tokens_q, p.seqlen_q);
@@ -148,24 +142,11 @@ void make_typical_lengths(const Problem& problem, Problem& typical) {
 
 }  // namespace
 
-std::string_view to_string(Lengths lengths) {
-  switch (lengths) {
-    case Lengths::kFixed:
-      return "fixed";
-    case Lengths::kPacked:
-      return "packed";
-    case Lengths::kUsed:
-      return "used";
-  }
-  return "unknown";
-}
-
 Tokens total_tokens(const Problem& p) {
   return {.q = p.tokens_q != 0 ? p.tokens_q : p.batch * p.seqlen_q,
           .kv = p.tokens_kv != 0 ? p.tokens_kv : p.batch * p.seqlen_kv};
 }
 
-extern const ProblemPart lengths_of_problem;
 constinit const ProblemPart lengths_of_problem{
     .in = [](const Problem& p) { return p.lengths != Lengths::kFixed; },
     .validate = validate_lengths,

@@ -3,15 +3,6 @@
 
 namespace attnforge {
 
-extern const ProblemPart gradients_of_problem;
-extern const ProblemPart sinks_of_problem;
-extern const ProblemPart rope_of_problem;
-extern const ProblemPart lengths_of_problem;
-extern const ProblemPart pages_of_problem;
-extern const ProblemPart block_mask_of_problem;
-extern const ProblemPart code_of_problem;
-extern const ProblemPart merge_of_problem;
-
 std::span<const ProblemPart* const> problem_parts() {
   static constexpr const ProblemPart* kParts[] = {
       &gradients_of_problem, &sinks_of_problem,      &rope_of_problem, &lengths_of_problem,

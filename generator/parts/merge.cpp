@@ -20,12 +20,12 @@ constexpr std::int64_t kMostRows = std::int64_t{1} << 30;  // of a grid
 
 void validate_merge(const Problem& p) {
   if (is_attention(p)) return;
-  if (p.parts < 1) reject_problem(fmt::format("parts={} must be from 1 to 32 of a merge", p.parts));
+  if (p.parts < 1) reject_problem("parts={} must be from 1 to 32 of a merge", p.parts);
   if (p.dtype_k != p.dtype_q || p.dtype_v != p.dtype_q)
     reject_problem("k and v have no dtypes in a merge; give one to all, and another to o");
   const auto check_one = [](std::string_view name, std::int64_t first, std::int64_t second) {
     if (first != second)
-      reject_problem(fmt::format("{}={}:{} must be one number of a merge", name, first, second));
+      reject_problem("{}={}:{} must be one number of a merge", name, first, second);
   };
   check_one("num_heads", p.num_heads_q, p.num_heads_kv);
   check_one("seqlen", p.seqlen_q, p.seqlen_kv);
@@ -90,17 +90,14 @@ bool merge_good(const Problem& p, std::uint64_t, const Tensors& t) {
   bool present = true;
   for (int i = 0; i < p.parts; ++i) {
     const auto& [o, lse] = t.parts[i];
-    bits |= address_bits(o.data) |
-            static_cast<std::uintptr_t>(o.stride_batch | o.stride_row | o.stride_head) *
-                static_cast<std::uintptr_t>(bytes_of(p.dtype_q, 1));
+    bits |= alignment_bits(o, p.dtype_q);
     present &= o.data != nullptr && words_good(lse.data);
   }
   return present && bits % static_cast<std::uintptr_t>(p.alignment_bytes) == 0;
 }
 
 void explain_merge(const Problem& p, const Tensors& t) {
-  if (t.parts == nullptr)
-    refuse_tensors(fmt::format("parts is null; give o and lse of {} parts", p.parts));
+  if (t.parts == nullptr) refuse_tensors("parts is null; give o and lse of {} parts", p.parts);
   for (int i = 0; i < p.parts; ++i) {
     check_tensor(fmt::format("o of part {}", i), t.parts[i].o, p.dtype_q, p.num_heads_q, p.batch,
                  p.seqlen_q, p);
@@ -111,7 +108,6 @@ void explain_merge(const Problem& p, const Tensors& t) {
 
 }  // namespace
 
-extern const ProblemPart merge_of_problem;
 constinit const ProblemPart merge_of_problem{
     .in = [](const Problem& p) { return p.op == Op::kMerge; },
     .validate = validate_merge,

@@ -15,10 +15,8 @@ namespace {
 constexpr std::int64_t kMostPages = 2147483647;
 
 void add_page_table(OperandList& list) {
-  list.add_words(operand<&HostTensors::page_table>("page_table", Operand::Role::kTable,
-                                                   [](const Problem&, void* data, Tensors& t) {
-                                                     t.pages.table = static_cast<const int*>(data);
-                                                   }),
+  list.add_words(operand<&HostTensors::page_table, &Tensors::pages, &PageTable::table>(
+                     "page_table", Operand::Role::kTable),
                  list.problem.batch, pages_of_sequence(list.problem));
 }
 
@@ -40,9 +38,8 @@ void check_pools(const Problem&, std::span<const Operand> list, const HostTensor
     if (k == nullptr) {
       k = &operand;
     } else if (rows_in(*k, host) != rows_in(operand, host)) {
-      refuse_tensors(
-          fmt::format("host tensors {} and {} have {} and {} pages; they must have as many",
-                      k->name, operand.name, rows_in(*k, host), rows_in(operand, host)));
+      refuse_tensors("host tensors {} and {} have {} and {} pages; they must have as many", k->name,
+                     operand.name, rows_in(*k, host), rows_in(operand, host));
     }
   }
 }
@@ -58,9 +55,8 @@ void explain_pages(const Problem& problem, const Tensors& t) {
                             "{} each, as 32-bit integers in device memory",
                             problem.page_size, problem.batch, pages_of_sequence(problem)));
   if (t.pages.num_pages < 1 || t.pages.num_pages > kMostPages) {
-    refuse_tensors(
-        fmt::format("pages.num_pages={} must be from 1 to {}: the pages that k, and v, have",
-                    t.pages.num_pages, kMostPages));
+    refuse_tensors("pages.num_pages={} must be from 1 to {}: the pages that k, and v, have",
+                   t.pages.num_pages, kMostPages);
   }
 }
 
@@ -69,8 +65,8 @@ constexpr std::int64_t kMostPagesOfPool = std::int64_t{1} << 30;  // a page's nu
 void validate_pages(const Problem& p) {
   if (!has_pages(p)) return;
   if (p.layout == Layout::kPackedQkv) {
-    reject_problem(fmt::format(
-        "page_size={} does not go with layout=packed_qkv: q does not lie in pages", p.page_size));
+    reject_problem("page_size={} does not go with layout=packed_qkv: q does not lie in pages",
+                   p.page_size);
   }
 }
 
@@ -88,7 +84,6 @@ std::string too_many_pages(const Problem& p) {
 
 }  // namespace
 
-extern const ProblemPart pages_of_problem;
 constinit const ProblemPart pages_of_problem{
     .in = [](const Problem& p) { return has_pages(p); },
     .validate = validate_pages,

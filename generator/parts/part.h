@@ -62,8 +62,18 @@ struct ProblemPart {
   void (*explain)(const Problem&, const Tensors&) = nullptr;
 };
 
-/// In the order of their operands. generator/parts/list.cpp names them all, a file each in
-/// generator/parts/list.
+// A file each in generator/parts.
+extern const ProblemPart gradients_of_problem, sinks_of_problem, rope_of_problem,
+    lengths_of_problem, pages_of_problem, block_mask_of_problem, code_of_problem, merge_of_problem;
+
+/// All of them, in the order of their operands.
 std::span<const ProblemPart* const> problem_parts();
+
+/// Calls a function of all parts that the problem has.
+template <auto kFunction, class... Arguments>
+void for_each_part(const Problem& problem, Arguments&&... arguments) {
+  for (const ProblemPart* part : problem_parts())
+    if (part->*kFunction != nullptr && part->in(problem)) (part->*kFunction)(arguments...);
+}
 
 }  // namespace attnforge

@@ -1,6 +1,4 @@
 // rope.cpp - the tables of a rope in a run, and the rows of them that it takes.
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "generator/parts/part.h"
@@ -11,25 +9,18 @@
 namespace attnforge {
 namespace {
 
-constexpr std::int64_t kMostRowsOfTables = std::int64_t{1}
-                                           << 30;  // a row's number is an int in kernels
+// A row's number is an int in kernels.
+constexpr std::int64_t kMostRowsOfTables = std::int64_t{1} << 30;
 constexpr std::uintptr_t kTableAlignment = 16;
 
 void add_rope(OperandList& list) {
   const Problem& p = list.problem;
   const std::int64_t pairs = effective_rope_dim(p) / 2, rows = least_rope_offset(p) + p.seqlen_kv;
-  list.add_words(operand<&HostTensors::rope_cos>("rope_cos", Operand::Role::kTable,
-                                                 [](const Problem&, void* data, Tensors& t) {
-                                                   t.rope.cos = static_cast<const float*>(data);
-                                                 }),
-                 rows, pairs)
-      .may_be_longer = true;
-  list.add_words(operand<&HostTensors::rope_sin>("rope_sin", Operand::Role::kTable,
-                                                 [](const Problem&, void* data, Tensors& t) {
-                                                   t.rope.sin = static_cast<const float*>(data);
-                                                 }),
-                 rows, pairs)
-      .may_be_longer = true;
+  for (const Operand& table : {operand<&HostTensors::rope_cos, &Tensors::rope, &RopeTables::cos>(
+                                   "rope_cos", Operand::Role::kTable),
+                               operand<&HostTensors::rope_sin, &Tensors::rope, &RopeTables::sin>(
+                                   "rope_sin", Operand::Role::kTable)})
+    list.add_words(table, rows, pairs).may_be_longer = true;
 }
 
 RopeTables with_rows_of(RopeTables tables, const Problem& problem, const HostTensors& host) {
@@ -57,9 +48,9 @@ void check_table_rows(const Problem& problem, const RopeTables& rope) {
   for (const auto& [name, table] : {std::pair("rope_cos", rope.cos), {"rope_sin", rope.sin}}) {
     if (table != nullptr) continue;
     refuse_tensors(
-        fmt::format("{} is null, but the problem says rope={}; give a table of [rows, "
-                    "{}] fp32, or make the plan without rope",
-                    name, to_string(problem.rope), effective_rope_dim(problem) / 2));
+        "{} is null, but the problem says rope={}; give a table of [rows, {}] fp32, or make the "
+        "plan without rope",
+        name, to_string(problem.rope), effective_rope_dim(problem) / 2);
   }
   check_rope_offset(problem, rope.offset);  // no sum below overflows
   const std::int64_t first_query = rope.offset + problem.seqlen_kv - problem.seqlen_q;
@@ -70,9 +61,9 @@ void check_table_rows(const Problem& problem, const RopeTables& rope) {
                             1;
   if (last >= rope.rows || last >= kMostRowsOfTables) {
     refuse_tensors(
-        fmt::format("rope_rows={} is too few: positions with rope_offset={} take rows {} to {} "
-                    "of rope's tables, which may have up to 2^30",
-                    rope.rows, rope.offset, first, last));
+        "rope_rows={} is too few: positions with rope_offset={} take rows {} to {} of rope's "
+        "tables, which may have up to 2^30",
+        rope.rows, rope.offset, first, last);
   }
 }
 
@@ -85,9 +76,8 @@ void explain_rope(const Problem& problem, const Tensors& t) {
 void check_host_tables(const Problem& problem, std::span<const Operand>, const HostTensors& host) {
   if (host.rope_cos.size() != host.rope_sin.size()) {
     refuse_tensors(
-        fmt::format("host tensors rope_cos and rope_sin have {} and {} elements; they must be of "
-                    "one size",
-                    host.rope_cos.size(), host.rope_sin.size()));
+        "host tensors rope_cos and rope_sin have {} and {} elements; they must be of one size",
+        host.rope_cos.size(), host.rope_sin.size());
   }
   const RopeTables tables{.cos = host.rope_cos.data(), .sin = host.rope_sin.data()};
   check_table_rows(problem, with_rows_of(tables, problem, host));
@@ -95,10 +85,10 @@ void check_host_tables(const Problem& problem, std::span<const Operand>, const H
 
 void validate_rope(const Problem& p) {
   if (p.rope == Rope::kNone && p.rope_dim != 0) {
-    reject_problem(fmt::format("rope_dim={} needs rope=interleaved or rope=half", p.rope_dim));
+    reject_problem("rope_dim={} needs rope=interleaved or rope=half", p.rope_dim);
   }
   if (p.rope_dim > p.head_dim) {
-    reject_problem(fmt::format("rope_dim={} must be at most head_dim={}", p.rope_dim, p.head_dim));
+    reject_problem("rope_dim={} must be at most head_dim={}", p.rope_dim, p.head_dim);
   }
 }
 
@@ -114,22 +104,10 @@ void check_rope_offset(const Problem& problem, std::int64_t offset) {
                      most = kMostRowsOfTables - problem.seqlen_kv;
   if (offset >= least && offset <= most) return;
   refuse_tensors(
-      fmt::format("rope_offset={} must be at least {}, so that the first of seqlen_q={} queries "
-                  "before {} keys takes row 0 of rope's tables or a later one, and at most {}, so "
-                  "that these need no more than 2^30 rows",
-                  offset, least, problem.seqlen_q, problem.seqlen_kv, most));
-}
-
-std::string_view to_string(Rope rope) {
-  switch (rope) {
-    case Rope::kNone:
-      return "none";
-    case Rope::kInterleaved:
-      return "interleaved";
-    case Rope::kHalf:
-      return "half";
-  }
-  return "unknown";
+      "rope_offset={} must be at least {}, so that the first of seqlen_q={} queries before {} keys "
+      "takes row 0 of rope's tables or a later one, and at most {}, so that these need no more "
+      "than 2^30 rows",
+      offset, least, problem.seqlen_q, problem.seqlen_kv, most);
 }
 
 int effective_rope_dim(const Problem& problem) {
@@ -141,7 +119,6 @@ std::int64_t least_rope_offset(const Problem& problem) {
   return std::max<std::int64_t>(0, problem.seqlen_q - problem.seqlen_kv);
 }
 
-extern const ProblemPart rope_of_problem;
 constinit const ProblemPart rope_of_problem{
     .in = [](const Problem& p) { return p.rope != Rope::kNone; },
     .validate = validate_rope,

@@ -9,20 +9,15 @@ namespace attnforge {
 namespace {
 
 void add_sinks(OperandList& list) {
-  list.add_words(operand<&HostTensors::sinks>("sinks", Operand::Role::kInput,
-                                              [](const Problem&, void* data, Tensors& t) {
-                                                t.sinks = static_cast<float*>(data);
-                                              }),
+  list.add_words(operand<&HostTensors::sinks, &Tensors::sinks>("sinks", Operand::Role::kInput),
                  list.problem.num_heads_q);
 }
 
 void add_dsinks(OperandList& list) {
   if (!is_backward(list.problem)) return;
   Operand& dsinks = list.add_words(
-      operand<&HostTensors::dsinks>("dsinks", Operand::Role::kOutput,
-                                    [](const Problem&, void* data, Tensors& t) {
-                                      t.gradients.dsinks = static_cast<float*>(data);
-                                    }),
+      operand<&HostTensors::dsinks, &Tensors::gradients, &Gradients::dsinks>(
+          "dsinks", Operand::Role::kOutput),
       list.problem.num_heads_q);
   dsinks.added_to = list.problem.accumulate;
   dsinks.of_heads = true;
@@ -49,7 +44,6 @@ void explain_sinks(const Problem& problem, const Tensors& t) {
 
 }  // namespace
 
-extern const ProblemPart sinks_of_problem;
 constinit const ProblemPart sinks_of_problem{.in = [](const Problem& p) { return p.sinks; },
                                              .add_inputs = add_sinks,
                                              .add_outputs = add_dsinks,

@@ -1,7 +1,5 @@
 // user_code.cpp - the arguments of the user's texts in a run: arrays of a made-up run lie one after
 // another in one tensor, and the words that are addresses point there.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -20,39 +18,33 @@ namespace {
 
 constexpr std::string_view kCodeArrays = "code_arrays", kDargs = "dargs";
 
-/// Where arrays of the user's begin among all of them.
-struct CodeArrayPlaces {
-  std::vector<CodeArgument> arguments;
-  std::vector<std::size_t> begins;  // one for each argument; 0 of a number
-  std::size_t bytes = 0;
-};
-CodeArrayPlaces code_array_places(const Problem& problem) {
-  constexpr std::size_t kAlignment = 256;
-  CodeArrayPlaces places{code_arguments(problem.args), {}, 0};
-  for (const CodeArgument& argument : places.arguments) {
-    places.begins.push_back(argument.is_array ? places.bytes : 0);
-    if (!argument.is_array) continue;
-    const auto bytes = static_cast<std::size_t>(array_elements(argument, problem)) *
-                       static_cast<std::size_t>(size_bytes(argument.type));
-    places.bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  }
-  return places;
+std::size_t array_bytes(const CodeArgument& argument, const Problem& problem) {
+  return static_cast<std::size_t>(array_elements(argument, problem)) *
+         static_cast<std::size_t>(size_bytes(argument.type));
 }
 
-/// Where each of the dargs begins among all of them, in elements.
-struct DargPlaces {
-  std::vector<std::size_t> begins;
-  std::size_t elements = 0;
-};
-DargPlaces darg_places(const Problem& problem) {
-  constexpr std::size_t kAlignment = 64;
-  DargPlaces places;
-  for (const Darg& darg : dargs_of(problem)) {
-    places.begins.push_back(places.elements);
-    const auto elements = static_cast<std::size_t>(darg.elements);
-    places.elements += (elements + kAlignment - 1) / kAlignment * kAlignment;
-  }
-  return places;
+/// Where arrays of these sizes begin that lie one after another; where all end, at last.
+std::vector<std::size_t> begins_of(const std::vector<std::size_t>& sizes, std::size_t alignment) {
+  std::vector<std::size_t> begins = {0};
+  for (const std::size_t size : sizes)
+    begins.push_back(begins.back() + (size + alignment - 1) / alignment * alignment);
+  return begins;
+}
+
+/// Of the user's arrays among all of them, in bytes: one for each argument.
+std::vector<std::size_t> array_begins(const Problem& problem) {
+  std::vector<std::size_t> bytes;
+  for (const CodeArgument& argument : code_arguments(problem.args))
+    bytes.push_back(argument.is_array ? array_bytes(argument, problem) : 0);
+  return begins_of(bytes, 256);
+}
+
+/// Of the dargs among all of them, in elements.
+std::vector<std::size_t> darg_begins(const Problem& problem) {
+  std::vector<std::size_t> elements;
+  for (const Darg& darg : dargs_of(problem))
+    elements.push_back(static_cast<std::size_t>(darg.elements));
+  return begins_of(elements, 64);
 }
 
 /// The next of a sequence whose upper bits are random: Knuth's.
@@ -94,7 +86,7 @@ void fill_labels(std::span<std::byte> values, std::int64_t seqlen, std::uint64_t
 
 /// All in one, as bytes.
 void add_code_arrays(OperandList& list) {
-  const std::size_t bytes = code_array_places(list.problem).bytes;
+  const std::size_t bytes = array_begins(list.problem).back();
   if (bytes == 0) return;
   Operand& arrays = list.add(
       operand<&HostTensors::code_arrays>(kCodeArrays, Operand::Role::kTable,
@@ -110,7 +102,7 @@ void add_dargs(OperandList& list) {
   Operand& dargs = list.add_words(
       operand<&HostTensors::dargs>(kDargs, Operand::Role::kOutput,
                                    [](const Problem&, void*, Tensors&) {}),
-      static_cast<std::int64_t>(darg_places(list.problem).elements));
+      static_cast<std::int64_t>(darg_begins(list.problem).back()));
   dargs.added_to = true;
   dargs.of_heads = true;
 }
@@ -120,16 +112,15 @@ void complete_code(const Problem& problem, const BoundOperands& run, Tensors& te
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   const auto address_of_operand = [&](std::string_view name) {
     const auto found = std::ranges::find(run.list, name, &Operand::name);
-    return found == run.list.end()
-               ? 0
-               : address_bits(run.addresses[static_cast<std::size_t>(found - run.list.begin())]);
+    return found == run.list.end() ? 0 : address_bits(run.addresses[found - run.list.begin()]);
   };
   const std::uintptr_t arrays = address_of_operand(kCodeArrays), dargs = address_of_operand(kDargs);
   for (std::size_t a = 0; a < arguments.size(); ++a) {
     if (arguments[a].is_array) run.code_words[a] += arrays;
   }
-  for (const std::size_t begin : darg_places(problem).begins)
-    run.code_words.push_back(dargs + begin * sizeof(float));
+  std::vector<std::size_t> begins = darg_begins(problem);
+  begins.pop_back();
+  for (const std::size_t begin : begins) run.code_words.push_back(dargs + begin * sizeof(float));
   tensors.code_arguments = run.code_words.data();
 }
 
@@ -161,19 +152,17 @@ bool code_words_good(const Problem&, std::uint64_t known, const Tensors& t) {
 void check_words(const Problem& problem, std::span<const Operand>, const HostTensors& host) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   if (host.code_words.size() != arguments.size()) {
-    refuse_tensors(fmt::format("code_words has {} words, but args=\"{}\" names {} arguments",
-                               host.code_words.size(), printable(problem.args), arguments.size()));
+    refuse_tensors("code_words has {} words, but args=\"{}\" names {} arguments",
+                   host.code_words.size(), printable(problem.args), arguments.size());
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].is_array) continue;
-    const auto bytes = static_cast<std::size_t>(array_elements(arguments[i], problem)) *
-                       static_cast<std::size_t>(size_bytes(arguments[i].type));
+    const std::size_t bytes = array_bytes(arguments[i], problem);
     const std::size_t all = host.code_arrays.size(), begin = host.code_words[i];
     if (begin <= all && bytes <= all - begin) continue;
     refuse_tensors(
-        fmt::format("code_words[{}] is {}, where {} would begin; its {} bytes lie within "
-                    "the {} of code_arrays",
-                    i, begin, arguments[i].name, bytes, all));
+        "code_words[{}] is {}, where {} would begin; its {} bytes lie within the {} of code_arrays",
+        i, begin, arguments[i].name, bytes, all);
   }
 }
 
@@ -183,24 +172,23 @@ void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   if (words == nullptr) {
     refuse_tensors(
-        fmt::format("code_arguments is null, but the problem says args=\"{}\"; give it {} words of "
-                    "8 bytes in host memory",
-                    printable(problem.args), code_words_of_run(problem)));
+        "code_arguments is null, but the problem says args=\"{}\"; give it {} words of 8 bytes in "
+        "host memory",
+        printable(problem.args), code_words_of_run(problem));
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].is_array || words[i] != 0) continue;
     refuse_tensors(
-        fmt::format("code_arguments[{}] is null; it is the address of {}, an array of {} in "
-                    "device memory",
-                    i, arguments[i].name, to_string(arguments[i].type)));
+        "code_arguments[{}] is null; it is the address of {}, an array of {} in device memory", i,
+        arguments[i].name, to_string(arguments[i].type));
   }
   std::size_t word = arguments.size();
   for (const std::size_t at : places_of_dargs(problem)) {
     if (words[word] == 0 || words[word] % alignof(float) != 0) {
-      refuse_tensors(fmt::format(
+      refuse_tensors(
           "code_arguments[{}] is {:#x}; with dargs=\"{}\" it is the address of an array of float "
           "in device memory, to which the gradient of {} is added: fp32, a multiple of 4 bytes",
-          word, words[word], printable(problem.dargs), arguments[at].name));
+          word, words[word], printable(problem.dargs), arguments[at].name);
     }
     ++word;
   }
@@ -239,12 +227,12 @@ Tensors with_dargs_at(const Tensors& tensors, std::span<const Darg> dargs,
 
 void set_code_arguments(const Problem& problem, HostTensors& host, std::uint64_t seed) {
   if (problem.args.empty()) return;
-  const CodeArrayPlaces places = code_array_places(problem);
-  host.code_arrays.assign(places.bytes, std::byte{0});
+  const std::vector<CodeArgument> arguments = code_arguments(problem.args);
+  const std::vector<std::size_t> begins = array_begins(problem);
+  host.code_arrays.assign(begins.back(), std::byte{0});
   host.code_words.clear();
-  for (std::size_t i = 0; i < places.arguments.size(); ++i) {
-    const CodeArgument& argument = places.arguments[i];
-    const std::span<std::byte> rest = std::span(host.code_arrays).subspan(places.begins[i]);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const CodeArgument& argument = arguments[i];
     if (!argument.is_array) {
       const auto number = static_cast<float>(argument.value);
       const bool is_float = argument.type == CodeArgument::Type::kFloat;
@@ -253,10 +241,9 @@ void set_code_arguments(const Problem& problem, HostTensors& host, std::uint64_t
                    : static_cast<std::uint32_t>(static_cast<std::int32_t>(argument.value)));
       continue;
     }
-    host.code_words.push_back(places.begins[i]);
-    const std::span<std::byte> own = rest.first(
-        static_cast<std::size_t>(array_elements(argument, problem)) *
-        static_cast<std::size_t>(size_bytes(argument.type)));
+    host.code_words.push_back(begins[i]);
+    const std::span<std::byte> own = std::span(host.code_arrays)
+                                         .subspan(begins[i], array_bytes(argument, problem));
     if (argument.type == CodeArgument::Type::kBool)
       std::ranges::fill(own, std::byte{1});
     else if (argument.type != CodeArgument::Type::kInt)
@@ -266,7 +253,6 @@ void set_code_arguments(const Problem& problem, HostTensors& host, std::uint64_t
   }
 }
 
-extern const ProblemPart code_of_problem;
 constinit const ProblemPart code_of_problem{
     .in = [](const Problem& p) { return !p.args.empty(); },
     .validate = check_code,

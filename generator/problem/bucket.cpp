@@ -1,7 +1,5 @@
-// bucket.cpp - the grid that problems are rounded to before they are tuned or looked up.
 #include "generator/problem/bucket.h"
 
-#include <algorithm>
 #include <bit>
 
 #include "generator/parts/part.h"
@@ -27,23 +25,16 @@ std::int64_t bucket_batch(std::int64_t batch) {
   return batch <= above / 4 * 3 ? above / 4 * 3 : above;
 }
 
-namespace {
-
-/// The batch of all batch_invariant buckets: what is chosen for it serves one sequence and many.
-constexpr std::int64_t kBatchOfAll = 4;
-
-}  // namespace
-
 Problem bucket(const Problem& problem) {
+  // Of all batch_invariant buckets: what is chosen for it serves one sequence and many.
+  constexpr std::int64_t kBatchOfAll = 4;
   Problem rounded = problem;
   round_fields(rounded);
   rounded.batch = problem.batch_invariant && problem.batch > 0 ? kBatchOfAll
                                                                : bucket_batch(problem.batch);
   rounded.seqlen_q = bucket_seqlen(problem.seqlen_q);
   rounded.seqlen_kv = bucket_seqlen(problem.seqlen_kv);
-  for (const ProblemPart* part : problem_parts()) {
-    if (part->round != nullptr && part->in(problem)) part->round(problem, rounded);
-  }
+  for_each_part<&ProblemPart::round>(problem, problem, rounded);
   // Each limit is on the grid, but their products are not: such giants keep their sizes and stay
   // valid.
   if (!products_within_limits(rounded)) {

@@ -1,6 +1,7 @@
 #include "generator/problem/features.h"
 
 #include "generator/family.h"
+#include "generator/text/enum_names.h"
 
 namespace attnforge {
 
@@ -21,15 +22,8 @@ std::vector<std::string_view> feature_names(Features features) {
 }
 
 std::string_view to_string(Tier tier) {
-  switch (tier) {
-    case Tier::kProduct:
-      return "product";
-    case Tier::kLadder:
-      return "ladder";
-    case Tier::kOracle:
-      return "oracle";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"product", "ladder", "oracle"};
+  return name_in(kNames, tier);
 }
 
 }  // namespace attnforge

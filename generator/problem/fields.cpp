@@ -1,5 +1,3 @@
-// fields.cpp - the table of fields. A new scalar option is a member of Problem and a row
-// here.
 #define XXH_INLINE_ALL  // a hash of a known size is a few instructions in place
 #include "generator/problem/fields.h"
 
@@ -10,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <string_view>
@@ -18,39 +15,31 @@
 #include <utility>
 #include <vector>
 
-#include "attnforge/error.h"
 #include "attnforge/printable.h"
 #include "generator/formats/element_formats.h"
+#include "generator/text/enum_names.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
 
 // ---- 1. What values may be ----
 
-constexpr bool between(std::int64_t value, std::int64_t low, std::int64_t high) {
-  return low <= value && value <= high;
+constexpr bool any_value(std::int64_t) { return true; }
+/// A multiple of `step` from `least` to `most`.
+template <std::int64_t least, std::int64_t most, std::int64_t step = 1>
+constexpr bool within(std::int64_t value) {
+  return least <= value && value <= most && value % step == 0;
 }
 constexpr std::int64_t kMaxBatch = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxGrid = 65535;  // of heads
 // A position plus kOpenWindow (2^30), or a window's edge, must fit in 32 bits.
 constexpr std::int64_t kMaxSeqlen = std::int64_t{1} << 27;
 constexpr std::int64_t kMaxWindow = std::int64_t{1} << 30;
-
-constexpr bool any_value(std::int64_t) { return true; }
-constexpr bool batch_ok(std::int64_t value) { return between(value, 0, kMaxBatch); }
-constexpr bool heads_ok(std::int64_t value) { return between(value, 1, 65535); }  // of a grid
-constexpr bool seqlen_ok(std::int64_t value) { return between(value, 0, kMaxSeqlen); }
-constexpr bool head_dim_ok(std::int64_t value) { return between(value, 8, 512) && value % 8 == 0; }
-constexpr bool window_ok(std::int64_t value) { return between(value, -1, kMaxWindow); }
-constexpr bool tokens_ok(std::int64_t value) { return between(value, 0, std::int64_t{1} << 30); }
-constexpr bool page_size_ok(std::int64_t value) {
-  return between(value, 0, 65536) && value % 8 == 0;
-}
-constexpr bool rope_dim_ok(std::int64_t value) { return between(value, 0, 512) && value % 8 == 0; }
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 30;
 constexpr bool mask_block_ok(std::int64_t value) {
   return value == 0 || value == 16 || value == 32 || value == 64 || value == 128;
 }
-constexpr bool mask_batch_ok(std::int64_t value) { return between(value, 1, kMaxBatch); }
-constexpr bool parts_ok(std::int64_t value) { return between(value, 0, kMostMergedStates); }
 constexpr bool alignment_ok(std::int64_t value) {
   return value == 2 || value == 4 || value == 8 || value == 16;
 }
@@ -76,6 +65,7 @@ constexpr auto kDTypes = [] {
 static_assert(std::ranges::all_of(kDTypes, [](std::string_view name) {
   return kDTypeWords.find(name) != std::string_view::npos;
 }));
+constexpr std::string_view kOps[] = {"fwd", "bwd", "merge"};
 constexpr std::string_view kLayouts[] = {"bshd", "bhsd", "packed_qkv"};
 constexpr std::string_view kLengths[] = {"fixed", "packed", "used"};
 constexpr std::string_view kRopes[] = {"none", "interleaved", "half"};
@@ -136,8 +126,10 @@ constexpr FieldValue choice(std::span<const std::string_view> choices,
           .set = set<kMember>,
           .choices = choices};
 }
-constexpr FieldValue number(float Problem::*member, bool (*ok)(float), IsSet is_set) {
-  return {.kind = FieldKind::kNumber, .is_set = is_set, .number = member, .number_ok = ok};
+template <auto kMember>
+constexpr FieldValue number(bool (*ok)(float)) {
+  return {
+      .kind = FieldKind::kNumber, .is_set = differs<kMember>, .number = kMember, .number_ok = ok};
 }
 template <auto kMember>
 constexpr FieldValue text() {
@@ -174,8 +166,8 @@ void check_cap_in_scores(const Problem& p) {
   if (p.softcap == 0.0f) return;
   const double cap = double{p.softcap} / double{effective_softmax_scale(p)};
   if (kSmallest <= cap && cap <= kLargest) return;
-  reject_problem(fmt::format("softcap={} divided by softmax_scale={} must be from {} to {}",
-                             p.softcap, effective_softmax_scale(p), kSmallest, kLargest));
+  reject_problem("softcap={} divided by softmax_scale={} must be from {} to {}", p.softcap,
+                 effective_softmax_scale(p), kSmallest, kLargest);
 }
 
 // ---- 4. The table ----
@@ -211,7 +203,7 @@ constexpr ProblemField kFields[] = {
      .apart = kOtherDType,
      .ops = kAllOps},
     {.word = {"batch", "batch=N", "sequences", "1", "a whole number from 0 to 1048576 (2^20)"},
-     .value = integer<&Problem::batch>(batch_ok, always),
+     .value = integer<&Problem::batch>(within<0, kMaxBatch>, always),
      .other_names = "b",
      .ops = kAllOps},
     {.word = {"num_heads", "num_heads=Q:KV", "heads of q and of k and v; one number is both", "1",
@@ -221,11 +213,11 @@ constexpr ProblemField kFields[] = {
      .ops = kAllOps},
     {.word = {"num_heads_q", "num_heads_q=N", "query heads, a multiple of num_heads_kv", "1",
               kHeads},
-     .value = integer<&Problem::num_heads_q>(heads_ok, always),
+     .value = integer<&Problem::num_heads_q>(within<1, kMaxGrid>, always),
      .other_names = "q_heads num_q_heads",
      .ops = kAllOps},
     {.word = {"num_heads_kv", "num_heads_kv=N", "heads of k and v", "num_heads_q", kHeads},
-     .value = integer<&Problem::num_heads_kv>(heads_ok, always),
+     .value = integer<&Problem::num_heads_kv>(within<1, kMaxGrid>, always),
      .other_names = "kv_heads num_kv_heads num_key_value_heads"},
     {.word = {"seqlen", "seqlen=Q:KV", "queries and keys of a sequence; one number is both", "1",
               kSeqlen},
@@ -234,19 +226,19 @@ constexpr ProblemField kFields[] = {
      .ops = kAllOps},
     {.word = {"seqlen_q", "seqlen_q=N", "queries of a sequence; of several lengths, the most", "1",
               kSeqlen},
-     .value = integer<&Problem::seqlen_q>(seqlen_ok, always),
+     .value = integer<&Problem::seqlen_q>(within<0, kMaxSeqlen>, always),
      .ops = kAllOps},
     {.word = {"seqlen_kv", "seqlen_kv=N", "keys of a sequence; of several lengths, the most",
               "seqlen_q", kSeqlen},
-     .value = integer<&Problem::seqlen_kv>(seqlen_ok, always)},
+     .value = integer<&Problem::seqlen_kv>(within<0, kMaxSeqlen>, always)},
     {.word = {"head_dim", "head_dim=QK:V",
               "elements per head of q and k, and of v and o; one number is both", "64", kHeadDim},
-     .value = integer_pair<&Problem::head_dim>(head_dim_ok, "head_dim", "head_dim_v"),
+     .value = integer_pair<&Problem::head_dim>(within<8, 512, 8>, "head_dim", "head_dim_v"),
      .other_names = "head_size hdim d",
      .apart = kOtherHeadDims,
      .ops = kAllOps},
     {.word = {"head_dim_v", "head_dim_v=N", "elements per head of v and o", "head_dim", kHeadDim},
-     .value = integer<&Problem::head_dim_v>(head_dim_ok, always),
+     .value = integer<&Problem::head_dim_v>(within<8, 512, 8>, always),
      .apart = kOtherHeadDims},
     {.word = {"layout", "layout=ORDER",
               "of contiguous tensors, by the letters of batch, seqlen, heads, dim; any strides may "
@@ -261,14 +253,14 @@ constexpr ProblemField kFields[] = {
      .other_names = "is_causal"},
     {.word = {"window_left", "window_left=N", "keys before its position that a query sees", "-1",
               kWindow, true},
-     .value = integer<&Problem::window_left>(window_ok),
+     .value = integer<&Problem::window_left>(within<-1, kMaxWindow>),
      .other_names = "window sliding_window window_size"},
     {.word = {"window_right", "window_right=N", "keys after its position that a query sees", "-1",
               kWindow, true},
-     .value = integer<&Problem::window_right>(window_ok)},
+     .value = integer<&Problem::window_right>(within<-1, kMaxWindow>)},
     {.word = {"softcap", "softcap=X", "s becomes X * tanh(s / X) after scaling; 0: no cap", "0",
               kFactor, true},
-     .value = number(&Problem::softcap, factor_ok, differs<&Problem::softcap>),
+     .value = number<&Problem::softcap>(factor_ok),
      .other_names = "logits_soft_cap soft_cap logit_cap softmax_cap",
      // A usual value: only whether there is one changes the kernel.
      .round =
@@ -286,7 +278,7 @@ constexpr ProblemField kFields[] = {
      .value = flag<&Problem::tf32>()},
     {.word = {"softmax_scale", "softmax_scale=X", "multiplier of Q K^T; 0: 1 / sqrt(head_dim)", "0",
               kFactor},
-     .value = number(&Problem::softmax_scale, factor_ok, differs<&Problem::softmax_scale>),
+     .value = number<&Problem::softmax_scale>(factor_ok),
      .other_names = "scale sm_scale",
      .round = [](Problem& p) { p.softmax_scale = 0.0f; }},
     {.word = {"sinks", "sinks",
@@ -330,16 +322,16 @@ constexpr ProblemField kFields[] = {
               kTokens},
      .value = pair("tokens_q", "tokens_kv")},
     {.word = {"tokens_q", "tokens_q=N", "the most rows of q and o", "0", kTokens},
-     .value = integer<&Problem::tokens_q>(tokens_ok,
+     .value = integer<&Problem::tokens_q>(within<0, kMostTokens>,
                                           either_differs<&Problem::tokens_q, &Problem::tokens_kv>)},
     {.word = {"tokens_kv", "tokens_kv=N", "the most rows of k and v", "tokens_q", kTokens},
      .value = integer<&Problem::tokens_kv>(
-         tokens_ok, either_differs<&Problem::tokens_q, &Problem::tokens_kv>)},
+         within<0, kMostTokens>, either_differs<&Problem::tokens_q, &Problem::tokens_kv>)},
     {.word = {"page_size", "page_size=N",
               "with lengths=used, or of q alone with lengths=packed: k and v lie in pages of so "
               "many rows; a run's table on the GPU says which pages a sequence has",
               "0", "0 (no pages) or a multiple of 8 from 8 to 65536"},
-     .value = integer<&Problem::page_size>(page_size_ok),
+     .value = integer<&Problem::page_size>(within<0, 65536, 8>),
      .other_names = "page pages paged",
      .apart = kOtherPages,
      .not_backward = "k and v of one that is trained lie in one piece",
@@ -359,7 +351,7 @@ constexpr ProblemField kFields[] = {
      .instead = "rotate q and k before the run"},
     {.word = {"rope_dim", "rope_dim=N", "the first elements of a row that rotate", "0",
               "0 (all) or a multiple of 8 up to head_dim", true},
-     .value = integer<&Problem::rope_dim>(rope_dim_ok),
+     .value = integer<&Problem::rope_dim>(within<0, 512, 8>),
      .apart = 0,
      .meant = [](const Problem& p) -> std::int64_t { return effective_rope_dim(p); },
      .round = [](Problem& p) { p.rope_dim = p.rope_dim == p.head_dim ? 0 : p.rope_dim; }},
@@ -376,22 +368,22 @@ constexpr ProblemField kFields[] = {
     {.word = {"mask_heads", "mask_heads=N",
               "heads with a block mask of their own; 1: all share one", "1",
               "1, num_heads_kv or num_heads_q"},
-     .value = integer<&Problem::mask_heads>(heads_ok)},
+     .value = integer<&Problem::mask_heads>(within<1, kMaxGrid>)},
     {.word = {"mask_batch", "mask_batch=N", "sequences with one of their own; 1: all share", "1",
               "1 or batch"},
-     .value = integer<&Problem::mask_batch>(mask_batch_ok)},
+     .value = integer<&Problem::mask_batch>(within<1, kMaxBatch>)},
     {.word = {"mask_bits", "mask_bits", "partial blocks have a bit for each pair",
               "all of a present block", ""},
      .value = flag<&Problem::mask_bits>()},
     {.word = {"density", "density=X",
               "about the share of blocks that is present: for estimates and tuning only", "0",
               "0 (unknown, taken as 0.5) or a number from 1e-06 to 1"},
-     .value = number(&Problem::density, density_ok, differs<&Problem::density>),
+     .value = number<&Problem::density>(density_ok),
      .other_names = "sparsity",
      .round = [](Problem& p) { p.density = has_block_mask(p) ? round_density(p) : p.density; }},
     {.word = {"parts", "parts=N", "of merge: attentions to parts of the keys that become one", "0",
               "a whole number from 1 to 32"},
-     .value = integer<&Problem::parts>(parts_ok),
+     .value = integer<&Problem::parts>(within<0, kMostMergedStates>),
      .ops = only(Op::kMerge)},
     {.word = {"alignment", "alignment=BYTES", "divides every address and stride", "16",
               "2, 4, 8 or 16 (bytes)"},
@@ -464,36 +456,28 @@ constexpr const ProblemField& named(std::string_view name) {
   return kFields[i];
 }
 
-constexpr Op kOps[] = {Op::kForward, Op::kBackward, Op::kMerge};
-
 [[noreturn]] void refuse_in_op(const ProblemField& field, const Problem& p) {
   std::vector<std::string_view> ops;
-  for (const Op op : kOps) {
-    if ((field.ops & only(op)) != 0) ops.push_back(to_string(op));
+  for (std::size_t i = 0; i < std::size(kOps); ++i) {
+    if ((field.ops & only(static_cast<Op>(i))) != 0) ops.push_back(kOps[i]);
   }
-  reject_problem(fmt::format("{} is of {}{}; leave it out of {}", word_text(field, p),
-                             fmt::join(ops, " and "), ops.size() == 1 ? " alone" : "",
-                             to_string(p.op)));
+  reject_problem("{} is of {}{}; leave it out of {}", word_text(field, p), fmt::join(ops, " and "),
+                 ops.size() == 1 ? " alone" : "", to_string(p.op));
 }
 [[noreturn]] void refuse_in_backward(const ProblemField& field) {
-  reject_problem(fmt::format("{} does not go with bwd; {}", field.name(), field.not_backward));
+  reject_problem("{} does not go with bwd; {}", field.name(), field.not_backward);
 }
 [[noreturn]] void refuse_alone(const ProblemField& field, const Problem& p) {
-  reject_problem(fmt::format("{} needs {}", word_text(field, p), field.why_needed));
+  reject_problem("{} needs {}", word_text(field, p), field.why_needed);
 }
 [[noreturn]] void refuse_together(const ProblemField& field, const ProblemField& other,
                                   const Problem& p) {
-  reject_problem(fmt::format("{} does not go with {}; {}", word_text(field, p), word_text(other, p),
-                             field.instead));
+  reject_problem("{} does not go with {}; {}", word_text(field, p), word_text(other, p),
+                 field.instead);
 }
-[[noreturn]] void refuse_integer(const ProblemField& field, std::int64_t value) {
-  reject_problem(fmt::format("{}={} must be {}", field.name(), value, field.word.allowed));
-}
-[[noreturn]] void refuse_choice(const ProblemField& field, std::int64_t value) {
-  reject_problem(fmt::format("{}={} must be {}", label(field), value, field.word.allowed));
-}
-[[noreturn]] void refuse_number(const ProblemField& field, float value) {
-  reject_problem(fmt::format("{}={} must be {}", field.name(), value, field.word.allowed));
+template <class Value>
+[[noreturn]] void refuse_value(const ProblemField& field, Value value) {
+  reject_problem("{}={} must be {}", label(field), value, field.word.allowed);
 }
 
 /// Whether it goes with the op and with other words.
@@ -517,38 +501,35 @@ void check_value(const Problem& p) {
   constexpr const ProblemField& kField = kFields[kIndex];
   constexpr FieldValue kValue = kField.value;
   if constexpr (kValue.ok != nullptr) {
-    if (!kValue.ok(kValue.get(p))) refuse_integer(kField, kValue.get(p));
+    if (!kValue.ok(kValue.get(p))) refuse_value(kField, kValue.get(p));
   }
   if constexpr (kValue.kind == FieldKind::kChoice) {
-    if (!between(kValue.get(p), 0, std::ssize(kValue.choices) - 1))
-      refuse_choice(kField, kValue.get(p));
+    if (static_cast<std::uint64_t>(kValue.get(p)) >= kValue.choices.size())
+      refuse_value(kField, kValue.get(p));
   }
   if constexpr (kValue.number != nullptr) {
-    if (!kValue.number_ok(p.*kValue.number)) refuse_number(kField, p.*kValue.number);
+    if (!kValue.number_ok(p.*kValue.number)) refuse_value(kField, p.*kValue.number);
   }
-}
-template <std::size_t kIndex>
-void check_relation(const Problem& p) {
-  if constexpr (kFields[kIndex].check != nullptr) kFields[kIndex].check(p);
 }
 
 }  // namespace
 
 void check_exclusions(const Problem& p) {
-  if (std::ranges::find(kOps, p.op) == std::end(kOps))
-    reject_problem(fmt::format("op={} must be {}", static_cast<int>(p.op), words_of_ops()));
+  if (static_cast<std::size_t>(p.op) >= std::size(kOps))
+    reject_problem("op={} must be {}", static_cast<int>(p.op), words_of_ops());
   for_each_field([&](auto index) { check_word<index>(p); });
   if (p.fp32_gradients && p.alignment_bytes < bytes_of(DType::kFp32, 1))
-    reject_problem(
-        fmt::format("gradients=fp32 needs alignment={} to be 4 or more", p.alignment_bytes));
+    reject_problem("gradients=fp32 needs alignment={} to be 4 or more", p.alignment_bytes);
 }
 
 std::span<const ProblemField> problem_fields() { return kFields; }
 
-std::optional<Op> op_named(std::string_view name) {
-  const auto* found = std::ranges::find(kOps, name, [](Op op) { return to_string(op); });
-  return found == std::end(kOps) ? std::nullopt : std::optional(*found);
-}
+std::string_view to_string(Op op) { return name_in(kOps, op); }
+std::string_view to_string(Layout layout) { return name_in(kLayouts, layout); }
+std::string_view to_string(Lengths lengths) { return name_in(kLengths, lengths); }
+std::string_view to_string(Rope rope) { return name_in(kRopes, rope); }
+
+std::optional<Op> op_named(std::string_view name) { return named_in<Op>(kOps, name); }
 
 std::string_view words_of_ops() { return "fwd, bwd or merge"; }
 
@@ -571,17 +552,13 @@ ProblemWordValue value_of_word(const Problem& p, std::string_view name) {
   if (field != nullptr) {
     const FieldValue& value = field->value;
     if (field->meant != nullptr) return field->meant(p);
-    if (!value.choices.empty()) return value.choices[static_cast<std::size_t>(value.get(p))];
+    if (!value.choices.empty()) return value.choices[value.get(p)];
     if (value.get != nullptr) return value.get(p);
     if (value.number != nullptr) return static_cast<double>(p.*value.number);
     if (value.text != nullptr) return std::string_view(p.*value.text);
   }
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("\"{}\" is no word with a value of its own", printable(name)));
-}
-
-void reject_problem(const std::string& message) {
-  throw Error(ErrorCode::kInvalidProblem, "invalid problem: " + message);
+  throw_error(ErrorCode::kInvalidArgument, "\"{}\" is no word with a value of its own",
+              printable(name));
 }
 
 std::string label(const ProblemField& field) {
@@ -590,7 +567,7 @@ std::string label(const ProblemField& field) {
 }
 
 void check_integer(const ProblemField& field, std::int64_t value) {
-  if (!field.value.ok(value)) refuse_integer(field, value);
+  if (!field.value.ok(value)) refuse_value(field, value);
 }
 
 void check_fields(const Problem& p) {
@@ -598,7 +575,9 @@ void check_fields(const Problem& p) {
 }
 
 void check_relations(const Problem& p) {
-  for_each_field([&](auto index) { check_relation<index>(p); });
+  for_each_field([&](auto index) {
+    if constexpr (kFields[index].check != nullptr) kFields[index].check(p);
+  });
 }
 
 void round_fields(Problem& p) {

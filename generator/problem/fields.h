@@ -11,6 +11,7 @@
 
 #include "attnforge/problem.h"
 #include "attnforge/problem_words.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 
@@ -100,7 +101,12 @@ std::string label(const ProblemField& field);
 /// A hash of every field; equal problems have equal ones. No allocation.
 std::uint64_t hash_of_fields(const Problem& problem);
 
-[[noreturn]] void reject_problem(const std::string& message);
+/// Throws Error(kInvalidProblem).
+template <class... Values>
+[[noreturn]] void reject_problem(fmt::format_string<Values...> format, Values&&... values) {
+  throw_error(ErrorCode::kInvalidProblem, "invalid problem: {}",
+              fmt::format(format, std::forward<Values>(values)...));
+}
 
 /// Whether the products of sizes stay where 32-bit head and 64-bit element indices cannot overflow.
 bool products_within_limits(const Problem& problem);

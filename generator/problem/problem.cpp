@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "attnforge/error.h"
 #include "generator/parts/part.h"
@@ -17,53 +18,48 @@ namespace {
 
 constexpr std::int64_t kMaxHeadsTotal = 2147483647;
 
-[[noreturn]] void reject(const std::string& message) { reject_problem(message); }
-
-void check_dtype(std::string_view name, DType dtype, int alignment_bytes) {
-  if (alignment_bytes < bytes_of(dtype, 1)) {
-    reject(fmt::format("alignment={} must be at least the {} bytes of an element of {}={}",
-                       alignment_bytes, bytes_of(dtype, 1), name, to_string(dtype)));
+void check_dtypes(const Problem& p) {
+  for (const auto& [name, dtype] :
+       {std::pair("q", p.dtype_q), {"k", p.dtype_k}, {"v", p.dtype_v}, {"o", p.dtype_o}}) {
+    if (p.alignment_bytes < bytes_of(dtype, 1))
+      reject_problem("alignment={} must be at least the {} bytes of an element of {}={}",
+                     p.alignment_bytes, bytes_of(dtype, 1), name, to_string(dtype));
   }
 }
 
-/// The limits of each tensor. A part checks its own limits.
-bool tensors_within_limits(const Problem& p) {
-  const Tokens tokens = total_tokens(p);
-  const int head_dim = std::max(p.head_dim, p.head_dim_v);
-  return p.batch * p.num_heads_q <= kMaxHeadsTotal &&
-         elements(tokens.q, p.num_heads_q, head_dim) <= kMostElements &&
-         elements(tokens.kv, p.num_heads_kv, head_dim) <= kMostElements;
-}
-
-void check_products(const Problem& p) {
+/// "" or why products of sizes are too large.
+std::string too_large(const Problem& p) {
   for (const ProblemPart* part : problem_parts()) {
     if (part->too_large == nullptr || !part->in(p)) continue;
-    if (const std::string why = part->too_large(p); !why.empty()) reject(why);
+    if (std::string why = part->too_large(p); !why.empty()) return why;
   }
-  if (tensors_within_limits(p)) return;
-  if (p.batch * p.num_heads_q > kMaxHeadsTotal) {
-    reject(fmt::format("batch={} times num_heads_q={} must be at most {}", p.batch, p.num_heads_q,
-                       kMaxHeadsTotal));
-  }
-  reject(fmt::format(
+  if (p.batch * p.num_heads_q > kMaxHeadsTotal)
+    return fmt::format("batch={} times num_heads_q={} must be at most {}", p.batch, p.num_heads_q,
+                       kMaxHeadsTotal);
+  const Tokens tokens = total_tokens(p);
+  const int head_dim = std::max(p.head_dim, p.head_dim_v);
+  if (elements(tokens.q, p.num_heads_q, head_dim) <= kMostElements &&
+      elements(tokens.kv, p.num_heads_kv, head_dim) <= kMostElements)
+    return "";
+  return fmt::format(
       "batch={} num_heads_q={} num_heads_kv={} seqlen_q={} seqlen_kv={} head_dim={} head_dim_v={} "
       "make a tensor of more than 2^48 elements",
-      p.batch, p.num_heads_q, p.num_heads_kv, p.seqlen_q, p.seqlen_kv, p.head_dim, p.head_dim_v));
+      p.batch, p.num_heads_q, p.num_heads_kv, p.seqlen_q, p.seqlen_kv, p.head_dim, p.head_dim_v);
 }
 
 void check_layout(const Problem& p) {
   if (p.layout != Layout::kPackedQkv) return;
   if (p.seqlen_q != p.seqlen_kv) {
-    reject(fmt::format("layout=packed_qkv needs seqlen_q={} and seqlen_kv={} to be equal",
-                       p.seqlen_q, p.seqlen_kv));
+    reject_problem("layout=packed_qkv needs seqlen_q={} and seqlen_kv={} to be equal", p.seqlen_q,
+                   p.seqlen_kv);
   }
   if (p.head_dim != p.head_dim_v) {
-    reject(fmt::format("layout=packed_qkv needs head_dim={} and head_dim_v={} to be equal",
-                       p.head_dim, p.head_dim_v));
+    reject_problem("layout=packed_qkv needs head_dim={} and head_dim_v={} to be equal", p.head_dim,
+                   p.head_dim_v);
   }
   if (p.dtype_q != p.dtype_k || p.dtype_q != p.dtype_v) {
-    reject(fmt::format("layout=packed_qkv needs one dtype, not q={} k={} v={}",
-                       to_string(p.dtype_q), to_string(p.dtype_k), to_string(p.dtype_v)));
+    reject_problem("layout=packed_qkv needs one dtype, not q={} k={} v={}", to_string(p.dtype_q),
+                   to_string(p.dtype_k), to_string(p.dtype_v));
   }
 }
 
@@ -78,50 +74,30 @@ std::int64_t pairs_up_to(std::int64_t rows, std::int64_t keys, std::int64_t dist
 
 }  // namespace
 
-bool products_within_limits(const Problem& p) {
-  return tensors_within_limits(p) &&
-         std::ranges::all_of(problem_parts(), [&](const ProblemPart* part) {
-           return part->too_large == nullptr || !part->in(p) || part->too_large(p).empty();
-         });
-}
+bool products_within_limits(const Problem& p) { return too_large(p).empty(); }
 
 void validate(const Problem& p) {
   check_exclusions(p);
   check_fields(p);
-  check_dtype("q", p.dtype_q, p.alignment_bytes);
-  check_dtype("k", p.dtype_k, p.alignment_bytes);
-  check_dtype("v", p.dtype_v, p.alignment_bytes);
-  check_dtype("o", p.dtype_o, p.alignment_bytes);
+  check_dtypes(p);
   if (p.num_heads_q % p.num_heads_kv != 0) {
-    reject(fmt::format("num_heads_q={} must be a multiple of num_heads_kv={}", p.num_heads_q,
-                       p.num_heads_kv));
+    reject_problem("num_heads_q={} must be a multiple of num_heads_kv={}", p.num_heads_q,
+                   p.num_heads_kv);
   }
   if (p.causal && p.window_right > 0) {
-    reject(fmt::format("window_right={} must be -1 or 0 when causal", p.window_right));
+    reject_problem("window_right={} must be -1 or 0 when causal", p.window_right);
   }
   if (p.tf32 &&
       (p.dtype_q != DType::kFp32 || p.dtype_k != DType::kFp32 || p.dtype_v != DType::kFp32)) {
-    reject(fmt::format("tf32 needs fp32, not q={} k={} v={}; leave it out", to_string(p.dtype_q),
-                       to_string(p.dtype_k), to_string(p.dtype_v)));
+    reject_problem("tf32 needs fp32, not q={} k={} v={}; leave it out", to_string(p.dtype_q),
+                   to_string(p.dtype_k), to_string(p.dtype_v));
   }
   check_layout(p);
   for (const ProblemPart* part : problem_parts()) {
     if (part->validate != nullptr) part->validate(p);
   }
   check_relations(p);
-  check_products(p);
-}
-
-std::string_view to_string(Layout layout) {
-  switch (layout) {
-    case Layout::kBshd:
-      return "bshd";
-    case Layout::kBhsd:
-      return "bhsd";
-    case Layout::kPackedQkv:
-      return "packed_qkv";
-  }
-  return "unknown";
+  if (const std::string why = too_large(p); !why.empty()) reject_problem("{}", why);
 }
 
 float effective_softmax_scale(const Problem& problem) {
@@ -157,9 +133,7 @@ double flops(const Problem& problem) {
 
 Problem typical_problem(const Problem& problem) {
   Problem typical = problem;
-  for (const ProblemPart* part : problem_parts()) {
-    if (part->make_typical != nullptr && part->in(problem)) part->make_typical(problem, typical);
-  }
+  for_each_part<&ProblemPart::make_typical>(problem, problem, typical);
   return typical;
 }
 

@@ -15,8 +15,6 @@
 namespace attnforge {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) { reject_problem(message); }
-
 /// The words that give the dtypes of q, k, v and o, and nothing else is like them: without any of
 /// them one word is of all.
 constexpr std::string_view kDTypeFields[] = {"q", "k", "v", "o"};
@@ -89,12 +87,12 @@ void refuse_unknown_words(std::string_view text) {
   }
   if (count == 0) return;
   if (count == 1)
-    refuse(fmt::format("unknown word {}{} attnforge help problem has every word", shown[0],
-                       meant.empty() ? ";" : ""));
+    reject_problem("unknown word {}{} attnforge help problem has every word", shown[0],
+                   meant.empty() ? ";" : "");
   std::string all;
   for (const std::string& each : shown) all += fmt::format("\n{}", each);
   if (count > kMost) all += fmt::format("\nand {} more", count - kMost);
-  refuse(fmt::format("{} unknown words; attnforge help problem has every word:{}", count, all));
+  reject_problem("{} unknown words; attnforge help problem has every word:{}", count, all);
 }
 
 // ---- parsing ----
@@ -106,8 +104,8 @@ class Given {
   void add(std::string_view field, std::string_view word) {
     const auto [earlier, is_new] = words_.emplace(field, word);
     if (is_new) return;
-    refuse(fmt::format("\"{}\" gives {} again after \"{}\"; give it once", word, field,
-                       earlier->second));
+    reject_problem("\"{}\" gives {} again after \"{}\"; give it once", word, field,
+                   earlier->second);
   }
 
  private:
@@ -116,8 +114,7 @@ class Given {
 
 [[noreturn]] void refuse_value(const ProblemField& field, std::string_view word,
                                std::string_view text) {
-  refuse(fmt::format("\"{}\": {} must be {}, not \"{}\"", word, label(field), field.word.allowed,
-                     text));
+  reject_problem("\"{}\": {} must be {}, not \"{}\"", word, label(field), field.word.allowed, text);
 }
 
 template <class Number>
@@ -154,15 +151,13 @@ std::int64_t parse_choice(const ProblemField& field, std::string_view word, std:
 std::string unquoted(std::string_view name, std::string_view text) {
   if (!text.starts_with('"')) {
     if (text.find_first_of("\"\\") == text.npos) return std::string(text);
-    refuse(
-        fmt::format("{} has a quote inside; write {}=\"...\", with \\\" for a quote", name, name));
+    reject_problem("{} has a quote inside; write {}=\"...\", with \\\" for a quote", name, name);
   }
   std::string content;
   for (std::size_t i = 1; i < text.size(); ++i) {
     if (text[i] == '"') {
       if (i + 1 == text.size()) return content;
-      refuse(
-          fmt::format("{} goes on after its closing quote; write \\\" for a quote inside", name));
+      reject_problem("{} goes on after its closing quote; write \\\" for a quote inside", name);
     }
     if (text[i] != '\\') {
       content += text[i];
@@ -170,11 +165,10 @@ std::string unquoted(std::string_view name, std::string_view text) {
     }
     const char escaped = ++i < text.size() ? text[i] : ' ';
     if (escaped != '"' && escaped != '\\' && escaped != 'n')
-      refuse(fmt::format("{} has a backslash before '{}'; \\\", \\\\ and \\n are known", name,
-                         escaped));
+      reject_problem("{} has a backslash before '{}'; \\\", \\\\ and \\n are known", name, escaped);
     content += escaped == 'n' ? '\n' : escaped;
   }
-  refuse(fmt::format("{} has no closing quote; write {}=\"...\"", name, name));
+  reject_problem("{} has no closing quote; write {}=\"...\"", name, name);
 }
 
 std::string quoted(std::string_view content) {
@@ -200,7 +194,7 @@ void parse_bare(Problem& problem, Given& given, std::optional<DType>& dtype,
     given.add("dtype", word);
     dtype = dtype_named(word);
   } else {
-    refuse(fmt::format("\"{}\" needs a value: {}=...", word, word));
+    reject_problem("\"{}\" needs a value: {}=...", word, word);
   }
 }
 
@@ -228,7 +222,7 @@ void parse_assignment(Problem& problem, Given& given, std::string_view word, std
     case FieldKind::kPair:
       break;
   }
-  refuse(fmt::format("\"{}\": {} takes no value; it is there or it is not", word, name));
+  reject_problem("\"{}\": {} takes no value; it is there or it is not", word, name);
 }
 
 // ---- formatting ----
@@ -267,10 +261,10 @@ std::string word_text(const ProblemField& field, const Problem& problem) {
 Problem parse_problem(std::string_view text) {
   const std::string_view first = next_word(text);
   if (first.empty())
-    refuse(fmt::format("the text is empty; it begins with {}, as in \"fwd bf16 seqlen=4096\"",
-                       words_of_ops()));
+    reject_problem("the text is empty; it begins with {}, as in \"fwd bf16 seqlen=4096\"",
+                   words_of_ops());
   const std::optional<Op> op = op_named(first);
-  if (!op) refuse(fmt::format("op \"{}\" must be {}; it is the first word", first, words_of_ops()));
+  if (!op) reject_problem("op \"{}\" must be {}; it is the first word", first, words_of_ops());
 
   refuse_unknown_words(text);
   Problem problem;

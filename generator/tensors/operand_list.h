@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,12 +28,19 @@ void resize_in_host(HostTensors& host, std::size_t bytes) {
   vector.resize(bytes / sizeof(vector[0]));
 }
 
+template <auto... kPath>
+void bind_at(const Problem&, void* data, Tensors& tensors) {
+  auto& address = (tensors.*....*kPath);
+  address = static_cast<std::remove_reference_t<decltype(address)>>(data);
+}
+
 }  // namespace detail
 
-/// An operand with the host's vector kMember; OperandList adds the sizes.
-template <auto kMember>
+/// An operand with the host's vector kMember; OperandList adds the sizes. A run has its address
+/// where the members kPath of Tensors lead to, or where `bind` puts it.
+template <auto kMember, auto... kPath>
 Operand operand(std::string_view name, Operand::Role role,
-                void (*bind)(const Problem&, void*, Tensors&)) {
+                void (*bind)(const Problem&, void*, Tensors&) = detail::bind_at<kPath...>) {
   return {.name = name,
           .role = role,
           .bind = bind,

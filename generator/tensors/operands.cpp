@@ -1,23 +1,16 @@
 #include "generator/tensors/operands.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "attnforge/error.h"
 #include "generator/parts/part.h"
 #include "generator/tensors/operand_list.h"
 #include "generator/tensors/stored_rows.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 namespace {
 
 using Role = Operand::Role;
-
-template <Tensor Tensors::*kTensor>
-void bind_tensor(const Problem&, void* data, Tensors& tensors) {
-  (tensors.*kTensor).data = data;
-}
 
 void bind_packed_qkv(const Problem& p, void* data, Tensors& t) {
   bind_packed(p, p.dtype_q, data, t.q, t.k, t.v);
@@ -30,16 +23,16 @@ void add_inputs(OperandList& list) {
              (p.num_heads_q + 2 * p.num_heads_kv) * p.head_dim);
     return;
   }
-  list.add(operand<&HostTensors::q>("q", Role::kInput, bind_tensor<&Tensors::q>), p.dtype_q,
+  list.add(operand<&HostTensors::q, &Tensors::q, &Tensor::data>("q", Role::kInput), p.dtype_q,
            list.tokens.q, p.num_heads_q * p.head_dim);
   // A row of a pool is a page.
   const StoredRows stored = stored_rows(p);
   const std::int64_t rows = stored.pool ? stored.kv_batch : list.tokens.kv;
   const std::int64_t keys = stored.pool ? stored.kv : 1;
-  list.add(operand<&HostTensors::k>("k", Role::kInput, bind_tensor<&Tensors::k>), p.dtype_k, rows,
+  list.add(operand<&HostTensors::k, &Tensors::k, &Tensor::data>("k", Role::kInput), p.dtype_k, rows,
            keys * p.num_heads_kv * p.head_dim)
       .any_rows = stored.pool;
-  list.add(operand<&HostTensors::v>("v", Role::kInput, bind_tensor<&Tensors::v>), p.dtype_v, rows,
+  list.add(operand<&HostTensors::v, &Tensors::v, &Tensor::data>("v", Role::kInput), p.dtype_v, rows,
            keys * p.num_heads_kv * p.head_dim_v)
       .any_rows = stored.pool;
 }
@@ -53,13 +46,11 @@ void add_outputs(OperandList& list) {
 }  // namespace
 
 Operand operand_of_o(Role role) {
-  return operand<&HostTensors::o>("o", role, bind_tensor<&Tensors::o>);
+  return operand<&HostTensors::o, &Tensors::o, &Tensor::data>("o", role);
 }
 
 Operand operand_of_lse(Role role) {
-  return operand<&HostTensors::lse>("lse", role, [](const Problem&, void* data, Tensors& tensors) {
-    tensors.lse.data = static_cast<float*>(data);
-  });
+  return operand<&HostTensors::lse, &Tensors::lse, &Rows::data>("lse", role);
 }
 
 void bind_packed(const Problem& p, DType dtype, void* data, Tensor& q, Tensor& k, Tensor& v) {
@@ -73,13 +64,9 @@ void bind_packed(const Problem& p, DType dtype, void* data, Tensor& q, Tensor& k
 std::vector<Operand> operands(const Problem& problem) {
   OperandList list(problem);
   if (is_attention(problem)) add_inputs(list);
-  for (const ProblemPart* part : problem_parts()) {
-    if (part->add_inputs != nullptr && part->in(problem)) part->add_inputs(list);
-  }
+  for_each_part<&ProblemPart::add_inputs>(problem, list);
   if (!is_backward(problem)) add_outputs(list);
-  for (const ProblemPart* part : problem_parts()) {
-    if (part->add_outputs != nullptr && part->in(problem)) part->add_outputs(list);
-  }
+  for_each_part<&ProblemPart::add_outputs>(problem, list);
   return list.take();
 }
 
@@ -107,10 +94,8 @@ Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
   ATTNFORGE_ASSERT(list.size() == addresses.size(), "an address for each operand");
   Tensors tensors = contiguous_tensors(problem);
   for (std::size_t i = 0; i < list.size(); ++i) list[i].bind(problem, addresses[i], tensors);
-  for (const ProblemPart* part : problem_parts()) {
-    if (part->complete != nullptr && part->in(problem))
-      part->complete(problem, {list, addresses, host, words}, tensors);
-  }
+  for_each_part<&ProblemPart::complete>(problem, problem,
+                                        BoundOperands{list, addresses, host, words}, tensors);
   return tensors;
 }
 
@@ -122,20 +107,16 @@ void check_sizes(const Problem& problem, std::span<const Operand> list, const Ho
     if (bytes == operand.bytes() || longer) continue;
     if (operand.any_rows) {
       if (bytes > 0 && bytes % row_bytes == 0) continue;
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("host tensor {} has {} bytes, but \"{}\" needs a multiple of {}: whole "
-                      "pages, one at least",
-                      operand.name, bytes, to_string(problem), row_bytes));
+      throw_error(ErrorCode::kInvalidArgument,
+                  "host tensor {} has {} bytes, but \"{}\" needs a multiple of {}: whole pages, "
+                  "one at least",
+                  operand.name, bytes, to_string(problem), row_bytes);
     }
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("host tensor {} has {} bytes, but \"{}\" needs {}{}", operand.name,
-                            bytes, to_string(problem), operand.bytes(),
-                            operand.may_be_longer ? " or more, in whole rows" : ""));
+    throw_error(ErrorCode::kInvalidArgument, "host tensor {} has {} bytes, but \"{}\" needs {}{}",
+                operand.name, bytes, to_string(problem), operand.bytes(),
+                operand.may_be_longer ? " or more, in whole rows" : "");
   }
-  for (const ProblemPart* part : problem_parts()) {
-    if (part->check_host != nullptr && part->in(problem)) part->check_host(problem, list, host);
-  }
+  for_each_part<&ProblemPart::check_host>(problem, problem, list, host);
 }
 
 }  // namespace attnforge

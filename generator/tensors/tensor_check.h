@@ -2,16 +2,22 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
+#include "generator/text/throw_error.h"
 
 namespace attnforge {
 
 inline std::uintptr_t address_bits(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
+}
+/// The bits of an address and strides in bytes, of which an aligned tensor has no low ones.
+inline std::uintptr_t alignment_bits(const Tensor& tensor, DType dtype) {
+  const std::int64_t strides = tensor.stride_batch | tensor.stride_row | tensor.stride_head;
+  return address_bits(tensor.data) |
+         static_cast<std::uintptr_t>(strides) * static_cast<std::uintptr_t>(bytes_of(dtype, 1));
 }
 /// Whether there are floats or integers.
 inline bool words_good(const void* words) {
@@ -19,7 +25,10 @@ inline bool words_good(const void* words) {
 }
 
 /// Throws Error(kInvalidArgument).
-[[noreturn]] void refuse_tensors(const std::string& message);
+template <class... Values>
+[[noreturn]] void refuse_tensors(fmt::format_string<Values...> format, Values&&... values) {
+  throw_error(ErrorCode::kInvalidArgument, format, std::forward<Values>(values)...);
+}
 
 /// Throws Error(kInvalidArgument) unless a tensor of `batch` sequences or pages, of seqlen rows
 /// each, is there and aligned as the problem says.

@@ -1,7 +1,6 @@
 #include "generator/user_code/code_names.h"
 
 #include <algorithm>
-#include <iterator>
 #include <span>
 
 namespace attnforge {

@@ -1,4 +1,3 @@
-// code_texts.cpp - the texts.
 #include "attnforge/code_texts.h"
 
 #include <fmt/format.h>

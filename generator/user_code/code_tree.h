@@ -82,7 +82,7 @@ struct CodeTree {
   std::size_t unknown_at = 0;  // where in the text
   bool assigns = false;        // it may change what it names: its terms mean nothing by themselves
 
-  const CodeNode& operator[](int node) const { return nodes[static_cast<std::size_t>(node)]; }
+  const CodeNode& operator[](int node) const { return nodes[node]; }
   /// A node and all that it is computed from.
   std::span<const CodeNode> under(int node) const;
 };

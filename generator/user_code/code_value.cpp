@@ -1,11 +1,12 @@
 #include "generator/user_code/code_value.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
+
+#include "generator/formats/half.h"
 
 namespace attnforge {
 namespace {
@@ -30,14 +31,6 @@ class Numbers {
 std::int64_t whole(double x) {
   constexpr double kMost = 9007199254740992.0;  // 2^53: doubles hold all up to it
   return std::abs(x) <= kMost ? static_cast<std::int64_t>(x) : std::int64_t{0};
-}
-
-double of_half(std::uint16_t bits) {
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  const double magnitude = exponent == 0    ? std::ldexp(mantissa, -24)
-                           : exponent == 31 ? (mantissa == 0 ? HUGE_VAL : std::nan(""))
-                                            : std::ldexp(1024 + mantissa, exponent - 25);
-  return (bits >> 15) != 0 ? -magnitude : magnitude;
 }
 
 template <class T>
@@ -66,20 +59,18 @@ double element(const CodeNode& node, const CodeValue& array, double index) {
     case CodeArgument::Type::kInt:
       return loaded<std::int32_t>(from);
     case CodeArgument::Type::kFp16:
-      return of_half(loaded<std::uint16_t>(from));
-    case CodeArgument::Type::kBf16: {
-      const std::uint32_t bits = std::uint32_t{loaded<std::uint16_t>(from)} << 16;
-      float x = 0;
-      std::memcpy(&x, &bits, sizeof(x));
-      return x;
-    }
+      return fp16_to_float(loaded<std::uint16_t>(from));
+    case CodeArgument::Type::kBf16:
+      return bf16_to_float(loaded<std::uint16_t>(from));
     case CodeArgument::Type::kBool:
       return *from != std::byte{0} ? 1 : 0;
   }
   return 0;
 }
 
-double wholes(double a, double b, std::int64_t (*of)(std::int64_t x, std::int64_t y)) {
+/// An operation on whole numbers.
+template <auto of>
+double wholes(double a, double b, double) {
   return static_cast<double>(of(whole(a), whole(b)));
 }
 
@@ -109,29 +100,16 @@ constexpr std::pair<CodeOp, Operation> kOperations[] = {
     {kMin, [](double a, double b, double) { return a <= b ? a : b; }},
     {kMax, [](double a, double b, double) { return a >= b ? a : b; }},
     {kChoice, [](double a, double b, double c) { return a != 0 ? b : c; }},
-    {kDivideWhole,
-     [](double a, double b, double) {
-       return wholes(a, b, [](auto x, auto y) { return y == 0 ? 0 : x / y; });
-     }},
-    {kRest, [](double a, double b,
-               double) { return wholes(a, b, [](auto x, auto y) { return y == 0 ? 0 : x % y; }); }},
-    {kLeft,
-     [](double a, double b, double) {
-       return wholes(a, b, [](auto x, auto y) -> std::int64_t {
-         const bool shifts = y >= 0 && y <= 31;
-         return shifts ? static_cast<std::int32_t>(static_cast<std::uint32_t>(x) << y) : 0;
-       });
-     }},
-    {kRight,
-     [](double a, double b, double) {
-       return wholes(a, b, [](auto x, auto y) { return y >= 0 && y <= 31 ? x >> y : 0; });
-     }},
-    {kBits,
-     [](double a, double b, double) { return wholes(a, b, [](auto x, auto y) { return x & y; }); }},
-    {kOtherBits,
-     [](double a, double b, double) { return wholes(a, b, [](auto x, auto y) { return x ^ y; }); }},
-    {kAnyBits,
-     [](double a, double b, double) { return wholes(a, b, [](auto x, auto y) { return x | y; }); }},
+    {kDivideWhole, wholes<[](auto x, auto y) { return y == 0 ? 0 : x / y; }>},
+    {kRest, wholes<[](auto x, auto y) { return y == 0 ? 0 : x % y; }>},
+    {kLeft, wholes<[](auto x, auto y) {
+       const bool shifts = y >= 0 && y <= 31;
+       return shifts ? static_cast<std::int32_t>(static_cast<std::uint32_t>(x) << y) : 0;
+     }>},
+    {kRight, wholes<[](auto x, auto y) { return y >= 0 && y <= 31 ? (x >> y) : 0; }>},
+    {kBits, wholes<[](auto x, auto y) { return x & y; }>},
+    {kOtherBits, wholes<[](auto x, auto y) { return x ^ y; }>},
+    {kAnyBits, wholes<[](auto x, auto y) { return x | y; }>},
 };
 constexpr auto kOperationOf = [] {
   std::array<Operation, static_cast<std::size_t>(kOpaque) + 1> all{};
@@ -180,52 +158,43 @@ void compute(const CodeTree& tree, const CodePlace& place, std::span<const CodeV
   }
 }
 
-/// Adds to the slopes of a node's operands what its own, `slope`, says of them.
-void hand_down(const CodeNode& node, double slope, Numbers& numbers, Numbers& slopes) {
-  const auto a = [&] { return numbers[node.a]; };
-  const auto b = [&] { return numbers[node.b]; };
+/// The derivatives of an operation by its operands a, b and c; zeros: steps, and what depends on
+/// nothing.
+std::array<double, 3> slopes_by(const CodeNode& node, double a, double b) {
   switch (node.op) {
     case kNegative:
-      slopes[node.a] -= slope;
-      break;
+      return {-1};
     case kFloat:
-      slopes[node.a] += slope;
-      break;
+      return {1};
     case kAbs:
-      slopes[node.a] += a() > 0 ? slope : a() < 0 ? -slope : 0;
-      break;
+      return {a > 0 ? 1.0 : a < 0 ? -1.0 : 0.0};
     case kTimes:
-      slopes[node.a] += slope * b();
-      slopes[node.b] += slope * a();
-      break;
+      return {b, a};
     case kDivide:
-      slopes[node.a] += slope / b();
-      slopes[node.b] -= slope * a() / b() / b();
-      break;
+      return {1 / b, -a / b / b};
     case kPlus:
-      slopes[node.a] += slope;
-      slopes[node.b] += slope;
-      break;
+      return {1, 1};
     case kMinus:
-      slopes[node.a] += slope;
-      slopes[node.b] -= slope;
-      break;
+      return {1, -1};
     case kMin:
-      slopes[a() <= b() ? node.a : node.b] += slope;
-      break;
+      return {a <= b ? 1.0 : 0.0, a <= b ? 0.0 : 1.0};
     case kMax:
-      slopes[a() >= b() ? node.a : node.b] += slope;
-      break;
+      return {a >= b ? 1.0 : 0.0, a >= b ? 0.0 : 1.0};
     case kChoice:
-      slopes[a() != 0 ? node.b : node.c] += slope;
-      break;
+      return {0, a != 0 ? 1.0 : 0.0, a != 0 ? 0.0 : 1.0};
     case kCall:
-      slopes[node.a] += slope * node.function->slope(a(), node.b < 0 ? 0 : b(), 0);
-      if (node.b >= 0) slopes[node.b] += slope * node.function->slope(a(), b(), 1);
-      break;
-    default:  // steps, and what depends on nothing
-      break;
+      return {node.function->slope(a, b, 0), node.b < 0 ? 0.0 : node.function->slope(a, b, 1)};
+    default:
+      return {};
   }
+}
+
+/// Adds to the slopes of a node's operands what its own, `slope`, says of them.
+void hand_down(const CodeNode& node, double slope, Numbers& numbers, Numbers& slopes) {
+  const auto of = [&](int operand) { return operand < 0 ? 0.0 : numbers[operand]; };
+  const auto [a, b, c] = slopes_by(node, of(node.a), of(node.b));
+  for (const auto& [operand, by] : {std::pair(node.a, a), {node.b, b}, {node.c, c}})
+    if (by != 0) slopes[operand] += slope * by;
 }
 
 }  // namespace
@@ -244,7 +213,7 @@ double slope_of(const CodeTree& tree, const CodePlace& place, std::span<const Co
   const int last = static_cast<int>(tree.nodes.size()) - 1;
   slopes[last] = 1;
   for (int i = last; i >= 0; --i) {
-    const CodeNode& node = tree.nodes[static_cast<std::size_t>(i)];
+    const CodeNode& node = tree.nodes[i];
     const double slope = slopes[i];
     if (slope == 0) continue;
     if (node.op == kScore) of_score += slope;

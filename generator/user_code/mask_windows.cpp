@@ -1,7 +1,6 @@
 #include "generator/user_code/mask_windows.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,7 +24,7 @@ using Sums = std::vector<std::optional<Sum>>;  // one for each node of a tree
 
 std::optional<Sum> sum_of(const CodeNode& node, const Sums& sums) {
   constexpr double kMostNumber = 1 << 30;  // as far as windows go
-  const auto of = [&](int operand) { return sums[static_cast<std::size_t>(operand)]; };
+  const auto of = [&](int operand) { return sums[operand]; };
   switch (node.op) {
     case CodeOp::kK:
       return Sum{.k = 1};
@@ -50,27 +49,19 @@ std::optional<Sum> sum_of(const CodeNode& node, const Sums& sums) {
   }
 }
 
-/// How far from a query's position a sum that must be 0 or less puts the key: an upper bound of
-/// key - position if factor is 1, a lower one if it is -1.
-struct Distance {
-  std::int64_t factor, bound;
-};
-std::optional<Distance> distance(const Sum& sum, const Problem& p) {
+/// Where a sum that must be 0 or less puts the key, by the query's position; nothing: elsewhere.
+std::optional<KeyBounds> bounds_of_sum(const Sum& sum, const Problem& p) {
   if (sum.k * sum.q != -1) return std::nullopt;
   // A position is q + seqlen_kv - seqlen_q.
   const std::int64_t per_q = sum.seqlen_q - sum.k, per_kv = sum.seqlen_kv + sum.k;
   if (!has_fixed_lengths(p) && (per_q != 0 || per_kv != 0)) return std::nullopt;
-  return Distance{sum.k, -sum.k * (sum.number + per_q * p.seqlen_q + per_kv * p.seqlen_kv)};
+  const std::int64_t bound = -(sum.number + per_q * p.seqlen_q + per_kv * p.seqlen_kv);
+  return sum.k > 0 ? KeyBounds{.left = {}, .right = bound} : KeyBounds{.left = bound, .right = {}};
 }
 
-void narrow(std::optional<std::int64_t>& bound, std::int64_t to) {
-  bound = bound ? std::min(*bound, to) : to;
-}
-void narrow(KeyBounds& bounds, const Distance& distance) {
-  if (distance.factor > 0)
-    narrow(bounds.right, distance.bound);
-  else
-    narrow(bounds.left, -distance.bound);
+void narrow(KeyBounds& bounds, const KeyBounds& by) {
+  if (by.left) bounds.left = std::min(*by.left, bounds.left.value_or(*by.left));
+  if (by.right) bounds.right = std::min(*by.right, bounds.right.value_or(*by.right));
 }
 
 /// A term that compares sums: where it is in the text, and what has to be 0 or less.
@@ -88,8 +79,8 @@ std::vector<Sum> sums_of_term(const CodeTree& tree, const CodeNode& term, const 
   if (!has_most && !has_least) return {};
   const CodeNode& first = tree[term.a];
   const bool magnitude = first.op == kAbs && !first.is_float;
-  const auto& left = all[static_cast<std::size_t>(magnitude ? first.a : term.a)];
-  const auto& right = all[static_cast<std::size_t>(term.b)];
+  const auto& left = all[magnitude ? first.a : term.a];
+  const auto& right = all[term.b];
   if (!left || !right) return {};
   if (magnitude && (has_least || right->k != 0 || right->q != 0)) return {};
   std::vector<Sum> sums;
@@ -126,7 +117,7 @@ ReadMask read_mask(const std::string& text) {
 std::optional<KeyBounds> bounds_of_term(const SumTerm& term, const Problem& p) {
   KeyBounds bounds;
   for (const Sum& sum : term.sums) {
-    const std::optional<Distance> found = distance(sum, p);
+    const std::optional<KeyBounds> found = bounds_of_sum(sum, p);
     if (!found) return std::nullopt;
     narrow(bounds, *found);
   }
@@ -154,11 +145,6 @@ KeyBounds bounds_of_window(const Problem& problem) {
   if (window.left >= 0) bounds.left = window.left;
   if (window.right >= 0) bounds.right = window.right;
   return bounds;
-}
-
-void narrow(KeyBounds& bounds, const KeyBounds& by) {
-  if (by.left) narrow(bounds.left, *by.left);
-  if (by.right) narrow(bounds.right, *by.right);
 }
 
 }  // namespace

@@ -44,20 +44,9 @@ std::optional<Relation> relation_of(CodeOp op) {
 }
 
 Relation mirrored(Relation relation) {
-  switch (relation) {
-    case Relation::kBelow:
-      return Relation::kAbove;
-    case Relation::kAtMost:
-      return Relation::kAtLeast;
-    case Relation::kAbove:
-      return Relation::kBelow;
-    case Relation::kAtLeast:
-      return Relation::kAtMost;
-    case Relation::kEqual:
-    case Relation::kUnequal:
-      break;
-  }
-  return relation;
+  using enum Relation;
+  constexpr Relation kMirrored[] = {kEqual, kUnequal, kAbove, kAtLeast, kBelow, kAtMost};
+  return kMirrored[static_cast<int>(relation)];
 }
 
 /// Part of a text on one line.

@@ -13,15 +13,12 @@
 #include <optional>
 
 #include "attnforge/error.h"
+#include "generator/problem/fields.h"
 #include "generator/user_code/code_names.h"
 #include "generator/user_code/code_tokens.h"
 
 namespace attnforge {
 namespace {
-
-[[noreturn]] void refuse_code(const std::string& message) {
-  throw Error(ErrorCode::kInvalidProblem, "invalid problem: " + message);
-}
 
 // ---- Expressions ----
 
@@ -30,15 +27,13 @@ constexpr std::string_view kDigraphs[] = {"<:", ":>", "<%", "%>", "%:"};
 
 void check_bytes(std::string_view field, std::string_view text) {
   if (text.size() > kMostCodeBytes)
-    refuse_code(
-        fmt::format("{} has {} bytes; at most {} are allowed", field, text.size(), kMostCodeBytes));
+    reject_problem("{} has {} bytes; at most {} are allowed", field, text.size(), kMostCodeBytes);
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c != '\n' && (c < ' ' || c > '~')) {
-      refuse_code(
-          fmt::format("{} has the byte 0x{:02x} at {}; printable ASCII, blanks and ends of "
-                      "lines are allowed",
-                      field, static_cast<unsigned char>(c), line_and_column(text, i)));
+      reject_problem(
+          "{} has the byte 0x{:02x} at {}; printable ASCII, blanks and ends of lines are allowed",
+          field, static_cast<unsigned char>(c), line_and_column(text, i));
     }
   }
 }
@@ -52,47 +47,45 @@ void check_brackets(std::string_view field, std::string_view text,
     const std::size_t kind = kClose.find(token.text);
     if (kind == kClose.npos) continue;
     if (open.empty() || open.back().text.front() != kOpen[kind]) {
-      refuse_code(
-          fmt::format("{} closes a bracket that is not open, '{}' at {}; every bracket is "
-                      "opened and closed in the text",
-                      field, token.text, line_and_column(text, token.at)));
+      reject_problem(
+          "{} closes a bracket that is not open, '{}' at {}; every bracket is opened and closed in "
+          "the text",
+          field, token.text, line_and_column(text, token.at));
     }
     open.pop_back();
   }
   if (open.empty()) return;
-  refuse_code(
-      fmt::format("{} does not close the '{}' of {}; every bracket is opened and closed in the "
-                  "text",
-                  field, open.back().text, line_and_column(text, open.back().at)));
+  reject_problem("{} does not close the '{}' of {}; every bracket is opened and closed in the text",
+                 field, open.back().text, line_and_column(text, open.back().at));
 }
 
 void check_expression(std::string_view field, std::string_view text) {
   if (text.empty()) return;
   check_bytes(field, text);
   const std::vector<CodeToken> tokens = code_tokens(text);
-  if (tokens.empty()) refuse_code(fmt::format("{} holds blanks only; leave it out", field));
+  if (tokens.empty()) reject_problem("{} holds blanks only; leave it out", field);
   for (const CodeToken& token : tokens) {
     const char c = token.text.front();
     if (c == '"' || c == '\'' || c == '\\' || c == '#' || c == '`' || c == '@' || c == '$') {
-      refuse_code(
-          fmt::format("{} has a {} at {}; it is an expression over numbers, without literals of "
-                      "characters, directives and backslashes",
-                      field, c, line_and_column(text, token.at)));
+      reject_problem(
+          "{} has a {} at {}; it is an expression over numbers, without literals of characters, "
+          "directives and backslashes",
+          field, c, line_and_column(text, token.at));
     }
     const std::string_view two = text.substr(token.at, 2);
     if (two == "//" || two == "/*") {
-      refuse_code(fmt::format("{} has a comment at {}; leave it out", field,
-                              line_and_column(text, token.at)));
+      reject_problem("{} has a comment at {}; leave it out", field,
+                     line_and_column(text, token.at));
     }
     if (two == "??" || std::ranges::find(kDigraphs, two) != std::end(kDigraphs)) {
-      refuse_code(
-          fmt::format("{} has \"{}\" at {}, which may mean another character; write blanks "
-                      "between the two, or the other character",
-                      field, two, line_and_column(text, token.at)));
+      reject_problem(
+          "{} has \"{}\" at {}, which may mean another character; write blanks between the two, or "
+          "the other character",
+          field, two, line_and_column(text, token.at));
     }
     if (const std::string_view why = why_no_word(token.text); !why.empty()) {
-      refuse_code(fmt::format("{} has the word {} at {}, which {}", field, token.text,
-                              line_and_column(text, token.at), why));
+      reject_problem("{} has the word {} at {}, which {}", field, token.text,
+                     line_and_column(text, token.at), why);
     }
   }
   check_brackets(field, text, tokens);
@@ -108,19 +101,8 @@ constexpr std::string_view kForm =
 constexpr std::string_view kTypes[] = {"float", "int", "fp16", "bf16", "bool"};
 constexpr int kTypeBytes[] = {4, 4, 2, 2, 1};
 
-struct Size {
-  std::string_view name;
-  std::int64_t (*of)(const Problem&);
-};
-constexpr Size kSizes[] = {
-    {"batch", [](const Problem& p) { return p.batch; }},
-    {"num_heads_q", [](const Problem& p) { return p.num_heads_q; }},
-    {"num_heads_kv", [](const Problem& p) { return p.num_heads_kv; }},
-    {"seqlen_q", [](const Problem& p) { return p.seqlen_q; }},
-    {"seqlen_kv", [](const Problem& p) { return p.seqlen_kv; }},
-    {"head_dim", [](const Problem& p) { return std::int64_t{p.head_dim}; }},
-    {"head_dim_v", [](const Problem& p) { return std::int64_t{p.head_dim_v}; }},
-};
+constexpr std::string_view kSizes[] = {"batch",     "num_heads_q", "num_heads_kv", "seqlen_q",
+                                       "seqlen_kv", "head_dim",    "head_dim_v"};
 
 /// Reads the list from its first token on.
 class Arguments {
@@ -129,24 +111,25 @@ class Arguments {
 
   std::vector<CodeArgument> take() {
     std::vector<CodeArgument> list;
-    if (tokens_.empty()) refuse_code("args holds blanks only; leave it out");
+    if (tokens_.empty()) reject_problem("args holds blanks only; leave it out");
     for (;;) {
       list.push_back(one());
-      if (list.size() > kMostCodeArguments)
-        wrong(fmt::format("has more than {} arguments", kMostCodeArguments));
+      if (list.size() > kMostCodeArguments) wrong("has more than {} arguments", kMostCodeArguments);
       const auto same = [&](const CodeArgument& other) { return other.name == list.back().name; };
       if (std::count_if(list.begin(), list.end(), same) > 1)
-        wrong(fmt::format("has two arguments of the name {}", list.back().name));
+        wrong("has two arguments of the name {}", list.back().name);
       if (at_ == tokens_.size()) return list;
       if (!skip(",")) wrong("needs a comma between two arguments");
     }
   }
 
  private:
-  [[noreturn]] void wrong(const std::string& what) const {
+  template <class... Values>
+  [[noreturn]] void wrong(fmt::format_string<Values...> format, Values&&... values) const {
     const std::size_t at = at_ < tokens_.size() ? tokens_[at_].at : text_.size();
-    refuse_code(fmt::format("args {}, at {}; it is a list such as {}", what,
-                            line_and_column(text_, at), kForm));
+    reject_problem("args {}, at {}; it is a list such as {}",
+                   fmt::format(format, std::forward<Values>(values)...), line_and_column(text_, at),
+                   kForm);
   }
   std::string_view peek() const { return at_ < tokens_.size() ? tokens_[at_].text : ""; }
   bool skip(std::string_view token) {
@@ -159,7 +142,7 @@ class Arguments {
     CodeArgument argument;
     skip("const");
     const auto type = std::ranges::find(kTypes, peek());
-    if (type == std::end(kTypes)) wrong(fmt::format("has \"{}\" where a type is wanted", peek()));
+    if (type == std::end(kTypes)) wrong("has \"{}\" where a type is wanted", peek());
     argument.type = static_cast<CodeArgument::Type>(type - std::begin(kTypes));
     ++at_;
     skip("const");
@@ -170,9 +153,9 @@ class Arguments {
     }
     const std::string_view name = peek();
     if (name.empty() || !CodeToken{name}.is_name())
-      wrong(fmt::format("has \"{}\" where a name is wanted", name));
+      wrong("has \"{}\" where a name is wanted", name);
     if (const std::string_view why = why_no_argument(name); !why.empty())
-      wrong(fmt::format("calls an argument {}, which {}; choose another name", name, why));
+      wrong("calls an argument {}, which {}; choose another name", name, why);
     argument.name = name;
     ++at_;
     if (argument.is_array) {
@@ -181,7 +164,7 @@ class Arguments {
       return argument;
     }
     if (argument.type != CodeArgument::Type::kFloat && argument.type != CodeArgument::Type::kInt)
-      wrong(fmt::format("has a number {} of type {}: only arrays have that", name, *type));
+      wrong("has a number {} of type {}: only arrays have that", name, *type);
     if (skip("=")) argument.value = number(argument.type);
     return argument;
   }
@@ -195,9 +178,9 @@ class Arguments {
       const bool is_factor = tokens_[at_].is_name() || CodeToken{peek()}.is_number();
       if (is_factor != wants_factor) wrong("has sizes that are not a sum of products");
       if (is_factor) {
-        if (!factor(peek(), Problem())) wrong(fmt::format("has the size \"{}\"", peek()));
+        if (!factor(peek(), Problem())) wrong("has the size \"{}\"", peek());
       } else if (peek() != "*" && peek() != "+" && peek() != "-") {
-        wrong(fmt::format("has \"{}\" between sizes", peek()));
+        wrong("has \"{}\" between sizes", peek());
       }
     }
     if (at_ == first || wants_factor || at_ == tokens_.size())
@@ -209,9 +192,8 @@ class Arguments {
  public:
   /// A size by its name, or a whole number. nullopt: neither.
   static std::optional<double> factor(std::string_view token, const Problem& problem) {
-    for (const Size& size : kSizes) {
-      if (size.name == token) return static_cast<double>(size.of(problem));
-    }
+    if (std::ranges::find(kSizes, token) != std::end(kSizes))
+      return static_cast<double>(find_field(token)->value.get(problem));
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
     if (error != std::errc() || end != token.data() + token.size()) return std::nullopt;
@@ -230,9 +212,8 @@ class Arguments {
                         value <= (negative ? 2147483648.0 : 2147483647.0));
     if (digits.empty() || error != std::errc() || end != digits.data() + digits.size() || !whole ||
         !(value <= std::numeric_limits<float>::max()))
-      wrong(
-          fmt::format("has the default \"{}\", which is not {}", peek(),
-                      type == CodeArgument::Type::kInt ? "a whole number of 32 bits" : "a number"));
+      wrong("has the default \"{}\", which is not {}", peek(),
+            type == CodeArgument::Type::kInt ? "a whole number of 32 bits" : "a number");
     ++at_;
     return negative ? -value : value;
   }
@@ -241,19 +222,6 @@ class Arguments {
   const std::vector<CodeToken> tokens_;
   std::size_t at_ = 0;
 };
-
-}  // namespace
-
-std::string_view to_string(CodeArgument::Type type) { return kTypes[static_cast<int>(type)]; }
-int size_bytes(CodeArgument::Type type) { return kTypeBytes[static_cast<int>(type)]; }
-
-std::vector<CodeArgument> code_arguments(std::string_view args) {
-  if (args.empty()) return {};
-  check_bytes("args", args);
-  return Arguments(args).take();
-}
-
-namespace {
 
 /// Sums up the products of an extent, those with a minus `less` times.
 std::int64_t sum_of_extent(const CodeArgument& argument, const Problem& p, double less) {
@@ -271,7 +239,66 @@ std::int64_t sum_of_extent(const CodeArgument& argument, const Problem& p, doubl
   return static_cast<std::int64_t>(std::clamp(sum + factor * product, 1.0, kMost));
 }
 
+/// The names of a list with commas between them.
+std::vector<std::string_view> names_of_list(std::string_view list) {
+  constexpr std::string_view kNameList = "it is a list of names such as \"slope, table\"";
+  check_bytes("dargs", list);
+  std::vector<std::string_view> found;
+  bool wants_name = true;
+  for (const CodeToken& token : code_tokens(list)) {
+    if (wants_name != token.is_name() || (!wants_name && token.text != ","))
+      reject_problem("dargs has \"{}\" at {}; {}", token.text, line_and_column(list, token.at),
+                     kNameList);
+    if (wants_name) found.push_back(token.text);
+    wants_name = !wants_name;
+  }
+  if (wants_name) reject_problem("dargs ends where a name is wanted; {}", kNameList);
+  return found;
+}
+
+/// Throws unless each array of problem.dargs can have a gradient.
+void check_dargs(const Problem& p) {
+  const std::vector<CodeArgument> arguments = code_arguments(p.args);
+  const std::vector<std::string_view> wanted = names_of_list(p.dargs);
+  for (const std::string_view name : wanted) {
+    const auto found = std::ranges::find(arguments, name, &CodeArgument::name);
+    if (found == arguments.end())
+      reject_problem("dargs names {}, which is not in args=\"{}\"", name, p.args);
+    using Type = CodeArgument::Type;
+    if (!found->is_array || found->type == Type::kInt || found->type == Type::kBool) {
+      reject_problem(
+          "dargs names {}, {} of type {}; arrays of float, fp16 and bf16 have a gradient", name,
+          found->is_array ? "an array" : "a number", to_string(found->type));
+    }
+    if (!names(p.score, name)) {
+      reject_problem(
+          "dargs names {}, which score does not read; an array that mask alone reads has no "
+          "gradient: leave it out",
+          name);
+    }
+    if (std::ranges::count(wanted, name) > 1) reject_problem("dargs names {} more than once", name);
+  }
+  if (arguments.size() + wanted.size() > kMostCodeArguments) {
+    reject_problem("args and dargs have {} names together; at most {} are allowed",
+                   arguments.size() + wanted.size(), kMostCodeArguments);
+  }
+  if (p.deterministic) {
+    reject_problem(
+        "dargs does not go with deterministic: whatever reads an element adds to its gradient in "
+        "any order; leave out one of them");
+  }
+}
+
 }  // namespace
+
+std::string_view to_string(CodeArgument::Type type) { return kTypes[static_cast<int>(type)]; }
+int size_bytes(CodeArgument::Type type) { return kTypeBytes[static_cast<int>(type)]; }
+
+std::vector<CodeArgument> code_arguments(std::string_view args) {
+  if (args.empty()) return {};
+  check_bytes("args", args);
+  return Arguments(args).take();
+}
 
 std::int64_t array_elements(const CodeArgument& argument, const Problem& p) {
   constexpr double kUsual = 1 << 26;
@@ -286,69 +313,13 @@ std::int64_t most_elements(const CodeArgument& argument, const Problem& p) {
   return argument.extent.empty() ? array_elements(argument, p) : sum_of_extent(argument, p, 0);
 }
 
-namespace {
-
-/// The names of a list with commas between them.
-std::vector<std::string_view> names_of_list(std::string_view list) {
-  constexpr std::string_view kNameList = "it is a list of names such as \"slope, table\"";
-  check_bytes("dargs", list);
-  std::vector<std::string_view> found;
-  bool wants_name = true;
-  for (const CodeToken& token : code_tokens(list)) {
-    if (wants_name != token.is_name() || (!wants_name && token.text != ","))
-      refuse_code(fmt::format("dargs has \"{}\" at {}; {}", token.text,
-                              line_and_column(list, token.at), kNameList));
-    if (wants_name) found.push_back(token.text);
-    wants_name = !wants_name;
-  }
-  if (wants_name) refuse_code(fmt::format("dargs ends where a name is wanted; {}", kNameList));
-  return found;
-}
-
-/// Throws unless each array of problem.dargs can have a gradient.
-void check_dargs(const Problem& p) {
-  const std::vector<CodeArgument> arguments = code_arguments(p.args);
-  const std::vector<std::string_view> wanted = names_of_list(p.dargs);
-  for (const std::string_view name : wanted) {
-    const auto found = std::ranges::find(arguments, name, &CodeArgument::name);
-    if (found == arguments.end())
-      refuse_code(fmt::format("dargs names {}, which is not in args=\"{}\"", name, p.args));
-    using Type = CodeArgument::Type;
-    if (!found->is_array || found->type == Type::kInt || found->type == Type::kBool) {
-      refuse_code(
-          fmt::format("dargs names {}, {} of type {}; arrays of float, fp16 and bf16 have a "
-                      "gradient",
-                      name, found->is_array ? "an array" : "a number", to_string(found->type)));
-    }
-    if (!names(p.score, name)) {
-      refuse_code(
-          fmt::format("dargs names {}, which score does not read; an array that mask alone "
-                      "reads has no gradient: leave it out",
-                      name));
-    }
-    if (std::ranges::count(wanted, name) > 1)
-      refuse_code(fmt::format("dargs names {} more than once", name));
-  }
-  if (arguments.size() + wanted.size() > kMostCodeArguments) {
-    refuse_code(fmt::format("args and dargs have {} names together; at most {} are allowed",
-                            arguments.size() + wanted.size(), kMostCodeArguments));
-  }
-  if (p.deterministic) {
-    refuse_code(
-        "dargs does not go with deterministic: whatever reads an element adds to its gradient in "
-        "any order; leave out one of them");
-  }
-}
-
-}  // namespace
-
 void check_code(const Problem& p) {
   check_expression("score", p.score);
   check_expression("mask", p.mask);
   if (!p.dargs.empty()) check_dargs(p);
   if (p.args.empty()) return;
   if (!has_code(p))
-    refuse_code("args belong to a score or a mask, and there is neither; leave them out");
+    reject_problem("args belong to a score or a mask, and there is neither; leave them out");
   code_arguments(p.args);
 }
 

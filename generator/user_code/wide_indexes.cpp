@@ -103,9 +103,7 @@ NodeRange range_of(CodeOp op, const NodeRange& a, const NodeRange& b, const Node
 /// known.
 NodeRange range_of(const CodeNode& node, const std::vector<NodeRange>& ranges, const Problem& p,
                    double place) {
-  const auto of = [&](int at) {
-    return at < 0 ? NodeRange{0, 0} : ranges[static_cast<std::size_t>(at)];
-  };
+  const auto of = [&](int at) { return at < 0 ? NodeRange{0, 0} : ranges[at]; };
   const auto below = [](std::int64_t size) {
     return NodeRange{0, static_cast<double>(std::max<std::int64_t>(0, size - 1))};
   };
@@ -155,12 +153,12 @@ NodeRange range_of_indexes(const CodeTree& tree, std::size_t argument, const Pro
     if (!node.is_float) range.largest = range.magnitude();
     for (const int operand : {node.a, node.b, node.c}) {
       if (operand < 0 || node.op == kElement) continue;
-      const NodeRange& of = ranges[static_cast<std::size_t>(operand)];
+      const NodeRange& of = ranges[operand];
       range.largest = std::max(range.largest, of.largest);
       range.reduced = std::max(range.reduced, makes_small(node.op) ? of.largest : of.reduced);
     }
     if (node.op == kElement && node.argument == argument) {
-      const NodeRange& index = ranges[static_cast<std::size_t>(node.a)];
+      const NodeRange& index = ranges[node.a];
       all.largest = std::max(all.largest, index.largest);
       all.reduced = std::max(all.reduced, index.reduced);
     }

@@ -53,7 +53,7 @@ class Maker {
     if (bytes == 0) return buffer;
     check(driver().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(buffer.data()), 0,
                                    buffer.size_bytes(), stream_),
-          fmt::format("clear {} bytes", bytes));
+          "clear {} bytes", bytes);
     return buffer;
   }
   int last_of(const DeviceBuffer& numbers) {

@@ -117,10 +117,8 @@ std::vector<QueryRow> rows_to_check(const Sequences& sequences, const CheckOptio
 BackwardRows gradient_rows_to_check(const Sequences& sequences, CheckOptions options) {
   options.max_work /= 2;  // for either side
   if (affords_all(sequences, options)) return all_backward_rows(sequences);
-  BackwardRows rows{sampled_rows(sequences, queries_of(sequences.problem), options), {}};
-  for (const QueryRow& row : sampled_rows(sequences, keys_of(sequences.problem), options))
-    rows.keys.push_back({.batch = row.batch, .head = row.head, .key = row.query});
-  return rows;
+  return {sampled_rows(sequences, queries_of(sequences.problem), options),
+          sampled_rows(sequences, keys_of(sequences.problem), options)};
 }
 
 CheckedElement element(const Comparison& c) {
@@ -202,9 +200,8 @@ void solve_gradients(const Problem& problem, const HostRun& run) {
   const ReferenceGradients found = reference_gradients(problem, tensors,
                                                        all_backward_rows(sequences), run.code);
   const auto query = [&](std::size_t i) { return place_of(sequences, found.rows.queries[i]); };
-  const auto key = [&](std::size_t i) {
-    const KeyRow row = place_of_key(sequences, found.rows.keys[i]);
-    return QueryRow{.batch = row.batch, .head = row.head, .query = row.key};
+  const auto key = [&, by_keys = transposed(sequences)](std::size_t i) {
+    return place_of(by_keys, found.rows.keys[i]);
   };
   const Gradients& to = tensors.gradients;
   store_gradient(gradient_dtype(problem, problem.dtype_q), to.dq, found.dq, query);

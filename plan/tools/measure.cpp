@@ -101,7 +101,7 @@ BenchResult measured(const Plan& plan, Device& device, const Tensors& tensors, v
     const Timer::Samples taken = timer.sample(static_cast<std::size_t>(count), enqueue,
                                               kHangsSeconds);
     if (taken.timed_out) {
-      leave_to_end_of_process();
+      left_to_end_of_process = true;
       throw Error(ErrorCode::kCuda, plan.config() + " did not finish; the GPU hangs in it");
     }
     samples.insert(samples.end(), taken.time_us.begin(), taken.time_us.end());

@@ -1,5 +1,7 @@
-// gradients.cpp - dq, dk, dv and dsinks against the oracle.
 #include "reference/compare/gradients.h"
+
+#include <functional>
+#include <span>
 
 #include "reference/compare/comparer.h"
 #include "reference/compare/gradient_tolerance.h"
@@ -9,21 +11,19 @@
 namespace attnforge {
 namespace {
 
-/// `row_at(i)` is where row i of `expected` lies in the tensor, `named(i)` what it is called.
-template <class RowAt, class Named>
-Comparison compare_gradient(const Problem& problem, GradientName name, DType dtype,
-                            const Tensor& actual, const ReferenceGradient& expected,
-                            const RowAt& row_at, const Named& named) {
+/// `place(row)` is where a row of `expected` lies in the tensor.
+template <class Place>
+Comparison compare_gradient(const Problem& problem, GradientName name, const Tensor& actual,
+                            const ReferenceGradient& expected, std::span<const QueryRow> rows,
+                            const Place& place) {
+  const DType dtype = dtype_of(problem, name);
   Comparer comparer(std::string(to_string(name)), dtype);
   const GradientTolerance tolerance = gradient_tolerance(problem, name);
-  for (std::size_t i = 0; i < expected.terms.size(); ++i) {
-    const QueryRow row = row_at(i);
-    const std::int64_t begin = row.batch * actual.stride_batch + row.head * actual.stride_head +
-                               row.query * actual.stride_row;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::int64_t begin = offset_of(actual, place(rows[i]));
     for (int d = 0; d < expected.columns; ++d) {
-      const double should = expected.values[i * static_cast<std::size_t>(expected.columns) +
-                                            static_cast<std::size_t>(d)];
-      comparer.add(named(i), d, load_element(dtype, actual.data, begin + d), should,
+      const double should = expected.values[i * static_cast<std::size_t>(expected.columns) + d];
+      comparer.add(rows[i], d, load_element(dtype, actual.data, begin + d), should,
                    allowed_error(tolerance, should, expected.terms[i]));
     }
   }
@@ -32,35 +32,25 @@ Comparison compare_gradient(const Problem& problem, GradientName name, DType dty
   return result;
 }
 
-QueryRow as_query(const KeyRow& row) { return {row.batch, row.head, row.key}; }
-
 }  // namespace
 
 GradientVerdict compare_gradients(const Problem& problem, const Tensors& tensors,
                                   const ReferenceGradients& expected) {
-  const Sequences sequences = sequences_of(problem, tensors);
+  const Sequences sequences = sequences_of(problem, tensors), by_keys = transposed(sequences);
+  const auto query = [&](const QueryRow& row) { return place_of(sequences, row); };
+  const auto key = [&](const QueryRow& row) { return place_of(by_keys, row); };
   const Gradients& actual = tensors.gradients;
-  const auto query_at = [&](std::size_t i) {
-    return place_of(sequences, expected.rows.queries[i]);
-  };
-  const auto query = [&](std::size_t i) { return expected.rows.queries[i]; };
-  const auto key_at = [&](std::size_t i) {
-    return as_query(place_of_key(sequences, expected.rows.keys[i]));
-  };
-  const auto key = [&](std::size_t i) { return as_query(expected.rows.keys[i]); };
-  const auto head = [](std::size_t i) {
-    return QueryRow{.batch = 0, .head = static_cast<std::int64_t>(i), .query = 0};
-  };
-  const Tensor dsinks{.data = actual.dsinks, .stride_head = 1};
+  const auto& [queries, keys] = expected.rows;
+  std::vector<QueryRow> heads;
+  for (std::size_t head = 0; head < expected.dsinks.terms.size(); ++head)
+    heads.push_back({.batch = 0, .head = static_cast<std::int64_t>(head), .query = 0});
   return {
-      .dq = compare_gradient(problem, GradientName::kDq, gradient_dtype(problem, problem.dtype_q),
-                             actual.dq, expected.dq, query_at, query),
-      .dk = compare_gradient(problem, GradientName::kDk, gradient_dtype(problem, problem.dtype_k),
-                             actual.dk, expected.dk, key_at, key),
-      .dv = compare_gradient(problem, GradientName::kDv, gradient_dtype(problem, problem.dtype_v),
-                             actual.dv, expected.dv, key_at, key),
-      .dsinks = compare_gradient(problem, GradientName::kDsinks, DType::kFp32, dsinks,
-                                 expected.dsinks, head, head)};
+      .dq = compare_gradient(problem, GradientName::kDq, actual.dq, expected.dq, queries, query),
+      .dk = compare_gradient(problem, GradientName::kDk, actual.dk, expected.dk, keys, key),
+      .dv = compare_gradient(problem, GradientName::kDv, actual.dv, expected.dv, keys, key),
+      .dsinks = compare_gradient(problem, GradientName::kDsinks,
+                                 {.data = actual.dsinks, .stride_head = 1}, expected.dsinks, heads,
+                                 std::identity())};
 }
 
 Comparison compare_darg(const Problem& problem, const float* actual,

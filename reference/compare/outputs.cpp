@@ -1,4 +1,3 @@
-// outputs.cpp - outputs against the oracle, element by element.
 #include "reference/compare/outputs.h"
 
 #include <fmt/format.h>
@@ -33,13 +32,12 @@ Comparison compare_output_at(const Problem& problem, const void* o, const Refere
   return comparer.take();
 }
 
-/// `at(i)` is where row i of `expected` is in `lse`.
-template <class At>
-Comparison compare_lse_at(const float* lse, const Reference& expected, const Tolerance& tolerance,
-                          At at) {
+/// `lse(i)` is that of row i of `expected`.
+template <class Lse>
+Comparison compare_lse_at(Lse lse, const Reference& expected, const Tolerance& tolerance) {
   Comparer comparer("lse", DType::kFp32);
   for (std::size_t i = 0; i < expected.rows.size(); ++i)
-    comparer.add(expected.rows[i], 0, lse[at(i)], expected.lse[i],
+    comparer.add(expected.rows[i], 0, lse(i), expected.lse[i],
                  allowed_in_row(tolerance, expected, i, expected.lse[i]));
   return comparer.take();
 }
@@ -49,18 +47,16 @@ Comparison compare_lse_at(const float* lse, const Reference& expected, const Tol
 Comparison compare_output(const Problem& problem, const Tensors& tensors, const Reference& expected,
                           const Tolerance& tolerance) {
   return compare_output_at(problem, tensors.o.data, expected, tolerance, [&](std::size_t i) {
-    const QueryRow row = place_of(sequences_of(problem, tensors), expected.rows[i]);
-    return row.batch * tensors.o.stride_batch + row.head * tensors.o.stride_head +
-           row.query * tensors.o.stride_row;
+    return offset_of(tensors.o, place_of(sequences_of(problem, tensors), expected.rows[i]));
   });
 }
 
 Comparison compare_lse(const Problem& problem, const Tensors& tensors, const Reference& expected,
                        const Tolerance& tolerance) {
-  return compare_lse_at(tensors.lse.data, expected, tolerance, [&](std::size_t i) {
-    const QueryRow row = place_of(sequences_of(problem, tensors), expected.rows[i]);
-    return row.batch * tensors.lse.stride_batch + row.head * tensors.lse.stride_head + row.query;
-  });
+  const auto lse = [&](std::size_t i) {
+    return number_at(tensors.lse, place_of(sequences_of(problem, tensors), expected.rows[i]));
+  };
+  return compare_lse_at(lse, expected, tolerance);
 }
 
 std::string to_string(const Comparison& c) {
@@ -95,10 +91,9 @@ Verdict compare_rows(const Problem& problem, const void* o, const float* lse,
       problem, o, expected, output_tolerance(problem, expected.max_abs_v),
       [&](std::size_t i) { return static_cast<std::int64_t>(i) * expected.head_dim_v; });
   verdict.lse.tensor = "lse";
-  if (problem.lse) {
-    verdict.lse = compare_lse_at(lse, expected, lse_tolerance(problem),
-                                 [](std::size_t i) { return i; });
-  }
+  if (problem.lse)
+    verdict.lse = compare_lse_at([&](std::size_t i) { return lse[i]; }, expected,
+                                 lse_tolerance(problem));
   return verdict;
 }
 

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "reference/compare/roundings.h"
-#include "reference/factor_rows.h"
 #include "reference/half.h"
+#include "reference/parts/rope.h"
 #include "reference/score.h"
 
 namespace attnforge {

@@ -17,10 +17,7 @@ Reference reference_merge(const Problem& problem, const Tensors& tensors,
   result.o.assign(rows.size() * columns, 0.0);
   result.product_magnitude.assign(rows.size(), 0.0);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto& [batch, head, query] = rows[i];
-    const auto lse_of = [&, batch = batch, head = head, query = query](const Rows& lse) {
-      return double{lse.data[batch * lse.stride_batch + head * lse.stride_head + query]};
-    };
+    const auto lse_of = [&](const Rows& lse) { return double{number_at(lse, rows[i])}; };
     double top = -kInfinity, total = 0, squares = 0, magnitude = 0;
     for (const AttentionState& part : parts) top = std::max(top, lse_of(part.lse));
     for (const auto& [o, lse] : parts) {
@@ -29,8 +26,7 @@ Reference reference_merge(const Problem& problem, const Tensors& tensors,
       total += weight;
       squares += weight * weight;
       magnitude = std::max(magnitude, std::abs(lse_of(lse)));
-      const std::int64_t begin = batch * o.stride_batch + head * o.stride_head +
-                                 query * o.stride_row;
+      const std::int64_t begin = offset_of(o, rows[i]);
       for (std::size_t d = 0; d < columns; ++d) {
         const double value = load_element(problem.dtype_q, o.data,
                                           begin + static_cast<std::int64_t>(d));

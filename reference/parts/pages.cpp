@@ -1,22 +1,14 @@
-// pages.cpp - keys of sequences that lie in pages, in host memory.
 #include "reference/parts/pages.h"
-
-#include <fmt/format.h>
 
 #include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
 
-#include "attnforge/error.h"
 #include "reference/split_mix.h"
 
 namespace attnforge {
 namespace {
-
-[[noreturn]] void refuse_pages(const std::string& what) {
-  throw Error(ErrorCode::kInvalidArgument, what);
-}
 
 /// Copies the rows of one of k and v after what `to` has, and says how they lie from there on.
 Tensor append_rows(const Problem& p, const Tensor& pool, DType dtype, int head_dim,
@@ -56,16 +48,15 @@ void check_page_table(const Sequences& sequences) {
     const std::int64_t keys = problem_of_sequence(sequences, i).seqlen_kv;
     if (keys == 0) continue;
     if (pages.table == nullptr)
-      refuse_pages(
-          fmt::format("pages.table is null, but the problem says page_size={}", p.page_size));
+      refuse_input("pages.table is null, but the problem says page_size={}", p.page_size);
     for (std::int64_t column = 0; column * p.page_size < keys; ++column) {
       const int page = pages.table[i * pages.stride_batch + column];
       if (0 <= page && page < pages.num_pages) continue;
-      refuse_pages(fmt::format(
-          "pages.table: sequence {} of {} keys has page {} in column {}; it must be from "
-          "0 to {}, the pages of the pool{}",
+      refuse_input(
+          "pages.table: sequence {} of {} keys has page {} in column {}; it must be from 0 to {}, "
+          "the pages of the pool{}",
           i, keys, page, column, pages.num_pages - 1,
-          page == -1 ? " (-1 is for columns after the last key)" : ""));
+          page == -1 ? " (-1 is for columns after the last key)" : "");
     }
   }
 }
@@ -105,7 +96,7 @@ void set_random_pages(const Problem& problem, HostTensors& host, std::uint64_t s
   for (std::int64_t i = 0; i < problem.batch; ++i) {
     const std::int64_t keys = problem_of_sequence(sequences, i).seqlen_kv;
     for (std::int64_t column = 0; column * problem.page_size < keys; ++column)
-      host.page_table[static_cast<std::size_t>(i * columns + column)] = *page++;
+      host.page_table[i * columns + column] = *page++;
   }
 }
 

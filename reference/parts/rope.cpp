@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "reference/factor_rows.h"
 #include "reference/half.h"
 
 namespace attnforge {

@@ -21,21 +21,14 @@ double size_of(double x) { return std::isfinite(x) ? std::abs(x) : 0.0; }
 /// Adds a row of o to the sum of its head.
 void add_row(const Problem& p, const Tensors& t, const QueryRow& row, ReferenceGradient& dsinks) {
   const auto head = static_cast<std::size_t>(row.head);
-  const double
-      lse = t.lse.data[row.batch * t.lse.stride_batch + row.head * t.lse.stride_head + row.query];
+  const double lse = number_at(t.lse, row);
   if (lse == -std::numeric_limits<double>::infinity()) return;
   std::vector<double> o(static_cast<std::size_t>(p.head_dim_v)), dout(o.size());
   const auto load = [&](const Tensor& tensor, std::vector<double>& to) {
-    load_elements(p.dtype_o, tensor.data,
-                  row.batch * tensor.stride_batch + row.head * tensor.stride_head +
-                      row.query * tensor.stride_row,
-                  p.head_dim_v, to.data());
+    load_elements(p.dtype_o, tensor.data, offset_of(tensor, row), p.head_dim_v, to.data());
   };
   load(t.o, o), load(t.gradients.dout, dout);
-  const Rows& dlse = t.gradients.dlse;
-  const double of_lse = p.dlse ? dlse.data[row.batch * dlse.stride_batch +
-                                           row.head * dlse.stride_head + row.query]
-                               : 0.0;
+  const double of_lse = p.dlse ? number_at(t.gradients.dlse, row) : 0.0;
   const double probability = std::exp(double{t.sinks[head]} - lse);
   dsinks.values[head] -= probability * (dot(dout.data(), o.data(), p.head_dim_v) - of_lse);
 
@@ -64,13 +57,8 @@ ReferenceGradient sink_gradients(const Problem& problem, const Tensors& tensors)
   const auto heads = static_cast<std::size_t>(problem.num_heads_q);
   ReferenceGradient dsinks{1, std::vector<double>(heads, 0.0), std::vector<TermSizes>(heads)};
   const Sequences sequences = sequences_of(problem, tensors);
-  for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
-    const std::int64_t queries = problem_of_sequence(sequences, batch).seqlen_q;
-    for (std::int64_t head = 0; head < problem.num_heads_q; ++head) {
-      for (std::int64_t query = 0; query < queries; ++query)
-        add_row(problem, tensors, place_of(sequences, {batch, head, query}), dsinks);
-    }
-  }
+  for (const QueryRow& row : all_rows(sequences))
+    add_row(problem, tensors, place_of(sequences, row), dsinks);
   for (std::size_t head = 0; problem.accumulate && head < heads; ++head)
     dsinks.values[head] += tensors.gradients.dsinks[head];
   return dsinks;

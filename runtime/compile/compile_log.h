@@ -5,18 +5,13 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/cubin.h"
+
 namespace attnforge {
 
-/// What `--ptxas-options=-v` says. Several functions in one cubin have the largest registers, stack
-/// and shared memory of any, and all spills together.
-struct CompileLog {
-  int registers = 0;  // per thread
-  int smem_static_bytes = 0;
-  int stack_bytes = 0;
-  int spill_store_bytes = 0;
-  int spill_load_bytes = 0;
-  bool wgmma_serialized = false;  // ptxas C7510 and its kin
-  bool has_resources = false;     // the log named the registers of at least one kernel
+/// What `--ptxas-options=-v` says.
+struct CompileLog : KernelResources {
+  bool has_resources = false;  // the log named the registers of at least one kernel
   std::string
       remarks;  // all other lines: warnings and remarks, in order, ending in a newline unless empty
 };

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
+#include <span>
 
-#include "attnforge/error.h"
+#include "generator/text/throw_error.h"
 #include "runtime/compile/code_errors.h"
 #include "runtime/compile/compile_log.h"
 #include "runtime/compile/nvrtc_library.h"
@@ -34,9 +34,8 @@ class Program {
     const nvrtcResult result = nvrtc_.nvrtcCreateProgram(&program_, text.c_str(), file.c_str(), 0,
                                                          nullptr, nullptr);
     if (result != NVRTC_SUCCESS)
-      throw Error(ErrorCode::kCompile,
-                  fmt::format("NVRTC could not start to compile {} ({} bytes): {}", file,
-                              text.size(), nvrtc_.nvrtcGetErrorString(result)));
+      throw_error(ErrorCode::kCompile, "NVRTC could not start to compile {} ({} bytes): {}", file,
+                  text.size(), nvrtc_.nvrtcGetErrorString(result));
   }
   ~Program() { nvrtc_.nvrtcDestroyProgram(&program_); }
   Program(const Program&) = delete;
@@ -59,36 +58,32 @@ class Program {
   }
 
   std::string log() const {
-    std::size_t size = 0;
-    if (nvrtc_.nvrtcGetProgramLogSize(program_, &size) != NVRTC_SUCCESS || size <= 1) return "";
-    std::string text(size, '\0');
-    if (nvrtc_.nvrtcGetProgramLog(program_, text.data()) != NVRTC_SUCCESS) return "";
+    std::string text = output(nvrtc_.nvrtcGetProgramLogSize, nvrtc_.nvrtcGetProgramLog);
     // Each part of the log ends in a zero: one assembler error may stand after the first of them.
     std::erase(text, '\0');
     return text;
   }
-
-  /// "" if there is none.
   std::string ptx() const {
-    std::size_t size = 0;
-    if (nvrtc_.nvrtcGetPTXSize(program_, &size) != NVRTC_SUCCESS || size <= 1) return "";
-    std::string text(size, '\0');
-    if (nvrtc_.nvrtcGetPTX(program_, text.data()) != NVRTC_SUCCESS) return "";
-    text.resize(size - 1);
+    std::string text = output(nvrtc_.nvrtcGetPTXSize, nvrtc_.nvrtcGetPTX);
+    std::erase(text, '\0');  // at its end
     return text;
   }
-
-  /// Empty if there is none.
   std::vector<std::byte> cubin() const {
-    std::size_t size = 0;
-    if (nvrtc_.nvrtcGetCUBINSize(program_, &size) != NVRTC_SUCCESS || size == 0) return {};
-    std::vector<std::byte> bytes(size);
-    if (nvrtc_.nvrtcGetCUBIN(program_, reinterpret_cast<char*>(bytes.data())) != NVRTC_SUCCESS)
-      return {};
-    return bytes;
+    const std::string bytes = output(nvrtc_.nvrtcGetCUBINSize, nvrtc_.nvrtcGetCUBIN);
+    const auto view = std::as_bytes(std::span(bytes));
+    return {view.begin(), view.end()};
   }
 
  private:
+  /// Empty if there is none.
+  std::string output(nvrtcResult (*size_of)(nvrtcProgram, std::size_t*),
+                     nvrtcResult (*read)(nvrtcProgram, char*)) const {
+    std::size_t size = 0;
+    if (size_of(program_, &size) != NVRTC_SUCCESS) return "";
+    std::string text(size, '\0');
+    return read(program_, text.data()) == NVRTC_SUCCESS ? text : "";
+  }
+
   const Nvrtc& nvrtc_;
   nvrtcProgram program_ = nullptr;
 };
@@ -162,40 +157,35 @@ const Compiler& compiler_for(const Arch& arch) {
   if (!facts.available) throw Error(ErrorCode::kNoDriver, facts.problem);
   if (arch.name.empty() ||
       std::find(facts.archs.begin(), facts.archs.end(), arch.sm) == facts.archs.end())
-    throw Error(ErrorCode::kNoDriver,
-                fmt::format("NVRTC {} ({}) does not know sm_{}; it knows sm {}. Set "
-                            "ATTNFORGE_NVRTC to that of another CUDA "
-                            "version, or compile for one of these",
-                            facts.version_text(), facts.path,
-                            arch.name.empty() ? std::to_string(arch.sm) : std::string(arch.name),
-                            fmt::join(facts.archs, ", ")));
+    throw_error(ErrorCode::kNoDriver,
+                "NVRTC {} ({}) does not know sm_{}; it knows sm {}. Set ATTNFORGE_NVRTC to that of "
+                "another CUDA version, or compile for one of these",
+                facts.version_text(), facts.path,
+                arch.name.empty() ? std::to_string(arch.sm) : std::string(arch.name),
+                fmt::join(facts.archs, ", "));
   return instance;
 }
 
-std::vector<std::string> options_of(const Compiler& instance, const Source& source,
-                                    std::string arch) {
-  std::vector<std::string> options = {"-arch=" + std::move(arch), "--std=c++20"};
+void run_compile(const Compiler& instance, Program& program, const Source& source,
+                 const std::string& arch, const CompileOptions& how) {
+  std::vector<std::string> options = {"-arch=" + arch, "--std=c++20"};
   if (instance.accepts_seed) options.push_back(kSeedOption);
   if (instance.accepts_no_cache) options.push_back(kNoCacheOption);
   options.insert(options.end(), source.options.begin(), source.options.end());
-  return options;
-}
-
-void run_compile(const Compiler& instance, Program& program, const Source& source,
-                 const std::vector<std::string>& options) {
+  if (arch.starts_with("sm_")) options.push_back("--ptxas-options=-v");
+  if (how.line_info) options.push_back("-lineinfo");
+  program.stop_when(how.unwanted);
   const nvrtcResult result = program.compile(options);
   if (result == NVRTC_SUCCESS) return;
   const std::string log = program.log();
   if (const std::string in_code = errors_in_code(log, kMaxErrorBytes); !in_code.empty()) {
-    throw Error(ErrorCode::kCompile,
-                fmt::format("the problem's code does not compile (NVRTC {}, {}):\n{}",
-                            instance.facts.version_text(), source.name, in_code));
+    throw_error(ErrorCode::kCompile, "the problem's code does not compile (NVRTC {}, {}):\n{}",
+                instance.facts.version_text(), source.name, in_code);
   }
-  throw Error(ErrorCode::kCompile,
-              fmt::format("NVRTC {} refused {} (options {}): {}\n{}", instance.facts.version_text(),
-                          source.name, fmt::join(options, " "),
-                          instance.library.functions.nvrtcGetErrorString(result),
-                          first_errors(log, kMaxErrorBytes)));
+  throw_error(ErrorCode::kCompile, "NVRTC {} refused {} (options {}): {}\n{}",
+              instance.facts.version_text(), source.name, fmt::join(options, " "),
+              instance.library.functions.nvrtcGetErrorString(result),
+              first_errors(log, kMaxErrorBytes));
 }
 
 }  // namespace
@@ -209,14 +199,9 @@ const NvrtcFacts& nvrtc_facts() { return compiler().facts; }
 Cubin compile(const Source& source, const Arch& arch, const CompileOptions& options) {
   const NvtxRange range("attnforge compile", source.name);
   const Compiler& instance = compiler_for(arch);
-  std::vector<std::string> words = options_of(instance, source, fmt::format("sm_{}", arch.name));
-  words.push_back("--ptxas-options=-v");
-  if (options.line_info) words.push_back("-lineinfo");
-
   const auto start = std::chrono::steady_clock::now();
   Program program(instance.library.functions, source.text, source.name + ".cu");
-  program.stop_when(options.unwanted);
-  run_compile(instance, program, source, words);
+  run_compile(instance, program, source, fmt::format("sm_{}", arch.name), options);
   const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() -
                                                             start;
 
@@ -225,27 +210,20 @@ Cubin compile(const Source& source, const Arch& arch, const CompileOptions& opti
   Cubin cubin;
   cubin.bytes = program.cubin();
   if (cubin.bytes.empty() || !log.has_resources)
-    throw Error(ErrorCode::kCompile,
-                fmt::format("NVRTC {} compiled {} for sm_{} but gave {}; does the source have a "
-                            "__global__ function?\n{}",
-                            instance.facts.version_text(), source.name, arch.name,
-                            cubin.bytes.empty() ? "no machine code" : "no kernel's registers",
-                            text.substr(0, kMaxErrorBytes)));
+    throw_error(ErrorCode::kCompile,
+                "NVRTC {} compiled {} for sm_{} but gave {}; does the source have a __global__ "
+                "function?\n{}",
+                instance.facts.version_text(), source.name, arch.name,
+                cubin.bytes.empty() ? "no machine code" : "no kernel's registers",
+                text.substr(0, kMaxErrorBytes));
   if (log.smem_static_bytes > kMaxStaticSmemBytes)
-    throw Error(
-        ErrorCode::kCompile,
-        fmt::format(
-            "{} has {} bytes of static shared memory; sm_{} allows {}, more must be dynamic",
-            source.name, log.smem_static_bytes, arch.name, kMaxStaticSmemBytes));
+    throw_error(ErrorCode::kCompile,
+                "{} has {} bytes of static shared memory; sm_{} allows {}, more must be dynamic",
+                source.name, log.smem_static_bytes, arch.name, kMaxStaticSmemBytes);
   cubin.arch = arch.name;
   cubin.source_digest = digest(source);
   cubin.nvrtc = instance.facts.version_text();
-  cubin.registers = log.registers;
-  cubin.smem_static_bytes = log.smem_static_bytes;
-  cubin.stack_bytes = log.stack_bytes;
-  cubin.spill_store_bytes = log.spill_store_bytes;
-  cubin.spill_load_bytes = log.spill_load_bytes;
-  cubin.wgmma_serialized = log.wgmma_serialized;
+  static_cast<KernelResources&>(cubin) = log;
   cubin.compile_ms = elapsed.count();
   cubin.log = log.remarks;
   return cubin;
@@ -253,17 +231,12 @@ Cubin compile(const Source& source, const Arch& arch, const CompileOptions& opti
 
 std::string compile_to_ptx(const Source& source, const Arch& arch, const CompileOptions& options) {
   const Compiler& instance = compiler_for(arch);
-  std::vector<std::string> words = options_of(instance, source,
-                                              fmt::format("compute_{}", arch.name));
-  if (options.line_info) words.push_back("-lineinfo");
   Program program(instance.library.functions, source.text, source.name + ".cu");
-  program.stop_when(options.unwanted);
-  run_compile(instance, program, source, words);
+  run_compile(instance, program, source, fmt::format("compute_{}", arch.name), options);
   std::string ptx = program.ptx();
   if (ptx.empty())
-    throw Error(ErrorCode::kCompile,
-                fmt::format("NVRTC {} gave no PTX for {} on sm_{}", instance.facts.version_text(),
-                            source.name, arch.name));
+    throw_error(ErrorCode::kCompile, "NVRTC {} gave no PTX for {} on sm_{}",
+                instance.facts.version_text(), source.name, arch.name);
   return ptx;
 }
 

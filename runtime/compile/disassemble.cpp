@@ -3,27 +3,23 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string_view>
 
 #include "runtime/compile/compiler.h"
-
-extern char** environ;
+#include "runtime/compile/nvrtc_library.h"
 
 namespace attnforge {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Tool {
   const char* name;
@@ -35,14 +31,8 @@ constexpr Tool kTools[] = {{"nvdisasm", "--print-code", "--print-line-info-inlin
                            {"cuobjdump", "--dump-sass", ""}};
 
 std::vector<std::string> default_folders() {
-  std::vector<std::string> folders;
   const char* path = secure_getenv("PATH");
-  std::string_view rest = path ? path : "";
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find(':'), rest.size());
-    if (end > 0) folders.emplace_back(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
+  std::vector<std::string> folders = folders_of(path ? path : "");
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
     if (const char* root = secure_getenv(variable)) folders.push_back(std::string(root) + "/bin");
   folders.push_back("/usr/local/cuda/bin");
@@ -70,15 +60,13 @@ struct TemporaryFile {
       return;
     }
     path = name;
-    while (!bytes.empty() && problem.empty()) {
-      const ssize_t written = write(file, bytes.data(), bytes.size());
-      if (written >= 0)
-        bytes = bytes.subspan(static_cast<std::size_t>(written));
-      else if (errno != EINTR)
-        problem = fmt::format("cannot write {}: {}; set TMPDIR to a folder with room", name,
-                              std::strerror(errno));
-    }
     close(file);
+    std::ofstream out(path, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(bytes.data()),
+              static_cast<std::streamsize>(bytes.size()));
+    if (!out.flush())
+      problem = fmt::format("cannot write {}: {}; set TMPDIR to a folder with room", name,
+                            std::strerror(errno));
   }
   ~TemporaryFile() {
     if (!path.empty()) unlink(path.c_str());
@@ -87,86 +75,39 @@ struct TemporaryFile {
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 };
 
-/// Starts `arguments[0]` in a process group of its own, with both outputs in a pipe. Returns 0, or
-/// an errno value.
-int start(const std::vector<std::string>& arguments, pid_t& child, int& output) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return errno;
-  std::vector<char*> words;
-  for (const std::string& argument : arguments)
-    words.push_back(const_cast<char*>(argument.c_str()));
-  words.push_back(nullptr);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  const int result = posix_spawn(&child, words[0], &actions, &attributes, words.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  if (result != 0)
-    close(ends[0]);
-  else
-    output = ends[0];
-  return result;
+/// A word for the shell.
+std::string quoted(std::string_view word) {
+  std::string text = " '";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
 }
 
-/// Reads until the end of the output or the deadline. False at the deadline.
-bool read_until(int output, Clock::time_point deadline, std::string& text) {
-  char part[1 << 14];
-  for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now())
-                          .count();
-    if (left <= 0) return false;
-    pollfd waiting{output, POLLIN, 0};
-    const int ready = poll(&waiting, 1, static_cast<int>(std::min<long long>(left, 1000)));
-    if (ready < 0 && errno != EINTR) return true;
-    if (ready <= 0) continue;
-    const ssize_t size = read(output, part, sizeof(part));
-    if (size == 0 || (size < 0 && errno != EINTR)) return true;
-    if (size > 0) text.append(part, static_cast<std::size_t>(size));
-  }
-}
-
-/// Waits for the end of the child; it has closed its output or was killed, so this is short.
-int wait_for(pid_t child) {
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR)
-      return 0;  // the host reaps children itself (SIGCHLD ignored): its status is not to be had
-  return status;
-}
-
+/// timeout(1) stops what the program starts, too.
 Disassembly run_tool(const std::vector<std::string>& command, double time_limit_s) {
   const std::string& program = command.front();
   Disassembly result;
   result.tool = program;
-  pid_t child = -1;
-  int output = -1;
-  if (const int error = start(command, child, output); error != 0) {
-    result.problem = fmt::format("{} could not be started: {}", program, std::strerror(error));
+  std::string line = fmt::format("timeout -s KILL {}", time_limit_s);
+  for (const std::string& word : command) line += quoted(word);
+  FILE* const output = popen((line + " < /dev/null 2>&1").c_str(), "re");
+  if (output == nullptr) {
+    result.problem = fmt::format("{} could not be started: {}", program, std::strerror(errno));
     return result;
   }
-  const auto limit = std::chrono::duration_cast<Clock::duration>(
-      std::chrono::duration<double>(time_limit_s));
   std::string text;
-  const bool ended = read_until(output, Clock::now() + limit, text);
-  if (!ended) kill(-child, SIGKILL);
-  close(output);
-  const int status = wait_for(child);
-  if (!ended)
+  char part[1 << 14];
+  while (const std::size_t size = fread(part, 1, sizeof(part), output)) text.append(part, size);
+  // -1 where the host reaps children itself (SIGCHLD ignored): the status is not to be had.
+  const int status = std::max(0, pclose(output));
+  const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  if (code == 128 + SIGKILL)
     result.problem = fmt::format("{} did not end within {} s and was stopped", program,
                                  time_limit_s);
-  else if (status != 0)
-    result.problem = fmt::format(
-        "{} failed ({} {}): {}", program, WIFSIGNALED(status) ? "signal" : "exit status",
-        WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), text.substr(0, 2000));
+  else if (code == 126 || code == 127)
+    result.problem = fmt::format("{} could not be started: {}", program, text.substr(0, 2000));
+  else if (code != 0)
+    result.problem = fmt::format("{} failed (exit status {}): {}", program, code,
+                                 text.substr(0, 2000));
   else if (text.empty())
     result.problem = fmt::format("{} printed nothing", program);
   else

@@ -43,10 +43,8 @@ std::vector<fs::path> folders(const fs::path& parent, std::string_view prefix) {
 /// The prefix of the first python3 in `path_list`, which is a virtual environment's or an
 /// installation's; "" if none.
 std::vector<fs::path> python_prefixes(std::string_view path_list) {
-  while (!path_list.empty()) {
-    const std::size_t end = std::min(path_list.find(':'), path_list.size());
-    const fs::path python = fs::path(path_list.substr(0, end)) / "python3";
-    path_list.remove_prefix(std::min(end + 1, path_list.size()));
+  for (const fs::path folder : folders_of(path_list)) {
+    const fs::path python = folder / "python3";
     std::error_code error;
     if (!fs::exists(python, error)) continue;
     std::vector<fs::path> prefixes = {python.parent_path().parent_path()};
@@ -190,6 +188,16 @@ std::string try_open(const std::string& place, NvrtcLibrary& library) {
 
 }  // namespace
 
+std::vector<std::string> folders_of(std::string_view list) {
+  std::vector<std::string> folders;
+  while (!list.empty()) {
+    const std::string_view folder = list.substr(0, list.find(':'));
+    if (!folder.empty()) folders.emplace_back(folder);
+    list.remove_prefix(std::min(folder.size() + 1, list.size()));
+  }
+  return folders;
+}
+
 NvrtcSearch nvrtc_search(const std::function<const char*(const char*)>& environment) {
   const auto value = [&](const char* name) -> std::string {
     const char* text = environment(name);
@@ -222,10 +230,6 @@ NvrtcSearch nvrtc_search(const std::function<const char*(const char*)>& environm
     if (is_trusted(level / ".venv")) places.add_python(level / ".venv");
   search.places = places.take();
   return search;
-}
-
-NvrtcSearch nvrtc_search() {
-  return nvrtc_search([](const char* name) -> const char* { return secure_getenv(name); });
 }
 
 NvrtcLibrary open_nvrtc(const NvrtcSearch& search) {

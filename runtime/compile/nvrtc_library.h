@@ -3,9 +3,11 @@
 
 #include <nvrtc.h>
 
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace attnforge {
@@ -44,8 +46,11 @@ struct NvrtcSearch {
 
 /// The search of this process. `environment` gives the value of a variable, nullptr if unset; it is
 /// a parameter for tests.
-NvrtcSearch nvrtc_search(const std::function<const char*(const char*)>& environment);
-NvrtcSearch nvrtc_search();
+NvrtcSearch nvrtc_search(const std::function<const char*(const char*)>& environment =
+                             [](const char* name) { return secure_getenv(name); });
+
+/// The folders of a list such as $PATH.
+std::vector<std::string> folders_of(std::string_view list);
 
 /// An opened library, or why there is none. It stays open until the process ends.
 struct NvrtcLibrary {

@@ -9,6 +9,7 @@
 #include "attnforge/error.h"
 #include "tests/conformance/gpu.h"
 #include "tests/conformance/options.h"
+#include "tests/support/captured_graph.h"
 
 namespace attnforge {
 namespace {

@@ -12,6 +12,7 @@
 #include "reference/sequences.h"
 #include "templates/registry.h"
 #include "tests/conformance/proof.h"
+#include "tests/support/captured_graph.h"
 
 namespace attnforge {
 namespace {

@@ -13,6 +13,7 @@
 #include "reference/compare/outputs.h"
 #include "templates/registry.h"
 #include "tests/conformance/proof.h"
+#include "tests/support/captured_graph.h"
 
 namespace attnforge {
 namespace {

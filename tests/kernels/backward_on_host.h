@@ -118,9 +118,9 @@ struct BackwardOnHost {
   GradientErrors errors_of(const DqSum& dq_sum) const {
     const DType dtype = gradient_dtype(problem, problem.dtype_k);
     const auto of_keys = [dtype](const Tensor& tensor) {
-      return [&tensor, dtype](const KeyRow& row, int c) {
+      return [&tensor, dtype](const QueryRow& row, int c) {
         return load_element(dtype, tensor.data,
-                            row.batch * tensor.stride_batch + row.key * tensor.stride_row +
+                            row.batch * tensor.stride_batch + row.query * tensor.stride_row +
                                 row.head * tensor.stride_head + c);
       };
     };

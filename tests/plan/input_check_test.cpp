@@ -12,6 +12,7 @@
 #include "plan/context_scope.h"
 #include "runtime/memory.h"
 #include "tests/plan/plan_fixture.h"
+#include "tests/support/captured_graph.h"
 #include "tests/support/environment.h"
 
 namespace attnforge {

@@ -44,8 +44,7 @@ void store_gradients(const Problem& problem, const Tensors& tensors,
     store(gradient_dtype(problem, problem.dtype_q), g.dq,
           place_of(sequences, gradients.rows.queries[i]), gradients.dq, i);
   for (std::size_t i = 0; i < gradients.rows.keys.size(); ++i) {
-    const KeyRow key = place_of_key(sequences, gradients.rows.keys[i]);
-    const QueryRow row{key.batch, key.head, key.key};
+    const QueryRow row = place_of(transposed(sequences), gradients.rows.keys[i]);
     store(gradient_dtype(problem, problem.dtype_k), g.dk, row, gradients.dk, i);
     store(gradient_dtype(problem, problem.dtype_v), g.dv, row, gradients.dv, i);
   }

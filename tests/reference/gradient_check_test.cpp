@@ -104,10 +104,7 @@ TEST_P(GradientCheck, EqualsFiniteDifferences) {
     EXPECT_GT(largest, 1e-3) << name << ": there is something to compare";
   };
   const auto query = [&](std::size_t i) { return place_of(sequences, g.rows.queries[i]); };
-  const auto key = [&](std::size_t i) {
-    const KeyRow row = place_of_key(sequences, g.rows.keys[i]);
-    return QueryRow{row.batch, row.head, row.key};
-  };
+  const auto key = [&](std::size_t i) { return place_of(transposed(sequences), g.rows.keys[i]); };
   check("dq", g.dq, t.q, query);
   check("dk", g.dk, t.k, key);
   check("dv", g.dv, t.v, key);

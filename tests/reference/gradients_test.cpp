@@ -158,7 +158,7 @@ TEST(GradientLaws, OfKeysAddUpToNothingAndOfValuesToThatOfO) {
   const Tensors t = host.tensors();
   const ReferenceGradients g = reference_gradients(problem, t);
   std::vector<double> of_keys(2 * 2 * 16), of_values(2 * 2 * 24);
-  const auto add = [&](const KeyRow& row, const ReferenceGradient& from, std::size_t i,
+  const auto add = [&](const QueryRow& row, const ReferenceGradient& from, std::size_t i,
                        std::vector<double>& to) {
     const auto columns = static_cast<std::size_t>(from.columns);
     for (std::size_t d = 0; d < columns; ++d)
@@ -257,7 +257,7 @@ TEST(GradientArguments, AreChecked) {
   const auto query = [](QueryRow row) {
     return [row](auto&, auto&, auto& rows) { rows.queries = {row}; };
   };
-  const auto key = [](KeyRow row) {
+  const auto key = [](QueryRow row) {
     return [row](auto&, auto&, auto& rows) { rows.keys = {row}; };
   };
   EXPECT_EQ(code_of("", query({1, 0, 0})), "invalid_argument");
@@ -339,20 +339,20 @@ RC_GTEST_PROP(RandomGradients, TheOracleIsBackwardByItsDefinition, ()) {
            oracle.dq.terms[i]);
   }
   for (std::size_t i = 0; i < oracle.rows.keys.size(); i += 2) {
-    const KeyRow& row = oracle.rows.keys[i];
+    const QueryRow& row = oracle.rows.keys[i];
     const Sequence& one = sequences.at(row.batch);
     const Problem& p = one.problem;
     const Gradients& g = one.tensors.gradients;
     const int d = static_cast<int>(i) % p.head_dim, d_v = static_cast<int>(i) % p.head_dim_v;
     double dk = 0, dv = 0;
     if (p.accumulate) {
-      dk = element(gradient_dtype(p, p.dtype_k), g.dk, row.head, row.key, d);
-      dv = element(gradient_dtype(p, p.dtype_v), g.dv, row.head, row.key, d_v);
+      dk = element(gradient_dtype(p, p.dtype_k), g.dk, row.head, row.query, d);
+      dv = element(gradient_dtype(p, p.dtype_v), g.dv, row.head, row.query, d_v);
     }
     const std::int64_t group = p.num_heads_q / p.num_heads_kv;
     for (std::int64_t head = row.head * group; head < (row.head + 1) * group; ++head) {
       for (std::int64_t query = 0; query < p.seqlen_q; ++query) {
-        const Pair pair = pair_by_definition(one, head, query, row.key);
+        const Pair pair = pair_by_definition(one, head, query, row.query);
         dk += pair.ds * element(p.dtype_q, one.tensors.q, head, query, d);
         dv += pair.p * element(p.dtype_o, g.dout, head, query, d_v);
       }

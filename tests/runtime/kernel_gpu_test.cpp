@@ -10,6 +10,7 @@
 #include "gpu_fixture.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/memory.h"
+#include "tests/support/captured_graph.h"
 
 namespace attnforge {
 namespace {

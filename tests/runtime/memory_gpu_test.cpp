@@ -9,6 +9,7 @@
 
 #include "attnforge/error.h"
 #include "gpu_fixture.h"
+#include "tests/support/captured_graph.h"
 
 namespace attnforge {
 namespace {

@@ -27,27 +27,24 @@ class RaceTest : public ::testing::Test {
         candidates, [] { return true; }, [](std::size_t, const Measurement&) {});
     evaluator.time_us = [](const Config& config) { return 40e3 + config.get("block_n"); };
     for (const Candidate& candidate : candidates) {
-      Racer racer;
-      racer.config = candidate.config;
-      racer.expected_us = 40e3;
-      racer.samples = {1, 2, 3};  // of an earlier part of the search
-      racers.push_back(racer);
       Finalist finalist;
-      finalist.config = to_string(candidate.config);
+      finalist.config = candidate.config;
+      finalist.expected_us = 40e3;
+      finalist.samples = {1, 2, 3};  // of an earlier part of the search
+      finalist.text = to_string(candidate.config);
       finalists.push_back(finalist);
     }
   }
   /// A final that is stopped when it has asked `questions` times.
   bool race(int questions) {
     std::mt19937_64 random(1);
-    return run_final(evaluator, {.min_rounds = 5, .max_rounds = 9, .max_seconds = 100}, racers,
-                     finalists, random, [&] { return questions-- > 0; });
+    return run_final(evaluator, {.min_rounds = 5, .max_rounds = 9, .max_seconds = 100}, finalists,
+                     random, [&] { return questions-- > 0; });
   }
 
   static constexpr std::size_t kRacers = 3;
   FakeClock clock;
   FakeEvaluator evaluator{clock};
-  std::vector<Racer> racers;
   std::vector<Finalist> finalists;
 };
 
@@ -58,9 +55,7 @@ TEST_F(RaceTest, ARoundThatIsCutCountsForNobody) {
   // One question before each round, one after each sample.
   for (const int in_third : {1, 2, 3}) {
     EXPECT_FALSE(race(2 * (1 + int(kRacers)) + in_third));
-    for (const Racer& each : racers) EXPECT_THAT(each.samples, SizeIs(2)) << in_third;
-    for (std::size_t i = 0; i < kRacers; ++i)
-      EXPECT_EQ(finalists[i].samples, racers[i].samples) << in_third;
+    for (const Finalist& each : finalists) EXPECT_THAT(each.samples, SizeIs(2)) << in_third;
   }
   EXPECT_EQ(evaluator.sampled, int(0 + 3 * 2 * kRacers + 1 + 2 + 3));
 }
@@ -68,17 +63,17 @@ TEST_F(RaceTest, ARoundThatIsCutCountsForNobody) {
 TEST_F(RaceTest, WholeRoundsGiveEachOneSampleOfTheFinalAlone) {
   EXPECT_TRUE(race(1000));
   for (std::size_t i = 0; i < kRacers; ++i) {
-    EXPECT_THAT(racers[i].samples, SizeIs(::testing::AllOf(::testing::Ge(5u), ::testing::Le(9u))));
-    EXPECT_EQ(racers[i].samples.size(), racers[0].samples.size());
-    EXPECT_EQ(finalists[i].samples, racers[i].samples);
-    EXPECT_THAT(racers[i].samples, Each(::testing::Gt(1000.0))) << "none of before";
+    EXPECT_THAT(finalists[i].samples,
+                SizeIs(::testing::AllOf(::testing::Ge(5u), ::testing::Le(9u))));
+    EXPECT_EQ(finalists[i].samples.size(), finalists[0].samples.size());
+    EXPECT_THAT(finalists[i].samples, Each(::testing::Gt(1000.0))) << "none of before";
   }
 }
 
 TEST_F(RaceTest, WhoFailsKeepsWhatItHasAndTheOthersGoOn) {
-  evaluator.fails_when_timed = {finalists[1].config};
+  evaluator.fails_when_timed = {finalists[1].text};
   EXPECT_TRUE(race(1000));
-  EXPECT_TRUE(racers[1].failed);
+  EXPECT_TRUE(finalists[1].failed);
   EXPECT_THAT(finalists[1].samples, SizeIs(3));
   EXPECT_GE(finalists[0].samples.size(), 5u);
   EXPECT_EQ(finalists[0].samples.size(), finalists[2].samples.size());

@@ -18,7 +18,7 @@ using testing::fake_candidates;
 Finalist finalist(std::string config, double middle, double spread, unsigned seed,
                   int rounds = 41) {
   Finalist result;
-  result.config = std::move(config);
+  result.text = std::move(config);
   result.estimate_us = middle;
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(middle, spread * middle);
@@ -130,26 +130,26 @@ TEST(Decide, TieGoesToIncumbentThenUntunedThenEstimateThenText) {
   std::vector<Finalist> finalists = {finalist("d", 100.0, 0.01, 1), finalist("c", 100.2, 0.01, 2),
                                      finalist("b", 100.2, 0.01, 3), finalist("a", 100.2, 0.01, 4)};
   for (Finalist& f : finalists) f.estimate_us = 90;
-  EXPECT_EQ(finalists[decide(finalists)].config, "a");
+  EXPECT_EQ(finalists[decide(finalists)].text, "a");
   finalists[2].estimate_us = 80;
-  EXPECT_EQ(finalists[decide(finalists)].config, "b");
+  EXPECT_EQ(finalists[decide(finalists)].text, "b");
   finalists[1].untuned = true;
-  EXPECT_EQ(finalists[decide(finalists)].config, "c");
+  EXPECT_EQ(finalists[decide(finalists)].text, "c");
   finalists[0].incumbent = true;
-  EXPECT_EQ(finalists[decide(finalists)].config, "d");
+  EXPECT_EQ(finalists[decide(finalists)].text, "d");
 }
 
 // 4% slower in the middle, with an interval of the ratio that reaches below 1.
 TEST(Decide, NoiseCannotKeepASlowIncumbent) {
   std::vector<Finalist> finalists(2);
-  finalists[0].config = "slow";
+  finalists[0].text = "slow";
   finalists[0].incumbent = true;
   finalists[0].samples = {104, 90, 118, 104, 96, 112, 104};
-  finalists[1].config = "fast";
+  finalists[1].text = "fast";
   finalists[1].samples = std::vector<double>(7, 100.0);
-  EXPECT_EQ(finalists[decide(finalists)].config, "fast");
+  EXPECT_EQ(finalists[decide(finalists)].text, "fast");
   finalists[0].samples = {101, 90, 118, 101, 96, 112, 101};
-  EXPECT_EQ(finalists[decide(finalists)].config, "slow");
+  EXPECT_EQ(finalists[decide(finalists)].text, "slow");
 }
 
 TEST(Decide, FewSamplesGoByTheirMedians) {
@@ -162,7 +162,7 @@ TEST(Decide, FewSamplesGoByTheirMedians) {
 
 Finalist untimed(std::string config, double time_us) {
   Finalist result;
-  result.config = std::move(config);
+  result.text = std::move(config);
   result.time_us = time_us;
   return result;
 }
@@ -170,18 +170,18 @@ Finalist untimed(std::string config, double time_us) {
 // Times of different moments: the clock of a cold card alone is worth 10%.
 TEST(Decide, AFavouriteDoesNotFallByUnpairedTimes) {
   std::vector<Finalist> finalists = {untimed("a", 100), untimed("b", 112)};
-  EXPECT_EQ(finalists[decide(finalists)].config, "a");
+  EXPECT_EQ(finalists[decide(finalists)].text, "a");
   finalists[1].untuned = true;
-  EXPECT_EQ(finalists[decide(finalists)].config, "b");
+  EXPECT_EQ(finalists[decide(finalists)].text, "b");
   finalists[1].time_us = 160;
-  EXPECT_EQ(finalists[decide(finalists)].config, "a") << "twice as slow is no clock";
+  EXPECT_EQ(finalists[decide(finalists)].text, "a") << "twice as slow is no clock";
 }
 
 TEST(Decide, AFavouriteThatWasNotInTheRaceDoesNotFallByIt) {
   std::vector<Finalist> finalists = {finalist("a", 100, 0.01, 1), untimed("b", 110)};
   finalists[0].time_us = 95;
   finalists[1].incumbent = true;
-  EXPECT_EQ(finalists[decide(finalists)].config, "b");
+  EXPECT_EQ(finalists[decide(finalists)].text, "b");
 }
 
 TEST(Decide, AFavouriteFallsByFewRoundsOnlyIfAllSaySo) {
@@ -190,7 +190,7 @@ TEST(Decide, AFavouriteFallsByFewRoundsOnlyIfAllSaySo) {
   const auto winner = [&](std::vector<double> challenger, std::vector<double> favourite) {
     finalists[0].samples = std::move(challenger);
     finalists[1].samples = std::move(favourite);
-    return finalists[decide(finalists)].config;
+    return finalists[decide(finalists)].text;
   };
   EXPECT_EQ(winner({100, 100, 100}, {104, 104, 104}), "favourite") << "3 rounds, 4%";
   EXPECT_EQ(winner({100, 100, 100}, {110, 110, 110}), "challenger") << "3 rounds, 10%";

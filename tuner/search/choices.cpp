@@ -42,9 +42,8 @@ std::vector<double> ratios_of(const Finalist& leader, const Finalist& other) {
 std::vector<std::size_t> model_order(std::span<const Candidate> candidates) {
   std::vector<std::size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin() + 1, order.end(), [&](std::size_t a, std::size_t b) {
-    return candidates[a].estimate_us < candidates[b].estimate_us;
-  });
+  std::ranges::stable_sort(order.begin() + 1, order.end(), {},
+                           [&](std::size_t i) { return candidates[i].estimate_us; });
   return order;
 }
 
@@ -143,9 +142,7 @@ std::vector<std::size_t> neighbours(std::span<const Candidate> candidates, std::
   }
   std::vector<std::size_t> result;
   for (const auto& [direction, step] : nearest) result.push_back(step.index);
-  std::stable_sort(two_axes.begin(), two_axes.end(), [&](std::size_t a, std::size_t b) {
-    return candidates[a].estimate_us < candidates[b].estimate_us;
-  });
+  std::ranges::stable_sort(two_axes, {}, [&](std::size_t i) { return candidates[i].estimate_us; });
   two_axes.resize(std::min(two_axes.size(), kTwoAxisMoves));
   result.insert(result.end(), two_axes.begin(), two_axes.end());
   return result;
@@ -154,8 +151,7 @@ std::vector<std::size_t> neighbours(std::span<const Candidate> candidates, std::
 std::vector<std::size_t> select_finalists(std::span<const double> time_us) {
   std::vector<std::size_t> order(time_us.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return time_us[a] < time_us[b]; });
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return time_us[i]; });
   std::size_t count = std::min(order.size(), kFinalistsAlways);
   while (count < std::min(order.size(), kFinalistsMost) &&
          time_us[order[count]] <= kFinalistsWithin * time_us[order[0]]) {
@@ -187,14 +183,9 @@ bool falls(const Finalist& leader, const Finalist& favourite) {
 
 std::size_t leader(std::span<const Finalist> finalists) {
   ATTNFORGE_ASSERT(!finalists.empty(), "a final needs somebody in it");
-  std::size_t best = 0;
-  const auto key = [&](std::size_t i) {
-    return std::pair(finalists[i].samples.empty(), middle_us(finalists[i]));
-  };
-  for (std::size_t i = 1; i < finalists.size(); ++i) {
-    if (key(i) < key(best)) best = i;
-  }
-  return best;
+  const auto best = std::ranges::min_element(
+      finalists, {}, [](const Finalist& f) { return std::pair(f.samples.empty(), middle_us(f)); });
+  return static_cast<std::size_t>(best - finalists.begin());
 }
 
 std::size_t decide(std::span<const Finalist> finalists) {
@@ -208,10 +199,9 @@ std::size_t decide(std::span<const Finalist> finalists) {
   }
   const auto key = [&](std::size_t i) {
     const Finalist& f = finalists[i];
-    return std::tuple(!f.incumbent, !f.untuned, f.estimate_us, std::string_view(f.config));
+    return std::tuple(!f.incumbent, !f.untuned, f.estimate_us, std::string_view(f.text));
   };
-  return *std::min_element(ties.begin(), ties.end(),
-                           [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
+  return *std::ranges::min_element(ties, {}, key);
 }
 
 }  // namespace attnforge

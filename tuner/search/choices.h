@@ -26,16 +26,24 @@ std::vector<std::size_t> seeds(std::span<const Candidate> candidates, Rigor rigo
 /// by one step each (axes can be bound to each other: rows of a tile and warps).
 std::vector<std::size_t> neighbours(std::span<const Candidate> candidates, std::size_t of);
 
-/// A config in the race, with its samples; samples of the same place in two finalists come from the
-/// same round.
-struct Finalist {
+/// A config in a race, with its samples; samples of the same place in two racers come from the same
+/// round.
+struct Racer {
+  Config config;
+  double expected_us = 0;  // decides how many samples are taken between two questions to keep_going
+  std::vector<double> samples;    // one a round
+  std::vector<double> clock_mhz;  // of the runs in which it was sampled
+  bool failed = false;            // a launch failed; no more samples
+};
+
+/// A racer of the final.
+struct Finalist : Racer {
   std::size_t index = 0;  // among the candidates
-  std::string config;
+  std::string text;       // of the config
   double estimate_us = 0;
   bool incumbent = false;  // the winner that the database has
   bool untuned = false;    // the model's first choice
   double time_us = 0;      // from before the race: of another moment and another heat
-  std::vector<double> samples;
 };
 
 /// Whom others must beat.

@@ -82,9 +82,8 @@ void descend(SearchBench& bench, Tally& tally) {
     }
     if (found.empty()) return;
     std::vector<std::size_t> frontier(found.begin(), found.end());
-    std::stable_sort(frontier.begin(), frontier.end(), [&](std::size_t a, std::size_t b) {
-      return bench.candidates[a].estimate_us < bench.candidates[b].estimate_us;
-    });
+    std::ranges::stable_sort(frontier, {},
+                             [&](std::size_t i) { return bench.candidates[i].estimate_us; });
     frontier.resize(std::min(frontier.size(), kDescentStep));
     if (!bench.alive(bench.search_deadline(kSearchShare))) {
       bench.clock.cut = true;

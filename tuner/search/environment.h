@@ -20,10 +20,9 @@ struct TuneEnvironment {
   std::function<void(double)> sleep_s;  // empty: the thread sleeps
 };
 
-/// `environment` with its empty clock functions filled in.
-TuneEnvironment with_clock(TuneEnvironment environment);
-
 /// Calls environment.log if there is one.
-void log(const TuneEnvironment& environment, LogLevel level, const std::string& message);
+inline void log(const TuneEnvironment& environment, LogLevel level, const std::string& message) {
+  if (environment.log) environment.log(level, message);
+}
 
 }  // namespace attnforge

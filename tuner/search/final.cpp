@@ -32,9 +32,8 @@ std::vector<std::size_t> contenders(SearchBench& bench) {
   while (order.size() > kContendersLeast) {
     const bool whole = bench.race(order, rounds, 1.0);
     std::erase_if(order, [&](std::size_t index) { return !state[index].loaded; });
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      return state[a].measurement.time_us < state[b].measurement.time_us;
-    });
+    std::ranges::stable_sort(order, {},
+                             [&](std::size_t i) { return state[i].measurement.time_us; });
     if (!whole) break;
     const std::size_t keep = std::max(kContendersLeast, order.size() / 2);
     for (std::size_t i = order.size(); i-- > keep;) {
@@ -50,9 +49,9 @@ std::vector<std::size_t> contenders(SearchBench& bench) {
 }
 
 Finalist finalist(const SearchBench& bench, std::size_t index) {
-  Finalist result;
+  Finalist result{bench.racer(index)};
   result.index = index;
-  result.config = bench.state[index].config;
+  result.text = bench.state[index].config;
   result.estimate_us = bench.candidates[index].estimate_us;
   result.incumbent = index == bench.history.incumbent;
   result.untuned = index == 0;
@@ -75,26 +74,22 @@ std::vector<Finalist> final_race(SearchBench& bench) {
   }
 
   std::vector<Finalist> finalists;
-  std::vector<Racer> racers;
-  for (std::size_t place : places) {
-    finalists.push_back(finalist(bench, order[place]));
-    racers.push_back(bench.racer(order[place]));
-  }
-  if (!finalists.empty()) {
+  for (std::size_t place : places) finalists.push_back(finalist(bench, order[place]));
+  const bool any = !finalists.empty();
+  if (any) {
     SearchClock& clock = bench.clock;
     bench.progress.enter(Progress::Phase::kFinal, static_cast<int>(finalists.size()));
-    const bool whole = run_final(bench.evaluator, final_rules(clock.options.rigor), racers,
-                                 finalists, bench.random,
-                                 [&] { return bench.alive(clock.final_deadline()); });
+    const bool whole = run_final(bench.evaluator, final_rules(clock.options.rigor), finalists,
+                                 bench.random, [&] { return bench.alive(clock.final_deadline()); });
     clock.cut |= !whole;
-    for (std::size_t i = 0; i < finalists.size(); ++i) bench.record(finalists[i].index, racers[i]);
+    for (const Finalist& each : finalists) bench.record(each.index, each);
     bench.check_lost();
   }
   const std::vector<std::size_t> known = state.by_time();
   for (std::size_t index : known) {
     const auto same = [&](const Finalist& f) { return f.index == index; };
     if (std::any_of(finalists.begin(), finalists.end(), same)) continue;
-    if (bench.is_favourite(index) || (index == known.front() && racers.empty()))
+    if (bench.is_favourite(index) || (index == known.front() && !any))
       finalists.push_back(finalist(bench, index));
   }
   std::erase_if(finalists, [&](const Finalist& f) {

@@ -60,9 +60,7 @@ bool run_round(Evaluator& evaluator, const std::vector<Racer*>& racers,
 }
 
 void drop_failed(std::vector<Racer*>& racers) {
-  racers.erase(std::remove_if(racers.begin(), racers.end(),
-                              [](const Racer* racer) { return racer->failed; }),
-               racers.end());
+  std::erase_if(racers, [](const Racer* racer) { return racer->failed; });
 }
 
 void heat(Evaluator& evaluator, const std::vector<Racer*>& racers) {
@@ -108,23 +106,17 @@ double final_seconds(Rigor rigor, std::span<const double> time_us) {
   return kRoundHeatSeconds + 1e-6 * round_us * final_rules(rigor).min_rounds;
 }
 
-bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Racer>& racers,
-               std::vector<Finalist>& finalists, std::mt19937_64& random,
-               const std::function<bool()>& keep_going) {
+bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Finalist>& finalists,
+               std::mt19937_64& random, const std::function<bool()>& keep_going) {
   std::vector<Racer*> running;
-  for (Racer& racer : racers) {
-    racer.samples.clear();
-    running.push_back(&racer);
+  for (Finalist& finalist : finalists) {
+    finalist.samples.clear();
+    running.push_back(&finalist);
   }
-  // A racer that fails keeps its place, with the samples that it has.
-  const auto publish = [&] {
-    for (std::size_t i = 0; i < racers.size(); ++i) finalists[i].samples = racers[i].samples;
-  };
+  // One that fails keeps its place, with the samples that it has.
   const auto decided = [&] {
-    std::vector<Finalist> healthy;
-    for (std::size_t i = 0; i < racers.size(); ++i) {
-      if (!racers[i].failed) healthy.push_back(finalists[i]);
-    }
+    std::vector<Finalist> healthy = finalists;
+    std::erase_if(healthy, [](const Finalist& finalist) { return finalist.failed; });
     if (healthy.empty()) return true;
     const std::size_t first = leader(healthy);
     for (std::size_t i = 0; i < healthy.size(); ++i) {
@@ -145,12 +137,10 @@ bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Racer>
     drop_failed(running);
     if (!whole) {
       // A cut round would pair samples of different rounds.
-      for (Racer& racer : racers)
-        racer.samples.resize(std::min<std::size_t>(racer.samples.size(), round));
-      publish();
+      for (Finalist& finalist : finalists)
+        finalist.samples.resize(std::min<std::size_t>(finalist.samples.size(), round));
       return false;
     }
-    publish();
     if (running.empty()) return true;
     for (const Racer* racer : running) spent_us += racer->samples.back();
     if (round + 1 >= rules.min_rounds && (spent_us > 1e6 * rules.max_seconds || decided())) break;

@@ -5,22 +5,12 @@
 #include <functional>
 #include <random>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "generator/config.h"
 #include "tuner/evaluate.h"
 #include "tuner/search/choices.h"
 
 namespace attnforge {
-
-struct Racer {
-  Config config;
-  double expected_us = 0;  // decides how many samples are taken between two questions to keep_going
-  std::vector<double> samples;    // one a round
-  std::vector<double> clock_mhz;  // of the runs in which it was sampled
-  bool failed = false;            // a launch failed; no more samples
-};
 
 /// Heats the card, then runs `rounds` rounds over the racers that have not failed. Stops between
 /// two runs of at most 100 ms when keep_going() says no, or the evaluator is lost; racers may then
@@ -40,11 +30,9 @@ FinalRules final_rules(Rigor rigor);
 double final_seconds(Rigor rigor, std::span<const double> time_us);
 
 /// Rounds until each finalist is tied with or slower than the leader and the leader's median is
-/// settled, or the rules end it. `racers` and `finalists` go in pairs; the finalists' samples are
-/// replaced by those of the final. Returns false if keep_going() or a loss of the evaluator stopped
-/// it.
-bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Racer>& racers,
-               std::vector<Finalist>& finalists, std::mt19937_64& random,
-               const std::function<bool()>& keep_going);
+/// settled, or the rules end it. Samples are replaced by those of the final. Returns false if
+/// keep_going() or a loss of the evaluator stopped it.
+bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Finalist>& finalists,
+               std::mt19937_64& random, const std::function<bool()>& keep_going);
 
 }  // namespace attnforge

@@ -24,9 +24,8 @@ std::vector<std::size_t> SearchState::by_time() const {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (entries_[i].known && entries_[i].measurement.status == Status::kOk) order.push_back(i);
   }
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return entries_[a].measurement.time_us < entries_[b].measurement.time_us;
-  });
+  std::ranges::stable_sort(order, {},
+                           [&](std::size_t i) { return entries_[i].measurement.time_us; });
   return order;
 }
 

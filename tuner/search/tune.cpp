@@ -1,7 +1,9 @@
 #include "tuner/search/tune.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include "attnforge/error.h"
 #include "tuner/search/descent.h"
@@ -9,6 +11,18 @@
 
 namespace attnforge {
 namespace {
+
+/// `environment` with its empty clock functions filled in.
+TuneEnvironment with_clock(TuneEnvironment environment) {
+  using Seconds = std::chrono::duration<double>;
+  if (!environment.now_s)
+    environment.now_s = [] {
+      return Seconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+    };
+  if (!environment.sleep_s)
+    environment.sleep_s = [](double seconds) { std::this_thread::sleep_for(Seconds(seconds)); };
+  return environment;
+}
 
 TuneResult result_of(SearchBench& bench, const Tally& tally, const Problem& problem,
                      const std::string& winner) {

@@ -1,6 +1,8 @@
 // builder.h - a block mask put together row by row, equal blocks of bits stored once.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -11,6 +13,12 @@
 #include "attnforge/error.h"
 
 namespace attnforge {
+
+template <class... Values>
+[[noreturn]] void refuse_mask(fmt::format_string<Values...> format, Values&&... values) {
+  throw Error(ErrorCode::kInvalidArgument,
+              "block mask: " + fmt::format(format, std::forward<Values>(values)...));
+}
 
 /// Where the bit of a pair in block `block` of bits is.
 inline std::size_t word_of_bit(const BlockMaskShape& shape, std::int64_t block, int query,
@@ -32,10 +40,8 @@ class MaskBuilder {
  public:
   static constexpr std::size_t kMostEntries = 2147483647;
   [[noreturn]] static void refuse_entries() {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        "block mask: more than 2^31 - 1 blocks are present; take larger blocks, or let heads "
-        "share a mask");
+    refuse_mask(
+        "more than 2^31 - 1 blocks are present; take larger blocks, or let heads share a mask");
   }
 
   explicit MaskBuilder(const BlockMaskShape& shape) : mask_{shape, {0}, {}, {}, {}} {}

@@ -20,7 +20,7 @@ struct Cells {
   std::int64_t rows = 0, columns = 0;
   std::vector<Cell> cells;
   const Cell& at(std::int64_t row, std::int64_t column) const {
-    return cells[static_cast<std::size_t>(row * columns + column)];
+    return cells[row * columns + column];
   }
 };
 
@@ -34,15 +34,15 @@ Cells cells_of(const BlockMask& mask, std::int64_t head, std::int64_t sequence, 
   Cells drawing{std::min(most, q_blocks), std::min(most, kv_blocks), {}};
   drawing.cells.resize(static_cast<std::size_t>(drawing.rows * drawing.columns));
   const auto cell = [&](std::int64_t row, std::int64_t column) -> Cell& {
-    return drawing.cells[static_cast<std::size_t>(row * drawing.rows / q_blocks * drawing.columns +
-                                                  column * drawing.columns / kv_blocks)];
+    return drawing.cells[row * drawing.rows / q_blocks * drawing.columns +
+                         column * drawing.columns / kv_blocks];
   };
   const std::int64_t first = (sequence * mask.heads + head) * q_blocks;
   for (std::int64_t row = 0; row < q_blocks; ++row) {
     for (std::int64_t column = 0; column < kv_blocks; ++column) ++cell(row, column).blocks;
     const auto at = static_cast<std::size_t>(first + row);
     for (int entry = mask.row_begin[at]; entry < mask.row_begin[at + 1]; ++entry) {
-      const int column = mask.columns[static_cast<std::size_t>(entry)];
+      const int column = mask.columns[entry];
       Cell& of = cell(row, column / 2);
       ++(column % 2 != 0 ? of.partial : of.full);
     }

@@ -1,22 +1,15 @@
 // generators.cpp - masks of usual kinds. What a query sees is ranges of keys, so full
 // blocks are found without a look at their pairs.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <vector>
 
 #include "attnforge/block_mask.h"
-#include "attnforge/error.h"
 #include "reference/parts/block_mask/builder.h"
 #include "reference/split_mix.h"
 #include "reference/visible.h"
 
 namespace attnforge {
 namespace {
-
-[[noreturn]] void refuse_made(const std::string& message) {
-  throw Error(ErrorCode::kInvalidArgument, "block mask: " + message);
-}
 
 /// The shape of one head of one sequence; an empty mask of it passes validate().
 BlockMaskShape one_of(const BlockMaskShape& shape) {
@@ -78,28 +71,28 @@ BlockMask mask_of_ranges(const BlockMaskShape& shape, const Seen& seen) {
     // How many queries see a part, and all, of a column: differences to the column before.
     std::vector<std::int64_t> touched(static_cast<std::size_t>(columns) + 1), covered = touched;
     for (std::int64_t i = 0; i < count; ++i) {
-      SeenRanges& ranges = of_query[static_cast<std::size_t>(i)] = seen(first + i);
+      SeenRanges& ranges = of_query[i] = seen(first + i);
       for (int r = 0; r < ranges.count; ++r) {
         const KeyRange& range = ranges.ranges[r];
-        ++touched[static_cast<std::size_t>(range.first / one.block_kv)];
-        --touched[static_cast<std::size_t>(range.last / one.block_kv) + 1];
+        ++touched[range.first / one.block_kv];
+        --touched[range.last / one.block_kv + 1];
         const std::int64_t whole = (range.first + one.block_kv - 1) / one.block_kv;
         const std::int64_t end = range.last + 1 == one.seqlen_kv ? columns
                                                                  : (range.last + 1) / one.block_kv;
         if (whole >= end) continue;
-        ++covered[static_cast<std::size_t>(whole)];
-        --covered[static_cast<std::size_t>(end)];
+        ++covered[whole];
+        --covered[end];
       }
     }
     std::int64_t some = 0, all = 0;
     for (std::int64_t column = 0; column < columns; ++column) {
-      some += touched[static_cast<std::size_t>(column)];
-      all += covered[static_cast<std::size_t>(column)];
+      some += touched[column];
+      all += covered[column];
       if (all == count) {
         builder.add_full(column);
       } else if (some > 0) {
         builder.add_by_pairs(row, column, [&](std::int64_t query, std::int64_t key) {
-          return of_query[static_cast<std::size_t>(query - first)].contains(key);
+          return of_query[query - first].contains(key);
         });
       }
     }
@@ -109,8 +102,7 @@ BlockMask mask_of_ranges(const BlockMaskShape& shape, const Seen& seen) {
 }
 
 void check_side(const char* name, std::int64_t value) {
-  if (value < -1)
-    refuse_made(fmt::format("{}={} must be -1 (open) or a number of keys", name, value));
+  if (value < -1) refuse_mask("{}={} must be -1 (open) or a number of keys", name, value);
 }
 
 KeyRange window_of(const BlockMaskShape& shape, std::int64_t query, std::int64_t left,
@@ -148,8 +140,7 @@ std::vector<std::vector<std::uint32_t>> random_patterns(const BlockMaskShape& sh
 BlockMask random_block_mask(const BlockMaskShape& shape, const RandomBlocks& random) {
   one_of(shape);
   const auto check_share = [](const char* name, double share) {
-    if (!(share >= 0 && share <= 1))
-      refuse_made(fmt::format("{}={} must be from 0 to 1", name, share));
+    if (!(share >= 0 && share <= 1)) refuse_mask("{}={} must be from 0 to 1", name, share);
   };
   check_share("density", random.density);
   check_share("partial", random.partial);
@@ -186,7 +177,7 @@ BlockMask global_window_mask(const BlockMaskShape& shape, std::int64_t global, s
                              std::int64_t right) {
   check_side("left", left);
   check_side("right", right);
-  if (global < 0) refuse_made(fmt::format("global={} must be 0 or a number of keys", global));
+  if (global < 0) refuse_mask("global={} must be 0 or a number of keys", global);
   return mask_of_ranges(shape, [&](std::int64_t query) {
     SeenRanges ranges;
     if (query < global) {
@@ -200,9 +191,8 @@ BlockMask global_window_mask(const BlockMaskShape& shape, std::int64_t global, s
 }
 
 BlockMask strided_mask(const BlockMaskShape& shape, std::int64_t local, std::int64_t stride) {
-  if (local < 0) refuse_made(fmt::format("local={} must be 0 or a number of blocks", local));
-  if (stride < 1)
-    refuse_made(fmt::format("stride={} must be a number of blocks, 1 or more", stride));
+  if (local < 0) refuse_mask("local={} must be 0 or a number of blocks", local);
+  if (stride < 1) refuse_mask("stride={} must be a number of blocks, 1 or more", stride);
   const BlockMaskShape one = one_of(shape);
   MaskBuilder builder(one);
   for (std::int64_t row = 0; row < one.q_blocks(); ++row) {
@@ -219,13 +209,12 @@ BlockMask strided_mask(const BlockMaskShape& shape, std::int64_t local, std::int
 BlockMask document_mask(const BlockMaskShape& shape, std::span<const std::int64_t> lengths) {
   std::vector<std::int64_t> begins = {0};
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    if (lengths[i] < 0) refuse_made(fmt::format("lengths[{}]={} is negative", i, lengths[i]));
+    if (lengths[i] < 0) refuse_mask("lengths[{}]={} is negative", i, lengths[i]);
     begins.push_back(begins.back() + lengths[i]);
   }
   if (begins.back() != shape.seqlen_q || begins.back() != shape.seqlen_kv) {
-    refuse_made(
-        fmt::format("documents of {} tokens in all do not fill seqlen_q={} and seqlen_kv={}",
-                    begins.back(), shape.seqlen_q, shape.seqlen_kv));
+    refuse_mask("documents of {} tokens in all do not fill seqlen_q={} and seqlen_kv={}",
+                begins.back(), shape.seqlen_q, shape.seqlen_kv);
   }
   return mask_of_ranges(shape, [&](std::int64_t query) {
     const auto end = std::upper_bound(begins.begin(), begins.end(), query);

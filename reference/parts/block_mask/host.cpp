@@ -1,10 +1,8 @@
 // host.cpp - block masks among the tensors of a problem in host memory.
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "attnforge/block_mask.h"
-#include "attnforge/error.h"
+#include "reference/parts/block_mask/builder.h"
 #include "reference/sequences.h"
 
 namespace attnforge {
@@ -13,12 +11,9 @@ void set_block_mask(const Problem& problem, HostTensors& host, const BlockMask& 
   const BlockMaskShape shape = block_mask_shape(problem);
   if (shape != static_cast<const BlockMaskShape&>(mask) ||
       (!mask.bits.empty() && !problem.mask_bits)) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("block mask: its blocks of {}x{} over {}x{}, heads={} batch={}{} are not those "
-                    "of \"{}\"",
-                    mask.block_q, mask.block_kv, mask.seqlen_q, mask.seqlen_kv, mask.heads,
-                    mask.batch, mask.bits.empty() ? "" : " with bits", to_string(problem)));
+    refuse_mask("its blocks of {}x{} over {}x{}, heads={} batch={}{} are not those of \"{}\"",
+                mask.block_q, mask.block_kv, mask.seqlen_q, mask.seqlen_kv, mask.heads, mask.batch,
+                mask.bits.empty() ? "" : " with bits", to_string(problem));
   }
   validate(mask);
   host.mask_row_begin = mask.row_begin;

@@ -18,6 +18,7 @@
 #include "runtime/device.h"
 #include "runtime/driver.h"
 #include "runtime/memory.h"
+#include "tests/support/captured_graph.h"
 
 namespace attnforge {
 namespace {

@@ -15,6 +15,7 @@
 #include "runtime/memory.h"
 #include "templates/ops/append_kv/host.h"
 #include "tests/plan/plan_fixture.h"
+#include "tests/support/captured_graph.h"
 #include "tests/support/environment.h"
 
 namespace attnforge {

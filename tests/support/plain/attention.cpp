@@ -7,10 +7,10 @@
 #include <map>
 #include <vector>
 
-#include "reference/factor_rows.h"
 #include "reference/half.h"
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
+#include "reference/parts/rope.h"
 #include "reference/score.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"

@@ -202,7 +202,7 @@ PlainGradientErrors errors_of_group(const Sequence& one, const CodeFunctions& co
     }
     parallel_for(static_cast<std::int64_t>(wanted.keys.size()), threads, [&](std::int64_t index) {
       const auto i = static_cast<std::size_t>(index);
-      const std::int64_t key = expected.rows.keys[wanted.keys[i]].key;
+      const std::int64_t key = expected.rows.keys[wanted.keys[i]].query;
       const auto add = [](const std::vector<float>& more, std::vector<float>& sum) {
         sum.resize(more.size(), 0.0f);
         for (std::size_t d = 0; d < more.size(); ++d) sum[d] += more[d];
@@ -211,7 +211,7 @@ PlainGradientErrors errors_of_group(const Sequence& one, const CodeFunctions& co
     });
   }
   for (std::size_t i = 0; i < wanted.keys.size(); ++i) {
-    const std::int64_t key = expected.rows.keys[wanted.keys[i]].key;
+    const std::int64_t key = expected.rows.keys[wanted.keys[i]].query;
     const auto error = [&](const std::vector<float>& sum, DType input, const Tensor& tensor,
                            const ReferenceGradient& gradient) {
       return error_of_row(p, sum, gradient_dtype(p, input), tensor,
@@ -236,7 +236,7 @@ PlainGradientErrors plain_gradient_errors(const Problem& problem, const Tensors&
     wanted[{row.batch, row.head / group}].queries.push_back(i);
   }
   for (std::size_t i = 0; i < expected.rows.keys.size(); ++i) {
-    const KeyRow& row = expected.rows.keys[i];
+    const QueryRow& row = expected.rows.keys[i];
     wanted[{row.batch, row.head}].keys.push_back(i);
   }
   PlainGradientErrors errors;
