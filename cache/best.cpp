@@ -3,8 +3,8 @@
 #include <map>
 
 #include "cache/cache.h"
-#include "cache/impl.h"
 #include "cache/rows.h"
+#include "cache/store.h"
 
 namespace attnforge {
 namespace {
@@ -175,7 +175,7 @@ std::optional<Winner> Cache::best(
     const std::function<std::string(std::string_view config)>& digest_of,
     std::optional<Rigor> at_least, const MayAnswer& may_answer) {
   const DigestOf digests = once_each(digest_of);
-  Found own = look_up(impl_->store, problem, current.device_class, at_least, digests, may_answer);
+  Found own = look_up(*store_, problem, current.device_class, at_least, digests, may_answer);
   if (own.current) {
     const auto same = [](const std::string& then, const std::string& now) {
       return now.empty() || then == now;
@@ -189,7 +189,7 @@ std::optional<Winner> Cache::best(
     own.stale->provenance = Provenance::kStale;
     return std::move(own.stale);
   }
-  const auto others = impl_->store.read("look-up of other GPUs", [&](Database& database) {
+  const auto others = store_->read("look-up of other GPUs", [&](Database& database) {
     std::vector<std::string> classes;
     const ReadTransaction one_view(database);
     const auto id = problem_id(database, problem);
@@ -199,7 +199,7 @@ std::optional<Winner> Cache::best(
     return classes;
   });
   for (const std::string& other : others) {
-    Found found = look_up(impl_->store, problem, other, at_least, digests, may_answer);
+    Found found = look_up(*store_, problem, other, at_least, digests, may_answer);
     if (!found.current) continue;
     found.current->provenance = Provenance::kNearDevice;
     return std::move(found.current);
@@ -208,7 +208,7 @@ std::optional<Winner> Cache::best(
 }
 
 std::vector<Chosen> Cache::chosen(std::string_view device_class) {
-  return impl_->store.read("look-up of other winners", [&](Database& database) {
+  return store_->read("look-up of other winners", [&](Database& database) {
     std::vector<Chosen> found;
     const ReadTransaction one_view(database);
     const auto of_class = device_class_id(database, device_class);
@@ -224,7 +224,7 @@ std::vector<Chosen> Cache::chosen(std::string_view device_class) {
 }
 
 std::vector<Try> Cache::tries(std::string_view problem, std::string_view device_class) {
-  return impl_->store.read("look-up of tries", [&](Database& database) {
+  return store_->read("look-up of tries", [&](Database& database) {
     std::vector<Try> found;
     each_try(database, problem, device_class, kTries,
              [&](Try&& attempt, const Query&) { found.push_back(std::move(attempt)); });

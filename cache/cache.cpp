@@ -2,30 +2,35 @@
 #include "cache/cache.h"
 
 #include "cache/file/process.h"
-#include "cache/impl.h"
 #include "cache/rows.h"
+#include "cache/store.h"
 #include "generator/text/throw_error.h"
 
 namespace attnforge {
 
-Cache::Impl::Impl(const std::string& path, bool read_only, LogFunction log)
-    : store(path, read_only, std::move(log)), owner(random_name()) {}
-
 Cache::Cache(const std::string& path, bool read_only, LogFunction log)
-    : impl_(std::make_unique<Impl>(path, read_only, std::move(log))) {}
+    : store_(std::make_unique<Store>(path, read_only, std::move(log))),
+      owner_(random_name()),
+      may_hold_leases_(std::make_unique<std::atomic<bool>>(false)) {}
 
-Cache::~Cache() = default;
 Cache::Cache(Cache&&) noexcept = default;
-Cache& Cache::operator=(Cache&&) noexcept = default;
 
-const std::string& Cache::path() const { return impl_->store.path(); }
+Cache& Cache::operator=(Cache&& other) noexcept {
+  // The other's end releases the leases of this one.
+  store_.swap(other.store_);
+  owner_.swap(other.owner_);
+  may_hold_leases_.swap(other.may_hold_leases_);
+  return *this;
+}
 
-std::string Cache::not_kept() const { return impl_->store.not_kept(); }
+const std::string& Cache::path() const { return store_->path(); }
+
+std::string Cache::not_kept() const { return store_->not_kept(); }
 
 void Cache::require_keeping(std::string_view what) {
   std::string failure;
   try {
-    impl_->store.write("a trial write", [](Database& database) {
+    store_->write("a trial write", [](Database& database) {
       const std::string trial = random_name();
       database.query("INSERT INTO leases VALUES (?1, 'trial', 'trial', '', '', '', 0, 0, 0)", trial)
           .run();
@@ -40,7 +45,7 @@ void Cache::require_keeping(std::string_view what) {
 
 void Cache::put(const std::vector<Try>& tries) {
   if (tries.empty()) return;
-  impl_->store.write("storing tries", [&](Database& database) {
+  store_->write("storing tries", [&](Database& database) {
     for (const Try& attempt : tries) put_try(database, attempt, Conflict::kReplace);
   });
 }
@@ -49,8 +54,8 @@ void Cache::finish(std::string_view problem, std::string_view device_class, Rigo
                    std::string_view winner_config) {
   const Search search{std::string(problem), std::string(device_class), rigor,
                       std::string(winner_config), ""};
-  impl_->store.write("storing the end of a search",
-                     [&](Database& database) { put_search(database, search, Conflict::kReplace); });
+  store_->write("storing the end of a search",
+                [&](Database& database) { put_search(database, search, Conflict::kReplace); });
 }
 
 }  // namespace attnforge

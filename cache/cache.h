@@ -2,6 +2,7 @@
 // family.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -47,6 +48,8 @@ struct Chosen {
   std::string problem;
   std::string config;
 };
+
+class Store;  // cache/store.h
 
 /// One connection to one database file; thread-safe (one mutex; `log` must not call back into the
 /// cache). Not to be used across fork(). Look-ups never throw: a broken or busy database is a miss
@@ -120,8 +123,9 @@ class Cache {
   void release_lease(std::string_view problem, std::string_view device_class);
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Store> store_;
+  std::string owner_;  // of leases: this Cache, among all of all processes
+  std::unique_ptr<std::atomic<bool>> may_hold_leases_;
 };
 
 }  // namespace attnforge

@@ -2,7 +2,7 @@
 #include "attnforge/error.h"
 #include "cache/cache.h"
 #include "cache/cubin_rows.h"
-#include "cache/impl.h"
+#include "cache/store.h"
 
 namespace attnforge {
 namespace {
@@ -16,7 +16,7 @@ ORDER BY created_at DESC, id DESC LIMIT 1
 
 std::optional<Cubin> Cache::get_cubin(std::string_view source_digest, std::string_view arch,
                                       std::string_view nvrtc) {
-  Store& store = impl_->store;
+  Store& store = *store_;
   auto row = store.read("look-up of a cubin", [&](Database& database) {
     std::optional<CubinRow> found;
     const ReadTransaction one_view(database);
@@ -54,7 +54,7 @@ void Cache::put_cubin(const Cubin& cubin, std::string_view source_text,
                       std::string_view kernel_symbol) {
   // Compressed before the write lock is taken.
   const CubinRow row = make_cubin_row(cubin, source_text, kernel_symbol);
-  impl_->store.write("storing a cubin", [&](Database& database) { put_cubin_row(database, row); });
+  store_->write("storing a cubin", [&](Database& database) { put_cubin_row(database, row); });
 }
 
 }  // namespace attnforge

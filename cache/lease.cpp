@@ -6,7 +6,7 @@
 #include "attnforge/error.h"
 #include "cache/cache.h"
 #include "cache/file/process.h"
-#include "cache/impl.h"
+#include "cache/store.h"
 
 namespace attnforge {
 namespace {
@@ -55,44 +55,43 @@ void take(Database& database, std::string_view problem, std::string_view device_
 }  // namespace
 
 bool Cache::acquire_lease(std::string_view problem, std::string_view device_class, double seconds) {
-  Impl& impl = *impl_;
   // Waiting processes ask often: without the write lock first.
-  const bool taken = impl.store.read("look-up of a lease", [&](Database& database) {
-    return held_by_other(database, problem, device_class, impl.owner);
+  const bool taken = store_->read("look-up of a lease", [&](Database& database) {
+    return held_by_other(database, problem, device_class, owner_);
   });
   if (taken) return false;
   bool acquired = false;
   try {
-    impl.store.write("taking a lease", [&](Database& database) {
-      acquired = !held_by_other(database, problem, device_class, impl.owner);
-      if (acquired) take(database, problem, device_class, impl.owner, seconds);
+    store_->write("taking a lease", [&](Database& database) {
+      acquired = !held_by_other(database, problem, device_class, owner_);
+      if (acquired) take(database, problem, device_class, owner_, seconds);
     });
   } catch (const Error& error) {
-    impl.store.log(LogLevel::kWarning, "{}", error.what());
+    store_->log(LogLevel::kWarning, "{}", error.what());
     return true;
   }
-  if (!impl.store.writable()) return true;
-  if (acquired) impl.may_hold_leases = true;
+  if (!store_->writable()) return true;
+  if (acquired) *may_hold_leases_ = true;
   return acquired;
 }
 
 void Cache::release_lease(std::string_view problem, std::string_view device_class) {
   try {
-    impl_->store.write("releasing a lease", [&](Database& database) {
+    store_->write("releasing a lease", [&](Database& database) {
       constexpr const char*
           kRemove = "DELETE FROM leases WHERE problem = ?1 AND device_class = ?2 AND owner = ?3";
-      database.query(kRemove, problem, device_class, impl_->owner).run();
+      database.query(kRemove, problem, device_class, owner_).run();
     });
   } catch (const Error& error) {
-    impl_->store.log(LogLevel::kWarning, "{}", error.what());  // it expires by itself
+    store_->log(LogLevel::kWarning, "{}", error.what());  // it expires by itself
   }
 }
 
-Cache::Impl::~Impl() {
-  if (!may_hold_leases) return;
+Cache::~Cache() {
+  if (!may_hold_leases_ || !*may_hold_leases_) return;
   try {
-    store.write("releasing leases", [&](Database& database) {
-      database.query("DELETE FROM leases WHERE owner = ?1", owner).run();
+    store_->write("releasing leases", [&](Database& database) {
+      database.query("DELETE FROM leases WHERE owner = ?1", owner_).run();
     });
   } catch (const std::exception&) {
     // They expire by themselves, and this process is about to be seen as gone.

@@ -12,7 +12,6 @@
 #include "generator/text/throw_error.h"
 #include "generator/text/utc.h"
 #include "generator/text/utf8.h"
-#include "generator/text/words.h"
 
 namespace attnforge {
 namespace {
@@ -190,11 +189,11 @@ int sm_of_word(std::string_view word) {
 }  // namespace
 
 int sm_of_device_class(std::string_view device_class) {
-  int sm = 0;
-  for (std::string_view word = next_word(device_class); sm == 0 && !word.empty();
-       word = next_word(device_class))
-    sm = sm_of_word(word);
-  return sm;
+  for (std::size_t at = 0, end = 0; at < device_class.size(); at = end + 1) {
+    end = std::min(device_class.find(' ', at), device_class.size());
+    if (const int sm = sm_of_word(device_class.substr(at, end - at)); sm != 0) return sm;
+  }
+  return 0;
 }
 
 std::optional<std::int64_t> problem_id(Database& database, std::string_view text) {

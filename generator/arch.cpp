@@ -97,8 +97,7 @@ const Arch* arch_for_sm(int sm) {
   // Code for 8.6 runs on 8.7 and 8.8. Code for an arch with a feature letter runs on that arch
   // alone.
   if (sm == 87 || sm == 88) sm = 86;
-  const Arch* found = std::find_if(std::begin(kArchs), std::end(kArchs),
-                                   [&](const Arch& arch) { return arch.sm == sm; });
+  const Arch* found = std::ranges::find(kArchs, sm, &Arch::sm);
   return found == std::end(kArchs) ? nullptr : found;
 }
 

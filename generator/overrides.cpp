@@ -58,8 +58,7 @@ DeviceFacts limited(DeviceFacts device, const Overrides& overrides) {
 
 std::string force_axes(std::vector<Axis>& axes, const Overrides& overrides) {
   if (overrides.block_n == 0) return "";
-  const auto axis = std::find_if(axes.begin(), axes.end(),
-                                 [](const Axis& each) { return each.name == kBlockN; });
+  const auto axis = std::ranges::find(axes, kBlockN, &Axis::name);
   if (axis == axes.end())
     return fmt::format("has no {}, which is forced to {}", kBlockN, overrides.block_n);
   axis->values = {overrides.block_n};

@@ -111,8 +111,7 @@ class Flattener {
           name, line);
     }
     path = path.substr(1, close - 1);
-    const auto header = std::find_if(headers_.begin(), headers_.end(),
-                                     [&](const Header& header) { return header.path == path; });
+    const auto header = std::ranges::find(headers_, path, &Header::path);
     if (header == headers_.end())
       refuse_source("{} includes \"{}\", which is not below templates/", name, path);
     const auto index = static_cast<std::size_t>(header - headers_.begin());

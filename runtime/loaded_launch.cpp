@@ -11,12 +11,6 @@
 namespace attnforge {
 namespace {
 
-template <class Kernels>
-auto find(Kernels& kernels, const std::string& name) {
-  return std::find_if(kernels.begin(), kernels.end(),
-                      [&](const auto& kernel) { return kernel.first == name; });
-}
-
 /// Whether all but grids and numbers is the same.
 bool alike(const LaunchStep& a, const LaunchStep& b) {
   return a.kernel == b.kernel && a.block == b.block && a.smem_bytes == b.smem_bytes &&
@@ -58,7 +52,7 @@ std::unique_ptr<const std::vector<ScratchTensor>> scratch_of(const LaunchStep& s
 LoadedKernels::LoadedKernels(std::span<const std::byte> image, const Source& source,
                              const Launch& launch) {
   for (const LaunchStep& step : launch.steps) {
-    if (find(kernels_, step.kernel) != kernels_.end()) continue;
+    if (std::ranges::find(kernels_, step.kernel, &Named::first) != kernels_.end()) continue;
     int smem_bytes = 0;
     for (const LaunchStep& other : launch.steps) {
       if (other.kernel == step.kernel) smem_bytes = std::max(smem_bytes, other.smem_bytes);
@@ -70,7 +64,7 @@ LoadedKernels::LoadedKernels(std::span<const std::byte> image, const Source& sou
 }
 
 const Kernel& LoadedKernels::at(const std::string& name) const {
-  const auto found = find(kernels_, name);
+  const auto found = std::ranges::find(kernels_, name, &Named::first);
   ATTNFORGE_ASSERT(found != kernels_.end(),
                    "a launch uses only kernels that were loaded for its bucket");
   return found->second;

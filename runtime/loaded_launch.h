@@ -40,7 +40,8 @@ class LoadedKernels {
   const std::vector<LoadedStep>& steps() const { return steps_; }
 
  private:
-  std::vector<std::pair<std::string, Kernel>> kernels_;
+  using Named = std::pair<std::string, Kernel>;
+  std::vector<Named> kernels_;
   std::vector<LoadedStep> steps_;
 };
 

@@ -36,10 +36,6 @@ CompilePool::CompilePool(int threads)
     : threads_(threads > 0 ? threads
                            : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
 
-CompilePool::~CompilePool() {
-  for (std::thread& worker : workers_) worker.join();
-}
-
 void CompilePool::run(std::size_t count, Job job, const std::function<bool()>& keep_going,
                       const std::function<void(std::size_t, Compiled&&)>& on_done) {
   // Workers of earlier runs have at most the job left that they were in. They are waited for at the

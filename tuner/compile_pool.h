@@ -27,13 +27,8 @@ class CompilePool {
   /// A job, on one of the pool's threads. `unwanted` becomes true when its run has ended.
   using Job = std::function<Compiled(std::size_t index, const std::atomic<bool>& unwanted)>;
 
-  /// `threads` 0: one a core.
+  /// `threads` 0: one a core. The end of the pool waits for jobs in flight.
   explicit CompilePool(int threads);
-  /// Waits for jobs in flight.
-  ~CompilePool();
-  CompilePool(const CompilePool&) = delete;
-  CompilePool& operator=(const CompilePool&) = delete;
-
   /// Calls `job(index, unwanted)` for 0 to count - 1 on the pool's threads, about in order, and
   /// `on_done(index, result)` on this thread. `keep_going` is asked here at least every 50 ms; when
   /// it says no, no more jobs start and run() returns without waiting for those in flight. `job` is
@@ -45,7 +40,7 @@ class CompilePool {
  private:
   struct Shared;
   const int threads_;
-  std::vector<std::thread> workers_;
+  std::vector<std::jthread> workers_;
 };
 
 }  // namespace attnforge

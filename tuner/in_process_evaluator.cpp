@@ -258,16 +258,12 @@ class InProcessEvaluator : public Evaluator {
 
   /// `candidate` null: one of several.
   Measurement hung(const LoadedCandidate* candidate, double limit_s) {
-    const std::string name = candidate ? candidate->config() : "one of several kernels";
     left_to_end_of_process = true;
     const Measurement result = failed(Status::kTimedOut,
                                       fmt::format("no end after {:.1f} s", limit_s));
-    loss_ = Loss{
-        candidate ? name : "", result,
-        fmt::format("{} did not end within {:.1f} s and cannot be stopped from inside this "
-                    "process. What was tried is "
-                    "stored; end the process and start the tuning again, it goes on where it was",
-                    name, limit_s)};
+    lose(candidate, result,
+         fmt::format("did not end within {:.1f} s and cannot be stopped from inside this process",
+                     limit_s));
     return result;
   }
 
@@ -276,15 +272,18 @@ class InProcessEvaluator : public Evaluator {
   Measurement launch_failed(const LoadedCandidate* candidate, const Error& error) {
     if (error.code() != ErrorCode::kCuda) throw error;
     const Measurement result = failed(Status::kLaunchError, error.what());
-    if (driver().cuCtxSynchronize() != CUDA_SUCCESS) {
-      loss_ = Loss{
-          candidate ? candidate->config() : "", result,
-          fmt::format("{} broke the CUDA context of this process ({}). What was tried is stored; "
-                      "end the process and "
-                      "start the tuning again, it goes on where it was",
-                      candidate ? candidate->config() : "one of several kernels", error.what())};
-    }
+    if (driver().cuCtxSynchronize() != CUDA_SUCCESS)
+      lose(candidate, result,
+           fmt::format("broke the CUDA context of this process ({})", error.what()));
     return result;
+  }
+
+  void lose(const LoadedCandidate* candidate, const Measurement& result, std::string_view how) {
+    const std::string config = candidate ? candidate->config() : "";
+    loss_ = Loss{config, result,
+                 fmt::format("{} {}. What was tried is stored; end the process and start the "
+                             "tuning again, it goes on where it was",
+                             candidate ? config : "one of several kernels", how)};
   }
 
   struct Gpu {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstring>
 #include <utility>
 
 namespace attnforge {
@@ -75,21 +74,16 @@ bool is_odd(std::string_view comment) {
 
 class Scanner {
  public:
-  // What comes out is never longer: a blank that is put stands for one that was there.
-  explicit Scanner(std::string_view text) : text_(text), out_(text.size(), '\0') {}
+  explicit Scanner(std::string_view text) : text_(text) { out_.reserve(text.size()); }
 
   /// False: the text has something that is not looked into.
   bool scan() {
     while (at_ < text_.size()) {
       if (!step()) return false;
     }
-    keep();
     return true;
   }
-  std::string take() {
-    out_.resize(size_);
-    return std::move(out_);
-  }
+  std::string take() { return std::move(out_); }
 
  private:
   char peek() const { return at_ + 1 < text_.size() ? text_[at_ + 1] : '\0'; }
@@ -114,27 +108,16 @@ class Scanner {
     return false;
   }
 
-  // Tokens that follow each other directly are copied together: those from kept_ to at_.
-
-  void keep() {
-    std::memcpy(out_.data() + size_, text_.data() + kept_, at_ - kept_);
-    size_ += at_ - kept_;
-    kept_ = at_;
-  }
-  void put(char c) { out_[size_++] = c; }
-  char last() const { return size_ == 0 ? '\n' : out_[size_ - 1]; }
+  void put(char c) { out_.push_back(c); }
+  char last() const { return out_.empty() ? '\n' : out_.back(); }
   void drop(std::size_t size) {
-    if (kept_ < at_) keep();
     at_ += size;
-    kept_ = at_;
     blank_ = true;
   }
 
   void blanks() {
-    if (kept_ < at_) keep();
     for (; at_ < text_.size() && kind_of(text_[at_]) == kBlank; ++at_)
       if (text_[at_] == '\n') end_line();
-    kept_ = at_;
     blank_ = true;
   }
 
@@ -153,6 +136,7 @@ class Scanner {
         put(' ');
     }
     line_is_empty_ = false;
+    out_.append(text_, at_, size);
     at_ += size;
   }
 
@@ -263,9 +247,8 @@ class Scanner {
   }
 
   const std::string_view text_;
-  std::size_t at_ = 0, kept_ = 0;
+  std::size_t at_ = 0;
   std::string out_;
-  std::size_t size_ = 0;       // of out_ so far
   bool blank_ = false;         // blank space or a comment before the next token
   bool line_is_empty_ = true;  // so far, but for those
   bool in_directive_ = false;

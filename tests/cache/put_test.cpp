@@ -192,6 +192,7 @@ TEST(SmOfDeviceClass, IsTheWordThatNamesIt) {
   EXPECT_EQ(sm_of_device_class(kA10), 86);
   EXPECT_EQ(sm_of_device_class("NVIDIA B200 sm_100a sms=148"), 100);
   EXPECT_EQ(sm_of_device_class("NVIDIA RTX PRO 6000 sm_120"), 120);
+  EXPECT_EQ(sm_of_device_class("NVIDIA of 12\" and more sm_90a sms=132"), 90);
   EXPECT_EQ(sm_of_device_class("sms=132 small smx smart9 sm9 sm_9 sm90a sm_90ab sm__90 sm_ sm"), 0);
   EXPECT_EQ(sm_of_device_class(""), 0);
 }

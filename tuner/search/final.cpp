@@ -49,9 +49,7 @@ std::vector<std::size_t> contenders(SearchBench& bench) {
 }
 
 Finalist finalist(const SearchBench& bench, std::size_t index) {
-  Finalist result{bench.racer(index)};
-  result.index = index;
-  result.text = bench.state[index].config;
+  Finalist result{bench.racer(index), index, bench.state[index].config};
   result.estimate_us = bench.candidates[index].estimate_us;
   result.incumbent = index == bench.history.incumbent;
   result.untuned = index == 0;
