@@ -51,8 +51,10 @@ TEST(FwdWgmmaSm90a, SaysWhatItDoesNotServe) {
   EXPECT_THAT(reason("fwd fp16 seqlen=64 head_dim=64 alignment=8", hopper),
               HasSubstr("alignment=8"));
   EXPECT_THAT(reason("fwd fp32 seqlen=64 head_dim=64", hopper), HasSubstr("fp32"));
-  EXPECT_THAT(reason("fwd bf16 seqlen=64 head_dim=264:64", hopper), HasSubstr("264 is above 256"));
-  EXPECT_THAT(reason("fwd bf16 seqlen=64 head_dim=64:512", hopper), HasSubstr("512 is above 256"));
+  EXPECT_THAT(reason("fwd bf16 seqlen=64 head_dim=264:64", hopper),
+              HasSubstr("264 is above its limit of 256"));
+  EXPECT_THAT(reason("fwd bf16 seqlen=64 head_dim=64:512", hopper),
+              HasSubstr("512 is above its limit of 256"));
   EXPECT_THAT(reason("fwd bf16 batch=1000000 num_heads=1200 seqlen=128 head_dim=64", hopper),
               HasSubstr("2400000000 query tiles"));
   for (const Arch& arch : archs()) {
