@@ -82,7 +82,7 @@ def measure(point, estimate, session, peers, attnforge):
     reference, errors = output.float(), {}
 
     def error_of(result):
-        return rounds.relative_error(rounds.output_of(result), reference)
+        return peer_kernels.relative_error(peer_kernels.output_of(result), reference)
 
     for peer in peers:
         found, without = serving_peers.rows_of(peer, case)

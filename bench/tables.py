@@ -298,8 +298,7 @@ def chosen_sentence(comments, name, ratios_of):
     if gpu is None:
         return f"{text} What `first_run` finds was not measured in a run of its own."
     of_comments, rows = figures.read_csv(RESULTS / gpu / first)
-    peers = ", ".join(f"{peer}: {version}" for peer, version in figures.peers_in(of_comments).items())
-    return f"{text} With those of `first_run`, beside {peers}: {means_of(ratios_of(rows))} ({source(of_comments, first, gpu)[:-1]})."
+    return f"{text} With those of `first_run`: {means_of(ratios_of(rows))} ({source(of_comments, first, gpu)[:-1]})."
 
 
 def decode_ratios(rows):
@@ -331,6 +330,31 @@ def decode():
         markdown(header, table),
         source(comments, name),
     )
+
+
+def drawn_ratios(rows, impl):
+    """{kind of point: speed of `impl` relative to the fastest peer's at each}"""
+    return figures.grouped(
+        (
+            f"{'pages' if row['page_size'] != '0' else 'one piece'}, {'1 new token' if row['seqlen_q'] == '1' else '2 to 8 new tokens'}",
+            float(row["ratio_to_best_peer"]),
+        )
+        for row in rows
+        if row["impl"] == impl and row["ratio_to_best_peer"]
+    )
+
+
+def drawn_decode():
+    """Decode steps that a seed drew: what a first call finds, and what the model chooses."""
+    name = "drawn_decode.csv"
+    comments, rows = read(name)
+    found = [drawn_ratios(rows, impl) for impl in ("attnforge", "estimate")]
+    found = [{**each, "all": [ratio for ratios in each.values() for ratio in ratios]} for each in found]
+    cells = lambda ratios: [f"{statistics.geometric_mean(ratios):.2f}x", f"{min(ratios):.3f}x"]
+    table = [[kind, len(ratios), *cells(ratios), *cells(found[1][kind])] for kind, ratios in found[0].items()]
+    peers = "; ".join(f"{peer}: {version}" for peer, version in figures.peers_in(comments).items())
+    header = ["", "points", "`first_run`", "least", "untuned", "least"]
+    return page(f"{peers}.", markdown(header, table), source(comments, name))
 
 
 SERVING_COLUMNS = {
@@ -374,14 +398,14 @@ def headline():
     """What README.md says of speed: a row for each kind of problem, made of the tables of docs/NUMBERS.md."""
     best = figures.best_ratios(figures.all_ratios(read("hopper.csv")[1]))
     old = figures.per_peer(figures.all_ratios(read("peers_main.csv")[1]))
-    in_pages = serving_ratios(read("serving_first_run.csv", "h100")[1])
     of_grid = [row for row in read("backward.csv", "h100")[1] if row["list"] == "grid"]
+    drawn = [ratio for each in drawn_ratios(read("drawn_decode.csv")[1], "attnforge").values() for ratio in each]
     table = [
         ["forward, head dims 64, 128, 256", "the fastest of cuDNN 9.19, FlashAttention-3 and 4", [ratio for point, ratio in best.items() if figures.grid(point)]],
         ["forward, other head dims, and 64 heads on 8", "the same, and FlashAttention-2", [ratio for point, ratio in best.items() if not figures.grid(point)]],
         ["packed sequences", "FlashAttention-3", [float(row["ratio"]) for row in read("varlen.csv")[1] if row["impl"] == "fa3" and row["ratio"]]],
         ["masks and score code", "FlexAttention (Triton)", list(flex_ratios(read("masks.csv")[1]).values())],
-        ["decode in pages, tuned by `first_run` (H100)", "FlashAttention-3", [ratio for each in in_pages.values() for ratio in each]],
+        ["decode, drawn problems, tuned by `first_run`", "the fastest of FlashAttention-3, FlashInfer, XQA, cuDNN", drawn],
         ["gradients, head dims 64, 128, 256 (H100)", "the fastest of cuDNN, FlashAttention-2 and 4", list(figures.best_and_untuned(of_grid)[0].values())],
         ["`fwd_mma_sm80`, the kernel of other GPUs, forced", "FlashAttention-2", old["torch-flash"]],
         ["the same", "cuDNN", old["torch-cudnn"]],
@@ -399,6 +423,7 @@ PAGES = {
         "varlen": varlen,
         "masks": masks,
         "decode": decode,
+        "drawn_decode": drawn_decode,
         "serving": serving,
         "backward": backward,
         "first_run": first_run,

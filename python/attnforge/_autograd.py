@@ -8,9 +8,10 @@ from ._arrays import backend_of
 from ._backward import attention_backward, why_not_served
 from ._code import check_devices, code_of
 from ._errors import InvalidError, UnsupportedError
-from ._fast import is_autocast_enabled
+from ._fast import fast, find, is_autocast_enabled
 from ._formats import FP32
 from ._options import NO_GRADIENTS, OF_FORWARD, check_options
+from ._plans import plan_cache
 
 
 class _Leaf(NamedTuple):
@@ -81,9 +82,19 @@ def attend(attention, name, q, k, v, given, out, stream):
     """attention() of tensors of which the one called `name` requires grad. given: its Options. Raises UnsupportedError, which names
     the reason, where no kernel computes gradients.
     """
-    # ---- 1. What has no gradients ----
-    backend = backend_of(q)
+    backend, epoch = backend_of(q), plan_cache.epoch
     torch = backend.torch
+    asked = getattr(torch, "are_deterministic_algorithms_enabled", None)
+    always = bool(asked and asked())
+    key = None
+    if out is None and stream is None:
+        with torch.no_grad():
+            key = fast.key_of(("attend", always), (q, k, v, *given))
+        known = find(key)
+        if known is not None:
+            return _function_of(torch).apply(attention, known, None, q, k, v)
+
+    # ---- 1. What has no gradients ----
     instead = f"call it under torch.no_grad(), or pass {name}.detach()"
     for argument, advice in NO_GRADIENTS.items():
         if getattr(given, argument) is not None:
@@ -93,8 +104,7 @@ def attend(attention, name, q, k, v, given, out, stream):
     sinks, args = given.sinks, given.args
     if sinks is not None and not isinstance(sinks, torch.Tensor):
         raise InvalidError(f"{name} requires grad, and sinks is of another framework than torch; pass a tensor, or {instead}")
-    asked = getattr(torch, "are_deterministic_algorithms_enabled", None)
-    deterministic = _checks.flag("deterministic", given.deterministic) or bool(asked and asked())
+    deterministic = _checks.flag("deterministic", given.deterministic) or always
     return_lse = _checks.flag("return_lse", given.return_lse)
     given = given._replace(deterministic=deterministic, return_lse=return_lse)
     in_args = args.items() if isinstance(args, dict) else ()
@@ -129,6 +139,8 @@ def attend(attention, name, q, k, v, given, out, stream):
 
     leaves = []
     given = _without_tensors(torch, given.named(), leaves)
+    if key is not None and place is None and not leaves and "args" not in given:
+        plan_cache.put_call(key, given, epoch)
     return _function_of(torch).apply(attention, given, place, q, k, v, *leaves)
 
 

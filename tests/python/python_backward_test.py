@@ -6,6 +6,7 @@ usage: ATTNFORGE_LIBRARY=libattnforge.so python_backward_test.py PACKAGE_FOLDER 
 The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp.
 """
 
+import contextlib
 import ctypes
 import os
 import re
@@ -18,7 +19,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _backward, _c, _library, _tools  # noqa: E402
+from attnforge import _autograd, _backward, _c, _fast, _library, _tools  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()
@@ -61,7 +62,81 @@ class BackwardTest(unittest.TestCase):
             if struct.lengths:
                 seen.append(_c.Lengths.from_buffer_copy(_c.Lengths.from_address(struct.lengths)))
 
-        return mock.patch.object(_backward.Plan, "run", run)
+        stack = contextlib.ExitStack()
+        stack.enter_context(mock.patch.object(_backward.Plan, "run", run))
+        stack.enter_context(mock.patch.object(_backward.BackwardCall, "run", lambda *_: None))  # the long way
+        return stack
+
+
+class FastTest(BackwardTest):
+    """The third call like another one is a look-up, which gives the library what the long way does."""
+
+    def structs(self, **options):
+        """(_c.Tensors, _c.Gradients) of a call of each way."""
+        seen, made = [], []
+        with self.recorded(seen):
+            self.backward(**options)
+        for _ in range(2):
+            self.backward(**options)
+
+        def run(_handle, tensors, *_):
+            struct = _c.Tensors.from_buffer_copy(tensors)
+            made.append((struct, _c.Gradients.from_buffer_copy(_c.Gradients.from_address(struct.gradients))))
+            return 0
+
+        with mock.patch.object(_fast.fast, "run", run):
+            self.backward(**options)
+        self.assertEqual((len(seen), len(made)), (1, 1), "the fast way was gone once")
+        return seen[0], made[0]
+
+    def assert_equal_structs(self, one, other, but):
+        for name, _ in one._fields_:
+            if name not in but:
+                self.assertEqual(bytes(_bytes_of(getattr(one, name))), bytes(_bytes_of(getattr(other, name))), name)
+
+    def test_gives_what_the_long_way_gives(self):
+        strided = torch.Tensor(SHAPE, strides=(64 * 512, 512, 128, 1))
+        dlse = torch.Tensor((2, 4, 64), "float32", strides=(1024, 256, 1))
+        for options in ({}, {"causal": True, "dlse": dlse}, {"out": tuple(torch.Tensor(SHAPE) for _ in range(3)), "o": strided}):
+            with self.subTest(options=list(options)):
+                attnforge.plan_cache.clear()
+                (tensors, gradients), (fast, fast_gradients) = self.structs(**options)
+                self.assert_equal_structs(tensors, fast, ("gradients",))
+                self.assert_equal_structs(gradients, fast_gradients, () if "out" in options else ("dq", "dk", "dv"))
+                for name in ("dq", "dk", "dv"):
+                    one, other = getattr(gradients, name), getattr(fast_gradients, name)
+                    self.assertEqual((one.stride_batch, one.stride_row, one.stride_head), (other.stride_batch, other.stride_row, other.stride_head))
+                self.assertEqual((fast.struct_size, fast_gradients.struct_size), (ctypes.sizeof(fast), ctypes.sizeof(fast_gradients)))
+
+    def test_other_addresses_and_shared_memory_go_the_long_way(self):
+        for _ in range(3):
+            self.backward()
+        plans = len(attnforge.plan_cache)
+        self.q = torch.Tensor(SHAPE, address=self.q.data_ptr() + 2)
+        self.backward()
+        self.assertEqual(len(attnforge.plan_cache), plans + 1, "a plan of its own for addresses of another alignment")
+        out = tuple(torch.Tensor(SHAPE) for _ in range(3))
+        for _ in range(3):
+            self.backward(out=out)
+        shared = (torch.Tensor(SHAPE, address=self.k.data_ptr()), *out[1:])
+        self.refused("dq of out shares memory with k", out=shared)
+
+    def test_a_refusal_of_the_library_is_said(self):
+        for _ in range(3):
+            self.backward()
+        with mock.patch.object(_fast.fast, "run", lambda *_: 1), self.assertRaises(attnforge.AttnforgeError):
+            self.backward()
+
+    def test_cleared_plans_are_made_anew(self):
+        for _ in range(3):
+            self.backward()
+        attnforge.plan_cache.clear()
+        self.backward()
+        self.assertEqual(len(attnforge.plan_cache), 1)
+
+
+def _bytes_of(value):
+    return bytes(value) if isinstance(value, ctypes.Structure) else repr(value).encode()
 
 
 class CallTest(BackwardTest):
@@ -258,6 +333,23 @@ class AutogradTest(BackwardTest):
         self.assertEqual((seen[0][0].o.data, seen[0][1].dout.data), (o.data_ptr(), self.dout.data_ptr()))
         self.assertRegex(self.problem(), "^bwd bf16 .* causal$")
         self.assertEqual(self.attend(return_lse=True)[1].shape, (2, 4, 64))
+
+    def test_a_call_like_an_earlier_one_is_not_looked_at_again(self):
+        for _ in range(2):
+            self.attend(causal=True, return_lse=True)
+        with mock.patch.object(_autograd, "view_inputs", side_effect=AssertionError("looked at")):
+            o, lse = self.attend(causal=True, return_lse=True)
+            self.assertEqual((o.requires_grad, lse.shape), (True, (2, 4, 64)))
+            for other in ({"causal": False}, {"window": 5}, {"deterministic": True}, {"sinks": torch.Tensor((4,), "float32")}):
+                with self.subTest(other), self.assertRaisesRegex(AssertionError, "looked at"):
+                    self.attend(**{"causal": True, "return_lse": True, **other})
+            attnforge.plan_cache.clear()
+            with self.assertRaisesRegex(AssertionError, "looked at"):
+                self.attend(causal=True, return_lse=True)
+        seen = []
+        with self.recorded(seen):
+            o.backward(self.dout)
+        self.assertEqual(seen[0][1].dout.data, self.dout.data_ptr())
 
     def test_what_tune_asks_for_is_what_gradients_ask_for(self):
         sinks = torch.Tensor((4,), "float32")

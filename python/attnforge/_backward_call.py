@@ -1,0 +1,89 @@
+"""A call of attention_backward() that was checked: its plans, and the argument of the launch but for the addresses."""
+
+import struct
+from ctypes import addressof
+
+from . import _c
+from ._fast import fast
+from ._formats import ITEM_BYTES
+from ._overlap import span
+
+# _c.Tensors without parts but gradients, and _c.Gradients, as tests compare.
+_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16s48xQ8x")
+_GRADIENTS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16s8x")
+_TENSORS_HEAD, _GRADIENTS_HEAD = (struct.pack("=Ixxxx", each.size) for each in (_TENSORS, _GRADIENTS))
+_pack_tensors, _pack_gradients = _TENSORS.pack, _GRADIENTS.pack
+_OUTPUTS = (5, 6, 7)
+
+
+class BackwardCall:
+    """Of a call without parts, whose arrays are q, k, v, o, dout, dq, dk, dv, lse and dlse, the last one or None. Immutable but for
+    its plans; thread-safe."""
+
+    __slots__ = ("_device", "_new", "_plans", "_pairs", "_of", "_of_lse", "_of_dlse")
+
+    def __init__(self, arrays, places, allocator):
+        """allocator: the backend that allocates the gradients, None if the caller passed out=. Keeps no array."""
+        self._device, self._plans, self._pairs, self._new = arrays[0].device, {}, (), None
+        self._of = tuple(struct.pack("=qqq", *(array.strides[i] for i in places)) for array in arrays[:8])
+        self._of_lse, self._of_dlse = (
+            struct.pack("=qq", *((0, 0) if array is None else (0, *array.strides)[-3:-1])) for array in arrays[8:]
+        )
+        if allocator is None:
+            self._pairs = tuple(_pairs(arrays))
+        else:
+            self._new = tuple(allocator.allocator(x.shape, x.code, x.device) for x in arrays[5:8])
+
+    def add(self, addresses, plan):
+        """The plan for arrays at these addresses: of q, k, v, o, dout, dq, dk and dv."""
+        self._plans[_low(addresses)] = plan
+
+    def run(self, q, k, v, o, lse, dout, dlse, out, stream):
+        """(status, (dq, dk, dv)) of a run with plain tensors of torch; None where more must be looked at."""
+        queue = fast.stream(self._device) if stream is None else fast.queue(self._device, stream, out is None)
+        if queue is None:
+            return None
+        result = tuple(new() for new in self._new) if out is None else tuple(out)
+        dq, dk, dv = result
+        at = [x.data_ptr() for x in (q, k, v, o, dout, dq, dk, dv, lse)]
+        if not all(at):  # tensors of modes and transforms of torch
+            return None
+        plan = self._plans.get(_low(at[:8]))
+        if plan is None:
+            return None
+        at.append(0 if dlse is None else dlse.data_ptr())
+        for i, j, below, above in self._pairs:
+            if below < at[i] - at[j] < above:
+                return None
+        at_q, at_k, at_v, at_o, at_dout, at_dq, at_dk, at_dv, at_lse, at_dlse = at
+        of_q, of_k, of_v, of_o, of_dout, of_dq, of_dk, of_dv = self._of
+        gradients = _c.Gradients.from_buffer_copy(
+            _pack_gradients(
+                _GRADIENTS_HEAD, at_dout, of_dout, at_dq, of_dq, at_dk, of_dk, at_dv, of_dv, at_dlse, self._of_dlse
+            )
+        )
+        tensors = _pack_tensors(
+            _TENSORS_HEAD, at_q, of_q, at_k, of_k, at_v, of_v, at_o, of_o, at_lse, self._of_lse, addressof(gradients)
+        )
+        if plan.workspace_bytes == 0:
+            return fast.run(plan.handle, tensors, None, fast.NO_BYTES, fast.queues[queue]), result
+        if queue != fast.stream(self._device):  # the workspace too
+            return None
+        memory, workspace, size = fast.scratch(plan.workspace_bytes, self._device)
+        return fast.run(plan.handle, tensors, workspace, size, fast.queues[queue]), result
+
+
+def _low(addresses):
+    """What decides how arrays are aligned, beside their strides."""
+    q, k, v, o, dout, dq, dk, dv = addresses
+    return (q | k | v | o | dout | dq | dk | dv) & 15
+
+
+def _pairs(arrays):
+    """(gradient, other, below, above): they may share memory if below < address of gradient - address of other < above."""
+    spans = [array and span(array.shape, array.strides, ITEM_BYTES[array.code]) for array in arrays]
+    for i in _OUTPUTS:
+        for j, other in enumerate(spans):
+            if other is None or j == i or j in _OUTPUTS and j < i:
+                continue
+            yield i, j, other[0] - spans[i][1], other[1] - spans[i][0]
