@@ -298,7 +298,8 @@ def chosen_sentence(comments, name, ratios_of):
     if gpu is None:
         return f"{text} What `first_run` finds was not measured in a run of its own."
     of_comments, rows = figures.read_csv(RESULTS / gpu / first)
-    return f"{text} With those of `first_run`: {means_of(ratios_of(rows))} ({source(of_comments, first, gpu)[:-1]})."
+    peers = ", ".join(f"{peer}: {version}" for peer, version in figures.peers_in(of_comments).items())
+    return f"{text} With those of `first_run`, beside {peers}: {means_of(ratios_of(rows))} ({source(of_comments, first, gpu)[:-1]})."
 
 
 def decode_ratios(rows):

@@ -117,6 +117,7 @@ class KvCache:
             return torch.empty((self.layers, num_pages, self.page_size, heads_kv, dim), dtype=dtype, device=self._device)
 
         self.k, self.v = pool(head_dim), pool(head_dim if head_dim_v is None else head_dim_v)
+        self._of_layers = tuple((self.k[i], self.v[i]) for i in range(self.layers))  # to index a tensor takes microseconds
         self._pages = Pages(num_pages, self.page_size, self._columns)
         self._step = None  # sequences, how many rows each gets, and whether these are packed
         self._ends = None  # of packed rows, on the GPU
@@ -154,7 +155,7 @@ class KvCache:
             )
         of_rope = {"rope": rope, "rope_interleaved": rope_interleaved, "rope_offset": rope_offset}
         try:
-            return append_kv(k, v, self.k[layer], self.v[layer], self._before, self._table, cu_seqlens=self._ends, q=q, **of_rope)
+            return append_kv(k, v, *self._of_layers[layer], self._before, self._table, cu_seqlens=self._ends, q=q, **of_rope)
         except Exception:
             if layer == 0:  # no step was begun
                 for sequence, length in zip(sequences, before):
@@ -172,7 +173,7 @@ class KvCache:
             raise InvalidError("there are no rows to attend to: append() comes first")
         if self._ends is not None:
             options.update(cu_seqlens=self._ends, max_seqlen=max(self._step[1]))
-        return attention(q, self.k[layer], self.v[layer], causal=causal, used_kv=self._after, page_table=self._table, **options)
+        return attention(q, *self._of_layers[layer], causal=causal, used_kv=self._after, page_table=self._table, **options)
 
     def trim(self, sequence, length):
         """Keeps the first `length` rows of a sequence, as when tokens that were guessed are taken back. 0: as release()."""
@@ -209,8 +210,12 @@ class KvCache:
         if longest > self.max_len:
             raise InvalidError(f"a sequence would have {longest} rows, more than max_len={self.max_len}")
         self._pages.extend(dict(zip(sequences, rows)))
+        goes_on = self._step is not None and self._step[0] == sequences
         self._step = sequences, rows, packed
-        self._before, self._after = self._upload(array.array("i", before + after).tobytes(), len(sequences))
+        if goes_on and not packed:  # the lengths are on the GPU, and to add there takes less of the host than a copy
+            self._before, self._after = self._after, self._after + rows[0]
+        else:
+            self._before, self._after = self._upload(array.array("i", before + after).tobytes(), len(sequences))
         self._ends = None
         if packed:
             ends = array.array("i", itertools.accumulate(rows, initial=0))

@@ -7,6 +7,7 @@ usage: ATTNFORGE_LIBRARY=libattnforge.so bench_figures_test.py ROOT
 import contextlib
 import csv
 import io
+import math
 import pathlib
 import sys
 import tempfile
@@ -19,6 +20,7 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
 
 import attnforge  # noqa: E402
 import backward  # noqa: E402
+import drawn  # noqa: E402
 import figures  # noqa: E402
 import machine  # noqa: E402
 import peer_kernels  # noqa: E402
@@ -65,11 +67,25 @@ class RatiosTest(unittest.TestCase):
         self.assertEqual(list(figures.all_ratios(rows).values()), [{}])
         self.assertIn("nothing is said", figures.claim(figures.best_ratios(figures.all_ratios(rows))))
 
+    def check_drawn(self, rows, name):
+        """Ratios of attnforge and of its estimate are to the fastest peer of their point."""
+        peers = {}
+        for row in rows:
+            if row["ms"] and row["impl"] not in drawn.OURS:
+                peers[row["point"]] = min(float(row["ms"]), peers.get(row["point"], math.inf))
+        ours = [row for row in rows if row["impl"] in drawn.OURS]
+        self.assertGreaterEqual(len(ours), 2 * 60, name)
+        for row in ours:
+            self.assertAlmostEqual(float(row["ratio_to_best_peer"]), peers[row["point"]] / float(row["ms"]), delta=6e-4, msg=row["point"])
+
     def test_nothing_is_converted_from_another_run(self):
         self.assertFalse((ROOT / "bench/results/h200/peers_reference.csv").exists())
         for path in (ROOT / "bench/results/h200").glob("*.csv"):
             rows = figures.read_csv(path)[1]
             if "ratio_to_best_peer" not in rows[0]:
+                continue
+            if "point" in rows[0]:
+                self.check_drawn(rows, path.name)
                 continue
             self.assertEqual([column for column in rows[0] if column != "list"], figures.COLUMNS, path.name)
             # A point may be in several lists of a file.

@@ -34,6 +34,12 @@ class Tensor:
     def clamp(self, min):
         return f"{self.text} of at least {min}"
 
+    def flatten(self, first, last):
+        return Tensor(f"{self.text} flat")
+
+    def view_as(self, other):
+        return Tensor(f"{self.text} like {other.text}")
+
 
 def case_of(lengths, seqlen_q=1, page_size=16, table="table"):
     pages = max(serving_peers.pages_taken(lengths, page_size))
@@ -103,13 +109,18 @@ class Fa3Test(unittest.TestCase):
         self.assertEqual(peer_kernels.who([], {}, [], serving_peers.LOADERS)[1], "not in the run: flashinfer: not asked for")
 
 
+class Numbers(list):
+    def __mul__(self, factor):
+        return [each * factor for each in self]
+
+
 class FlashInferTest(unittest.TestCase):
     def prepared(self, case):
         plans = []
 
         class Wrapper:
-            def __init__(self, workspace, layout, use_tensor_cores):
-                self.of = layout, use_tensor_cores
+            def __init__(self, workspace, layout, use_tensor_cores=None, backend=None):
+                self.of = layout, backend or use_tensor_cores
 
             def plan(self, *args, **options):
                 plans.append((*self.of, args, options))
@@ -119,7 +130,9 @@ class FlashInferTest(unittest.TestCase):
 
         torch = {"tensor": lambda values, dtype: values, "zeros": lambda *size, **options: size, "int32": 0, "uint8": 1,
                  "cat": lambda rows: [page for row in rows for page in row]}
-        with modules(flashinfer={"BatchDecodeWithPagedKVCacheWrapper": Wrapper}, torch=torch):
+        torch["arange"] = lambda count, dtype: Numbers(range(count))
+        both = {f"Batch{kind}WithPagedKVCacheWrapper": Wrapper for kind in ("Decode", "Prefill")}
+        with modules(flashinfer=both, torch=torch):
             version, prepare = serving_peers.flashinfer()
             self.assertEqual(version, "flashinfer 9")
             return serving_peers.rows_of(peer_kernels.Peer("flashinfer", version, prepare), case), plans
@@ -129,14 +142,23 @@ class FlashInferTest(unittest.TestCase):
         self.assertEqual(without, {})
         outputs = {option: make()().text for option, make in rows["flashinfer"].items()}
         self.assertEqual(list(outputs), ["tensor cores", "CUDA cores"])
-        first = (slice(None), 0)
-        self.assertEqual(outputs["CUDA cores"], f"q{first} ['k pool', 'v pool']{(slice(None), None)}")
+        self.assertEqual(outputs["CUDA cores"], "q flat ['k pool', 'v pool'] like q")
         self.assertEqual([plan[:2] for plan in plans], [("NHD", True), ("NHD", False)])
         self.assertEqual(plans[0][2], ([0, 3, 4], [7, 3, 9, 5], [1, 16], 32, 8, 128, 16))
 
-    def test_a_chunk_of_a_prompt_is_not_its(self):
-        (rows, without), _ = self.prepared(case_of([64], seqlen_q=8))
-        self.assertEqual((rows, without), ({}, {"flashinfer": "ValueError: only called for one query of each sequence"}))
+    def test_several_new_tokens_are_a_prefill(self):
+        (rows, without), plans = self.prepared(case_of([64, 20], seqlen_q=8, table=[[7, 3, 9, 1], [5, 2, -1, -1]]))
+        self.assertEqual((list(rows["flashinfer"]), without), (["prefill"], {}))
+        self.assertEqual(rows["flashinfer"]["prefill"]()().text, "q flat ['k pool', 'v pool'] like q")
+        (layout, backend, args, options), = plans
+        self.assertEqual((layout, backend, args[:2], options["causal"]), ("NHD", "fa2", ([0, 8, 16], [0, 4, 6]), True))
+
+    def test_other_head_dims_are_not_its(self):
+        case = case_of([64])
+        case.q.shape = (1, 1, 32, 96)
+        (rows, without), _ = self.prepared(case)
+        self.assertEqual(rows, {})
+        self.assertIn("only called for head dims 64, 128 and 256", without["flashinfer"])
 
 
 class ChooseTest(unittest.TestCase):

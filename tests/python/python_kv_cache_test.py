@@ -84,6 +84,7 @@ class KvCacheTest(unittest.TestCase):
     def setUp(self):
         self.driver.fake_reset()
         torch.uploads.clear()
+        torch.sums.clear()
         attnforge.plan_cache.clear()
         self.cache = self.made()
 
@@ -100,13 +101,18 @@ class KvCacheTest(unittest.TestCase):
         self.assertEqual((self.cache.k.shape, self.cache.free_pages), ((1, 16, 16, 2, 64), 16))
         self.append(2, 15, "ab")
         self.assertEqual([ints(each) for each in torch.uploads], [[0, 0, 15, 15], [0, -1, -1, -1, 1, -1, -1, -1]])
+        after = self.cache._after.data_ptr()
         self.append(2, 1, "ab")
-        self.assertEqual([ints(each) for each in torch.uploads[2:]], [[15, 15, 16, 16]], "the same pages")
+        self.assertEqual((len(torch.uploads), torch.sums), (2, [(after, 1)]), "the same pages, and lengths that the GPU has")
+        self.assertEqual(self.cache._before.data_ptr(), after)
         self.append(1, 1, "b")
-        self.assertEqual([ints(each) for each in torch.uploads[3:]], [[16, 17], [1, 2, -1, -1]])
+        self.assertEqual([ints(each) for each in torch.uploads[2:]], [[16, 17], [1, 2, -1, -1]])
         self.append(2, 1, "ab")
-        self.assertEqual([ints(each) for each in torch.uploads[5:]], [[16, 17, 17, 18], [0, 3, -1, -1, 1, 2, -1, -1]])
-        self.assertEqual((self.cache.length("a"), self.cache.length("c"), self.cache.free_pages), (17, 0, 12))
+        self.assertEqual([ints(each) for each in torch.uploads[4:]], [[16, 17, 17, 18], [0, 3, -1, -1, 1, 2, -1, -1]])
+        self.cache.trim("a", 10)
+        self.append(2, 1, "ab")
+        self.assertEqual(ints(torch.uploads[6]), [10, 18, 11, 19], "of a sequence that was trimmed")
+        self.assertEqual((self.cache.length("a"), self.cache.length("c"), self.cache.free_pages), (11, 0, 13))
 
     def test_appends_and_attends_by_pages(self):
         self.append(2, 15, "ab")
