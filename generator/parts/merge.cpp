@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "generator/parts/part.h"
-#include "generator/problem/bucket.h"
 #include "generator/problem/fields.h"
 #include "generator/tensors/operand_list.h"
 #include "generator/tensors/tensor_check.h"
@@ -42,7 +42,7 @@ std::string too_many_rows(const Problem& p) {
 /// Its kernel takes all sizes when it runs: a bucket is a usual one, for each share of a row's
 /// parts that a warp may have.
 void round_merge(const Problem& exact, Problem& bucket) {
-  bucket.parts = std::max(4, static_cast<int>(bucket_batch(exact.parts)));
+  bucket.parts = std::max(4, static_cast<int>(std::bit_ceil(static_cast<unsigned>(exact.parts))));
   if (exact.batch == 0 || exact.seqlen_q == 0) return;
   bucket.batch = 1;
   bucket.num_heads_q = bucket.num_heads_kv = 16;

@@ -1,6 +1,7 @@
 // bucket_test.cpp - laws of the grid of buckets, and of the hash of problems.
 #include "generator/problem/bucket.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -100,6 +101,16 @@ TEST(Bucket, MasksOfAllSequencesAreThoseOfTheBucket) {
   const std::string text = "fwd batch=5 num_heads=4:2 seqlen=100 blocks=64 mask_heads=2 mask_bits ";
   EXPECT_EQ(bucket(parse_problem(text + "mask_batch=5")).mask_batch, 6);
   EXPECT_EQ(bucket(parse_problem(text)).mask_batch, 1);
+}
+
+TEST(Bucket, PartsOfAMergeAreAPowerOfTwo) {
+  const auto parts = [](int n) {
+    return bucket(parse_problem(fmt::format("merge bf16 parts={} num_heads=8 seqlen=4", n))).parts;
+  };
+  EXPECT_EQ(parts(1), 4) << "each number of parts that a warp takes alike";
+  EXPECT_EQ(parts(5), 8);
+  EXPECT_EQ(parts(9), 16);
+  EXPECT_EQ(parts(32), 32);
 }
 
 TEST(Bucket, GiantsThatRoundingWouldMakeInvalidKeepTheirSizes) {
