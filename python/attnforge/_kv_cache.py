@@ -79,7 +79,8 @@ class KvCache:
     a chunk of a prompt beside a token of a sequence that decodes, and attend() of q packed likewise.
 
     k, v: the pools, [layers, num_pages, page_size, heads_kv, head_dim]. free_pages: how many are free. Pages are kept on the host; a
-    step uploads its lengths, and a page table when one has changed. Needs torch. Not thread-safe: give each thread a cache, or a lock.
+    step of other sequences than the last one's uploads lengths, and a page table when one has changed. Needs torch. Not thread-safe: give
+    each thread a cache, or a lock.
     """
 
     def __init__(
