@@ -134,6 +134,26 @@ class FastTest(BackwardTest):
         self.backward()
         self.assertEqual(len(attnforge.plan_cache), 1)
 
+    def test_a_plan_from_before_a_clear_is_not_for_calls_after_it(self):
+        self.backward()
+        plan_of, old = _backward._plan, []
+
+        def late(*arguments):
+            """Another thread changes the configuration and makes this call, between this one's plan and its run."""
+            old.append(plan_of(*arguments))
+            with mock.patch.object(_backward, "_plan", plan_of):
+                attnforge.configure(family="bwd_naive")
+                self.backward()
+            return old[0]
+
+        self.addCleanup(attnforge.configure, family="")
+        with mock.patch.object(_backward, "_plan", late), mock.patch.object(_backward.BackwardCall, "run", lambda *_: None):
+            self.backward()
+        seen = []
+        with mock.patch.object(_fast.fast, "run", lambda handle, *_: seen.append(handle) or 0):
+            self.backward()
+        self.assertEqual((len(seen), seen[0] is old[0].handle), (1, False))
+
 
 def _bytes_of(value):
     return bytes(value) if isinstance(value, ctypes.Structure) else repr(value).encode()
