@@ -371,6 +371,17 @@ class AutogradTest(BackwardTest):
             o.backward(self.dout)
         self.assertEqual(seen[0][1].dout.data, self.dout.data_ptr())
 
+    def test_tensors_without_memory_are_refused_as_ever_after_calls_like_theirs(self):
+        for _ in range(2):
+            self.attend()
+        self.k = torch.Tensor(SHAPE, address="none")
+        with self.assertRaisesRegex(attnforge.InvalidError, "k has no memory"):
+            self.attend()
+        self.q.get_device = mock.Mock(side_effect=RuntimeError("nested tensors have no sizes"))
+        self.q.is_nested = True
+        with self.assertRaisesRegex(attnforge.InvalidError, "q is a tensor of layout nested"):
+            self.attend()
+
     def test_what_tune_asks_for_is_what_gradients_ask_for(self):
         sinks = torch.Tensor((4,), "float32")
         sinks.requires_grad = True
