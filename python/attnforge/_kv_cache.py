@@ -5,6 +5,7 @@ import itertools
 
 from . import _checks
 from ._append import append_kv
+from ._arrays import backend_of
 from ._attention import attention
 from ._errors import AttnforgeError, InvalidError
 
@@ -123,6 +124,7 @@ class KvCache:
         self._ends = None  # of packed rows, on the GPU
         self._before = self._after = None  # lengths of its sequences, on the GPU
         self._table = self._table_of = None
+        self._stream = None  # where they were enqueued, and whose memory they have
 
     @property
     def free_pages(self):
@@ -215,6 +217,10 @@ class KvCache:
 
     def _begin(self, sequences, rows, packed, before):
         """A step of sequences that have their pages: lengths and the table on the GPU. before: their lengths before it."""
+        stream = backend_of(self.k).stream(self.k.get_device())
+        if stream != self._stream:  # the memory would be free for the stream before while this one still reads it
+            self._step = self._table_of = None
+        self._stream = stream
         goes_on = self._step is not None and self._step[0] == sequences
         self._step = sequences, rows, packed
         if goes_on and not packed:  # the lengths are on the GPU, and to add there takes less of the host than a copy
