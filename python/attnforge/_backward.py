@@ -128,12 +128,13 @@ def attention_backward(
     tensors = (*inputs, o, dout, *gradients)
     words.update(dargs=dargs.word, gradients="fp32" if gradients[0].code == FP32 else "same")
     words = {**_parts.words_of_arrays(parts, options, batch, *inputs[:2]), **words}
+    known = plan_cache.get_call(key)  # before the plan, which a call that was made after a clear() must not get
     plan = _plan(_problem(inputs, o.code, options, batch, words, alignment_of_all(tensors)), device, epoch)
     of_run = _parts.of_run(given, code, backend, device, queue, dargs.addresses())
     tail = _parts.Tail(parts, options, batch, *inputs[:2])
     argument = _argument(tensors, lse, dlse, dsinks, parts, tail, options, of_run)
     if key is not None and not any(each is not None for each in (*parts, *of_run.values())):
-        call = plan_cache.get_call(key) or BackwardCall((*tensors, lse, dlse), options.places, allocator)
+        call = known or BackwardCall((*tensors, lse, dlse), options.places, allocator)
         call.add([array.address for array in tensors], plan)
         plan_cache.put_call(key, call, epoch)
     fast.open(backend)

@@ -5,6 +5,7 @@ import itertools
 
 from . import _checks
 from ._append import append_kv
+from ._arrays import backend_of
 from ._attention import attention
 from ._errors import AttnforgeError, InvalidError
 
@@ -124,6 +125,7 @@ class KvCache:
         self._ends = None  # of packed rows, on the GPU
         self._before = self._after = None  # lengths of its sequences, on the GPU
         self._table = self._table_of = None
+        self._stream = None  # where they were enqueued, and whose memory they have
 
     @property
     def free_pages(self):
@@ -148,7 +150,7 @@ class KvCache:
             raise InvalidError(f"there are {len(sequences)} sequences, but rows of {len(rows)}")
         step = sequences, rows, new_rows is not None
         if layer == 0:
-            before = self._begin(*step)
+            before = self._extend(sequences, rows)
         elif self._step != step:
             raise InvalidError(
                 f"layer {layer} appends {sum(rows)} rows of {len(rows)} sequences in a step that append() for layer 0 began with others; "
@@ -156,6 +158,8 @@ class KvCache:
             )
         of_rope = {"rope": rope, "rope_interleaved": rope_interleaved, "rope_offset": rope_offset}
         try:
+            if layer == 0:
+                self._begin(*step, before)
             return append_kv(k, v, *self._of_layers[layer], self._before, self._table, cu_seqlens=self._ends, q=q, **of_rope)
         except Exception:
             if layer == 0:  # no step was begun
@@ -201,21 +205,29 @@ class KvCache:
             raise InvalidError(f"k has shape {tuple(shape)}; with new_rows it must be [{sum(rows)}, heads_kv, head_dim]")
         return rows
 
-    def _begin(self, sequences, rows, packed):
-        """A step: pages, lengths and the table of its sequences. Returns the lengths before."""
+    def _extend(self, sequences, rows):
+        """Pages for more rows of sequences, all of them or none. Returns the lengths before."""
         if len(set(sequences)) != len(sequences) or not sequences:
             raise InvalidError(f"sequences={list(sequences)!r} must be different ones, at least one")
         before = [self.length(sequence) for sequence in sequences]
-        after = [length + count for length, count in zip(before, rows)]
-        longest = max(after)
+        longest = max(length + count for length, count in zip(before, rows))
         if longest > self.max_len:
             raise InvalidError(f"a sequence would have {longest} rows, more than max_len={self.max_len}")
         self._pages.extend(dict(zip(sequences, rows)))
+        return before
+
+    def _begin(self, sequences, rows, packed, before):
+        """A step of sequences that have their pages: lengths and the table on the GPU. before: their lengths before it."""
+        stream = backend_of(self.k).stream(self.k.get_device())
+        if stream != self._stream:  # the memory would be free for the stream before while this one still reads it
+            self._step = self._table_of = None
+        self._stream = stream
         goes_on = self._step is not None and self._step[0] == sequences
         self._step = sequences, rows, packed
         if goes_on and not packed:  # the lengths are on the GPU, and to add there takes less of the host than a copy
             self._before, self._after = self._after, self._after + rows[0]
         else:
+            after = [length + count for length, count in zip(before, rows)]
             self._before, self._after = self._upload(array.array("i", before + after).tobytes(), len(sequences))
         self._ends = None
         if packed:
@@ -224,7 +236,6 @@ class KvCache:
         if self._table_of != (sequences, self._pages.changes):
             self._table = self._upload(self._pages.table(sequences), self._columns)
             self._table_of = sequences, self._pages.changes
-        return before
 
     def _upload(self, numbers, columns):
         """Rows of int32 on the GPU; the copy is enqueued on the current stream."""

@@ -46,8 +46,9 @@ bool has_unequal_sequences(const Shape& shape, const Problem& typical) {
 
 int splits_of_batch(const Problem& problem, int splits, int block_n, double query_tiles,
                     double places) {
+  // Of packed sequences the batch does not say how many rows have partial results.
   if (splits == 1 || problem.batch <= 0 || problem.batch_invariant ||
-      query_tiles * splits >= places)
+      problem.lengths == Lengths::kPacked || query_tiles * splits >= places)
     return splits;
   const auto key_tiles = std::max<std::int64_t>(problem.seqlen_kv / block_n, splits);
   const std::int64_t as_many = splits * bucket_batch(problem.batch) / problem.batch;

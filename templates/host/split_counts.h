@@ -27,7 +27,7 @@ bool has_unequal_sequences(const Shape& shape, const Problem& typical);
 
 /// How many splits the launch of a problem has whose bucket was measured with `splits` of them. For
 /// a smaller batch of `query_tiles` that leave some of `places` empty: as many blocks in all as
-/// there, within the key tiles of block_n.
+/// there, within the key tiles of block_n. Not of packed sequences.
 int splits_of_batch(const Problem& problem, int splits, int block_n, double query_tiles,
                     double places);
 

@@ -134,6 +134,26 @@ class FastTest(BackwardTest):
         self.backward()
         self.assertEqual(len(attnforge.plan_cache), 1)
 
+    def test_a_plan_from_before_a_clear_is_not_for_calls_after_it(self):
+        self.backward()
+        plan_of, old = _backward._plan, []
+
+        def late(*arguments):
+            """Another thread changes the configuration and makes this call, between this one's plan and its run."""
+            old.append(plan_of(*arguments))
+            with mock.patch.object(_backward, "_plan", plan_of):
+                attnforge.configure(family="bwd_naive")
+                self.backward()
+            return old[0]
+
+        self.addCleanup(attnforge.configure, family="")
+        with mock.patch.object(_backward, "_plan", late), mock.patch.object(_backward.BackwardCall, "run", lambda *_: None):
+            self.backward()
+        seen = []
+        with mock.patch.object(_fast.fast, "run", lambda handle, *_: seen.append(handle) or 0):
+            self.backward()
+        self.assertEqual((len(seen), seen[0] is old[0].handle), (1, False))
+
 
 def _bytes_of(value):
     return bytes(value) if isinstance(value, ctypes.Structure) else repr(value).encode()
@@ -350,6 +370,17 @@ class AutogradTest(BackwardTest):
         with self.recorded(seen):
             o.backward(self.dout)
         self.assertEqual(seen[0][1].dout.data, self.dout.data_ptr())
+
+    def test_tensors_without_memory_are_refused_as_ever_after_calls_like_theirs(self):
+        for _ in range(2):
+            self.attend()
+        self.k = torch.Tensor(SHAPE, address="none")
+        with self.assertRaisesRegex(attnforge.InvalidError, "k has no memory"):
+            self.attend()
+        self.q.get_device = mock.Mock(side_effect=RuntimeError("nested tensors have no sizes"))
+        self.q.is_nested = True
+        with self.assertRaisesRegex(attnforge.InvalidError, "q is a tensor of layout nested"):
+            self.attend()
 
     def test_what_tune_asks_for_is_what_gradients_ask_for(self):
         sinks = torch.Tensor((4,), "float32")

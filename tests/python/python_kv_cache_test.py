@@ -206,6 +206,26 @@ class KvCacheTest(unittest.TestCase):
         with self.assertRaisesRegex(attnforge.InvalidError, "append.. comes first"):
             self.made().attend(self.rows(1, 1))
 
+    def test_a_step_on_another_stream_has_memory_of_that_stream(self):
+        self.append(2, 5, "ab")
+        torch.uploads.clear()
+        with torch.cuda.stream(7):
+            self.append(2, 1, "ab")
+            self.assertEqual([ints(each) for each in torch.uploads], [[5, 5, 6, 6], [0, -1, -1, -1, 1, -1, -1, -1]])
+            self.append(2, 1, "ab")
+        self.assertEqual((len(torch.uploads), len(torch.sums)), (2, 1))
+
+    def test_a_step_that_fails_before_its_rows_are_written_is_none(self):
+        self.append(2, 5, "ab")
+        for failing, options in (("__add__", {}), ("pin_memory", {"sequences": "ba"})):
+            with mock.patch.object(torch.Tensor, failing, side_effect=RuntimeError("CUDA out of memory")):
+                with self.subTest(failing=failing), self.assertRaisesRegex(RuntimeError, "out of memory"):
+                    self.append(2, 1, options.get("sequences", "ab"))
+            self.assertEqual((self.cache.length("a"), self.cache.length("b"), self.cache.free_pages), (5, 5, 14))
+            torch.uploads.clear()
+            self.append(2, 0, "ab")
+            self.assertEqual(ints(torch.uploads[0]), [5, 5, 5, 5], "what the host knows")
+
 
 class ServingPageTest(unittest.TestCase):
     """The programs of docs/SERVING.md, as they stand there."""

@@ -145,6 +145,28 @@ TEST(WorkspaceBound, OfEveryFamilyNeverShrinksWithTheSizes) {
   }
 }
 
+TEST(WorkspaceBound, OfSplitKeysSufficesForEverySmallerBatch) {
+  const DeviceFacts& device = typical_device("90a");
+  for (const char* words : {"seqlen=1:32768", "seqlen=1:32768 lengths=used", "seqlen=4:32768",
+                            "seqlen=1:32768 lengths=packed tokens_q=9"}) {
+    const Problem problem = parse_problem(
+        fmt::format("fwd bf16 batch=12 num_heads=2 head_dim=128 {}", words));
+    for (const Candidate& candidate : candidates(registry(), bucket(problem), device)) {
+      if (candidate.config.get("num_splits") < 2) continue;
+      const std::string config = to_string(candidate.config);
+      const Family& family = *find_family(candidate.config.family);
+      std::size_t most = 0;
+      for (std::int64_t batch = 9; batch <= 33; ++batch) {
+        Problem exact = problem;
+        exact.batch = batch;
+        most = std::max(most, family.launch(candidate.config, exact, device).workspace_bytes);
+        EXPECT_GE(workspace_bound(exact, config, device), most)
+            << to_string(exact) << ' ' << config;
+      }
+    }
+  }
+}
+
 TEST(WorkspaceBound, OfPackedQkvMayHaveTwoLengths) {
   const DeviceFacts& device = typical_device("sm_90");
   const Problem packed = parse_problem(

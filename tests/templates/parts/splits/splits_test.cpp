@@ -153,6 +153,7 @@ TEST(SplitKeys, OfASmallerBatchAreAsManyBlocksAsThoseOfItsBucket) {
   EXPECT_EQ(splits("batch=5 seqlen=1:8192", 5), 6);
   EXPECT_EQ(splits("batch=5 seqlen=1:8192", 1), 1) << "another kernel";
   EXPECT_EQ(splits("batch=5 seqlen=1:8192 batch_invariant", 5), 5);
+  EXPECT_EQ(splits("batch=5 seqlen=1:8192 lengths=packed", 5), 5) << "its rows are tokens";
   EXPECT_EQ(splits("batch=9 seqlen=1:192", 2), 2) << "a tile of keys for each";
   EXPECT_EQ(splits("batch=9 seqlen=1:100", 3), 3);
   EXPECT_EQ(splits("batch=17 seqlen=1:8192", 2), 2) << "the GPU is full";
