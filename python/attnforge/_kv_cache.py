@@ -81,7 +81,7 @@ class KvCache:
 
     k, v: the pools, [layers, num_pages, page_size, heads_kv, head_dim]. free_pages: how many are free. Pages are kept on the host; a
     step of other sequences than the last one's uploads lengths, and a page table when one has changed. Needs torch. Not thread-safe: give
-    each thread a cache, or a lock.
+    each thread a cache, or a lock. A CUDA graph is captured of append_kv() and attention(), not of a cache, whose lengths are the host's.
     """
 
     def __init__(
