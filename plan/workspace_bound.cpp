@@ -21,7 +21,7 @@ std::size_t workspace_bound(Problem largest, const std::string& config_text,
   Problem of_bucket = largest;
   of_bucket.batch = bucket_batch(largest.batch);
   if (of_bucket.mask_batch != 1) of_bucket.mask_batch = of_bucket.batch;
-  if (!largest.batch_invariant && products_within_limits(of_bucket) &&
+  if (largest.op == Op::kForward && !largest.batch_invariant && products_within_limits(of_bucket) &&
       family->supports(of_bucket, device.arch).empty())
     largest = of_bucket;
   // That a family's workspace grows with batch and lengths is a rule for families
