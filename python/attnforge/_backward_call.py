@@ -1,7 +1,7 @@
 """A call of attention_backward() that was checked: its plans, and the argument of the launch but for the addresses."""
 
 import struct
-from ctypes import addressof
+from ctypes import addressof, sizeof
 
 from . import _c
 from ._fast import fast
@@ -9,7 +9,9 @@ from ._formats import ITEM_BYTES
 from ._overlap import span
 
 # _c.Tensors without parts but gradients, and _c.Gradients, as tests compare.
-_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16s48xQ8x")
+_BEFORE = _c.Tensors.gradients.offset - _c.Tensors.rope.offset
+_AFTER = sizeof(_c.Tensors) - _c.Tensors.gradients.offset - 8
+_TENSORS = struct.Struct(f"=8sQ24sQ24sQ24sQ24sQ16s{_BEFORE}xQ{_AFTER}x")
 _GRADIENTS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16s8x")
 _TENSORS_HEAD, _GRADIENTS_HEAD = (struct.pack("=Ixxxx", each.size) for each in (_TENSORS, _GRADIENTS))
 _pack_tensors, _pack_gradients = _TENSORS.pack, _GRADIENTS.pack

@@ -1,8 +1,10 @@
 """A call of attention() that was checked: its problem, its plans, and the argument of the launch but for the addresses."""
 
+import ctypes
 import struct
 import warnings
 
+from . import _c
 from ._arguments import alignment_of, problem_of_arrays, used_strides
 from ._arrays import contiguous
 from ._errors import InvalidError, PerformanceWarning
@@ -13,10 +15,11 @@ from ._parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, words_o
 from ._plans import Plan, choice, plan_cache
 
 _NAMES = ("q", "k", "v", "out", "the lse of out", *NAMES)
-_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQQQQQ8x")  # _c.Tensors, as a test compares
+_OF_PARTS = ctypes.sizeof(_c.Tensors) - _c.Tensors.rope.offset  # bytes of the words that Tail.pack() begins with
+_TENSORS = struct.Struct(f"=8sQ24sQ24sQ24sQ24sQ16s7Q{_OF_PARTS - 56}x")  # _c.Tensors, as a test compares
 _HEAD = struct.pack("=Ixxxx", _TENSORS.size)
 _pack = _TENSORS.pack
-_pack_bare = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16s64x").pack  # of a call without parts
+_pack_bare = struct.Struct(f"=8sQ24sQ24sQ24sQ24sQ16s{_OF_PARTS}x").pack  # of a call without parts
 
 
 class Call:

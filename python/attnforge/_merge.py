@@ -18,7 +18,8 @@ from ._problem import Problem
 _MOST_PARTS = 32
 _STATE_WORDS = ctypes.sizeof(_c.State) // 8
 _HEAD = struct.pack("=Ixxxx", ctypes.sizeof(_c.Tensors))
-_pack = struct.Struct("=8s96xQ24sQ16s56xQ").pack  # of a _c.Tensors of a merge, as a test compares
+_BEFORE, _AFTER = _c.Tensors.parts.offset - _c.Tensors.rope.offset, ctypes.sizeof(_c.Tensors) - _c.Tensors.parts.offset - 8
+_pack = struct.Struct(f"=8s96xQ24sQ16s{_BEFORE}xQ{_AFTER}x").pack  # of a _c.Tensors of a merge, as a test compares
 
 
 @outside

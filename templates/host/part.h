@@ -75,7 +75,7 @@ struct Part {
   std::string (*suffix)(const Problem&) = nullptr;
 };
 inline constexpr std::size_t kPartAlignment = 16;
-inline constexpr std::size_t kMaxParts = 12;
+inline constexpr std::size_t kMaxParts = 16;
 
 /// All parts, in the order in which they fill slots. A part may wrap what those before it filled,
 /// and reads what they offer. Steps before the kernel are launched in this order, steps after it
