@@ -3,8 +3,8 @@
     python3 bench/drawn.py decode --seed 1 --count 60 --name drawn_decode
     python3 bench/drawn.py decode --seed 7 --count 20 --peers fa3,sdpa --out times.csv
 
-"attnforge" is policy first_run: its first call tunes. "estimate" is what the model chooses on an empty database,
-which ATTNFORGE_CACHE must name. Peers are those of serving.py:
+"attnforge" is policy first_run: its first call tunes. "estimate" is what the model chooses on an empty database, which ATTNFORGE_CACHE must
+name. Peers are those of serving.py:
 in pages FlashAttention-3, FlashInfer and XQA, in one piece FlashAttention-3 and, of one new token and equal lengths, cuDNN and
 FlashAttention-2 of PyTorch. bf16, cold L2, all in shuffled rounds on a heated card, medians; outputs are compared before anything is timed.
 """
@@ -84,15 +84,11 @@ def measure(point, estimate, session, peers, attnforge):
     def error_of(result):
         return peer_kernels.relative_error(peer_kernels.output_of(result), reference)
 
-    for peer in peers:
-        found, without = serving_peers.rows_of(peer, case)
-        notes |= without
-        for name, options in found.items():
-            if name.endswith(", one piece") != (not point.page_size):
-                continue
-            run, notes[name], error = serving_peers.choose(options, error_of, peer_runs.fastest)
-            if run:
-                runs[name], errors[name] = run, error
+    if "estimate" in runs:
+        errors["estimate"] = error_of(runs["estimate"]())
+        if not errors["estimate"] < peer_kernels.WRONG:
+            raise SystemExit(f"{case.name}: estimate differs from attnforge by {errors['estimate']:.1e}")
+    serving_peers.add(peers, case, error_of, peer_runs.fastest, runs, notes, errors, in_pages=bool(point.page_size))
     times = session.time_ms(runs)
     more = {}
     for name in OURS:
@@ -114,7 +110,7 @@ def said_of(rows):
 
 
 def main():
-    parser = rounds.options(__doc__, rounds=15, heat_ms=50)
+    parser = rounds.options(__doc__, rounds=15, heat_ms=50, tune=None, seed_of="problems and tensors")
     parser.add_argument("kind", choices=("decode",), help="what is drawn")
     parser.add_argument("--count", type=int, default=60, help="problems (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="leave the first N of them out")

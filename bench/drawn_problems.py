@@ -16,14 +16,9 @@ MODELS = {
     "Falcon 7B": (71, 1, 64), "StarCoder": (48, 1, 128), "GPT-OSS 120B": (64, 8, 64), "GLM-4 9B": (32, 2, 128),
 }  # fmt: skip
 MOST_CACHE_BYTES = 12 << 30  # of K and V together; a larger draw has fewer sequences
-HEAD_DIMS = (40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 128, 144, 160, 192, 224, 256, 320, 512)
 
 Decode = collections.namedtuple("Decode", "model num_heads_q num_heads_kv head_dim new_tokens lengths page_size")
 # lengths: keys of each sequence. page_size: 0 for caches in one piece.
-Dense = collections.namedtuple(
-    "Dense", "batch num_heads_q num_heads_kv seqlen_q seqlen_kv head_dim causal window_left softcap packed"
-)
-# packed: sequences of unequal lengths behind each other; seqlen_q and seqlen_kv are then those of the longest.
 
 
 def log_uniform(draw, least, most):

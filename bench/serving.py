@@ -13,13 +13,13 @@ order of a pool a quarter larger. Times are as rounds.py says. Outputs are compa
 """
 
 import functools
-import math
 import random
 import re
 import statistics
 import sys
 
 import choice
+import drawn_problems
 import figures
 import peer_kernels
 import rounds
@@ -67,13 +67,6 @@ class Case:
         return 2 * 2 * self.q.shape[-1] * self.heads[1] * sum(self.lengths)
 
 
-def log_normal(count, least, most, seed):
-    """Lengths whose logarithms are normal, and mostly within the bounds; the others are at the bounds."""
-    choice = random.Random(seed)
-    middle, wide = (math.log(least) + math.log(most)) / 2, (math.log(most) - math.log(least)) / 5
-    return [round(min(max(math.exp(choice.gauss(middle, wide)), least), most)) for _ in range(count)]
-
-
 def cases(torch, seeds):
     """(name that --only has, title, function that makes it) of each."""
 
@@ -85,7 +78,7 @@ def cases(torch, seeds):
         for batch, keys in DECODE:
             yield case("decode", "decode", heads, 1, [keys] * batch, 16)
     for seed in seeds:
-        lengths = log_normal(64, 256, LONGEST, seed)
+        lengths = drawn_problems.log_normal(random.Random(seed), 64, 256, LONGEST)
         mean = round(statistics.mean(lengths))
         yield case("ragged", f"{RAGGED}{seed}", (32, 8), 1, lengths, 64, LONGEST)
         yield case("ragged", f"{RAGGED}{seed}{EQUAL}", (32, 8), 1, [mean] * 64, 64)
@@ -200,13 +193,8 @@ def rows_of(case, session, stored, peers, attnforge):
             plans.append(plan)
         else:
             notes[name] = "differs"
-    for peer in peers if reference is not None else []:
-        found, without = serving_peers.rows_of(peer, case)
-        notes |= without
-        for name, options in found.items():
-            run, notes[name], error = serving_peers.choose(options, error_of, peer_runs.fastest)
-            if run:
-                runs[name], errors[name] = run, error
+    if reference is not None:
+        serving_peers.add(peers, case, error_of, peer_runs.fastest, runs, notes, errors)
     attnforge.plan_cache.clear()
     for plan in plans:  # what was configured and tuned for one made the others' be forgotten
         attnforge.plan_cache.put((case.q.device.index, plan.problem), plan)

@@ -145,7 +145,7 @@ def sdpa():
     return f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}", prepare
 
 
-LOADERS = {"fa3": flash_attention_3, "flashinfer": flashinfer, "xqa": xqa, "sdpa": sdpa}  # the names are those of their rows of caches in pages
+LOADERS = {"fa3": flash_attention_3, "flashinfer": flashinfer, "xqa": xqa, "sdpa": sdpa}  # the names of rows in pages, but for sdpa, which has none
 
 
 def rows_of(peer, case):
@@ -180,6 +180,20 @@ def choose(options, error_of, fastest):
     best = fastest(list(runs.values()))
     option = next(name for name, run in runs.items() if run is best)
     return best, "; ".join([option, *without]), errors[option]
+
+
+def add(peers, case, error_of, fastest, runs, notes, errors, in_pages=None):
+    """Adds the rows of peers to {row: function}, {row: what to say of it} and {row: relative error}. in_pages: only rows of caches in
+    pages, or only those in one piece."""
+    for peer in peers:
+        found, without = rows_of(peer, case)
+        notes |= without
+        for name, options in found.items():
+            if in_pages is not None and name.endswith(", one piece") == in_pages:
+                continue
+            run, notes[name], error = choose(options, error_of, fastest)
+            if run:
+                runs[name], errors[name] = run, error
 
 
 # ---- What was measured ----

@@ -4,6 +4,7 @@
 usage: ATTNFORGE_LIBRARY=libattnforge.so bench_figures_test.py ROOT
 """
 
+import ast
 import contextlib
 import csv
 import io
@@ -394,6 +395,35 @@ class SessionTest(unittest.TestCase):
         self.assertEqual(comments[2], "peer x: 1")
         self.assertEqual([row["impl"] for row in rows], ["attnforge", "x", "y"] * 2)
         self.assertEqual(rows[1], {"impl": "x", "ms": "2.0000", "tflops": "2.0", "ratio": "1.000", "note": ""})
+
+
+class ScriptsTest(unittest.TestCase):
+    """Most scripts run on a GPU alone: what one takes of another is looked for here."""
+
+    def test_what_scripts_take_of_one_another_is_there(self):
+        trees = {path.stem: ast.parse(path.read_text()) for path in (ROOT / "bench").glob("*.py")}
+        names = {stem: self.names_of(tree) for stem, tree in trees.items()}
+        taken = 0
+        for stem, tree in trees.items():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.modules_of(tree) & set(names):
+                    self.assertIn(node.attr, names[node.value.id], f"{stem}.py:{node.lineno} {node.value.id}.{node.attr}")
+                    taken += 1
+        self.assertGreater(taken, 200)
+
+    @staticmethod
+    def modules_of(tree):
+        return {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names if alias.asname is None}
+
+    @staticmethod
+    def names_of(tree):
+        found = set()
+        for node in ast.walk(ast.Module([each for each in tree.body if not isinstance(each, (ast.FunctionDef, ast.ClassDef))], [])):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.id)
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                found |= {alias.asname or alias.name for alias in node.names}
+        return found | {each.name for each in tree.body if isinstance(each, (ast.FunctionDef, ast.ClassDef))}
 
 
 if __name__ == "__main__":
