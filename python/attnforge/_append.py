@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 from . import _c, _checks, _graphs
 from ._arrays import backend_of, contiguous
-from ._context import context
 from ._errors import InvalidError
 from ._fast import fast
 from ._formats import DTYPES as _DTYPES, INTEGERS
 from ._graphs import outside
-from ._library import check, lib
+from ._library import check, context, lib
 from ._parts import check_rope, view_rope
 from ._plans import plan_cache
 

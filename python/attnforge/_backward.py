@@ -18,13 +18,12 @@ from ._arguments import (
 from ._arrays import backend_of
 from ._backward_call import BackwardCall
 from ._code import check_devices, code_of
-from ._context import context
 from ._dargs import check_dargs_apart, dargs_of
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
 from ._fast import fast
 from ._formats import FP32, ITEM_BYTES
 from ._graphs import outside
-from ._library import check, lib
+from ._library import check, context, lib
 from ._options import OF_FORWARD, check_options, options_of, takes_options
 from ._overlap import overlap, overlaps_itself, span
 from ._parts import check_sinks

@@ -11,9 +11,8 @@ from typing import NamedTuple
 from . import _c, _checks
 from ._arrays import backend_of
 from ._code import check_devices, code_of
-from ._context import context
 from ._errors import InvalidError
-from ._library import check, lib, take_string
+from ._library import check, context, lib, take_string
 from ._problem import Problem
 
 _INT64_MAX = 2**63 - 1

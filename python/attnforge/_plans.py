@@ -5,8 +5,7 @@ import threading
 from typing import NamedTuple, Optional
 
 from . import _c, _checks
-from ._context import context
-from ._library import check, encode, lib
+from ._library import check, context, encode, lib
 
 _POLICIES = ("estimate", "first_run", "cached_only")  # by their numbers
 

@@ -6,9 +6,8 @@ import json
 from . import _c, _checks
 from ._arguments import problem_of
 from ._backward import problem_of_backward
-from ._context import context
 from ._errors import InvalidError, UnsupportedError
-from ._library import check, encode, lib, take_string
+from ._library import check, context, encode, lib, take_string
 from ._plans import plan_cache
 from ._problem import Problem, as_problem
 
