@@ -98,7 +98,7 @@ struct Assembly {
   bool gathers() const { return kernel.gathers && shape.has_key_lists(); }
   /// Whether steps before the kernel write these.
   bool lists_by_steps() const { return gathers() && kernel.tiling.own_list_groups == 0; }
-  bool splits() const { return kernel.tiling.num_splits > 1; }
+  bool splits() const { return kernel.tiling.num_splits > 1 || kernel.tiling.shares; }
 };
 /// Cost: no text is made, and no memory is allocated.
 Assembly assemble(const Problem& problem, const Shape& shape, const KernelTraits& kernel);
