@@ -204,6 +204,11 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   return needless_by_parts(c, problem, tiling_of(c), device);
 }
 
+double spread(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  return spread_of_batches(
+      problem, double(query_tiles(problem, c.block_m, c.pack_gqa)) * c.num_splits, device);
+}
+
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
   // it.
@@ -289,7 +294,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
 
 extern const Family fwd_mma_sm80;
 constinit const Family fwd_mma_sm80 = typed_family<kFields, illegal, needless, estimate_us, render,
-                                                   launch, describe>({
+                                                   launch, describe, spread>({
     .name = kName,
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,

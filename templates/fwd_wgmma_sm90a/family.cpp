@@ -55,6 +55,7 @@ constexpr int kRegisterSlack = 28, kSoftcapSlack = 8, kScoreCodeSlack = 8, kMask
 // Head dims of Q K^T and P V together from which heads may be walked in groups even where they are
 // few, and from which tiles of few keys are all that fits.
 constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;
+constexpr int kLongestPacked = 1024;         // queries of a head; more fill tiles of 128 rows
 constexpr int kMostColumns = 256;            // of a wgmma's result
 constexpr int kMostRows = 3 * 64;            // of a query tile
 constexpr int kListedGroupMb = 32;           // first of those tried with lists of keys
@@ -113,7 +114,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   // Values that this problem has no use for are left out here: the product of the axes is walked.
   const bool packs = !shape.has_key_lists() && group > 1 &&
                      (64 % group == 0 || one_tile_of_heads(problem, kMostRows)) &&
-                     problem.seqlen_q < kLongQuery;
+                     problem.seqlen_q < kLongestPacked;
   const bool narrow = padded_columns(shape, 64) < padded_columns(shape, 128);
   const bool few = few_tiles(typical_problem(problem), device);
   const std::vector<int> stages = few || shape.has_key_lists() ? std::vector<int>{2, 3, 4}
@@ -306,7 +307,7 @@ Reason needless_sizes(const Typed& c, const Problem& problem, const Arch& arch) 
   if (c.block_n < 64 && c.head_dim + c.head_dim_v < kLargestHeadDims && memory_fits(more, arch) &&
       registers_fit(more))
     return "there is room for more keys";
-  return needless_pack(problem, c.pack_gqa);
+  return needless_pack(problem, c.pack_gqa, kLongestPacked);
 }
 
 /// How blocks share the SMs.
@@ -334,27 +335,39 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   return needless_by_parts(c, problem, tiling_of(c), device);
 }
 
+double blocks_of(const Typed& c, const Problem& problem) {
+  return double(query_tiles(problem, c.block_m(), c.pack_gqa)) * c.num_splits;
+}
+
+double spread(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (c.grid == kGridShares) return 1;
+  return spread_of_batches(problem, blocks_of(c, problem), device) *
+         spread_of_rows(problem, c.block_m(), c.pack_gqa);
+}
+
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  // What waits for the longest sequence at the end waits for more than the memory.
+  if (!has_parts(c) && !has_few_rows(problem))
+    return estimate_fwd_wgmma_sm90a_us(c, problem, device) *
+               spread_of_rows(problem, c.block_m(), c.pack_gqa) +
+           part_steps_us(c, problem, tiling_of(c), device);
+  const double reads = reads_us(problem, c.pack_gqa, device), blocks = blocks_of(c, problem);
   if (c.grid == kGridShares) {
-    const double tiles = double(query_tiles(problem, c.block_m(), c.pack_gqa));
-    return with_memory_time(estimate_fwd_wgmma_sm90a_us(c, problem, device), problem, device) +
-           combine_us(problem, results_of_shares(tiles, places_for(c, device)), device);
-  }
-  const double unequal = unequal_factor(c, problem, c.num_splits);
-  if (c.num_splits == 1) {
-    const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device) +
-                      part_steps_us(c, problem, tiling_of(c), device);
-    if (!has_few_rows(problem)) return us;
-    return std::max(with_memory_time(us, problem, device), reads_us(problem, c.pack_gqa, device)) *
-           unequal;
+    const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
+    return std::max(with_memory_time(us, problem, device), reads) +
+           combine_us(problem, results_of_shares(blocks, places_for(c, device)), device);
   }
   // Splits count as sequences of their own.
   Problem split = problem;
   split.batch *= c.num_splits;
   split.seqlen_kv = (problem.seqlen_kv + c.num_splits - 1) / c.num_splits;
-  return with_memory_time(estimate_fwd_wgmma_sm90a_us(c, split, device), problem, device) *
-             unequal +
+  const double rounds = problem.lengths == Lengths::kFixed
+                            ? late_readers(blocks, device) * spread(c, problem, device)
+                            : 1;
+  const double us = estimate_fwd_wgmma_sm90a_us(c, split, device) +
+                    part_steps_us(c, problem, tiling_of(c), device);
+  // What waits for the longest sequence at the end waits for more than the memory.
+  return std::max(with_memory_time(us, problem, device, rounds), reads) *
+             unequal_factor(c, problem, c.num_splits) +
          combine_us(problem, c.num_splits, device);
 }
 
@@ -457,7 +470,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
 
 extern const Family fwd_wgmma_sm90a;
 constinit const Family fwd_wgmma_sm90a = typed_family<kFields, illegal, needless, estimate_us,
-                                                      render, launch, describe>({
+                                                      render, launch, describe, spread>({
     .name = kName,
     .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
     .tier = Tier::kProduct,

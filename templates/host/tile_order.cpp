@@ -69,6 +69,23 @@ double idle_factor(const TileOrder& order, double places) {
   return 1 + (kTail + kLateGroup * std::max(0.0, 1 - last_rounds / kLateRounds)) / rounds;
 }
 
+double spread_of_rows(const Problem& problem, int block_m, int pack_gqa) {
+  constexpr std::int64_t kShortest = 256, kLongest = 512;
+  const std::int64_t bucket = problem.seqlen_q;
+  if (bucket < kShortest || bucket > kLongest || bucket_seqlen(bucket) != bucket ||
+      problem.batch_invariant)
+    return 1;
+  const auto rows_each = [&](std::int64_t queries) {
+    const std::int64_t rows = queries * pack_gqa;
+    return double((rows + block_m - 1) / block_m * block_m) / double(rows);
+  };
+  double sum = 0;
+  std::int64_t lengths = 0;
+  for (std::int64_t queries = bucket; bucket_seqlen(queries) == bucket; --queries, ++lengths)
+    sum += rows_each(queries);
+  return sum / double(lengths) / rows_each(bucket);
+}
+
 std::int64_t query_tiles_of_head(const Problem& problem, int block_m, int pack_gqa) {
   const std::int64_t padded = problem.batch *
                               ((problem.seqlen_q * pack_gqa + block_m - 1) / block_m);

@@ -37,6 +37,11 @@ double idle_factor(double blocks, double places);
 /// the last round, unless the last group is small: its heavy tiles start late.
 double idle_factor(const TileOrder& order, double places);
 
+/// How many more rows tiles have for each query, over the lengths of a bucket on the average, than
+/// for its own: what a length just above a multiple of block_m leaves empty. Of buckets of 129 to
+/// 512 queries; else 1.
+double spread_of_rows(const Problem& problem, int block_m, int pack_gqa);
+
 /// What of a config decides how its blocks come by their query tiles.
 struct QueryTiling {
   int block_m = 0;
