@@ -13,7 +13,6 @@
 #include "plan/launch_log.h"
 #include "plan/loaded_kernel.h"
 #include "plan/once_map.h"
-#include "plan/ops/append_kv.h"
 #include "plan/plan_state.h"
 #include "plan/recent_map.h"
 #include "plan/said_once.h"
@@ -51,7 +50,6 @@ class DeviceState {
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
   OnceMap<std::string, LoadedKernels, std::hash<std::string>>
       block_kernels;  // plan/ops/block_lists.h
-  OnceMap<AppendCode, AppendKernel, AppendCodeHash> appends;
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
   LaunchLog launches;

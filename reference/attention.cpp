@@ -334,7 +334,7 @@ Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               int threads) {
   check_code_functions(problem, code);
   validate(problem);
-  if (!is_attention(problem)) return reference_merge(problem, tensors, rows);
+  if (problem.op == Op::kMerge) return reference_merge(problem, tensors, rows);
   if (!all_full(problem)) return reference_of_sequences(problem, tensors, rows, code, threads);
   return reference_of_full(problem, tensors, mask_rows_of(sequences_of(problem, tensors)), rows,
                            code, -1, threads);

@@ -19,7 +19,7 @@ using Role = Operand::Role;
 constexpr std::int64_t kMostRows = std::int64_t{1} << 30;  // of a grid
 
 void validate_merge(const Problem& p) {
-  if (is_attention(p)) return;
+  if (p.op != Op::kMerge) return;
   if (p.parts < 1) reject_problem("parts={} must be from 1 to 32 of a merge", p.parts);
   if (p.dtype_k != p.dtype_q || p.dtype_v != p.dtype_q)
     reject_problem("k and v have no dtypes in a merge; give one to all, and another to o");
@@ -86,8 +86,8 @@ void complete_merge(const Problem& p, const BoundOperands& run, Tensors& tensors
 
 bool merge_good(const Problem& p, std::uint64_t, const Tensors& t) {
   if (t.parts == nullptr) return false;
-  std::uintptr_t bits = 0;
-  bool present = true;
+  std::uintptr_t bits = alignment_bits(t.o, p.dtype_o);
+  bool present = t.o.data != nullptr;
   for (int i = 0; i < p.parts; ++i) {
     const auto& [o, lse] = t.parts[i];
     bits |= alignment_bits(o, p.dtype_q);
@@ -98,6 +98,7 @@ bool merge_good(const Problem& p, std::uint64_t, const Tensors& t) {
 
 void explain_merge(const Problem& p, const Tensors& t) {
   if (t.parts == nullptr) refuse_tensors("parts is null; give o and lse of {} parts", p.parts);
+  check_tensor("o", t.o, p.dtype_o, p.num_heads_q, p.batch, p.seqlen_q, p);
   for (int i = 0; i < p.parts; ++i) {
     check_tensor(fmt::format("o of part {}", i), t.parts[i].o, p.dtype_q, p.num_heads_q, p.batch,
                  p.seqlen_q, p);

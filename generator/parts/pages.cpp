@@ -26,7 +26,7 @@ void lay_out_pages(const Problem& problem, Tensors& tensors) {
 
 void complete_pages(const Problem&, const BoundOperands& run, Tensors& tensors) {
   for (const Operand& operand : run.list) {
-    if (operand.name == "k") tensors.pages.num_pages = rows_in(operand, run.host);
+    if (operand.any_rows) tensors.pages.num_pages = rows_in(operand, run.host);
   }
 }
 

@@ -65,7 +65,7 @@ std::vector<Operand> operands(const Problem& problem) {
   OperandList list(problem);
   if (is_attention(problem)) add_inputs(list);
   for_each_part<&ProblemPart::add_inputs>(problem, list);
-  if (!is_backward(problem)) add_outputs(list);
+  if (!is_backward(problem) && problem.op != Op::kAppend) add_outputs(list);
   for_each_part<&ProblemPart::add_outputs>(problem, list);
   return list.take();
 }

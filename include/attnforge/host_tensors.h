@@ -45,6 +45,9 @@ struct HostTensors {
   // Of a merge, else empty: o and lse of all parts, one after another.
   std::vector<std::byte> parts_o{};
   std::vector<float> parts_lse{};
+  // Of an append, else empty: AppendedCache's.
+  std::vector<std::byte> k_cache{}, v_cache{};
+  std::vector<int> lengths_after{};
 };
 
 /// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths, page tables

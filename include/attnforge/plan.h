@@ -97,6 +97,16 @@ struct AttentionState {
   Rows lse{};  // -inf: the row has seen no key, and its o is not read
 };
 
+/// What an append writes to: caches of k and v, and rows that sequences have afterwards, in device
+/// memory.
+struct AppendedCache {
+  // [batch, seqlen_kv, num_heads_kv, head_dim], or with problem.page_size pools of pages, whose
+  // stride_batch is from page to page.
+  Tensor k{}, v{};
+  // problem.lengths_after: [batch]. May be LengthArrays::kv itself, else they do not overlap.
+  int* lengths_after = nullptr;
+};
+
 /// Everything that a run reads and writes. Backward reads o and lse. All memory is the caller's and
 /// must stay alive until the stream has passed. A part that the problem does not have is ignored.
 struct Tensors {
@@ -118,6 +128,10 @@ struct Tensors {
   // Merge: problem.parts of them, in host memory and read by run(). What they share with o and lse,
   // which go out, is the same in both.
   const AttentionState* parts = nullptr;
+  // Append: k and v (and q) have the new rows, packed or not, `lengths.q` says where they begin if
+  // they are, `lengths.kv` how many rows each sequence has before (null: none); o, where rotated
+  // queries go, may be q.
+  AppendedCache cache{};
 };
 
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v

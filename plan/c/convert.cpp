@@ -1,7 +1,5 @@
 #include "plan/c/convert.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 
@@ -64,6 +62,10 @@ Tensors from_c(const attnforge_tensors* given, std::span<AttentionState> parts) 
                          .dlse = rows(g.dlse),
                          .dsinks = g.dsinks};
   }
+  if (c.cache != nullptr) {
+    const attnforge_cache cache = part(c.cache, "tensors.cache");
+    tensors.cache = {tensor(cache.k), tensor(cache.v), cache.lengths_after};
+  }
   if (c.parts != nullptr && !parts.empty()) {
     std::transform(c.parts, c.parts + parts.size(), parts.begin(), [](const attnforge_state& part) {
       return AttentionState{tensor(part.o), rows(part.lse)};
@@ -83,13 +85,6 @@ Problem with_sizes(Problem problem, const attnforge_sizes* given, std::string_vi
   problem.tokens_q = sizes.tokens_q;
   problem.tokens_kv = sizes.tokens_kv;
   return problem;
-}
-
-DType dtype_named(std::string_view name, const char* word) {
-  if (const auto dtype = dtype_named(or_empty(word))) return *dtype;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("{} is \"{}\"; it must be {}", name, or_empty(word),
-                          find_field("q")->word.allowed));
 }
 
 ProgressFunction progress_from_c(attnforge_progress_function callback, void* user, bool* stop) {

@@ -1,5 +1,7 @@
 #include "attnforge/check.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,8 +19,10 @@
 #include "reference/compare/outputs.h"
 #include "reference/gradients.h"
 #include "reference/half.h"
+#include "reference/parts/append.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"
+#include "tuner/append_oracle.h"
 
 namespace attnforge {
 namespace {
@@ -138,6 +142,23 @@ double badness(const Comparison& c) {
              : std::abs(c.worst_actual - c.worst_expected) / std::max(c.worst_allowed, 1e-300);
 }
 
+/// Of several tensors, without rows.
+CheckReport report_of(std::span<const Comparison> all) {
+  CheckReport report;
+  const Comparison* worst = &all[0];
+  for (const Comparison& each : all) {
+    report.ok &= each.passed();
+    report.wrong += each.wrong;
+    report.nonfinite_wrong += each.nonfinite_wrong;
+    if (badness(each) > badness(*worst)) worst = &each;
+  }
+  report.tensor = worst->tensor;
+  report.max_error = worst->max_error;
+  report.cosine_similarity = worst->cosine;
+  report.worst = element(*worst);
+  return report;
+}
+
 CheckReport check_gradients(const Problem& problem, const HostRun& run,
                             const CheckOptions& options) {
   const Tensors& tensors = run.tensors;
@@ -158,23 +179,12 @@ CheckReport check_gradients(const Problem& problem, const HostRun& run,
         compare_darg(problem, address_of(dargs[i], tensors), expected.dargs[i]));
     darg.tensor = "d" + dargs[i].name;
   }
-  CheckReport report;
-  report.ok = verdict.passed();
+  std::vector<Comparison> all = {verdict.dq, verdict.dk, verdict.dv, verdict.dsinks};
+  all.insert(all.end(), verdict.dargs.begin(), verdict.dargs.end());
+  CheckReport report = report_of(all);
   report.rows_checked = static_cast<std::int64_t>(rows.queries.size() + rows.keys.size());
   report.rows_total = count_rows(sequences, queries_of(problem)) +
                       count_rows(sequences, keys_of(problem));
-  const Comparison* worst = &verdict.dq;
-  std::vector<const Comparison*> all = {&verdict.dq, &verdict.dk, &verdict.dv, &verdict.dsinks};
-  for (const Comparison& darg : verdict.dargs) all.push_back(&darg);
-  for (const Comparison* each : all) {
-    report.wrong += each->wrong;
-    report.nonfinite_wrong += each->nonfinite_wrong;
-    if (badness(*each) > badness(*worst)) worst = each;
-  }
-  report.tensor = worst->tensor;
-  report.max_error = worst->max_error;
-  report.cosine_similarity = worst->cosine;
-  report.worst = element(*worst);
   report.summary = to_string(verdict);
   return report;
 }
@@ -216,12 +226,29 @@ void solve_gradients(const Problem& problem, const HostRun& run) {
     std::ranges::copy(found.dargs[i].values, address_of(dargs[i], tensors));
 }
 
+/// Of an append that began with caches of zeros.
+CheckReport check_append(const Problem& problem, const HostTensors& host) {
+  HostTensors expected = host;
+  for (const Operand& operand : operands(problem)) {
+    if (operand.role == Operand::Role::kOutput)
+      std::ranges::fill(operand.in_host(expected), std::byte{0});
+  }
+  reference_append(problem, HostRun(problem, expected).tensors);
+  const std::vector<Comparison> all = compare_append(problem, host, expected);
+  CheckReport report = report_of(all);
+  report.rows_checked = report.rows_total = total_tokens(problem).q;
+  for (const Comparison& each : all)
+    report.summary += (report.summary.empty() ? "" : "\n") + to_string(each);
+  return report;
+}
+
 }  // namespace
 
 CheckReport check_output(const Problem& problem, const HostTensors& host,
                          const CheckOptions& options) {
   const HostRun run(problem, host);
   if (is_backward(problem)) return check_gradients(problem, run, options);
+  if (problem.op == Op::kAppend) return check_append(problem, host);
   const Tensors& tensors = run.tensors;
   CheckReport report;
   const Sequences sequences = sequences_of(problem, tensors);
@@ -249,6 +276,7 @@ CheckReport check_output(const Problem& problem, const HostTensors& host,
 void solve_on_cpu(const Problem& problem, HostTensors& host) {
   const HostRun run(problem, host);
   if (is_backward(problem)) return solve_gradients(problem, run);
+  if (problem.op == Op::kAppend) return reference_append(problem, run.tensors);
   const Tensors& tensors = run.tensors;
   const Sequences sequences = sequences_of(problem, tensors);
   check_sequences(sequences);

@@ -1,22 +1,31 @@
 """append_kv(): new rows of k and v into a cache."""
 
 import ctypes
+import struct
 from typing import NamedTuple
 
 from . import _c, _checks, _graphs
+from ._arguments import alignment_of, used_strides
 from ._arrays import backend_of, contiguous
 from ._errors import InvalidError
 from ._fast import fast
-from ._formats import DTYPES as _DTYPES, INTEGERS
+from ._formats import DTYPES, INTEGERS, ITEM_BYTES
 from ._graphs import outside
 from ._library import check, context, lib
 from ._parts import check_rope, view_rope
-from ._plans import plan_cache
+from ._plans import Plan, choice, plan_cache
+from ._problem import Problem
 
-DTYPES = tuple(word.encode() for word in _DTYPES)
 PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}  # of batch, rows and heads
 _PACKED = (None, 0, 1)
 _MOST_ROWS = 2**30
+# Words of 8 bytes: a _c.Lengths, a _c.Pages, a _c.Rope and a _c.Cache, one after another.
+_PARTS = _c.Lengths, _c.Pages, _c.Rope, _c.Cache
+_PART_WORDS = tuple(ctypes.sizeof(part) // 8 for part in _PARTS)
+_LENGTHS, _PAGES, _ROPE, _CACHE = (sum(_PART_WORDS[:i]) for i in range(4))
+_Words = ctypes.c_uint64 * sum(_PART_WORDS)
+_HEAD = struct.pack("=Ixxxx", ctypes.sizeof(_c.Tensors))
+_pack = struct.Struct("=8sQ24sQ24sQ24sQ24s24xQQ24xQ16xQ").pack  # of a _c.Tensors of an append, as a test compares
 
 
 class Given(NamedTuple):
@@ -74,7 +83,8 @@ def append_kv(
     stream: a CUDA stream as a number; default: the framework's current one.
 
     Enqueues one kernel and returns at once: lengths and pages are read on the GPU when it runs. May be captured into a CUDA graph
-    after a first call with this dtype, these head dims and strides. Raises InvalidError (a ValueError) for what it cannot take; with
+    after a first call with this dtype, these head dims and strides, and of one row for each sequence or of more. configure() decides
+    as for attention(). Raises InvalidError (a ValueError) for what it cannot take; with
     ATTNFORGE_CHECK_INPUTS=1 for lengths above the capacity, pages that are not there and pages that two sequences write, too.
     """
     arrays = k, v, k_cache, v_cache, q, q_out, used_kv, page_table, cu_seqlens, used_kv_after
@@ -152,7 +162,7 @@ def _views(given, backend, stream):
 
 
 class _Sizes(NamedTuple):
-    """Of an Append, by the names of its fields."""
+    """Of new rows and of the cache."""
 
     batch: int
     seqlen_new: int
@@ -196,33 +206,44 @@ def _sizes(views, of_rows, of_cache, offset):
 
 
 class _Call:
-    """A call that was checked: its structs without addresses, but for those of words, which are constants of this module."""
+    """A call that was checked, without addresses, but for those of words, which are constants of this module; immutable but for its
+    plans."""
 
-    __slots__ = ("_append", "_pages", "_tables", "_device", "_new_out")
+    __slots__ = ("_problem", "_rows", "_words", "_bits", "_least_alignment", "_plans", "_device", "_new_out")
 
     def __init__(self, views, of_rows, of_cache, sizes, interleaved, offset, allocator):
         """Of Arrays. allocator: the backend that allocates q_out, None if the caller passed it, or there is none."""
-        table, cos, first = views.page_table, views.cos, views.k
-        pages, tables = _c.Pages(ctypes.sizeof(_c.Pages)), _c.Rope(ctypes.sizeof(_c.Rope))
+        table, cos, first, packed = views.page_table, views.cos, views.k, views.cu_seqlens is not None
+        self._problem = {
+            "batch": sizes.batch,
+            "num_heads_q": sizes.num_heads_q or sizes.num_heads_kv,
+            "num_heads_kv": sizes.num_heads_kv,
+            "seqlen_q": sizes.tokens if packed else sizes.seqlen_new,
+            "seqlen_kv": sizes.seqlen_kv,
+            "head_dim": sizes.head_dim,
+            "head_dim_v": sizes.head_dim_v,
+            "dtype_q": DTYPES[first.code],
+            "lengths": "packed" if packed else "fixed",
+            "tokens_q": sizes.tokens,
+            "page_size": sizes.page_size,
+            "rope": "none" if cos is None else "interleaved" if interleaved else "half",
+            "rope_dim": 0 if cos is None else 2 * cos.shape[1],
+            "queries": views.q is not None,
+            "lengths_after": views.used_kv_after is not None,
+        }
+        lengths, pages, tables, cache = (part(ctypes.sizeof(part)) for part in _PARTS)
         if table is not None:
             pages.stride_batch, pages.num_pages = table.strides[0], views.k_cache.shape[of_cache[0]]
         if cos is not None:
             tables.rows, tables.offset = cos.shape[0], offset
-        append = _c.Append(
-            struct_size=ctypes.sizeof(_c.Append),
-            dtype=DTYPES[first.code],
-            **sizes._asdict(),
-            rope=b"none" if cos is None else b"interleaved" if interleaved else b"half",
-            rope_dim=0 if cos is None else 2 * cos.shape[1],
-            k=tensor(views.k, of_rows),
-            v=tensor(views.v, of_rows),
-            k_cache=tensor(views.k_cache, of_cache),
-            v_cache=tensor(views.v_cache, of_cache),
-        )
-        if views.q is not None:
-            append.q, append.rotated_q = tensor(views.q, of_rows), tensor(views.q_out, of_rows)
-        self._append, self._pages, self._tables, self._device = bytes(append), bytes(pages), bytes(tables), first.device
-        self._new_out = None
+        cache.k, cache.v = tensor(views.k_cache, of_cache), tensor(views.v_cache, of_cache)
+        self._words = b"".join(map(bytes, (lengths, pages, tables, cache)))
+        rows = (views.q, views.k, views.v, views.q_out)
+        self._rows = tuple(bytes(24) if array is None else bytes(tensor(array, of_rows))[8:] for array in rows)
+        self._bits, self._least_alignment, self._plans = 0, ITEM_BYTES[first.code], {}
+        for array in views[:6]:
+            self._bits |= 0 if array is None else used_strides(array).bits
+        self._device, self._new_out = first.device, None
         if allocator is not None and allocator.torch is not None:
             like_q = tuple(views.q.strides) == contiguous(views.q.shape)
             self._new_out = allocator.torch.empty_like if like_q else allocator.allocator(views.q.shape, first.code, first.device)
@@ -245,24 +266,29 @@ class _Call:
 
     def launch(self, addresses, queue):
         """The status. addresses: as Given, 0 where there is none."""
-        append = _c.Append.from_buffer_copy(self._append)
-        pages, tables = _c.Pages.from_buffer_copy(self._pages), _c.Rope.from_buffer_copy(self._tables)
-        append.pages, append.rope_tables = ctypes.addressof(pages), ctypes.addressof(tables)
-        (
-            append.k.data,
-            append.v.data,
-            append.k_cache.data,
-            append.v_cache.data,
-            append.q.data,
-            append.rotated_q.data,
-            append.used_kv,
-            pages.table,
-            append.cu_seqlens,
-            append.used_kv_after,
-            tables.cos,
-            tables.sin,
-        ) = addresses
-        return lib().attnforge_append_kv(context(self._device), ctypes.byref(append), queue)
+        k, v, k_cache, v_cache, q, out, used, table, ends, after, cos, sin = addresses
+        low = (k | v | k_cache | v_cache | q | out) & 15
+        plan = self._plans.get(low) or self._plan(low)
+        words = _Words.from_buffer_copy(self._words)
+        words[_LENGTHS + 1], words[_LENGTHS + 2], words[_PAGES + 1] = ends, used, table
+        words[_ROPE + 1], words[_ROPE + 2] = cos, sin
+        words[_CACHE + 1], words[_CACHE + 5], words[_CACHE + 9] = k_cache, v_cache, after
+        at = ctypes.addressof(words)
+        of_q, of_k, of_v, of_out = self._rows
+        parts = at + 8 * _ROPE, at + 8 * _LENGTHS, at + 8 * _PAGES, at + 8 * _CACHE
+        return lib().attnforge_run(plan.handle, _pack(_HEAD, q, of_q, k, of_k, v, of_v, out, of_out, *parts), None, 0, queue)
+
+    def _plan(self, low):
+        epoch = plan_cache.epoch
+        alignment = max(alignment_of(self._bits | low), self._least_alignment)
+        problem = Problem(op="append", alignment_bytes=alignment, **self._problem)
+        key = self._device, problem
+        plan = plan_cache.get(key)
+        if plan is None:
+            plan = Plan(problem, self._device, choice("append"))
+            plan_cache.put(key, plan, epoch)
+        self._plans[low] = plan
+        return plan
 
 
 def tensor(array, places):
@@ -285,7 +311,7 @@ def _check_tensor(name, array, shape, first):
     if tuple(array.shape) != shape:
         raise InvalidError(f"{name} has shape {tuple(array.shape)}; it must be {shape}, as k and the other arrays say")
     if array.code != first.code:
-        raise InvalidError(f"{name} is {DTYPES[array.code].decode()} and k {DTYPES[first.code].decode()}; rows are copied as they are")
+        raise InvalidError(f"{name} is {DTYPES[array.code]} and k {DTYPES[first.code]}; rows are copied as they are")
     if array.device != first.device:
         raise InvalidError(f"{name} is on GPU {array.device} and k on GPU {first.device}")
     if array.shape[-1] > 1 and array.strides[-1] != 1:

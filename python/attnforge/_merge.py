@@ -4,12 +4,12 @@ import ctypes
 import struct
 
 from . import _c, _checks, _graphs
-from ._append import DTYPES, PLACES, tensor
+from ._append import PLACES, tensor
 from ._arguments import alignment_of, used_strides
 from ._arrays import backend_of
 from ._errors import InvalidError
 from ._fast import fast
-from ._formats import FP32, ITEM_BYTES
+from ._formats import DTYPES, FP32, ITEM_BYTES
 from ._graphs import outside
 from ._library import check, lib
 from ._plans import Plan, choice, plan_cache
@@ -98,7 +98,7 @@ class _Call:
         """Of Arrays. allocator: the backend that allocates outputs, None if the caller passed them."""
         places, first = PLACES[layout], parts[0]
         batch, seqlen, heads = (first.shape[place] for place in places)
-        dtypes = {"dtype_q": DTYPES[first.code].decode(), "dtype_o": DTYPES[merged.code].decode()}
+        dtypes = {"dtype_q": DTYPES[first.code], "dtype_o": DTYPES[merged.code]}
         self._sizes = {"batch": batch, "seqlen_q": seqlen, "num_heads_q": heads, "head_dim": first.shape[3], **dtypes}
         states = [_c.State(tensor(part, places), _rows(weight)) for part, weight in zip(parts, weights)]
         self._states = bytes((_c.State * len(parts))(*states))
@@ -152,7 +152,7 @@ def _check_array(name, array, shape, code, device):
     if tuple(array.shape) != tuple(shape):
         raise InvalidError(f"{name} has shape {tuple(array.shape)}; it must be {tuple(shape)}")
     if array.code != code:
-        raise InvalidError(f"{name} is {DTYPES[array.code].decode()}; it must be {DTYPES[code].decode()}")
+        raise InvalidError(f"{name} is {DTYPES[array.code]}; it must be {DTYPES[code]}")
     if array.device != device:
         raise InvalidError(f"{name} is on GPU {array.device} and o[0] on GPU {device}")
     if array.shape[-1] > 1 and array.strides[-1] != 1:

@@ -113,7 +113,7 @@ class Choice(NamedTuple):
 
     def of(self, op):
         """The same for problems of an op: a family or a config of another's is not meant."""
-        others = tuple(f"{other}_" for other in ("fwd", "bwd", "merge") if other != op)
+        others = tuple(f"{other}_" for other in ("fwd", "bwd", "merge", "append") if other != op)
         family, config = (None if text and text.startswith(others) else text for text in (self.family, self.config))
         return self._replace(family=family, config=config)
 
@@ -145,7 +145,8 @@ def configure(policy=None, time_limit_s=None, no_jit=None, family=None, config=N
     policy: "estimate" (the tuned winner, else that of a problem like it, else the model's choice), "first_run" (the winner, else
     tune within time_limit_s) or "cached_only" (the winner, else NotReadyError). no_jit: never compile, NotReadyError instead.
     family: only this kernel family, "" any again. config: exactly this config, as a plan's .config says it, "" any again: of forward
-    problems where its name begins with fwd_, of gradients where it begins with bwd_, of merge_states() with merge_. Forgets all plans.
+    problems where its name begins with fwd_, of gradients where it begins with bwd_, of merge_states() with merge_, of
+    append_kv() with append_. Forgets all plans.
     """
     global _choice
     changes = {}

@@ -149,6 +149,7 @@ class ProblemTest(unittest.TestCase):
             'bwd args="float* a, float* b" score="s + a[k] + b[q]" dargs="a, b"',
             "bwd fp16 num_heads=4:2 seqlen=100 head_dim=64:72 causal deterministic accumulate dlse gradients=fp32",
             "merge fp32 o=bf16 num_heads=4 seqlen=100 head_dim=72 lse parts=3",
+            "append bf16 num_heads=4:2 seqlen=1:100 head_dim=72 rope=half queries lengths_after",
             "fwd bf16 batch=2 num_heads=4 seqlen=100 blocks=64:32 mask_heads=4 mask_batch=2 mask_bits density=0.25 "
             r'args="float* slope, int window" score="s + slope[head]" mask="k <= q\n && q - k <= window"',
         )

@@ -464,7 +464,9 @@ TEST(ListFamilies, NamesAllWithArchsAndFeatures) {
   for (const FamilyInfo& family : families) {
     EXPECT_THAT(family.summary, Not(IsEmpty()));
     EXPECT_THAT(family.archs, Contains("sm_90a"));
-    EXPECT_THAT(family.features, Contains(family.name == "merge_states" ? "lse" : "causal"));
+    EXPECT_THAT(family.features, Contains(family.name == "merge_states" ? "lse"
+                                          : family.name == "append_kv"  ? "rope"
+                                                                        : "causal"));
   }
 }
 
