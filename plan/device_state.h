@@ -10,7 +10,6 @@
 #include "attnforge/device.h"
 #include "cache/cache.h"
 #include "generator/overrides.h"
-#include "plan/launch_log.h"
 #include "plan/loaded_kernel.h"
 #include "plan/once_map.h"
 #include "plan/plan_state.h"
@@ -52,8 +51,7 @@ class DeviceState {
       block_kernels;  // plan/ops/block_lists.h
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
-  LaunchLog launches;
-  SaidOnce slow_paths;
+  SaidOnce launches, slow_paths;
 };
 
 /// Throws Error(kCuda) in a forked child: its parent's threads may hold locks of the state, and the

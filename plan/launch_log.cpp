@@ -1,5 +1,4 @@
-#include "plan/launch_log.h"
-
+// launch_log.cpp - a line for each kernel that plans launch, once (ATTNFORGE_PRINT_LAUNCH).
 #include <fmt/format.h>
 
 #include "attnforge/inspect.h"
@@ -14,17 +13,14 @@ std::string text(const Dim3& size) { return fmt::format("{}x{}x{}", size.x, size
 
 }  // namespace
 
-void LaunchLog::print(const PlanState& plan, const Logger& log) {
-  const ContextScope scope(plan.device->context);
+void print_launches(const PlanState& plan, DeviceState& state) {
+  const ContextScope scope(state.context);
   for (const LoadedLaunch::Step& step : plan.launch.steps()) {
     const LaunchStep& launch = step.loaded->launch;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!printed_.insert(plan.loaded->config_text + ' ' + launch.kernel).second) continue;
-    }
+    if (!state.launches.first(plan.loaded->config_text + ' ' + launch.kernel)) continue;
     const Kernel::Attributes kernel = step.loaded->kernel->attributes();
-    const std::string& forced = plan.device->overrides.kernel_name;
-    log.announce(fmt::format(
+    const std::string& forced = state.overrides.kernel_name;
+    state.log.announce(fmt::format(
         "launch {}{} grid={} block={} smem_bytes={} registers={} local_bytes={} config=\"{}\" "
         "problem=\"{}\"",
         launch.kernel, forced.empty() ? "" : " as " + forced, text(step.grid), text(launch.block),

@@ -70,29 +70,16 @@ std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
   if (!choice.rendered) own = rendered(choice.config, key.problem, state.overrides);
   const auto& [source, digest] = choice.rendered ? *choice.rendered : *own;
   loaded->digest = digest;
-  const Arch& arch = state.facts.arch;
-  if (const std::optional<Cubin> stored = choice.cubin ? choice.cubin
-                                                       : stored_cubin(digest, arch, choice.nvrtc,
-                                                                      state.cache)) {
-    try {
-      const ContextScope scope(state.context);
-      loaded->kernels = LoadedKernels(stored->bytes, source, launch);
-      return loaded;
-    } catch (const Error& error) {
-      // Code of a newer NVRTC than the driver knows, for one. What is compiled here and now may
-      // still load.
-      if (!may_compile(options)) throw;
-      state.log.warning(fmt::format("stored code of \"{}\" does not load and is compiled again: {}",
-                                    loaded->config_text, error.what()));
-    }
-  }
-  if (!may_compile(options)) {
-    throw_not_ready(key, options, state,
-                    fmt::format("the code of \"{}\" is not stored", loaded->config_text));
-  }
-  const Cubin cubin = compile_and_store(source, arch, state.cache, state.log);
-  const ContextScope scope(state.context);
-  loaded->kernels = LoadedKernels(cubin.bytes, source, launch);
+  const std::string& name = loaded->config_text;
+  loaded->kernels = load_code(
+      source, launch,
+      choice.cubin ? choice.cubin
+                   : stored_cubin(digest, state.facts.arch, choice.nvrtc, state.cache),
+      may_compile(options), name,
+      [&] {
+        throw_not_ready(key, options, state, fmt::format("the code of \"{}\" is not stored", name));
+      },
+      state);
   return loaded;
 }
 
@@ -206,6 +193,34 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
     if (auto loaded = attempt(choice)) return with_note(std::move(loaded));
   }
   attempt.rethrow();
+}
+
+void require_arch(const DeviceFacts& device) {
+  if (!device.arch.name.empty()) return;
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("{} has compute capability {}.{}, which attnforge has no kernels for",
+                          device.name, device.arch.sm / 10, device.arch.sm % 10));
+}
+
+LoadedKernels load_code(const Source& source, const Launch& launch,
+                        const std::optional<Cubin>& stored, bool may_compile,
+                        const std::string& name, const std::function<void()>& not_ready,
+                        DeviceState& state) {
+  const ContextScope scope(state.context);
+  if (stored) {
+    try {
+      return {stored->bytes, source, launch};
+    } catch (const Error& error) {
+      // Code of a newer NVRTC than the driver knows, for one. What is compiled here and now may
+      // still load.
+      if (!may_compile) throw;
+      state.log.warning(fmt::format("stored code of \"{}\" does not load and is compiled again: {}",
+                                    name, error.what()));
+    }
+  }
+  if (!may_compile) not_ready();
+  const Cubin cubin = compile_and_store(source, state.facts.arch, state.cache, state.log);
+  return {cubin.bytes, source, launch};
 }
 
 }  // namespace attnforge

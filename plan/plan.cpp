@@ -49,11 +49,7 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
                                                     const PlanOptions& options, std::size_t hash) {
   validate(problem);
   require_seconds("time_limit_s", options.time_limit_s);
-  if (state.facts.arch.name.empty()) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("{} has compute capability {}.{}, which attnforge has no kernels for",
-                            state.facts.name, state.facts.arch.sm / 10, state.facts.arch.sm % 10));
-  }
+  require_arch(state.facts);
   const ChoiceKey key{bucket(problem), options.family, options.config};
   const LoadedKernel* loaded = state.kernels.find(key);
   if (loaded == nullptr || time_to_look_again(*loaded, options) || !good_enough(*loaded, options)) {
@@ -70,7 +66,7 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
   }
   if (problem.batch_invariant) require_legal(*loaded, problem, state);
   auto made = std::make_shared<const PlanState>(problem, *loaded, state);
-  if (state.overrides.print_launch) state.launches.print(*made, state.log);
+  if (state.overrides.print_launch) print_launches(*made, state);
   return state.plans.put(std::move(made), hash);
 }
 

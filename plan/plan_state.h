@@ -25,6 +25,10 @@ class PlanState {
   LoadedLaunch launch;
 };
 
+/// Logs kernel, grid, block, shared memory, registers, config and problem of each step whose kernel
+/// was not logged before, whatever the level (ATTNFORGE_PRINT_LAUNCH).
+void print_launches(const PlanState& plan, DeviceState& state);
+
 struct KeyOfPlan {
   PlanKey operator()(const PlanState& plan) const { return plan.key(); }
 };

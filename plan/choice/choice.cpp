@@ -39,12 +39,13 @@ std::optional<Config> usable(const std::string& text, const Problem& problem,
   return std::nullopt;
 }
 
-/// Nothing for a text that no config has.
-std::optional<Config> parsed(const std::string& text) {
+/// Which of `legal` a stored text is; nullptr: none, or it is no config.
+const Candidate* find_candidate(const std::vector<Candidate>& legal, const std::string& text) {
   try {
-    return parse_config(text);
+    const auto found = std::ranges::find(legal, parse_config(text), &Candidate::config);
+    return found == legal.end() ? nullptr : &*found;
   } catch (const Error&) {
-    return std::nullopt;
+    return nullptr;
   }
 }
 
@@ -61,12 +62,9 @@ class Unchosen {
     if (!legal_)
       legal_ = candidates(families_named(key_.family, overrides_), key_.problem, device_,
                           overrides_);
-    const auto same = std::find_if(legal_->begin(), legal_->end(),
-                                   [config = parsed(unchosen.config)](const Candidate& each) {
-                                     return each.config == config;
-                                   });
-    if (same == legal_->end()) return false;  // no search would try it
-    if (same == legal_->begin()) return true;
+    const Candidate* const same = find_candidate(*legal_, unchosen.config);
+    if (same == nullptr) return false;  // no search would try it
+    if (same == legal_->data()) return true;
     const std::string own = to_string(legal_->front().config);
     bool failed = false;
     for (const Try& each : cache_.tries(unchosen.problem, unchosen.device_class)) {
@@ -281,10 +279,8 @@ std::optional<Choice> near_choice(const ChoiceKey& key, const DeviceFacts& devic
   const std::vector<Candidate> legal = candidates(families_named(key.family, overrides),
                                                   key.problem, device, overrides);
   for (const Chosen& other : near) {
-    const auto same = std::find_if(
-        legal.begin(), legal.end(),
-        [config = parsed(other.config)](const Candidate& each) { return each.config == config; });
-    if (same == legal.end()) continue;
+    const Candidate* const same = find_candidate(legal, other.config);
+    if (same == nullptr) continue;
     const double model_us = legal.front().estimate_us;  // of untuned_choice()
     if (same->estimate_us > kNearVeto * model_us) continue;
     return Choice{

@@ -189,17 +189,17 @@ CheckReport check_gradients(const Problem& problem, const HostRun& run,
   return report;
 }
 
-/// Row i of `from` to where at(i) says that it lies.
+/// Rows of so many columns: row i to where at(i) says that it lies.
 template <class At>
-void store_gradient(DType dtype, const Tensor& to, const ReferenceGradient& from, const At& at) {
-  const auto columns = static_cast<std::size_t>(from.columns);
-  for (std::size_t i = 0; i < from.terms.size(); ++i) {
-    const QueryRow row = at(i);
+void store_rows(DType dtype, const Tensor& to, std::span<const double> values, int columns,
+                const At& at) {
+  for (std::size_t done = 0; done < values.size(); done += static_cast<std::size_t>(columns)) {
+    const QueryRow row = at(done / static_cast<std::size_t>(columns));
     const std::int64_t begin = row.batch * to.stride_batch + row.head * to.stride_head +
                                row.query * to.stride_row;
-    for (std::size_t d = 0; d < columns; ++d)
-      store_element(dtype, to.data, begin + static_cast<std::int64_t>(d),
-                    static_cast<float>(from.values[i * columns + d]));
+    for (int d = 0; d < columns; ++d)
+      store_element(dtype, to.data, begin + d,
+                    static_cast<float>(values[done + static_cast<std::size_t>(d)]));
   }
 }
 
@@ -214,13 +214,17 @@ void solve_gradients(const Problem& problem, const HostRun& run) {
     return place_of(by_keys, found.rows.keys[i]);
   };
   const Gradients& to = tensors.gradients;
-  store_gradient(gradient_dtype(problem, problem.dtype_q), to.dq, found.dq, query);
-  store_gradient(gradient_dtype(problem, problem.dtype_k), to.dk, found.dk, key);
-  store_gradient(gradient_dtype(problem, problem.dtype_v), to.dv, found.dv, key);
+  const auto store = [](DType dtype, const Tensor& gradient, const ReferenceGradient& from,
+                        const auto& at) {
+    store_rows(dtype, gradient, from.values, from.columns, at);
+  };
+  store(gradient_dtype(problem, problem.dtype_q), to.dq, found.dq, query);
+  store(gradient_dtype(problem, problem.dtype_k), to.dk, found.dk, key);
+  store(gradient_dtype(problem, problem.dtype_v), to.dv, found.dv, key);
   const auto head = [](std::size_t i) {
     return QueryRow{.batch = 0, .head = static_cast<std::int64_t>(i), .query = 0};
   };
-  store_gradient(DType::kFp32, {.data = to.dsinks, .stride_head = 1}, found.dsinks, head);
+  store(DType::kFp32, {.data = to.dsinks, .stride_head = 1}, found.dsinks, head);
   const std::vector<Darg> dargs = dargs_of(problem);
   for (std::size_t i = 0; i < dargs.size(); ++i)
     std::ranges::copy(found.dargs[i].values, address_of(dargs[i], tensors));
@@ -281,21 +285,11 @@ void solve_on_cpu(const Problem& problem, HostTensors& host) {
   const Sequences sequences = sequences_of(problem, tensors);
   check_sequences(sequences);
   const Reference reference = reference_attention(problem, tensors, all_rows(sequences), run.code);
-  const auto head_dim_v = static_cast<std::size_t>(problem.head_dim_v);
-  for (std::size_t i = 0; i < reference.rows.size(); ++i) {
-    const QueryRow row = place_of(sequences, reference.rows[i]);
-    const std::int64_t o_row = row.batch * tensors.o.stride_batch +
-                               row.head * tensors.o.stride_head + row.query * tensors.o.stride_row;
-    for (std::size_t d = 0; d < head_dim_v; ++d) {
-      store_element(problem.dtype_o, host.o.data(), o_row + static_cast<std::int64_t>(d),
-                    static_cast<float>(reference.o[i * head_dim_v + d]));
-    }
-    if (problem.lse) {
-      const std::int64_t at = row.batch * tensors.lse.stride_batch +
-                              row.head * tensors.lse.stride_head + row.query;
-      host.lse[static_cast<std::size_t>(at)] = static_cast<float>(reference.lse[i]);
-    }
-  }
+  const auto at = [&](std::size_t i) { return place_of(sequences, reference.rows[i]); };
+  store_rows(problem.dtype_o, tensors.o, reference.o, problem.head_dim_v, at);
+  if (!problem.lse) return;
+  const Rows& lse = tensors.lse;
+  store_rows(DType::kFp32, {lse.data, lse.stride_batch, 1, lse.stride_head}, reference.lse, 1, at);
 }
 
 double solve_on_cpu_bytes(const Problem& p) {

@@ -71,7 +71,7 @@ void compile_source(Inspection& inspection, const Source& source, const Launch& 
     cubin = compile(source, arch, {.line_info = options.line_info});
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCompile) throw;
-    inspection.compiled = describe_failure(error.what());
+    inspection.compiled = {.ok = false, .log = error.what()};
     inspection.sass = "none: the source does not compile";
     return;
   }
@@ -169,6 +169,16 @@ std::string describe_config(const std::string& config) {
     return describe(parse_config(config));
   } catch (const Error&) {  // of another version, or made up: shown as it is
     return config;
+  }
+}
+
+std::string digest_today(std::string_view problem, std::string_view config) {
+  try {
+    const Config read = parse_config(config);
+    if (find_family(read.family) == nullptr) return "";
+    return rendered(read, parse_problem(problem), {}).digest;
+  } catch (const Error&) {
+    return "";  // of another version, damaged, or stored under what the environment forced
   }
 }
 

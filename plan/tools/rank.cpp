@@ -54,7 +54,7 @@ void compile_all(std::vector<Ranked>& work, const Problem& problem, const Device
       const Launch launch = mine.candidate.family->launch(config, problem, device);
       mine.info = describe(compiled.cubin, launch, device.arch);
     } else {
-      mine.info = describe_failure(compiled.failure.detail);
+      mine.info = {.ok = false, .log = compiled.failure.detail};
       ++failed;
     }
     mine.done = true;
