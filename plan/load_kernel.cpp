@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <functional>
+#include <iterator>
 #include <mutex>
 #include <optional>
+#include <span>
 
 #include "attnforge/error.h"
 #include "plan/choice/choice.h"
@@ -83,37 +86,31 @@ std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
   return loaded;
 }
 
-/// Tries choices in turn; remembers the first failure, which is the one to report if all fail.
-class Attempts {
- public:
-  Attempts(const ChoiceKey& key, const PlanOptions& options, DeviceState& state)
-      : key_(key), options_(options), state_(state) {}
-
-  std::unique_ptr<LoadedKernel> operator()(const Choice& choice) {
-    if (std::find(failed_.begin(), failed_.end(), choice.config) != failed_.end()) return nullptr;
-    try {
-      return load(choice, key_, options_, state_);
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::kInternal) throw;
-      if (!first_) first_ = std::current_exception();
-      failed_.push_back(choice.config);
-      if (error.code() != ErrorCode::kNotReady) {
-        state_.log.warning(
+/// The first choice of those that load. Each list is asked for when all before failed. Throws the
+/// first failure if all fail.
+std::unique_ptr<LoadedKernel> load_first(
+    std::span<const std::function<std::vector<Choice>()>> lists, const ChoiceKey& key,
+    const PlanOptions& options, DeviceState& state) {
+  std::vector<Config> failed;
+  std::exception_ptr first;
+  for (const auto& list : lists) {
+    for (const Choice& choice : list()) {
+      if (std::ranges::find(failed, choice.config) != failed.end()) continue;
+      try {
+        return load(choice, key, options, state);
+      } catch (const Error& error) {
+        if (error.code() == ErrorCode::kInternal) throw;
+        if (!first) first = std::current_exception();
+        failed.push_back(choice.config);
+        if (error.code() == ErrorCode::kNotReady) continue;
+        state.log.warning(
             fmt::format("\"{}\" cannot be used for \"{}\" and the next choice is tried: {}",
-                        to_string(choice.config), to_string(key_.problem), error.what()));
+                        to_string(choice.config), to_string(key.problem), error.what()));
       }
-      return nullptr;
     }
   }
-  [[noreturn]] void rethrow() const { std::rethrow_exception(first_); }
-
- private:
-  const ChoiceKey& key_;
-  const PlanOptions& options_;
-  DeviceState& state_;
-  std::vector<Config> failed_;
-  std::exception_ptr first_;
-};
+  std::rethrow_exception(first);
+}
 
 }  // namespace
 
@@ -148,19 +145,15 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
   if (!key.config.empty())
     return load(forced_choice(key.config, key.problem, state.facts, state.overrides), key, options,
                 state);
-  require_support(key, state.facts, state.overrides);
-  if (key.problem.batch == 0 || key.problem.seqlen_q == 0) {
-    return load(untuned_choice(key, state.facts, state.overrides), key, options,
-                state);  // loads nothing
-  }
+  Chooser chooser(key, state.facts, state.cache, state.overrides, state.log);
+  chooser.require_support();
+  if (key.problem.batch == 0 || key.problem.seqlen_q == 0)
+    return load(chooser.untuned(), key, options, state);  // loads nothing
 
-  Attempts attempt(key, options, state);
   bool tuning_tried = false, provisional = false;
   // What a search that still goes on has stored so far is not its answer.
-  const std::optional<Rigor> at_least = may_tune(options) ? std::optional(Rigor::kQuick)
-                                                          : std::nullopt;
-  std::optional<Choice> stored = stored_choice(key, state.facts, state.cache, state.overrides,
-                                               state.log, at_least);
+  std::optional<Choice> stored = chooser.stored(may_tune(options) ? std::optional(Rigor::kQuick)
+                                                                  : std::nullopt);
   if (stored) recognise(*stored, may_compile(options), state);
   if (may_tune(options) && (!stored || !is_measured(stored->provenance))) {
     tuning_tried = true;
@@ -168,31 +161,23 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
     if (found.choice) stored = std::move(found.choice);
     provisional = found.provisional;
   }
-  if (options.policy == Policy::kCachedOnly &&
-      (!stored || !answers_cached_only(stored->provenance))) {
-    throw_not_ready(key, options, state, undecided(key, state.facts, state.cache, state.overrides));
-  }
-  const bool forced = !forced_text(state.overrides).empty();
-  const auto with_note = [&](std::unique_ptr<LoadedKernel> loaded) {
-    loaded->tuning_tried = tuning_tried;
-    loaded->provisional = provisional;
-    loaded->look_again_ns = now_ns() + kLookAgainNs;
-    if (forced) loaded->provenance = Provenance::kForced;
-    return loaded;
+  const bool cached_only = options.policy == Policy::kCachedOnly;
+  if (cached_only && (!stored || !answers_cached_only(stored->provenance)))
+    throw_not_ready(key, options, state, chooser.undecided());
+
+  const auto listed = [](const std::optional<Choice>& choice) {
+    return choice ? std::vector{*choice} : std::vector<Choice>();
   };
-  if (stored) {
-    if (auto loaded = attempt(*stored)) return with_note(std::move(loaded));
-  }
-  if (options.policy == Policy::kCachedOnly) attempt.rethrow();
-  if (const auto near = near_choice(key, state.facts, state.cache, state.overrides)) {
-    if (auto loaded = attempt(*near)) return with_note(std::move(loaded));
-  }
-  if (auto loaded = attempt(untuned_choice(key, state.facts, state.overrides)))
-    return with_note(std::move(loaded));
-  for (const Choice& choice : fallback_choices(key, state.facts, state.overrides)) {
-    if (auto loaded = attempt(choice)) return with_note(std::move(loaded));
-  }
-  attempt.rethrow();
+  const std::function<std::vector<Choice>()> lists[] = {
+      [&] { return listed(stored); }, [&] { return listed(chooser.near()); },
+      [&] { return std::vector{chooser.untuned()}; }, [&] { return chooser.fallbacks(); }};
+  std::unique_ptr<LoadedKernel> loaded = load_first(
+      std::span(lists).first(cached_only ? 1 : std::size(lists)), key, options, state);
+  loaded->tuning_tried = tuning_tried;
+  loaded->provisional = provisional;
+  loaded->look_again_ns = now_ns() + kLookAgainNs;
+  if (!forced_text(state.overrides).empty()) loaded->provenance = Provenance::kForced;
+  return loaded;
 }
 
 void require_arch(const DeviceFacts& device) {

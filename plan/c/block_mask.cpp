@@ -1,7 +1,5 @@
 // block_mask.cpp - block masks of the C API.
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>

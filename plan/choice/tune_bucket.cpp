@@ -141,8 +141,9 @@ FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState
           "a later one looks for the winner",
           to_string(key.problem), seconds_from(called),
           result.winner.empty() ? "an estimate" : "the best so far"));
-    } else if (std::optional<Choice> stored = stored_choice(
-                   key, state.facts, state.cache, state.overrides, state.log, Rigor::kQuick);
+    } else if (std::optional<Choice> stored = Chooser(key, state.facts, state.cache,
+                                                      state.overrides, state.log)
+                                                  .stored(Rigor::kQuick);
                stored && is_measured(stored->provenance)) {
       return {.choice = std::move(stored)};
     } else if (result.winner.empty()) {

@@ -50,11 +50,12 @@ void list_candidates(Inspection& inspection, const ChoiceKey& key, const Overrid
 Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
               const Overrides& overrides) {
   if (!key.config.empty()) return forced_choice(key.config, key.problem, device, overrides);
-  std::optional<Choice> stored = stored_choice(key, device, cache, overrides, Logger());
-  if (!stored) stored = near_choice(key, device, cache, overrides);
-  Choice choice = stored ? *std::move(stored) : untuned_choice(key, device, overrides);
-  if (!stored)
-    choice.why = fmt::format("{}; {}", undecided(key, device, cache, overrides), choice.why);
+  const Logger silent;
+  Chooser chooser(key, device, cache, overrides, silent);
+  std::optional<Choice> stored = chooser.stored();
+  if (!stored) stored = chooser.near();
+  Choice choice = stored ? *std::move(stored) : chooser.untuned();
+  if (!stored) choice.why = fmt::format("{}; {}", chooser.undecided(), choice.why);
   if (const std::string forced = forced_text(overrides); !forced.empty()) {
     choice.provenance = Provenance::kForced;
     choice.why = fmt::format("the environment forces it ({}); among the rest, {}", forced,
