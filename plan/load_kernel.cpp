@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
-#include <functional>
 #include <iterator>
 #include <mutex>
-#include <optional>
 #include <span>
 
 #include "attnforge/error.h"

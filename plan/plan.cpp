@@ -5,9 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
-#include <string>
-#include <utility>
 
 #include "attnforge/error.h"
 #include "generator/problem/bucket.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "attnforge/block_mask.h"

@@ -7,7 +7,6 @@
 
 #include "attnforge/error.h"
 #include "cache/near_problems.h"
-#include "generator/arch.h"
 #include "templates/registry.h"
 
 namespace attnforge {

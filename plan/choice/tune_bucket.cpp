@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
-#include <optional>
 #include <utility>
 #include <vector>
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "attnforge/error.h"
 #include "generator/arch.h"
