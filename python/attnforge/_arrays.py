@@ -14,6 +14,7 @@ A backend is found by the module of an array's type, so a framework is used only
 
 import contextlib
 import ctypes
+import struct
 import sys
 from typing import NamedTuple
 
@@ -189,26 +190,8 @@ class _Cupy:
             return self._cupy.cuda.get_current_stream().ptr
 
 
-class _DLDevice(ctypes.Structure):
-    _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
-
-
-class _DLDataType(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-class _DLTensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device", _DLDevice),
-        ("ndim", ctypes.c_int32),
-        ("dtype", _DLDataType),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
+# A DLTensor: data, type and id of the device, ndim, code, bits and lanes of the dtype, shape, strides, byte_offset.
+_DL_TENSOR = struct.Struct("=QiiiBBHQQQ")
 _DL_CUDA, _DL_CUDA_MANAGED = 2, 13
 _DL_CODES = {(each.dlpack, each.bits): code for code, each in enumerate(FORMATS)}
 _TYPESTRS = {each.typestr: code for code, each in enumerate(FORMATS) if each.typestr}
@@ -281,16 +264,15 @@ class _Protocols:
             raise InvalidError(f"{name} is on DLPack device type {kind}; attention needs CUDA arrays (type {_DL_CUDA})")
         # The array's owner makes this stream wait for whatever still writes the array.
         capsule = array.__dlpack__(stream=stream or _LEGACY_DEFAULT_STREAM)
-        tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
-        code = _DL_CODES.get((tensor.dtype.code, tensor.dtype.bits)) if tensor.dtype.lanes == 1 else None
+        tensor = ctypes.string_at(_capsule_pointer(capsule, b"dltensor"), _DL_TENSOR.size)
+        data, _, device, ndim, kind, bits, lanes, sizes, steps, offset = _DL_TENSOR.unpack(tensor)
+        code = _DL_CODES.get((kind, bits)) if lanes == 1 else None
         if code not in allowed:
-            raise InvalidError(
-                f"{name} has DLPack dtype (code {tensor.dtype.code}, {tensor.dtype.bits} bits), {_no_dtype(allowed)}"
-            )
-        shape = tuple(tensor.shape[: tensor.ndim])
-        strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else contiguous(shape)
+            raise InvalidError(f"{name} has DLPack dtype (code {kind}, {bits} bits), {_no_dtype(allowed)}")
+        shape = tuple((ctypes.c_int64 * ndim).from_address(sizes)) if ndim else ()
+        strides = tuple((ctypes.c_int64 * ndim).from_address(steps)) if steps else contiguous(shape)
         # The capsule keeps the memory alive until it is dropped.
-        return Array((tensor.data or 0) + tensor.byte_offset, shape, strides, code, tensor.device.device_id, capsule)
+        return Array(data + offset, shape, strides, code, device, capsule)
 
     @staticmethod
     def _cuda_array_interface(name, interface, allowed):

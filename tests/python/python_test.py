@@ -42,12 +42,30 @@ class FakeArray:
         }
 
 
+class DLTensor(ctypes.Structure):
+    class Device(ctypes.Structure):
+        _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
+
+    class DataType(ctypes.Structure):
+        _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", Device),
+        ("ndim", ctypes.c_int32),
+        ("dtype", DataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
 class FakeDlpack:
     """A device array by DLPack, bfloat16, with a byte offset."""
 
     def __init__(self, shape, strides=None, device_type=2, code=4, bits=16):
         self.dropped = False
-        self._tensor = _arrays._DLTensor()
+        self._tensor = DLTensor()
         self._tensor.data = 0x20000
         self._tensor.byte_offset = 64
         self._tensor.device.device_type = device_type
