@@ -1,6 +1,7 @@
 """The user's own score and mask: texts, and their arguments as the problem and a run have them."""
 
 import ctypes
+import math
 import struct
 
 from . import _checks
@@ -72,20 +73,14 @@ def _array(name, value, stream):
     name_here = f"args[{name!r}]"
     backend = backend_of(value)
     array = backend.view(name_here, value, stream, allowed=ANY_DTYPE)
-    if tuple(array.strides) != contiguous(array.shape) and _elements(array) > 1:
+    elements = math.prod(array.shape)
+    if tuple(array.strides) != contiguous(array.shape) and elements > 1:
         raise InvalidError(f"{name_here} {tuple(array.shape)} has strides {tuple(array.strides)}; it must be contiguous")
     if array.address == 0:
         raise InvalidError(f"{name_here} is empty; leave it out, or pass an array of one element")
     # Of a large one the tuner must know the size: it makes up arrays to run on.
-    extent = f"[{_elements(array)}]" if _elements(array) * ITEM_BYTES[array.code] > _USUAL else ""
+    extent = f"[{elements}]" if elements * ITEM_BYTES[array.code] > _USUAL else ""
     return f"{FORMATS[array.code].in_code}* {name}{extent}", array.address, array
-
-
-def _elements(array):
-    count = 1
-    for size in array.shape:
-        count *= size
-    return count
 
 
 def check_devices(code, device, name="q"):
