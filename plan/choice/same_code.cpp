@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "attnforge/error.h"
-#include "plan/cubins.h"
+#include "plan/load_kernel.h"
 #include "runtime/compile/same_machine_code.h"
 
 namespace attnforge {

@@ -12,7 +12,7 @@
 #include "plan/checks/option_checks.h"
 #include "plan/choice/slow_path.h"
 #include "plan/context_scope.h"
-#include "plan/cubins.h"
+#include "plan/load_kernel.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/nvtx.h"
 #include "templates/registry.h"

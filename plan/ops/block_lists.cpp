@@ -9,7 +9,6 @@
 #include "attnforge/error.h"
 #include "attnforge/printable.h"
 #include "generator/user_code/wide_indexes.h"
-#include "plan/cubins.h"
 #include "plan/load_kernel.h"
 #include "templates/ops/block_lists/host.h"
 

@@ -11,7 +11,7 @@
 #include "attnforge/inspect.h"
 #include "generator/arch.h"
 #include "plan/choice/choice.h"
-#include "plan/cubins.h"
+#include "plan/load_kernel.h"
 #include "plan/overrides.h"
 #include "plan/tools/compile_info.h"
 #include "runtime/compile/compiler.h"
