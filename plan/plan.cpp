@@ -111,4 +111,16 @@ std::string Plan::config() const { return state_->loaded->config_text; }
 Provenance Plan::provenance() const { return state_->loaded->provenance; }
 double Plan::measured_us() const { return state_->loaded->measured_us; }
 
+std::string_view to_string(Policy policy) {
+  switch (policy) {
+    case Policy::kEstimate:
+      return "estimate";
+    case Policy::kFirstRun:
+      return "first_run";
+    case Policy::kCachedOnly:
+      return "cached_only";
+  }
+  return "unknown";
+}
+
 }  // namespace attnforge

@@ -75,7 +75,7 @@ class Chooser {
   void require_support() const;
 
   /// The database's winner for the bucket, if it can be used. A stale one (its template has changed
-  /// since) counts as an estimate, until plan/choice/same_code.h recognises it. Under force it is
+  /// since) counts as an estimate, until a plan recognises its code. Under force it is
   /// the winner under the same force. A row whose config cannot be used is skipped with a warning,
   /// one of a family that was not named and that a better tier makes needless without. With
   /// `at_least` only what a finished search of that rigor chose; a caller who insists on a family
