@@ -10,7 +10,6 @@
 
 #include "attnforge/error.h"
 #include "plan/choice/choice.h"
-#include "plan/choice/tune_bucket.h"
 #include "plan/context_scope.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/compile/same_machine_code.h"

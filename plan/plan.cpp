@@ -11,7 +11,6 @@
 #include "plan/checks/input_check.h"
 #include "plan/checks/option_checks.h"
 #include "plan/choice/choice.h"
-#include "plan/choice/slow_path.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
 #include "plan/load_kernel.h"

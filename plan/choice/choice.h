@@ -3,6 +3,7 @@
 // overrides.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@
 #include "runtime/log.h"
 
 namespace attnforge {
+
+class DeviceState;
 
 /// What a config becomes, and the digest of that.
 struct Rendered {
@@ -125,5 +128,30 @@ class Chooser {
   std::optional<Rendered> last_;
   std::optional<std::vector<Candidate>> legal_;
 };
+
+struct FirstRun {
+  std::optional<Choice> choice{};  // nothing: no config worked, or none was tried; it is logged
+  bool provisional = false;        // another process was still tuning when the time was over
+};
+
+/// A plan that tunes because nothing was measured for its bucket gets the winner of the one process
+/// that tunes the bucket, be it this one or another that is waited for, within options.time_limit_s
+/// of `called`. In vain: the best of what the other has stored so far, or nothing. All that find a
+/// winner find the same, since they take it from the database.
+FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState& state,
+                   std::chrono::steady_clock::time_point called);
+
+/// Whether a problem is served worse than it could be: by no product, or for something about its
+/// tensors that is easily changed. "": it is not, or a family is forced. Else one line: which
+/// family serves `problem`, how much slower than another one would be by their models, and what has
+/// to be changed for that: dtypes that differ, tensors that are not aligned to 16 bytes. The
+/// simplest change that gains nearly all there is to gain. Where no product serves there is always
+/// a line, with the products' reasons if no change helps. Some tens of ms where there is something
+/// to change or no product, else nothing. Pure.
+std::string slow_path(const Problem& problem, const DeviceFacts& device,
+                      const Overrides& overrides = {});
+
+/// Logs slow_path(), once for each bucket, unless the kernel was forced.
+void warn_of_slow_path(const ChoiceKey& key, DeviceState& state);
 
 }  // namespace attnforge

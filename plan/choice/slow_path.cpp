@@ -1,5 +1,5 @@
-#include "plan/choice/slow_path.h"
-
+// slow_path.cpp - what serves a problem, and whether a change of its tensors would be served
+// better.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "attnforge/error.h"
 #include "generator/candidates.h"
 #include "plan/choice/choice.h"
+#include "plan/device_state.h"
 #include "plan/overrides.h"
 #include "templates/registry.h"
 

@@ -1,6 +1,4 @@
 // tune_bucket.cpp - tuning on the GPU of a Device: the public tune(), and first-run plans.
-#include "plan/choice/tune_bucket.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,8 +8,9 @@
 
 #include "attnforge/error.h"
 #include "plan/checks/option_checks.h"
-#include "plan/choice/slow_path.h"
+#include "plan/choice/choice.h"
 #include "plan/context_scope.h"
+#include "plan/device_state.h"
 #include "plan/load_kernel.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/nvtx.h"

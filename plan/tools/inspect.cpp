@@ -10,7 +10,6 @@
 #include "generator/arch.h"
 #include "plan/checks/option_checks.h"
 #include "plan/choice/choice.h"
-#include "plan/choice/slow_path.h"
 #include "plan/overrides.h"
 #include "plan/tools/compile_info.h"
 #include "runtime/compile/compiler.h"
