@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "attnforge/device.h"
@@ -14,7 +15,6 @@
 #include "plan/once_map.h"
 #include "plan/plan_state.h"
 #include "plan/recent_map.h"
-#include "plan/said_once.h"
 #include "runtime/counter_pool.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
@@ -22,6 +22,21 @@
 #include "runtime/log.h"
 
 namespace attnforge {
+
+/// Texts that are worth saying once. Thread-safe. Keeps every text: for as many as there are
+/// buckets or kernels, not as there are runs.
+class SaidOnce {
+ public:
+  /// Whether `text` is new.
+  bool first(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    return said_.insert(text).second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> said_;
+};
 
 /// Thread-safe. Kernels are kept until the end, since plans point to them. A plan is kept while
 /// someone holds it, and the latest kPlansKept besides: with about half a KiB each, a server that

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "attnforge/error.h"
+#include "attnforge/inspect.h"
 #include "generator/problem/bucket.h"
 #include "plan/checks/input_check.h"
 #include "plan/checks/option_checks.h"
@@ -17,6 +18,7 @@
 #include "plan/plan_state.h"
 #include "runtime/memory.h"
 #include "runtime/nvtx.h"
+#include "templates/registry.h"
 
 namespace attnforge {
 namespace {
@@ -37,6 +39,26 @@ void reserve_counters(const LoadedKernel& loaded, DeviceState& state) {
   if (std::ranges::none_of(loaded.kernels.steps(), needs_counters, &LoadedStep::launch)) return;
   const ContextScope scope(state.context);
   state.counters.reserve();
+}
+
+std::string text(const Dim3& size) { return fmt::format("{}x{}x{}", size.x, size.y, size.z); }
+
+/// Logs kernel, grid, block, shared memory, registers, config and problem of each step whose kernel
+/// was not logged before, whatever the level (ATTNFORGE_PRINT_LAUNCH).
+void print_launches(const PlanState& plan, DeviceState& state) {
+  const ContextScope scope(state.context);
+  for (const LoadedLaunch::Step& step : plan.launch.steps()) {
+    const LaunchStep& launch = step.loaded->launch;
+    if (!state.launches.first(plan.loaded->config_text + ' ' + launch.kernel)) continue;
+    const Kernel::Attributes kernel = step.loaded->kernel->attributes();
+    const std::string& forced = state.overrides.kernel_name;
+    state.log.announce(fmt::format(
+        "launch {}{} grid={} block={} smem_bytes={} registers={} local_bytes={} config=\"{}\" "
+        "problem=\"{}\"",
+        launch.kernel, forced.empty() ? "" : " as " + forced, text(step.grid), text(launch.block),
+        launch.smem_bytes + kernel.smem_static_bytes, kernel.registers, kernel.local_bytes,
+        describe_config(plan.loaded->config_text), to_string(plan.problem)));
+  }
 }
 
 /// The slow half of make_plan: the exact problem is new. Its bucket may be known; then only the
@@ -73,6 +95,28 @@ PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_, Devic
   launch = LoadedLaunch(loaded->family->launch(loaded->config, problem, device->facts),
                         loaded->kernels);
   check = PointerCheck(problem);
+}
+
+std::size_t workspace_bound(Problem largest, const std::string& config_text,
+                            const DeviceFacts& device) {
+  // The layout only says how attnforge would allocate; it must not bind the two lengths to each
+  // other here.
+  if (largest.layout == Layout::kPackedQkv) largest.layout = Layout::kBshd;
+  validate(largest);
+  const Config config = parse_config(config_text);
+  const Family* family = find_family(config.family);
+  ATTNFORGE_ASSERT(family != nullptr, "the config of a plan is of a family of this build");
+  // A batch below its bucket's may have more splits of the keys than a larger one
+  // (splits_of_batch() in templates/host/split_counts.h), but no more in all than the bucket's.
+  Problem of_bucket = largest;
+  of_bucket.batch = bucket_batch(largest.batch);
+  if (of_bucket.mask_batch != 1) of_bucket.mask_batch = of_bucket.batch;
+  if (largest.op == Op::kForward && !largest.batch_invariant && products_within_limits(of_bucket) &&
+      family->supports(of_bucket, device.arch).empty())
+    largest = of_bucket;
+  // That a family's workspace grows with batch and lengths is a rule for families
+  // (docs/ADDING_A_FAMILY.md) that a test checks.
+  return family->launch(config, largest, device).workspace_bytes;
 }
 
 Plan make_plan(const Problem& problem, Device& device, const PlanOptions& options) {

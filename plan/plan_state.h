@@ -1,6 +1,10 @@
 // plan_state.h - what a Plan points to: everything that a run needs, ready before the first one.
 #pragma once
 
+#include <cstddef>
+#include <string>
+
+#include "attnforge/device.h"
 #include "attnforge/plan.h"
 #include "plan/checks/pointer_check.h"
 #include "plan/loaded_kernel.h"
@@ -25,9 +29,10 @@ class PlanState {
   LoadedLaunch launch;
 };
 
-/// Logs kernel, grid, block, shared memory, registers, config and problem of each step whose kernel
-/// was not logged before, whatever the level (ATTNFORGE_PRINT_LAUNCH).
-void print_launches(const PlanState& plan, DeviceState& state);
+/// Bytes that suffice for a plan's config at every batch and lengths up to those of `largest`,
+/// which is the plan's problem but for these. Never shrinks when one of them grows. Throws
+/// Error(kInvalidProblem) for sizes out of range.
+std::size_t workspace_bound(Problem largest, const std::string& config, const DeviceFacts& device);
 
 struct KeyOfPlan {
   PlanKey operator()(const PlanState& plan) const { return plan.key(); }

@@ -15,7 +15,7 @@
 #include "plan/c/error.h"
 #include "plan/c/handle.h"
 #include "plan/c/struct.h"
-#include "plan/workspace_bound.h"
+#include "plan/plan_state.h"
 
 using namespace attnforge;
 

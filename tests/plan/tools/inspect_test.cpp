@@ -21,7 +21,7 @@
 #include "generator/arch.h"
 #include "generator/candidates.h"
 #include "generator/problem/bucket.h"
-#include "plan/workspace_bound.h"
+#include "plan/plan_state.h"
 #include "runtime/compile/compiler.h"
 #include "templates/registry.h"
 
