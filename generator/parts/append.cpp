@@ -184,17 +184,11 @@ bool overlap(const Problem& p, const Tensors& t) {
 }
 
 bool append_good(const Problem& p, std::uint64_t, const Tensors& t) {
-  std::uintptr_t bits = 0;
-  bool good = true;
-  const auto add = [&](const Tensor& tensor) {
-    good &= tensor.data != nullptr;
-    bits |= alignment_bits(tensor, p.dtype_q);
-  };
-  for (const Tensor* tensor : {&t.k, &t.v, &t.cache.k, &t.cache.v}) add(*tensor);
-  if (p.queries) add(t.q), add(t.o);
-  const bool aligned = bits % static_cast<std::uintptr_t>(p.alignment_bytes) == 0 &&
-                       address_bits(t.lengths.kv) % alignof(int) == 0;
-  return good && aligned && t.lengths.tokens_q >= 0 && t.lengths.tokens_q <= total_tokens(p).q &&
+  GoodTensors tensors;
+  for (const Tensor* tensor : {&t.k, &t.v, &t.cache.k, &t.cache.v}) tensors.add(*tensor, p.dtype_q);
+  if (p.queries) tensors.add(t.q, p.dtype_q), tensors.add(t.o, p.dtype_q);
+  return tensors.all(p) && address_bits(t.lengths.kv) % alignof(int) == 0 &&
+         t.lengths.tokens_q >= 0 && t.lengths.tokens_q <= total_tokens(p).q &&
          (!is_packed(p) || words_good(t.lengths.q)) &&
          (!p.lengths_after || (words_good(t.cache.lengths_after) && !overlap(p, t)));
 }

@@ -86,14 +86,14 @@ void complete_merge(const Problem& p, const BoundOperands& run, Tensors& tensors
 
 bool merge_good(const Problem& p, std::uint64_t, const Tensors& t) {
   if (t.parts == nullptr) return false;
-  std::uintptr_t bits = alignment_bits(t.o, p.dtype_o);
-  bool present = t.o.data != nullptr;
+  GoodTensors tensors;
+  bool good = true;
+  tensors.add(t.o, p.dtype_o);
   for (int i = 0; i < p.parts; ++i) {
-    const auto& [o, lse] = t.parts[i];
-    bits |= alignment_bits(o, p.dtype_q);
-    present &= o.data != nullptr && words_good(lse.data);
+    tensors.add(t.parts[i].o, p.dtype_q);
+    good &= words_good(t.parts[i].lse.data);
   }
-  return present && bits % static_cast<std::uintptr_t>(p.alignment_bytes) == 0;
+  return good && tensors.all(p);
 }
 
 void explain_merge(const Problem& p, const Tensors& t) {
