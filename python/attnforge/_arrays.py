@@ -3,9 +3,7 @@
 A backend is found by the module of an array's type, so a framework is used only if the caller has imported it. Each has
   view(name, array, stream, allowed)  an Array whose dtype is one of `allowed`, by default of what attention computes with; raises
                                     InvalidError, which calls the array `name`, for what cannot be taken
-  empty(shape, code, device, stream)  a new contiguous array of the framework, for use on the stream
-  zeros(shape, code, device, stream)  the same, filled with zeros on the stream
-  clear(array, device, stream)      zeros into an array, on the stream; not of other frameworks than torch and cupy
+  empty(shape, code, device, stream, zeros)  a new contiguous array of the framework, for use on the stream; zeros: filled with zeros
   scratch(size_bytes, device, stream) a context manager: the address of memory for use on the stream, freed in the stream's order
   upload(data, device, stream)      (address, owner) of bytes on the GPU, which any stream may read once it has returned
   stream(device)                    number of the framework's current stream
@@ -103,13 +101,10 @@ class _Torch:
             return torch.cuda.stream(torch.cuda.default_stream(device))
         return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device))
 
-    def empty(self, shape, code, device, stream):
+    def empty(self, shape, code, device, stream, zeros=False):
+        make = self.torch.zeros if zeros else self.torch.empty
         with self._on(device, stream):
-            return self.torch.empty(shape, dtype=self._dtypes[code], device=self.torch.device("cuda", device))
-
-    def zeros(self, shape, code, device, stream):
-        with self._on(device, stream):
-            return self.torch.zeros(shape, dtype=self._dtypes[code], device=self.torch.device("cuda", device))
+            return make(shape, dtype=self._dtypes[code], device=self.torch.device("cuda", device))
 
     def allocator(self, shape, code, device):
         """A function of any arguments that does what empty() does for the current stream, quickly."""
@@ -164,13 +159,10 @@ class _Cupy:
                 with cuda.ExternalStream(stream, device):
                     yield
 
-    def empty(self, shape, code, device, stream):
+    def empty(self, shape, code, device, stream, zeros=False):
+        make = self._cupy.zeros if zeros else self._cupy.empty
         with self._on(device, stream):
-            return self._cupy.empty(shape, dtype=_NAMES[code])
-
-    def zeros(self, shape, code, device, stream):
-        with self._on(device, stream):
-            return self._cupy.zeros(shape, dtype=_NAMES[code])
+            return make(shape, dtype=_NAMES[code])
 
     @contextlib.contextmanager
     def scratch(self, size_bytes, device, stream):
@@ -286,12 +278,10 @@ class _Protocols:
         # The interface does not name the GPU, so 0 is assumed; DLPack names it.
         return Array(interface["data"][0] or 0, shape, strides, code, 0)
 
-    def empty(self, shape, code, device, stream):
+    def empty(self, shape, code, device, stream, zeros=False):
         raise InvalidError(
             "attnforge cannot allocate arrays of this framework: pass out= (and, for return_lse, a pair out=(o, lse))"
         )
-
-    zeros = empty
 
     @contextlib.contextmanager
     def scratch(self, size_bytes, device, stream):

@@ -138,17 +138,10 @@ class CheckedOptions(NamedTuple):
 
     def words(self):
         """Of a problem with these options, by the names of its fields; without those of its parts."""
-        return {
-            "causal": self.causal,
-            "window_left": self.window_left,
-            "window_right": self.window_right,
-            "softmax_scale": self.softmax_scale or 0.0,
-            "softcap": self.softcap,
-            "lse": self.lse,
-            "layout": self.layout,
-            "tf32": self.tf32,
-            "batch_invariant": self.batch_invariant,
-        }
+        words = self._asdict()
+        del words["parts"]
+        words["softmax_scale"] = self.softmax_scale or 0.0
+        return words
 
     @property
     def places(self):

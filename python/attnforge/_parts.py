@@ -147,6 +147,7 @@ class Tail:
     """What all runs of a call have in it; immutable."""
 
     __slots__ = ("_rope_rows", "_has_lengths", "_tokens", "_of_pages")
+    MEMBERS = "rope", "lengths", "block_mask", "code_arguments", "sinks", "pages", "gradients"  # of _c.Tensors
 
     def __init__(self, arrays, options, batch, q, k):
         words = options.parts

@@ -139,6 +139,20 @@ def choice(op="fwd"):
     return _choice.of(op)
 
 
+def plan_of(problem, device, warn=None, epoch=None):
+    """The plan of a problem, made if there is none. warn(plan) is called of a new one whose kernel the caller did not ask for.
+    epoch: the cache's when the call began, if that was before."""
+    epoch, key = plan_cache.epoch if epoch is None else epoch, (device, problem)
+    plan = plan_cache.get(key)
+    if plan is None:
+        chosen = choice(problem.op)
+        plan = Plan(problem, device, chosen)
+        if warn is not None and chosen.family is None and chosen.config is None:
+            warn(plan)
+        plan_cache.put(key, plan, epoch)
+    return plan
+
+
 def configure(policy=None, time_limit_s=None, no_jit=None, family=None, config=None):
     """How later plans are chosen; what is not given stays.
 

@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _arguments, _arrays, _attention, _c, _call, _checks, _fast, _formats, _lengths, _library, _options, _overlap, _parts  # noqa: E402
+from attnforge import _arguments, _arrays, _attention, _c, _call, _checks, _fast, _formats, _lengths, _library, _options, _overlap, _parts, _plans  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()
@@ -203,7 +203,7 @@ class FastPathTest(CallTest):
         self.assertEqual([plan.family for plan in attnforge.plan_cache], ["fwd_wgmma_sm90a"])
 
     def test_a_plan_begun_before_configure_is_not_kept_after(self):
-        make = _call.Plan
+        make = _plans.Plan
 
         def slow_plan(*arguments):
             plan = make(*arguments)
@@ -212,7 +212,7 @@ class FastPathTest(CallTest):
 
         attnforge.plan_cache.clear()
         try:
-            with mock.patch.object(_call, "Plan", slow_plan):
+            with mock.patch.object(_plans, "Plan", slow_plan):
                 self.call()
             self.assertEqual(len(attnforge.plan_cache), 0)
             self.call()
@@ -1264,7 +1264,7 @@ class AppendKvTest(CallTest):
         for text, changed in (
             ("k has shape .* 4 dimensions", {"k": of((3, 2, 64))}),
             (r"v has shape .* it must be \(3, 1, 2, 32\)", {"v": of((3, 2, 2, 32))}),
-            ("v is fp16 and k bf16", {"v": of((3, 1, 2, 32), "float16")}),
+            ("v is fp16; it must be bf16", {"v": of((3, 1, 2, 32), "float16")}),
             (r"v_cache has shape .* it must be \(20, 16, 2, 32\)", {"v_cache": of((20, 16, 2, 64))}),
             ("v_cache is on GPU 1", {"v_cache": of((20, 16, 2, 32), device=("cuda", 1))}),
             ("k_cache has a stride of 2", {"k_cache": of((20, 16, 2, 64), strides=(4096, 256, 128, 2))}),
