@@ -46,6 +46,9 @@ int alignment_of(const AppendSizes& s, const AppendTensors& t, bool packed) {
   return alignment.bytes();
 }
 
+/// That seqlen_q may be; of packed rows `tokens` says all.
+constexpr std::int64_t kMostQueries = std::int64_t{1} << 27;
+
 Problem problem_of(const AppendSizes& s, const AppendTensors& t, bool packed) {
   Problem p;
   p.op = Op::kAppend;
@@ -56,7 +59,7 @@ Problem problem_of(const AppendSizes& s, const AppendTensors& t, bool packed) {
   p.batch = s.batch;
   p.num_heads_kv = s.num_heads_kv;
   p.num_heads_q = p.queries ? s.num_heads_q : s.num_heads_kv;
-  p.seqlen_q = packed ? s.tokens : s.seqlen_new;
+  p.seqlen_q = packed ? std::min(s.tokens, kMostQueries) : s.seqlen_new;
   p.seqlen_kv = s.seqlen_kv;
   p.head_dim = s.head_dim;
   p.head_dim_v = s.head_dim_v;

@@ -16,6 +16,7 @@ from ._plans import plan_cache
 
 _PACKED = (None, 0, 1)
 _MOST_ROWS = 2**30
+_MOST_QUERIES = 2**27  # that seqlen_q may be; of packed rows tokens_q says all
 # Words of 8 bytes: a _c.Lengths, a _c.Pages, a _c.Rope and a _c.Cache, one after another.
 _PARTS = _c.Lengths, _c.Pages, _c.Rope, _c.Cache
 _PART_WORDS = tuple(ctypes.sizeof(part) // 8 for part in _PARTS)
@@ -79,9 +80,9 @@ def append_kv(
     stream: a CUDA stream as a number; default: the framework's current one.
 
     Enqueues one kernel and returns at once: lengths and pages are read on the GPU when it runs. May be captured into a CUDA graph
-    after a first call with this dtype, these head dims and strides, and of one row for each sequence or of more. configure() decides
-    as for attention(). Raises InvalidError (a ValueError) for what it cannot take; with
-    ATTNFORGE_CHECK_INPUTS=1 for lengths above the capacity, pages that are not there and pages that two sequences write, too.
+    after a first call with this dtype, these head dims and alignment, and of one row for each sequence or of more. configure() decides
+    as for attention(). Raises InvalidError (a ValueError) for what it cannot take; with ATTNFORGE_CHECK_INPUTS=1 for lengths
+    above the capacity, pages that are not there and pages that two sequences write, too.
     """
     arrays = k, v, k_cache, v_cache, q, q_out, used_kv, page_table, cu_seqlens, used_kv_after
     if _graphs.waiting and _graphs.torch_is_there():
@@ -191,7 +192,7 @@ def _problem(views, of_rows, of_cache, interleaved, offset):
         "batch": batch,
         "num_heads_q": heads_q,
         "num_heads_kv": heads,
-        "seqlen_q": new,
+        "seqlen_q": new if ends is None else min(new, _MOST_QUERIES),
         "seqlen_kv": capacity,
         "head_dim": head_dim,
         "head_dim_v": head_dim_v,

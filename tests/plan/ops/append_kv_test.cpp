@@ -171,6 +171,40 @@ TEST_F(AppendKvTest, IsNotReadyWhereCompilingIsForbidden) {
   EXPECT_EQ(fake_cuda().launches(), 2);
 }
 
+TEST_F(AppendKvTest, APlanLetsAnAppendBeCapturedWithoutAFirstRun) {
+  Device device = open();
+  // Of other sizes: their kernel is one.
+  make_plan(parse_problem("append num_heads=2 seqlen=1:64 head_dim=128 lengths_after"), device);
+  make_plan(parse_problem("append num_heads=2 seqlen=5:64 head_dim=128 lengths_after"), device);
+  const int loads = fake_cuda().loads();
+  const ContextScope context(state_of(device).context);
+  const Stream stream;
+  AppendTensors tensors = tensors_at(0x100000);
+  tensors.used_kv_after = at<int>(0x8000);
+  AppendSizes more = kSizes;
+  more.seqlen_new = 2;
+  const Graph graph(stream, [&](CUstream captured) {
+    append_kv(kSizes, tensors, device, captured, false);
+    append_kv(more, tensors, device, captured, false);
+  });
+  EXPECT_EQ(fake_cuda().loads(), loads);
+  EXPECT_EQ(fake_cuda().launches(), 2);
+}
+
+TEST_F(AppendKvTest, HeadsOfQAndHeadsOfKAreAnyNumbers) {
+  Device device = open();
+  AppendTensors tensors = tensors_at(0x100000);
+  tensors.q = tensors.rotated_q = {at<void>(0x200000), 640, 640, 128};
+  tensors.rope = {at<float>(0x300000), at<float>(0x380000), 4096, 0};
+  AppendSizes sizes = kSizes;
+  sizes.rope = Rope::kHalf;
+  for (const int heads : {5, 3, 9}) {
+    sizes.num_heads_q = heads;
+    append_kv(sizes, tensors, device);
+  }
+  EXPECT_EQ(fake_cuda().launches(), 3);
+}
+
 TEST(AppendWork, FillsAGpuOnceWithAsLittleAThreadAsThatTakes) {
   const AppendShape llama{kBf16, 128, 128, kNoRope, 0};
   const auto work = [&](std::int64_t tokens) { return append_work(llama, tokens, 8, 0, 132); };
