@@ -230,6 +230,7 @@ void explain_append(const Problem& p, const Tensors& t) {
 
 }  // namespace
 
+extern const ProblemPart append_of_problem;
 constinit const ProblemPart append_of_problem{
     .in = [](const Problem& p) { return p.op == Op::kAppend; },
     .validate = validate_append,

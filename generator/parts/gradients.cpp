@@ -123,6 +123,7 @@ bool has_wider_gradients(const Problem& p) {
          (p.dtype_q != DType::kFp32 || p.dtype_k != DType::kFp32 || p.dtype_v != DType::kFp32);
 }
 
+extern const ProblemPart gradients_of_problem;
 constinit const ProblemPart gradients_of_problem{
     .in = [](const Problem& p) { return is_backward(p); },
     .bytes = gradient_bytes,

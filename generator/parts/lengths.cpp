@@ -147,6 +147,7 @@ Tokens total_tokens(const Problem& p) {
           .kv = p.tokens_kv != 0 ? p.tokens_kv : p.batch * p.seqlen_kv};
 }
 
+extern const ProblemPart lengths_of_problem;
 constinit const ProblemPart lengths_of_problem{
     .in = [](const Problem& p) { return p.lengths != Lengths::kFixed && is_attention(p); },
     .validate = validate_lengths,

@@ -32,7 +32,7 @@ void validate_merge(const Problem& p) {
   check_one("head_dim", p.head_dim, p.head_dim_v);
 }
 
-std::string too_many_rows(const Problem& p) {
+std::string too_many_merged_rows(const Problem& p) {
   const double rows = elements(p.batch * p.seqlen_q, p.num_heads_q, 1);
   if (rows <= kMostRows) return "";
   return fmt::format("batch={} times seqlen={} times num_heads={} are more than {} rows", p.batch,
@@ -109,10 +109,11 @@ void explain_merge(const Problem& p, const Tensors& t) {
 
 }  // namespace
 
+extern const ProblemPart merge_of_problem;
 constinit const ProblemPart merge_of_problem{
     .in = [](const Problem& p) { return p.op == Op::kMerge; },
     .validate = validate_merge,
-    .too_large = too_many_rows,
+    .too_large = too_many_merged_rows,
     .round = round_merge,
     .bytes = bytes_of_parts,
     .work = 0.5,  // one product for each part

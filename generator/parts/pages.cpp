@@ -84,6 +84,7 @@ std::string too_many_pages(const Problem& p) {
 
 }  // namespace
 
+extern const ProblemPart pages_of_problem;
 constinit const ProblemPart pages_of_problem{
     .in = [](const Problem& p) { return has_pages(p); },
     .validate = validate_pages,

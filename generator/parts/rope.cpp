@@ -121,6 +121,7 @@ std::int64_t least_rope_offset(const Problem& problem) {
   return std::max<std::int64_t>(0, problem.seqlen_q - problem.seqlen_kv);
 }
 
+extern const ProblemPart rope_of_problem;
 constinit const ProblemPart rope_of_problem{
     .in = [](const Problem& p) { return p.rope != Rope::kNone; },
     .validate = validate_rope,

@@ -44,6 +44,7 @@ void explain_sinks(const Problem& problem, const Tensors& t) {
 
 }  // namespace
 
+extern const ProblemPart sinks_of_problem;
 constinit const ProblemPart sinks_of_problem{.in = [](const Problem& p) { return p.sinks; },
                                              .add_inputs = add_sinks,
                                              .add_outputs = add_dsinks,
