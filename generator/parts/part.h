@@ -43,6 +43,7 @@ struct ProblemPart {
   double work = 1;  // flops() of a problem with the part, relative to one without
 
   // ---- Of a run ----
+  const HeadNumbers* of_heads = nullptr;        // among its inputs
   void (*add_inputs)(OperandList&) = nullptr;   // and tables
   void (*add_outputs)(OperandList&) = nullptr;  // after those of all parts, and a forward's own
   /// Sets what the operands' addresses do not say.

@@ -99,6 +99,13 @@ Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
   return tensors;
 }
 
+std::vector<HeadNumbers> head_numbers() {
+  std::vector<HeadNumbers> all;
+  for (const ProblemPart* part : problem_parts())
+    if (part->of_heads != nullptr) all.push_back(*part->of_heads);
+  return all;
+}
+
 void check_sizes(const Problem& problem, std::span<const Operand> list, const HostTensors& host) {
   for (const Operand& operand : list) {
     const std::size_t bytes = operand.content(host).size();
