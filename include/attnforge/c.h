@@ -555,15 +555,8 @@ typedef struct attnforge_tensors {
   const attnforge_rope* rope;                   /* needed with the word rope */
   const attnforge_lengths* lengths;             /* needed with the word lengths */
   const attnforge_block_mask_lists* block_mask; /* needed with the word blocks */
-  /* Needed with the word args: 8 bytes for each of its arguments, in their order, in host memory:
-   * the address of an array in device memory, or a number in the first 4 bytes (float, int32_t).
-   * With the word dargs, after them, 8 bytes for each of its names: the address of an fp32 array of
-   * as many elements, to which a run adds the gradient of the array of that name. Clear it before
-   * the first run: no run does. */
-  const uint64_t* code_arguments;
-  const float* sinks; /* needed with the word sinks: [num_heads_q] logits in device memory */
-  const attnforge_pages* pages;         /* needed with the word page_size */
-  const attnforge_gradients* gradients; /* needed by bwd */
+  const attnforge_pages* pages;                 /* needed with the word page_size */
+  const attnforge_gradients* gradients;         /* needed by bwd */
   /* Needed by merge, which has no q, k and v: as many as its word parts says, in host memory, whose
    * keys differ. o and lse, which go out, may be those of one, with equal dtypes. */
   const attnforge_state* parts;
@@ -573,6 +566,13 @@ typedef struct attnforge_tensors {
    * in a CUDA graph it may change between replays, and with lengths_after = kv each replay appends
    * after the last one's rows. */
   const attnforge_cache* cache;
+  /* Needed with the word args: 8 bytes for each of its arguments, in their order, in host memory:
+   * the address of an array in device memory, or a number in the first 4 bytes (float, int32_t).
+   * With the word dargs, after them, 8 bytes for each of its names: the address of an fp32 array of
+   * as many elements, to which a run adds the gradient of the array of that name. Clear it before
+   * the first run: no run does. */
+  const uint64_t* code_arguments;
+  const float* sinks; /* needed with the word sinks: [num_heads_q] logits in device memory */
 } attnforge_tensors;
 
 #define ATTNFORGE_TENSORS_INIT                                                              \

@@ -115,6 +115,15 @@ struct Tensors {
   RopeTables rope{};          // problem.rope
   LengthArrays lengths{};     // problem.lengths
   BlockMaskRef block_mask{};  // problem.mask_block_q
+  PageTable pages{};          // problem.page_size
+  Gradients gradients{};      // backward
+  // Merge: problem.parts of them, in host memory and read by run(). What they share with o and lse,
+  // which go out, is the same in both.
+  const AttentionState* parts = nullptr;
+  // Append: k and v (and q) have the new rows, packed or not, `lengths.q` says where they begin if
+  // they are, `lengths.kv` how many rows each sequence has before (null: none); o, where rotated
+  // queries go, may be q.
+  AppendedCache cache{};
   // problem.args: 8 bytes for each, in their order, in host memory and read by run(): the address
   // of an array in device memory, or a number's 4 bytes (float, int) and 4 more of any value. After
   // them, 8 bytes for each name in problem.dargs: the address of an fp32 array, of as many elements
@@ -123,15 +132,6 @@ struct Tensors {
   const std::uint64_t* code_arguments = nullptr;
   // problem.sinks: [num_heads_q] logits in device memory. -inf: none; not NaN nor +inf.
   const float* sinks = nullptr;
-  PageTable pages{};      // problem.page_size
-  Gradients gradients{};  // backward
-  // Merge: problem.parts of them, in host memory and read by run(). What they share with o and lse,
-  // which go out, is the same in both.
-  const AttentionState* parts = nullptr;
-  // Append: k and v (and q) have the new rows, packed or not, `lengths.q` says where they begin if
-  // they are, `lengths.kv` how many rows each sequence has before (null: none); o, where rotated
-  // queries go, may be q.
-  AppendedCache cache{};
 };
 
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v

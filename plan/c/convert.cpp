@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -43,15 +44,17 @@ Tensors from_c(const attnforge_tensors* given, std::span<AttentionState> parts) 
                   .k = same<Tensor>(c.k),
                   .v = same<Tensor>(c.v),
                   .o = same<Tensor>(c.o),
-                  .lse = same<Rows>(c.lse),
-                  .code_arguments = c.code_arguments,
-                  .sinks = c.sinks};
+                  .lse = same<Rows>(c.lse)};
   read_part(c.rope, "tensors.rope", tensors.rope);
   read_part(c.lengths, "tensors.lengths", tensors.lengths);
   read_part(c.block_mask, "tensors.block_mask", tensors.block_mask);
   read_part(c.pages, "tensors.pages", tensors.pages);
   read_part(c.gradients, "tensors.gradients", tensors.gradients);
   read_part(c.cache, "tensors.cache", tensors.cache);
+  // What is an address in both ends both.
+  constexpr std::size_t kBytes = sizeof(c) - offsetof(attnforge_tensors, code_arguments);
+  static_assert(sizeof(tensors) - offsetof(Tensors, code_arguments) == kBytes);
+  std::memcpy(&tensors.code_arguments, &c.code_arguments, kBytes);
   if (c.parts != nullptr && !parts.empty()) {
     std::transform(c.parts, c.parts + parts.size(), parts.begin(),
                    same<AttentionState, attnforge_state>);

@@ -25,7 +25,7 @@ from ._graphs import outside
 from ._library import check, context, lib
 from ._options import OF_FORWARD, check_options, options_of, takes_options
 from ._overlap import first_overlap, overlaps_itself
-from ._parts import check_sinks
+from ._parts import check_of_heads
 from ._plans import plan_cache, plan_of
 from ._problem import DTYPES
 
@@ -216,7 +216,7 @@ def _given_gradients(out, inputs, sinks, fp32_gradients, options, stream):
         raise InvalidError(f"out must be {'three' if sinks is None else 'four'} arrays, {_out_of(sinks is not None)}")
     views = _view_gradients(out, stream)
     _check_gradients(views[:3], inputs, fp32_gradients)
-    check_sinks(views[3], inputs[0], options.places, "dsinks of out")
+    check_of_heads("dsinks of out", views[3], inputs[0], options.places)
     return tuple(out), views
 
 
@@ -283,5 +283,5 @@ def _argument(tensors, lse, dlse, dsinks, parts, tail, options, of_run):
         gradients.dsinks = dsinks.address
     addresses = [0 if array is None else array.address for array in parts]
     end, kept = tail.pack(addresses, gradients=ctypes.addressof(gradients), **of_run)
-    argument = _c.Tensors(ctypes.sizeof(_c.Tensors), of(q), of(k), of(v), of(o), rows(lse), *end)
+    argument = _c.Tensors(ctypes.sizeof(_c.Tensors), of(q), of(k), of(v), of(o), rows(lse), **dict(zip(_parts.Tail.MEMBERS, end)))
     return argument, (gradients, kept)

@@ -110,8 +110,8 @@ class Cache(Structure):
 class Tensors(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("q", Tensor), ("k", Tensor), ("v", Tensor), ("o", Tensor), ("lse", Rows), ("rope", c_void_p),
-        ("lengths", c_void_p), ("block_mask", c_void_p), ("code_arguments", c_void_p), ("sinks", c_void_p), ("pages", c_void_p),
-        ("gradients", c_void_p), ("parts", c_void_p), ("cache", c_void_p),
+        ("lengths", c_void_p), ("block_mask", c_void_p), ("pages", c_void_p), ("gradients", c_void_p), ("parts", c_void_p),
+        ("cache", c_void_p), ("code_arguments", c_void_p), ("sinks", c_void_p),
     ]
 
 

@@ -13,6 +13,7 @@ import random
 import sys
 import threading
 import types
+import typing
 import unittest
 import warnings
 from unittest import mock
@@ -97,8 +98,9 @@ class FastPathTest(CallTest):
     def test_every_option_is_in_the_key_of_a_call(self):
         values = {
             **{name: True for name, default in _options.Options._field_defaults.items() if default is False},
-            **{"window": 3, "softmax_scale": 0.5, "softcap": 20.0, "layout": "bhsd", "max_seqlen": 9, "score": "s * 2", "mask": "k <= q"},
-            **{name: torch.Tensor((3,), "int32") for name in ("cu_seqlens", "used_kv", "page_table", "sinks")},
+            **{name: 0.5 for name, kind in _options.Options.__annotations__.items() if kind == typing.Optional[float]},
+            **{"window": 3, "layout": "bhsd", "max_seqlen": 9, "score": "s * 2", "mask": "k <= q"},
+            **{name: torch.Tensor((3,), "int32") for name in ("cu_seqlens", "used_kv", "page_table", *_options.OF_HEADS)},
             "rope": (torch.Tensor((64, 32), "float32"), torch.Tensor((64, 32), "float32")),
         }
         self.assertEqual(set(values) | {"block_mask", "args"}, set(_options.Options._fields))
@@ -117,15 +119,17 @@ class FastPathTest(CallTest):
             self.assertEqual(self.driver.fake_last_argument(), self.q.data_ptr())
 
     def test_the_argument_is_the_struct_of_the_header(self):
-        arrays = []
-        for i, shape in enumerate((SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,), (4,), (2, 9))):
+        arrays, of_heads = [], {name: 40 + i for i, name in enumerate(_options.OF_HEADS)}
+        shapes = SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,), (2, 9), *((4,) for _ in of_heads)
+        for i, shape in enumerate(shapes):
             strides = tuple(1000 * (i + 1) + j for j in range(len(shape) - 1)) + (1,)
             arrays.append(_arrays.Array(0, shape, strides, _formats.FP16, 0))
-        words = _parts.Words(lengths="used", sinks=True)
+        words = _options.Words(lengths="used", of_heads=tuple(of_heads))
         options = _options.check_options(_options.Options(return_lse=True), words)
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
         words = (ctypes.c_uint64 * 2)(31, 32)
-        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, 18, 19, 25, 27), -5, block_mask=(21, 22, 23, 24, "owners"), code=words)
+        addresses = 16, 17, 18, 19, 27, *of_heads.values()
+        argument, parts = call.argument(11, 12, 13, 14, 15, addresses, -5, block_mask=(21, 22, 23, 24, "owners"), code=words)
         struct = _c.Tensors.from_buffer_copy(argument)
         self.assertEqual(struct.struct_size, len(argument))
         for i, name in enumerate("qkvo"):
@@ -144,11 +148,11 @@ class FastPathTest(CallTest):
         self.assertEqual((lists.row_begin, lists.columns, lists.bits, lists.bit_blocks), (21, 22, 23, 24))
         self.assertEqual((ctypes.addressof(parts[2]), parts[3][4]), (struct.block_mask, "owners"))
         self.assertEqual((struct.code_arguments, parts[4]), (ctypes.addressof(words), words))
-        self.assertEqual(struct.sinks, 25)
+        self.assertEqual({name: getattr(struct, name) for name in of_heads}, of_heads)
         pages = _c.Pages.from_address(struct.pages)
         self.assertEqual((pages.struct_size, pages.table), (ctypes.sizeof(pages), 27))
-        self.assertEqual((pages.stride_batch, pages.num_pages), (11000, 2))
-        call = _call.Call([*arrays[:5], *(None,) * 6], _options.check_options(_options.Options(return_lse=True)), 2, _arrays._protocols)
+        self.assertEqual((pages.stride_batch, pages.num_pages), (10000, 2))
+        call = _call.Call([*arrays[:5], *(None for _ in _parts.NAMES)], _options.check_options(_options.Options(return_lse=True)), 2, _arrays._protocols)
         argument, parts = call.argument(11, 12, 13, 14, 15, _parts.NO_ADDRESSES)
         struct = _c.Tensors.from_buffer_copy(argument)
         self.assertEqual((struct.q.data, struct.o.stride_head, parts), (11, 4002, (None,) * 6))
