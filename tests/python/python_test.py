@@ -171,14 +171,16 @@ class ProblemTest(unittest.TestCase):
             "fwd bf16 batch=2 num_heads=4 seqlen=100 blocks=64:32 mask_heads=4 mask_batch=2 mask_bits density=0.25 "
             r'args="float* slope, int window" score="s + slope[head]" mask="k <= q\n && q - k <= window"',
         )
+        # Numbers go by themselves too.
+        fields = attnforge.Problem.__dataclass_fields__
+        alone = [str(attnforge.Problem(**{name: 2.0})) for name, field in fields.items() if field.type is float and name != "density"]
         defaults, changed = attnforge.Problem(), set()
-        for text in texts:
+        for text in (*texts, *alone):
             problem = attnforge.Problem.parse(text)
             self.assertEqual(attnforge.Problem.parse(problem.words()), problem)
             self.assertEqual(str(problem), str(attnforge.Problem.parse(str(problem))))
-            fields = attnforge.Problem.__dataclass_fields__
             changed |= {name for name in fields if getattr(problem, name) != getattr(defaults, name)}
-        self.assertEqual(changed, set(attnforge.Problem.__dataclass_fields__))
+        self.assertEqual(changed, set(fields))
 
     def test_tf32_is_a_flag_of_fp32(self):
         problem = attnforge.Problem.parse("fwd fp32 seqlen=9 tf32")
