@@ -5,18 +5,16 @@
 #include <cstddef>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "attnforge/device.h"
 #include "cache/cache.h"
 #include "generator/overrides.h"
-#include "plan/launch_log.h"
 #include "plan/loaded_kernel.h"
 #include "plan/once_map.h"
-#include "plan/ops/append_kv.h"
 #include "plan/plan_state.h"
 #include "plan/recent_map.h"
-#include "plan/said_once.h"
 #include "runtime/counter_pool.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
@@ -24,6 +22,21 @@
 #include "runtime/log.h"
 
 namespace attnforge {
+
+/// Texts that are worth saying once. Thread-safe. Keeps every text: for as many as there are
+/// buckets or kernels, not as there are runs.
+class SaidOnce {
+ public:
+  /// Whether `text` is new.
+  bool first(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    return said_.insert(text).second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> said_;
+};
 
 /// Thread-safe. Kernels are kept until the end, since plans point to them. A plan is kept while
 /// someone holds it, and the latest kPlansKept besides: with about half a KiB each, a server that
@@ -51,11 +64,9 @@ class DeviceState {
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
   OnceMap<std::string, LoadedKernels, std::hash<std::string>>
       block_kernels;  // plan/ops/block_lists.h
-  OnceMap<AppendCode, AppendKernel, AppendCodeHash> appends;
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
-  LaunchLog launches;
-  SaidOnce slow_paths;
+  SaidOnce launches, slow_paths;
 };
 
 /// Throws Error(kCuda) in a forked child: its parent's threads may hold locks of the state, and the

@@ -3,13 +3,12 @@
 from typing import NamedTuple
 
 from . import _checks, _parts
-from ._arguments import check_inputs, shape_of_lse, shape_of_o, view_inputs
+from ._arguments import check_inputs, new_outputs, view_inputs
 from ._arrays import backend_of
 from ._backward import attention_backward, why_not_served
 from ._code import check_devices, code_of
 from ._errors import InvalidError, UnsupportedError
 from ._fast import fast, find, is_autocast_enabled
-from ._formats import FP32
 from ._options import NO_GRADIENTS, OF_FORWARD, check_options
 from ._plans import plan_cache
 
@@ -136,11 +135,10 @@ def attend(attention, name, q, k, v, given, out, stream):
     # ---- 2. Outputs: what the kernels leave out is 0, lest something made of it is no number ----
     place = None
     if options.parts.rows_may_not_count:
-        device, queue = inputs[0].device, backend.stream(inputs[0].device)
+        queue = backend.stream(inputs[0].device)
 
         def place():
-            o = backend.zeros(shape_of_o(inputs[0], inputs[2]), inputs[0].code, device, queue)
-            return o, backend.zeros(shape_of_lse(inputs[0], options.places), FP32, device, queue)
+            return new_outputs(backend, inputs, options.places, True, queue, zeros=True)
 
     leaves = []
     given = _without_tensors(torch, given.named(), leaves)
