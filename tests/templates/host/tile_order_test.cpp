@@ -1,6 +1,7 @@
 // tile_order_test.cpp - the order in which blocks take query tiles, as the host lays it down.
 #include "templates/host/tile_order.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace attnforge {
