@@ -18,8 +18,9 @@ def hidden(torch, begin, end, rows, keys, causal, window, device):
     return (beyond > right if right >= 0 else never) | (-beyond > left if left >= 0 else never)
 
 
-def exact(torch, q, k, v, dout=None, causal=False, window=(-1, -1), softcap=0.0):
-    """[o], or with dout [dq, dk, dv], of one sequence, [seqlen, heads, head_dim]: of the first head of k and its group alone, in fp32."""
+def exact(torch, q, k, v, dout=None, causal=False, window=(-1, -1), softcap=0.0, seen=None):
+    """[o], or with dout [dq, dk, dv], of one sequence, [seqlen, heads, head_dim]: of the first head of k and its group alone, in fp32.
+    seen(query, key): of tensors, which pairs of these a mask leaves."""
     group, rows, keys = q.shape[1] // k.shape[1], q.shape[0], k.shape[0]
     inputs = [x[:, :heads].transpose(0, 1).float() for x, heads in ((q, group), (k, 1), (v, 1))]
     q, k, v = (x.detach().requires_grad_(dout is not None) for x in inputs)
@@ -30,6 +31,8 @@ def exact(torch, q, k, v, dout=None, causal=False, window=(-1, -1), softcap=0.0)
             s = q[:, begin:end] @ k.transpose(1, 2) / math.sqrt(k.shape[2])
             s = softcap * torch.tanh(s / softcap) if softcap else s
             s = s.masked_fill(hidden(torch, begin, end, rows, keys, causal, window, k.device), -math.inf)
+            if seen:
+                s = s.masked_fill(~seen(torch.arange(begin, end, device=k.device)[:, None], torch.arange(keys, device=k.device)), -math.inf)
             o = torch.softmax(s, -1) @ v
             if dout is None:
                 outputs.append(o)
