@@ -20,7 +20,11 @@ struct FwdWgmmaSm90aWork {
   static constexpr bool kTells = C.tells();
   static_assert(kTellsAll || (Tile::Lengths::kWords == 0 && !kListed),
                 "lengths and lists must be told to consumers");
-  static_assert(!kTellsAll || 4 * (1 + Tile::kWords) <= C.tile_bytes(),
+  ATTNFORGE_DEVICE static constexpr int told_words() {
+    if constexpr (kListed) return 1 + Tile::kWords + Walk::kWords;
+    return 1 + Tile::kWords;
+  }
+  static_assert(!kTellsAll || 4 * told_words() <= C.tile_bytes(),
                 "the told words must fit tile_bytes()");
   static_assert(kTellsAll || !Order::kMayBeEmpty, "an empty tile must be told");
   /// Told in place of a number after the last tile.

@@ -23,7 +23,7 @@ ROWS = {  # folder -> folders; its own is understood. `parts/*`: of any part
     "parts/rope": f"{DEVICE} host",
     "parts/lengths": f"{DEVICE} host",
     "parts/splits": f"{DEVICE} host parts/lengths",
-    "parts/key_lists": f"{DEVICE} host",
+    "parts/key_lists": f"{DEVICE} host parts/lengths",
     "parts/pages": f"{DEVICE} host parts/key_lists",
     "parts/block_mask": f"{DEVICE} host parts/key_lists",
     "parts/query_bits": f"{DEVICE} host backward parts/block_mask",

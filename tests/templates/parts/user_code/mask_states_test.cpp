@@ -8,8 +8,13 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
+#include "templates/parts/lengths/params.h"
 #include "templates/pieces/fixed_lengths.cuh"
 #include "templates/pieces/window_mask.cuh"
+#include "templates/parts/key_lists/step_lists.cuh"
+#include "templates/parts/key_lists/walk.cuh"
+#include "templates/parts/lengths/step_queue.cuh"
+#include "templates/parts/user_code/lists.cuh"
 #include "templates/parts/user_code/step_states.cuh"
 // clang-format on
 
@@ -18,6 +23,7 @@ namespace {
 
 struct Params {
   FwdParams fwd;
+  LengthsParams lengths;
   KeyListParams lists;
 };
 
@@ -45,7 +51,11 @@ struct Rule {
 template <int kTerms, bool kAllTerms>
 struct TermsOf {
   static constexpr int kCount = kTerms;
-  static constexpr bool kAll = kAllTerms;
+  static TermVerdicts value(const TermVerdicts* t) {
+    TermVerdicts all = kAllTerms ? t[0] : both(t[0], TermVerdicts::unknown());
+    if (kTerms > 1) all = both(all, t[1]);
+    return all;
+  }
   static constexpr TermRelation relation(int term) {
     return term == 0 ? TermRelation::kEqual : TermRelation::kAtMost;
   }
@@ -64,10 +74,10 @@ struct TermsOf {
 constexpr int kQueries = 150, kKeys = 700, kUnwritten = 0x5a5a5a5a;
 
 /// Runs the step and compares what it wrote with the text.
-template <class Terms, int kBlockM, int kGroupKeys, bool kLeft, bool kBits>
+template <class Terms, int kBlockM, int kGroupKeys, bool kLeft, bool kBits, int kGroupsOfBlock>
 void expect_what_the_text_says(int window_left, int window_right) {
   using Kernel = MaskStates<FixedLengths, Rule, Terms, kBlockM, kGroupKeys, WindowMask<kLeft>,
-                            kBits>;
+                            kBits, kGroupsOfBlock>;
   constexpr int kFragments = kBlockM / 16, kGroups = (kKeys + kGroupKeys - 1) / kGroupKeys;
   const int lists = (kQueries + kBlockM - 1) / kBlockM;
   std::vector<u32> states(static_cast<std::size_t>(lists * kGroups), kUnwritten);
@@ -86,10 +96,14 @@ void expect_what_the_text_says(int window_left, int window_right) {
                   .m_blocks = lists,
                   .heads = 1,
                   .batch = 1,
-                  .unused = {}};
-  const int blocks = (kGroups + Kernel::kWarps - 1) / Kernel::kWarps;
+                  .unused = {},
+                  .parts = nullptr};
+  TileQueue work{.tiles = 0, .lists_done = 77, .unused = {}};
+  params.lengths.work = &work;
+  const int blocks = (kGroups + kGroupsOfBlock - 1) / kGroupsOfBlock;
   test::run_on_host(static_cast<unsigned>(lists * blocks), Kernel::kThreads,
                     [&] { Kernel::run(params); });
+  EXPECT_EQ(work.lists_done, 0u);
   const FixedLengths lengths(params, 0);
   for (int list = 0; list < lists; ++list)
     for (int group = 0; group < kGroups; ++group)
@@ -140,19 +154,19 @@ class MaskStatesOfTexts : public testing::Test {
 };
 
 TEST_F(MaskStatesOfTexts, AreThoseOfEveryPairWhereTermsTellOfMany) {
-  expect_what_the_text_says<TermsOf<2, true>, 128, 96, false, true>(kOpenWindow, kOpenWindow);
-  expect_what_the_text_says<TermsOf<2, true>, 64, 16, true, true>(120, 30);
+  expect_what_the_text_says<TermsOf<2, true>, 128, 96, false, true, 32>(kOpenWindow, kOpenWindow);
+  expect_what_the_text_says<TermsOf<2, true>, 64, 16, true, true, 8>(120, 30);
 }
 
 TEST_F(MaskStatesOfTexts, AreThoseOfEveryPairWhereNoTermDoes) {
-  expect_what_the_text_says<TermsOf<0, true>, 64, 48, false, true>(kOpenWindow, 0);
-  expect_what_the_text_says<TermsOf<0, true>, 128, 128, false, false>(kOpenWindow, 0);
+  expect_what_the_text_says<TermsOf<0, true>, 64, 48, false, true, 32>(kOpenWindow, 0);
+  expect_what_the_text_says<TermsOf<0, true>, 128, 128, false, false, 8>(kOpenWindow, 0);
 }
 
 TEST_F(MaskStatesOfTexts, AskPairsWhereOtherTermsMayHideSome) {
   Text::rare = 7;
-  expect_what_the_text_says<TermsOf<2, false>, 128, 64, false, true>(kOpenWindow, kOpenWindow);
-  expect_what_the_text_says<TermsOf<1, false>, 32, 112, true, false>(300, 0);
+  expect_what_the_text_says<TermsOf<2, false>, 128, 64, false, true, 32>(kOpenWindow, kOpenWindow);
+  expect_what_the_text_says<TermsOf<1, false>, 32, 112, true, false, 8>(300, 0);
 }
 
 TEST_F(MaskStatesOfTexts, AskPairsWhereValuesAreNotNumbers) {
@@ -160,7 +174,125 @@ TEST_F(MaskStatesOfTexts, AskPairsWhereValuesAreNotNumbers) {
     Text::weight_kv[i] = std::numeric_limits<float>::quiet_NaN();
   for (std::size_t i = 3; i < Text::weight_q.size(); i += 60)
     Text::weight_q[i] = std::numeric_limits<float>::quiet_NaN();
-  expect_what_the_text_says<TermsOf<2, true>, 128, 96, false, true>(kOpenWindow, kOpenWindow);
+  expect_what_the_text_says<TermsOf<2, true>, 128, 96, false, true, 32>(kOpenWindow, kOpenWindow);
+}
+
+struct SharedMemory {
+  TileQueue queue{.tiles = -1, .lists_done = 77, .unused = {}};
+  QueuedTile tiles[16];
+};
+
+/// The lists, which of their tiles warpgroups see, and the order of query tiles that the last block
+/// makes.
+template <int kBlockM, int kWarpgroups>
+void expect_lists_and_their_order() {
+  constexpr int kGroupKeys = 32, kTiles = (kQueries + kBlockM - 1) / kBlockM,
+                kGroups = (kKeys + kGroupKeys - 1) / kGroupKeys;
+  using Window = WindowMask<false>;
+  using States = MaskStates<FixedLengths, Rule, TermsOf<2, true>, kBlockM, kGroupKeys, Window,
+                            false, 32>;
+  using Lists = MakeKeyLists<FixedLengths, TextSource, kBlockM, 1, kGroupKeys, Window, 1024,
+                             kWarpgroups>;
+  using Step = MakeListsAndQueue<Lists,
+                                 MakeTileQueue<FixedLengths, ListWalk<1>, kBlockM, kGroupKeys, 1>>;
+  std::vector<u32> states(kTiles * kGroups, kUnwritten), parts(kTiles * kWarpgroups + 1);
+  std::vector<KeyGroup> groups(kTiles * kGroups);
+  std::vector<int> counts(kTiles, -1);
+  SharedMemory work;
+  Params params{};
+  params.fwd.batch = 1;
+  params.fwd.num_heads_q = params.fwd.num_heads_kv = 1;
+  params.fwd.seqlen_q = kQueries;
+  params.fwd.seqlen_kv = kKeys;
+  params.fwd.window_left = params.fwd.window_right = kOpenWindow;
+  params.lengths.work = &work.queue;
+  params.lengths.most_tiles = kTiles;
+  params.lists = {.groups = groups.data(),
+                  .counts = counts.data(),
+                  .states = states.data(),
+                  .bits = nullptr,
+                  .capacity = kGroups,
+                  .m_blocks = kTiles,
+                  .heads = 1,
+                  .batch = 1,
+                  .unused = {},
+                  .parts = parts.data()};
+  const auto sees = [](int first_query, int rows, int group) {
+    for (int q = first_query; q < std::min(first_query + rows, kQueries); ++q)
+      for (int k = group * kGroupKeys; k < std::min((group + 1) * kGroupKeys, kKeys); ++k)
+        if (Text::sees(q, k)) return true;
+    return false;
+  };
+  // Twice: nothing may be left of a run before.
+  for (int run = 0; run < 2; ++run) {
+    test::run_on_host(kTiles, States::kThreads, [&] { States::run(params); });
+    test::run_on_host(kTiles, Lists::kThreads, [&] { Step::run(params); });
+    ASSERT_EQ(work.queue.tiles, kTiles);
+    std::vector<bool> there(kTiles, false);
+    int before = kGroups;
+    for (int i = 0; i < kTiles; ++i) {
+      const int m_block = work.tiles[i].m_block;
+      const auto m = static_cast<std::size_t>(m_block);
+      ASSERT_LT(m, there.size());
+      EXPECT_FALSE(there[m]) << m;
+      there[m] = true;
+      EXPECT_LE(counts[m], before) << "the longest lists come first";
+      before = counts[m];
+      std::vector<int> expected;
+      for (int group = 0; group < kGroups; ++group)
+        if (sees(m_block * kBlockM, kBlockM, group)) expected.push_back(group);
+      ASSERT_EQ(counts[m], static_cast<int>(expected.size())) << m;
+      for (std::size_t at = 0; at < expected.size(); ++at)
+        EXPECT_EQ(groups[m * kGroups + at].number & ~KeyGroup::kEdge,
+                  static_cast<u32>(expected[at]));
+      for (int w = 0; w < kWarpgroups; ++w) {
+        const WalkPart part = WalkPart::of(parts[m * kWarpgroups + static_cast<std::size_t>(w)],
+                                           counts[m]);
+        const auto seen = [&](int place) {  // the last tile comes first
+          return sees(m_block * kBlockM + w * 64, 64,
+                      expected.at(expected.size() - 1 - static_cast<std::size_t>(place)));
+        };
+        for (int place = 0; place < counts[m]; ++place)
+          EXPECT_TRUE(!seen(place) || (place >= part.before && place < part.before + part.count));
+        if (part.count == 0) continue;
+        EXPECT_TRUE(seen(part.before) && seen(part.before + part.count - 1)) << m << " " << w;
+      }
+    }
+  }
+}
+
+TEST_F(MaskStatesOfTexts, BecomeListsAndTheOrderOfTheirTiles) {
+  expect_lists_and_their_order<16, 0>();
+  expect_lists_and_their_order<128, 2>();
+}
+
+TEST(WalkParts, AreAllOfAListThatIsTooLongForAWord) {
+  for (const auto& [before, count] : {std::pair(0, 0), {3, 0}, {0, 7}, {3, 70}, {0xfffe, 0}}) {
+    const WalkPart part = WalkPart::of(WalkPart{before, count}.word(), 100000);
+    EXPECT_EQ(std::pair(part.before, part.count), std::pair(before, count));
+  }
+  for (const auto& [before, count] : {std::pair(0xffff, 0), {1, 0xfffe}, {0, 99999}}) {
+    const WalkPart part = WalkPart::of(WalkPart{before, count}.word(), 100000);
+    EXPECT_EQ(std::pair(part.before, part.count), std::pair(0, 100000));
+  }
+}
+
+/// Verdicts of joined terms are never more than those of their pairs.
+TEST(TermVerdicts, JoinAsPairsDo) {
+  const TermVerdicts none{1, 0}, all{0, 1}, some = TermVerdicts::unknown();
+  const auto is = [](const TermVerdicts& verdicts, const TermVerdicts& expected) {
+    return verdicts.none == expected.none && verdicts.all == expected.all;
+  };
+  for (const TermVerdicts& x : {none, all, some}) {
+    EXPECT_TRUE(is(both(x, none), none) && is(both(none, x), none));
+    EXPECT_TRUE(is(both(x, all), x) && is(both(all, x), x));
+    EXPECT_TRUE(is(either(x, all), all) && is(either(all, x), all));
+    EXPECT_TRUE(is(either(x, none), x) && is(either(none, x), x));
+    EXPECT_TRUE(is(opposite(opposite(x)), x));
+    EXPECT_TRUE(is(both(x, some), is(x, none) ? none : some));
+    EXPECT_TRUE(is(either(x, some), is(x, all) ? all : some));
+  }
+  EXPECT_TRUE(is(opposite(none), all) && is(opposite(some), some));
 }
 
 template <class Q, class K>
