@@ -49,9 +49,11 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR bool has_job() const { return k_job() || v_job(); }
   ATTNFORGE_CONSTEXPR int tiles_begin() const { return barriers_begin() + 8 * num_barriers(); }
   /// Whether a query tile may be begun while the one before is stored. Not with Q in registers: the
-  /// next Q would be read between two products, and that is slower.
+  /// next Q would be read between two products, and that is slower. Of lists those alone that
+  /// warpgroups in turns walk over in parts.
   ATTNFORGE_CONSTEXPR bool joins() const {
-    return grid != kGridPlain && q_stages > 1 && !q_in_regs && !has_key_lists();
+    return grid != kGridPlain && q_stages > 1 && !q_in_regs &&
+           (!has_key_lists() || (pingpong && !has_block_mask()));
   }
   /// Whether all of a query tile is told to consumers, not its number alone: it may take loads from
   /// global memory to know it, and takes a few divisions.

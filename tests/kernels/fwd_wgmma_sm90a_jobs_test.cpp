@@ -88,6 +88,11 @@ constexpr FwdWgmmaSm90aConfig with_lists(FwdWgmmaSm90aConfig c, int group_keys) 
   c.mask_block_q = 64, c.mask_block_kv = group_keys;
   return c;
 }
+/// Lists of key tiles.
+constexpr FwdWgmmaSm90aConfig with_text(FwdWgmmaSm90aConfig c) {
+  c.user_mask = 1;
+  return c;
+}
 constexpr FwdWgmmaSm90aConfig with_jobs(FwdWgmmaSm90aConfig c) {
   c.dtype_k = c.dtype_v = kFp16;
   return c;
@@ -356,14 +361,15 @@ void expect_same_bits(const std::vector<int>& rows_q, const std::vector<int>& ro
   }
 }
 
-/// What warpgroups leave out of their lists changes no bit.
-template <FwdWgmmaSm90aConfig C>
+/// What warpgroups leave out of their lists changes no bit, nor does what they begin early.
+template <FwdWgmmaSm90aConfig C, FwdWgmmaSm90aConfig Other = C>
 void expect_same_in_parts(const std::vector<int>& rows_q, const std::vector<int>& rows_kv,
                           int blocks) {
 #ifdef ATTNFORGE_THREADS_OF_SYSTEM
   GTEST_SKIP() << "blocks that wait for one another want threads that take turns";
 #endif
-  World whole = world_of<C>(rows_q, rows_kv, false), parts = world_of<C>(rows_q, rows_kv, false);
+  World whole = world_of<C>(rows_q, rows_kv, false),
+        parts = world_of<Other>(rows_q, rows_kv, false);
   test::Machine machine;
   ASSERT_EQ((run<C, OfLists>(whole, machine, blocks)), "");
   bool left_out = false;
@@ -375,7 +381,7 @@ void expect_same_in_parts(const std::vector<int>& rows_q, const std::vector<int>
   for (const auto& [late, slow] : {std::pair{false, 1u}, {false, 5u}, {true, 4u * C.warpgroups}}) {
     test::Machine its;
     its.late = late, its.slow_warp = slow;
-    EXPECT_EQ((run<C, OfListsInParts>(parts, its, blocks)), "") << "slow warp " << slow;
+    EXPECT_EQ((run<Other, OfListsInParts>(parts, its, blocks)), "") << "slow warp " << slow;
     EXPECT_TRUE(parts.o == whole.o) << "slow warp " << slow;
     EXPECT_TRUE(parts.lse == whole.lse) << "slow warp " << slow;
   }
@@ -386,6 +392,10 @@ TEST(ListsInParts, AreWalkedOverByWarpgroupsAsFarAsTheySee) {
   expect_same_in_parts<kTwo>({200}, {700}, 2);
   expect_same_in_parts<with_q_in_regs(kTwo)>({270}, {420}, 3);
   expect_same_in_parts<with_turns(with_lists(config_of(3, kGridDynamic), 64))>({330}, {700}, 2);
+  static_assert(with_text(with_turns(config_of(2, kGridDynamic))).joins() && !kTwo.joins());
+  expect_same_in_parts<kTwo, with_text(with_turns(config_of(2, kGridDynamic)))>({400}, {700}, 2);
+  expect_same_in_parts<with_turns(with_lists(config_of(3, kGridDynamic), 64)),
+                       with_text(with_turns(config_of(3, kGridDynamic)))>({530}, {420}, 1);
   // Those that take no turns leave out any tile as they come to it.
   expect_same_in_parts<with_lists(config_of(2, kGridDynamic), 64)>({200}, {500}, 2);
 }
