@@ -15,8 +15,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   int q_in_regs;   // 1: Q is read into registers once, and its shared memory is free for the next
   int q_stages;    // query tiles in shared memory: with 2, the next comes during this one
   int pingpong;    // 1: warpgroups issue their products in turn
-  int grid;        // kGridPlain, kGridStatic, kGridDynamic, kGridShares. Persistent blocks load the
-                   // next tile's Q, K and V while they finish a tile; dynamic: where tiles differ
+  int grid;        // hopper/grid.cuh; persistent blocks load the next tile while they finish one
   int blocks_per_sm;  // resident blocks that registers are to leave room for
   int swizzle;        // bytes: a row lies in column chunks this wide
   int pack_gqa;       // query heads of a K/V head in one query tile, next to each other; 1: none
@@ -63,10 +62,8 @@ struct FwdWgmmaSm90aConfig : Shape {
   /// Whether at least its number is: blocks ask for one.
   ATTNFORGE_CONSTEXPR bool tells() const { return grid == kGridDynamic || tells_all(); }
   ATTNFORGE_CONSTEXPR int tile_bytes() const {
-    return has_key_lists() || grid == kGridShares ? 48
-           : has_tile_queue()                     ? 32
-           : tells_all()                          ? 16
-                                                  : 4;
+    if (has_key_lists() || grid == kGridShares) return 48;
+    return has_tile_queue() ? 32 : tells_all() ? 16 : 4;
   }
   /// Warps that load a tile of so many boxes: four begin their copies sooner than one. Where blocks
   /// ask for query tiles, one warp alone knows the answers; where there is a job, the others do it.

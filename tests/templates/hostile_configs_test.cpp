@@ -15,6 +15,7 @@
 #include "attnforge/error.h"
 #include "generator/arch.h"
 #include "generator/candidates.h"
+#include "templates/hopper/grid.cuh"
 #include "templates/host/fwd_params.h"
 #include "templates/registry.h"
 #include "tests/support/argument_fields.h"
