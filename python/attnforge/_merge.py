@@ -10,7 +10,7 @@ from ._arrays import backend_of
 from ._errors import InvalidError
 from ._fast import fast
 from ._formats import FP32, ITEM_BYTES
-from ._graphs import outside
+from ._graphs import with_op
 from ._library import check, lib
 from ._plans import Plan, choice, plan_cache
 from ._problem import Problem
@@ -22,7 +22,7 @@ _BEFORE, _AFTER = _c.Tensors.parts.offset - _c.Tensors.rope.offset, ctypes.sizeo
 _pack = struct.Struct(f"=8s96xQ24sQ16s{_BEFORE}xQ{_AFTER}x").pack  # of a _c.Tensors of a merge, as a test compares
 
 
-@outside
+@with_op
 def merge_states(o, lse, layout="bshd", out=None, stream=None):
     """The attention to the keys of all parts, from that to each part; returns (o, lse).
 

@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+"""What torch traces, and attnforge under the names of others: with the real torch on the CPU, as python_autograd_test.py.
+
+usage: ATTNFORGE_LIBRARY=libattnforge.so python_integrations_test.py PACKAGE_FOLDER [unittest arguments]
+The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp. tools/with_torch.sh finds a python that has torch.
+"""
+
+import os
+import sys
+import unittest
+import unittest.mock
+
+import torch
+from torch._dynamo.utils import counters
+
+sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
+import attnforge  # noqa: E402
+import cpu_kernels  # noqa: E402
+from attnforge import _graphs  # noqa: E402
+from attnforge.integrations import torch_ops  # noqa: E402,F401
+from cpu_kernels import ALIBI, plain, runs  # noqa: E402
+
+ops = torch.ops.attnforge
+
+
+def inputs(q=(2, 20, 4, 16), kv=None, dtype=torch.bfloat16, grad=False):
+    kv = kv or q
+    return [torch.randn(shape).to(dtype).requires_grad_(grad) for shape in (q, kv, kv)]
+
+
+def gradients(function, leaves, *more):
+    o = function(*leaves, *more)
+    return [o, *torch.autograd.grad(sum(x.float().square().sum() for x in (o if isinstance(o, tuple) else (o,))), leaves)]
+
+
+class OnCpu(unittest.TestCase):
+    def setUp(self):
+        cpu_kernels.install(self)
+        torch._dynamo.reset()
+        counters.clear()
+
+    def same(self, got, wanted):
+        for i, (one, other) in enumerate(zip(got, wanted, strict=True)):
+            for x, y in zip(*((z if isinstance(z, tuple) else (z,)) for z in (one, other)), strict=True):
+                self.assertEqual(x.stride(), y.stride(), i)
+                self.assertTrue(torch.equal(x, y), (i, (x.float() - y.float()).abs().max()))
+
+
+class CompileTest(OnCpu):
+    """torch.compile: one graph, and the numbers of calls outside of one."""
+
+    def check(self, function, make, cases, backend="aot_eager", most=1):
+        """`function` in one graph, of inputs that make(case) makes; compiled at most so often."""
+        compiles = []
+
+        def counting(module, example):
+            compiles.append(module)
+            from torch._dynamo.backends.registry import lookup_backend
+
+            return lookup_backend(backend)(module, example)
+
+        compiled = torch.compile(function, backend=counting, fullgraph=True, dynamic=True)
+        for case in cases:
+            tensors, more = make(case)
+            grad = any(x.requires_grad for x in tensors)
+            got = gradients(compiled, tensors, *more) if grad else [compiled(*tensors, *more)]
+            self.same(got, gradients(function, tensors, *more) if grad else [function(*tensors, *more)])
+        self.assertLessEqual(len(compiles), most, "compiled anew for another size")
+        return compiles
+
+    def test_a_call_with_gradients_is_part_of_one_graph_for_all_sizes(self):
+        def block(q, k, v):
+            return attnforge.attention(q * 2, k, v, causal=True, window=7) * 3
+
+        self.check(block, lambda n: (inputs((2, n, 4, 16), (2, n, 2, 16), grad=True), ()), (20, 24, 33))
+
+    def test_options_of_each_kind(self):
+        sinks, slope = torch.rand(4).requires_grad_(), torch.rand(4).requires_grad_()
+        blocks = attnforge.BlockMask.sliding_window(16, 0, 16, 32)
+
+        def all_of(q, k, v, sinks, slope):
+            o = attnforge.attention(q, k, v, causal=True, sinks=sinks, score=ALIBI, args={"slope": slope}, softmax_scale=0.3)
+            o = o + attnforge.attention(q, k, v, layout="bhsd", softcap=2.0, window=(3, None))
+            p, lse = attnforge.attention(q, k, v, return_lse=True)
+            return o + p, lse
+
+        def with_blocks(q, k, v):
+            return attnforge.attention(q, k, v, block_mask=blocks)
+
+        self.check(all_of, lambda n: ([*inputs((2, n, 4, 16), grad=True), sinks, slope], ()), (4,), "eager")
+        self.check(with_blocks, lambda n: (inputs((1, n, 4, 16), grad=True), ()), (32,), "eager")
+
+    def test_lengths_are_read_nowhere_and_compile_nothing(self):
+        def packed(q, k, v, ends, longest):
+            return attnforge.attention(q, k, v, causal=True, cu_seqlens=ends, max_seqlen=longest)
+
+        def make(lengths):
+            ends = torch.tensor([0, *lengths]).cumsum(0).int()
+            return inputs((sum(lengths), 4, 16), grad=True), (ends, max(lengths))
+
+        self.check(packed, make, ((5, 9, 6), (12, 3, 7), (8, 8, 20)))
+
+        def used(q, k, v, lengths):
+            return attnforge.attention(q, k, v, used_kv=lengths)
+
+        self.check(used, lambda n: (inputs(grad=True), (torch.tensor([n, 20 - n]).int(),)), (3, 7), "eager")
+
+    def test_decode_with_a_cache(self):
+        pool = [torch.zeros(6, 8, 2, 16, dtype=torch.bfloat16) for _ in range(4)]
+        table = torch.tensor([[3, 1], [0, 5]]).int()
+
+        def step(q, k, v, k_pool, v_pool, used):
+            attnforge.append_kv(k, v, k_pool, v_pool, used, table, used_kv_after=used)
+            return attnforge.attention(q, k_pool, v_pool, causal=True, used_kv=used, page_table=table)
+
+        def stepped(pools):
+            used, results = torch.tensor([4, 2]).int(), []
+            function = torch.compile(step, backend="aot_eager", fullgraph=True) if pools == 0 else step
+            for i in range(2):
+                torch.manual_seed(i)
+                q, k, v = inputs((2, 1, 4, 16), (2, 1, 2, 16))
+                results.append(function(q, k, v, *pool[pools : pools + 2], used))
+            return (*results, used)
+
+        self.same(stepped(0), stepped(2))
+        self.same(pool[:2], pool[2:])
+        self.assertEqual(pool[0][1].abs().sum().item(), 0, "the second page of a sequence of six rows")
+
+    def test_a_model_with_a_cache(self):
+        def model(cache, x):
+            for layer in range(2):
+                cache.append(x, x, layer=layer)
+                x = x + cache.attend(x * (layer + 1), layer=layer)
+            return x
+
+        def steps(function, packed):
+            cache = attnforge.KvCache(4, 32, 2, 16, page_size=8, layers=2, device="cpu")
+            results = []
+            for i, rows in enumerate((3, 1, 1, 4)):
+                torch.manual_seed(i)
+                cache.begin([rows, 2] if packed else rows, ["a", "b"])
+                results.append(function(cache, torch.randn(*((rows + 2,) if packed else (2, rows)), 2, 16).to(torch.bfloat16)))
+            return results
+
+        with unittest.mock.patch.object(torch.Tensor, "pin_memory", lambda self: self), unittest.mock.patch.object(
+            torch.Tensor, "get_device", lambda self: 0
+        ):
+            for packed in (False, True):
+                compiled = torch.compile(model, backend="eager", fullgraph=True, dynamic=True)
+                self.same(steps(compiled, packed), steps(model, packed))
+
+    def test_by_hand_into_what_is_given_and_merged(self):
+        def ring(q, k, v):
+            half = q.shape[1] // 2
+            out = torch.empty_like(q)
+            lse = torch.empty(q.shape[0], q.shape[2], q.shape[1])
+            attnforge.attention(q, k[:, :half], v[:, :half], out=(out, lse), return_lse=True)
+            second = attnforge.attention(q, k[:, half:], v[:, half:], return_lse=True)
+            o, lse = attnforge.merge_states([out, second[0]], [lse, second[1]])
+            grads = [torch.zeros(x.shape) for x in (q, k, v)]
+            attnforge.attention_backward(q, k, v, o, lse, o, out=grads, accumulate=True)
+            attnforge.attention_backward(q, k, v, o, lse, o, out=grads, accumulate=True)
+            return (o, lse, *grads, *attnforge.attention_backward(q, k, v, o, lse, o, fp32_gradients=True))
+
+        (graph,) = self.check(ring, lambda n: (inputs((2, n, 4, 16)), ()), (20, 26))
+        self.assertIn("attnforge.merge_states", graph.code)
+
+    def test_checkpointing_and_autocast(self):
+        from torch.utils.checkpoint import checkpoint
+
+        def block(q, k, v):
+            return checkpoint(lambda q, k, v: attnforge.attention(q * 2, k, v, causal=True), q, k, v, use_reentrant=False)
+
+        self.check(block, lambda n: (inputs((2, n, 4, 16), grad=True), ()), (20,))
+        with unittest.mock.patch("attnforge._autograd.is_autocast_enabled", lambda _: True), unittest.mock.patch(
+            "attnforge._autograd._autocast_dtype", lambda _: torch.bfloat16
+        ):
+            got = torch.compile(lambda q: attnforge.attention(q, q, q), backend="eager", fullgraph=True)(torch.randn(2, 20, 4, 16))
+            self.assertEqual(got.dtype, torch.bfloat16)
+
+    def test_without_gradients_no_lse_is_asked_for(self):
+        graphs = self.check(lambda q, k, v: attnforge.attention(q, k, v), lambda n: (inputs(), ()), (1,), "eager")
+        self.assertIn("attnforge.decode", graphs[0].code)
+        self.assertNotIn(" lse", runs[0])
+
+    def test_what_cannot_be_part_of_a_graph_says_why(self):
+        q, k, v = inputs(grad=True)
+        rope = torch.ones(20, 8), torch.zeros(20, 8)
+        for options, why in (
+            ({"stream": 5}, "stream= is no part of a graph"),
+            ({"out": q.detach().clone()}, "out= does not go with gradients"),
+            ({"rope": rope}, "a call with rope has no gradients"),
+            ({"colour": 1}, "unexpected keyword argument 'colour'"),
+        ):
+            with self.subTest(why), self.assertRaisesRegex(Exception, why):
+                torch.compile(lambda: attnforge.attention(q, k, v, **options), backend="eager", fullgraph=True)()  # noqa: B023
+
+    def test_of_torch_that_came_later(self):
+        """A call outside of a graph that torch.compile sees before any other."""
+        from torch._C._dynamo import eval_frame
+
+        traced = eval_frame._FrameExecStrategy(eval_frame._FrameAction.DEFAULT, eval_frame._FrameAction.DEFAULT)
+        for function in _graphs._with_ops:
+            eval_frame.set_code_exec_strategy(function.__code__, traced)
+        _graphs.waiting = True
+        q, k, v = inputs(grad=True)
+
+        def broken(q, k, v):
+            torch._dynamo.graph_break()
+            return [each(2 * q, k, v, causal=True) for each in [attnforge.attention]][0] * 3
+
+        self.same(gradients(torch.compile(broken, backend="eager"), [q, k, v]), gradients(broken, [q, k, v]))
+
+
+class OpsTest(OnCpu):
+    """The ops themselves: what torch says of them, of strides and of what is mapped and exported."""
+
+    def test_opcheck(self):
+        base = torch.randn(2, 20, 6, 4, 16).to(torch.bfloat16)
+        permuted = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in base.unbind(2)[:3]]
+        sliced = list(base.unbind(2)[3:])
+        expanded = [base[:1, :, 0].expand(2, 20, 4, 16), base[:, :, 1, :1].expand(2, 20, 4, 16), base[:, :, 2]]
+        sinks = torch.rand(4)
+        kinds = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+        for tensors in (permuted, sliced, expanded):
+            for options in ("{}", "{'layout':'=bhsd','causal':True}"):
+                leaves = [x.detach().requires_grad_() for x in tensors]
+                torch.library.opcheck(ops.forward.default, (*leaves, [], [], options), test_utils=kinds)
+            torch.library.opcheck(ops.decode.default, (*tensors, [], [], "{}"), test_utils=kinds[:3])
+        o, lse = attnforge.attention(*permuted, sinks=sinks, return_lse=True)
+        arrays = *permuted, o, lse, o.transpose(1, 2).contiguous().transpose(1, 2), None, [sinks], [], "{'sinks':'$0'}"
+        torch.library.opcheck(ops.backward.default, (*arrays, [True]), test_utils=kinds[:3])
+        torch.library.opcheck(ops.merge_states.default, ([o, o], [lse, lse], "bshd"), test_utils=kinds[:3])
+        torch.library.opcheck(ops.merge_states_out.default, ([o, o], [lse, lse], "bshd", o.clone(), lse.clone()), test_utils=kinds[:3])
+        torch.library.opcheck(ops.forward_out.default, (*permuted, [], [], "{}", torch.empty_like(o), None), test_utils=kinds[:3])
+
+    def test_vmap_where_it_is_a_reshape(self):
+        q, k, v = (torch.randn(3, 2, 20, 4, 16).to(torch.bfloat16) for _ in range(3))
+        sinks, used = torch.rand(4), torch.randint(1, 20, (3, 2)).int()
+        for tensors, dims in (((q, k, v), (0, 0, 0)), ((q, k[0], v[0]), (0, None, None)), ((q.movedim(0, 2), k, v), (2, 0, 0))):
+            got = torch.vmap(lambda q, k, v: attnforge.attention(q, k, v, causal=True, sinks=sinks), in_dims=dims)(*tensors)
+            at = [(lambda i, x=x, d=d: x if d is None else x.select(d, i)) for x, d in zip(tensors, dims)]
+            for i in range(3):
+                self.assertTrue(torch.equal(got[i], attnforge.attention(*(each(i) for each in at), causal=True, sinks=sinks)))
+        got = torch.vmap(lambda q, k, v, used: attnforge.attention(q, k, v, used_kv=used, return_lse=True)[1])(q, k, v, used)
+        self.assertTrue(torch.equal(got[2], attnforge.attention(q[2], k[2], v[2], used_kv=used[2], return_lse=True)[1]))
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        of_map = torch.autograd.grad(torch.vmap(attnforge.attention)(*leaves).float().sum(), leaves)
+        alone = [x[1].clone().requires_grad_() for x in (q, k, v)]
+        self.assertTrue(torch.equal(of_map[1][1], torch.autograd.grad(attnforge.attention(*alone).float().sum(), alone)[1]))
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "torch.vmap of a call over tables, sinks"):
+            torch.vmap(lambda q, sinks: attnforge.attention(q, q, q, sinks=sinks))(q, torch.rand(3, 4))
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "whose text names batch"):
+            torch.vmap(lambda q: attnforge.attention(q, q, q, score="s * batch"))(q)
+
+    def test_export_keeps_one_node(self):
+        class Block(torch.nn.Module):
+            def forward(self, q, k, v):
+                return attnforge.attention(q, k, v, causal=True, window=5)
+
+        tensors = inputs()
+        rows = torch.export.Dim("rows", min=2, max=4096)
+        for strict in (False, True):
+            program = torch.export.export(Block(), tuple(tensors), dynamic_shapes=({1: rows},) * 3, strict=strict)
+            nodes = [node for node in program.graph.nodes if "attnforge" in str(node.target)]
+            self.assertEqual([str(node.target) for node in nodes], ["attnforge.decode.default"])
+            for tensors in (tensors, inputs((2, 31, 4, 16))):
+                self.same([program.module()(*tensors)], [attnforge.attention(*tensors, causal=True, window=5)])
+
+    def test_no_second_derivative(self):
+        leaves = inputs(grad=True)
+        o, _ = ops.forward(*leaves, [], [], "{}")
+        (dq,) = torch.autograd.grad(o.float().sum(), leaves[:1], create_graph=True)
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "no second one"):
+            dq.float().sum().backward()
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "decode has no derivative"):
+            ops.decode(*leaves, [], [], "{}").float().sum().backward()
+
+    def test_a_block_mask_that_is_gone(self):
+        q, k, v = inputs()
+        with self.assertRaisesRegex(attnforge.InvalidError, "block mask 12345 is not there"):
+            ops.decode(q, k, v, [], [12345], "{'block_mask':'@0'}")
+
+
+if __name__ == "__main__":
+    unittest.main()
