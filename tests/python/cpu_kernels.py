@@ -88,6 +88,7 @@ def sequences(problem, lengths):
 
 
 ALIBI, DOCUMENTS, CAP = "s + slope[head] * (k - q)", "document[q] == document[k]", "2 * tanhf(s / 2) * gain"
+OF_FLASH_ATTN = "s - slope[head] * fabsf(q + seqlen_kv - seqlen_q - k)", "s - slope[head] * (q + seqlen_kv - seqlen_q - k)"
 TABLE = "s * factor[head] + table[k - q + 19]"  # of 20 queries and keys
 
 
@@ -135,6 +136,8 @@ def add_to_dargs(struct, p, s, a, ds):
 TEXTS = {
     TABLE: lambda s, a: (s * a["factor"][:, None, None] + a["table"][a["apart"] + 19], a["factor"][:, None, None]),
     ALIBI: lambda s, a: (s + a["slope"][:, None, None] * a["apart"], 1.0),
+    OF_FLASH_ATTN[0]: lambda s, a: (s - a["slope"][:, None, None] * a["apart"].abs(), 1.0),
+    OF_FLASH_ATTN[1]: lambda s, a: (s + a["slope"][:, None, None] * a["apart"], 1.0),
     CAP: _cap,
     DOCUMENTS: lambda a: a["document"][: a["apart"].shape[0], None] == a["document"][None, : a["apart"].shape[1]],
 }

@@ -5,6 +5,7 @@ usage: ATTNFORGE_LIBRARY=libattnforge.so python_integrations_test.py PACKAGE_FOL
 The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp. tools/with_torch.sh finds a python that has torch.
 """
 
+import inspect
 import os
 import sys
 import unittest
@@ -16,7 +17,8 @@ from torch._dynamo.utils import counters
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
 import cpu_kernels  # noqa: E402
-from attnforge import _graphs  # noqa: E402
+from attnforge import _graphs, flash_attn  # noqa: E402
+from attnforge.flash_attn import v3  # noqa: E402
 from attnforge.integrations import torch_ops  # noqa: E402,F401
 from cpu_kernels import ALIBI, plain, runs  # noqa: E402
 
@@ -280,6 +282,213 @@ class OpsTest(OnCpu):
         q, k, v = inputs()
         with self.assertRaisesRegex(attnforge.InvalidError, "block mask 12345 is not there"):
             ops.decode(q, k, v, [], [12345], "{'block_mask':'@0'}")
+
+
+# Of flash_attn 2.8 and 3, names and defaults.
+OF_ATTENTION = "dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, "
+OF_ATTENTION += "return_attn_probs=False"
+LENGTHS, TENSORS = "cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k", "dout, q, k, v, out, softmax_lse, dq, dk, dv"
+SIGNATURES = {
+    "flash_attn_func": f"q, k, v, {OF_ATTENTION}",
+    "flash_attn_kvpacked_func": f"q, kv, {OF_ATTENTION}",
+    "flash_attn_qkvpacked_func": f"qkv, {OF_ATTENTION}",
+    "flash_attn_varlen_func": f"q, k, v, {LENGTHS}, {OF_ATTENTION}, block_table=None",
+    "flash_attn_varlen_kvpacked_func": f"q, kv, {LENGTHS}, {OF_ATTENTION}",
+    "flash_attn_varlen_qkvpacked_func": f"qkv, cu_seqlens, max_seqlen, {OF_ATTENTION}",
+    "flash_attn_with_kvcache": "q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, "
+    "cache_batch_idx=None, cache_leftpad=None, block_table=None, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, "
+    "rotary_interleaved=True, alibi_slopes=None, num_splits=0, return_softmax_lse=False",
+    "_flash_attn_forward": "q, k, v, dropout_p, softmax_scale, causal, window_size_left, window_size_right, softcap, alibi_slopes, "
+    "return_softmax",
+    "_flash_attn_varlen_forward": f"q, k, v, {LENGTHS}, dropout_p, softmax_scale, causal, window_size_left=-1, window_size_right=-1, "
+    "softcap=0.0, alibi_slopes=None, return_softmax=False, block_table=None, leftpad_k=None, seqused_k=None, zero_tensors=False",
+    "_flash_attn_backward": f"{TENSORS}, dropout_p, softmax_scale, causal, window_size_left, window_size_right, softcap, alibi_slopes, "
+    "deterministic, rng_state=None",
+    "_flash_attn_varlen_backward": f"{TENSORS}, {LENGTHS}, dropout_p, softmax_scale, causal, window_size_left, window_size_right, softcap, "
+    "alibi_slopes, deterministic, rng_state=None, zero_tensors=False",
+}
+DESCALE, REST = "qv=None, q_descale=None, k_descale=None, v_descale=None", "num_splits=1, pack_gqa=None, deterministic=False, sm_margin=0"
+OF_3 = f"softmax_scale=None, causal=False, {DESCALE}, window_size=(-1, -1), attention_chunk=0, softcap=0.0, {REST}, return_attn_probs=False"
+SIGNATURES_3 = {
+    "flash_attn_func": f"q, k, v, {OF_3}",
+    "flash_attn_qkvpacked_func": "qkv, softmax_scale=None, causal=False, q_descale=None, k_descale=None, v_descale=None, "
+    "window_size=(-1, -1), attention_chunk=0, softcap=0.0, deterministic=False, num_heads_q=None, sm_margin=0, return_attn_probs=False",
+    "flash_attn_varlen_func": f"q, k, v, {LENGTHS}, seqused_q=None, seqused_k=None, {OF_3}",
+    "flash_attn_with_kvcache": "q, k_cache, v_cache, k=None, v=None, qv=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, "
+    "cache_batch_idx=None, cache_leftpad=None, page_table=None, cu_seqlens_q=None, cu_seqlens_k_new=None, max_seqlen_q=None, "
+    "rotary_seqlens=None, q_descale=None, k_descale=None, v_descale=None, softmax_scale=None, causal=False, window_size=(-1, -1), "
+    "attention_chunk=0, softcap=0.0, rotary_interleaved=True, scheduler_metadata=None, num_splits=0, pack_gqa=None, sm_margin=0, "
+    "return_softmax_lse=False",
+    "flash_attn_combine": "out_partial, lse_partial, out=None, out_dtype=None",
+    "_flash_attn_forward": "q, k, v, k_new=None, v_new=None, qv=None, out_=None, cu_seqlens_q=None, cu_seqlens_k=None, "
+    "cu_seqlens_k_new=None, seqused_q=None, seqused_k=None, max_seqlen_q=None, max_seqlen_k=None, page_table=None, kv_batch_idx=None, "
+    "leftpad_k=None, rotary_cos=None, rotary_sin=None, seqlens_rotary=None, q_descale=None, k_descale=None, v_descale=None, "
+    "softmax_scale=None, causal=False, window_size_left=-1, window_size_right=-1, attention_chunk=0, softcap=0.0, "
+    "rotary_interleaved=True, scheduler_metadata=None, num_splits=1, pack_gqa=None, sm_margin=0",
+    "_flash_attn_backward": "dout, q, k, v, out, softmax_lse, cu_seqlens_q=None, cu_seqlens_k=None, sequed_q=None, sequed_k=None, "
+    "max_seqlen_q=None, max_seqlen_k=None, dq=None, dk=None, dv=None, softmax_scale=None, is_causal=False, window_size_left=-1, "
+    "window_size_right=-1, softcap=0.0, deterministic=False, sm_margin=0",
+}
+
+
+class FlashAttnTest(OnCpu):
+    """attnforge.flash_attn: signatures, and results against plain operators."""
+
+    def close(self, got, wanted, limit=2e-2):
+        self.assertEqual(got.shape, wanted.shape)
+        self.assertLess((got.double() - wanted.double()).abs().max().item(), limit * (wanted.abs().max().item() + 1e-3))
+
+    def test_signatures(self):
+        for module, table in ((flash_attn.flash_attn_interface, SIGNATURES), (v3, SIGNATURES_3)):
+            for name, wanted in table.items():
+                self.assertEqual(str(inspect.signature(getattr(module, name))), f"({wanted})", name)
+        for name in SIGNATURES:
+            if name.startswith("_"):
+                self.assertIs(getattr(flash_attn.flash_attn_interface, "_wrapped" + name), getattr(flash_attn.flash_attn_interface, name))
+            else:
+                self.assertTrue(hasattr(flash_attn, name))
+
+    def test_func_with_gradients(self):
+        apart = torch.arange(20)[None, :] - torch.arange(20)[:, None]
+        slopes = torch.rand(4)
+        cases = (
+            ({"causal": True}, {"causal": True}),
+            ({"window_size": (5, 5), "softcap": 2.0}, {"window": 5, "softcap": 2.0}),
+            ({"alibi_slopes": slopes}, {"score": lambda s: s - slopes[:, None, None].double() * apart.abs()}),
+            ({"alibi_slopes": slopes, "causal": True}, {"causal": True, "score": lambda s: s + slopes[:, None, None].double() * apart}),
+        )
+        for given, wanted in cases:
+            with self.subTest(given):
+                for q, kv in (((2, 20, 4, 16), (2, 20, 2, 16)), ((2, 20, 4, 20), (2, 20, 4, 20))):
+                    leaves = inputs(q, kv, grad=True)
+                    o, lse, _ = flash_attn.flash_attn_func(*leaves, return_attn_probs=True, **given)
+                    o_wanted, lse_wanted = plain(*(x.double() for x in leaves), **wanted)
+                    self.close(o, o_wanted)
+                    self.close(lse, lse_wanted)
+                    for one, other in zip(torch.autograd.grad(o.float().square().sum(), leaves), torch.autograd.grad(o_wanted.square().sum(), leaves)):
+                        self.close(one, other)
+        self.assertNotIn("softmax_scale=0.25", runs[0], "the usual scale is not another problem")
+
+    def test_packed_ones(self):
+        qkv = torch.randn(2, 20, 3, 4, 16).to(torch.bfloat16)
+        wanted = attnforge.attention(*qkv.unbind(2), causal=True)
+        self.same([flash_attn.flash_attn_qkvpacked_func(qkv, causal=True)], [wanted])
+        self.same([flash_attn.flash_attn_kvpacked_func(qkv[:, :, 0], qkv[:, :, 1:], causal=True)], [wanted])
+        self.same([v3.flash_attn_qkvpacked_func(qkv, causal=True)], [wanted])
+        flat, ends = qkv.flatten(0, 1), torch.tensor([0, 20, 40]).int()
+        packed = flash_attn.flash_attn_varlen_qkvpacked_func(flat, ends, 20, causal=True)
+        self.same([packed.unflatten(0, (2, 20))], [wanted])
+        of_kv = flash_attn.flash_attn_varlen_kvpacked_func(flat[:, 0], flat[:, 1:], ends, ends, 20, torch.tensor(20), causal=True)
+        self.same([of_kv], [packed])
+        self.same([v3.flash_attn_varlen_func(*flat.unbind(1), ends, ends, 20, 20, causal=True)], [packed])
+        mask = torch.tensor([[1] * 7 + [0] * 13, [1] * 20])
+        rows, indices, ends, longest, _ = flash_attn.bert_padding.unpad_input(qkv, mask)
+        self.assertEqual((rows.shape[0], ends.tolist(), longest), (27, [0, 7, 27], 20))
+        self.assertTrue(torch.equal(flash_attn.bert_padding.pad_input(rows, indices, 2, 20), qkv * mask[:, :, None, None, None]))
+
+    def test_with_kvcache(self):
+        q, k, v = inputs((2, 3, 4, 16), (2, 3, 2, 16))
+        old_k, old_v = (torch.randn(4, 32, 2, 16).to(torch.bfloat16) for _ in range(2))
+        angle = torch.rand(40, 8)
+        cos, sin = angle.cos(), angle.sin()
+
+        def turned(x, at):
+            first, second = x[..., ::2].float(), x[..., 1::2].float()
+            c, s = cos[at : at + x.shape[0], None], sin[at : at + x.shape[0], None]
+            return torch.stack([first * c - second * s, first * s + second * c], -1).flatten(-2).to(x.dtype)
+
+        for rotary in (False, True):
+            for kind in ("rows", "which rows", "pages"):
+                lengths, places = torch.tensor([5, 12]).int(), torch.tensor([3, 1]).int()
+                k_cache, v_cache, given = old_k.clone(), old_v.clone(), {}
+                if kind == "which rows":
+                    given["cache_batch_idx"] = places
+                elif kind == "pages":
+                    k_cache, v_cache = (x.view(16, 8, 2, 16) for x in (k_cache, v_cache))
+                    given["block_table"] = torch.tensor([[12, 13, 14], [4, 5, 6]]).int()
+                else:
+                    places = torch.tensor([0, 1])
+                if rotary:
+                    given.update(rotary_cos=cos, rotary_sin=sin)
+                o, lse = flash_attn.flash_attn_with_kvcache(
+                    q, k_cache, v_cache, k, v, cache_seqlens=lengths, causal=True, return_softmax_lse=True, **given
+                )
+                self.assertEqual(lengths.tolist(), [5, 12])
+                for i, (used, place) in enumerate(zip(lengths.tolist(), places.tolist())):
+                    one_q, one_k = (turned(x[i], used) if rotary else x[i] for x in (q, k))
+                    keys, values = torch.cat([old_k[place, :used], one_k]), torch.cat([old_v[place, :used], v[i]])
+                    self.assertTrue(torch.equal(k_cache.view(4, 32, 2, 16)[place, : used + 3], keys))
+                    wanted, wanted_lse = plain(one_q[None].double(), keys[None].double(), values[None].double(), causal=True)
+                    self.close(o[i], wanted[0])
+                    self.close(lse[i], wanted_lse[0])
+        all_of = flash_attn.flash_attn_with_kvcache(q, old_k, old_v)
+        self.same([all_of, v3.flash_attn_with_kvcache(q, old_k, old_v, cache_seqlens=32)], [attnforge.attention(q, old_k[:2], old_v[:2])] * 2)
+
+    def test_a_ring_through_what_is_beneath(self):
+        """As ring-flash-attention calls it: keywords of the signature with its defaults, gradients into buffers."""
+        q, k, v = inputs()
+        spec = inspect.getfullargspec(flash_attn.flash_attn_interface._flash_attn_forward)
+        given = {**dict.fromkeys(spec.args), "q": q, "k": k, "v": v, "dropout_p": 0.0, "causal": True}
+        given.update(window_size_left=-1, window_size_right=-1, return_softmax=False)
+        o, lse, _, _ = flash_attn.flash_attn_interface._flash_attn_forward(**given)
+        wanted = attnforge.attention(q, k, v, causal=True, return_lse=True)
+        self.same([o, lse], wanted)
+        dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
+        of_backward = 0.0, 0.25, True, -1, -1, 0.0, None, False
+        flash_attn.flash_attn_interface._flash_attn_backward(o, q, k, v, o, lse, dq, dk, dv, *of_backward)
+        self.same([dq, dk, dv], attnforge.attention_backward(q, k, v, o, lse, o, causal=True))
+        gradients_3 = [torch.empty_like(x) for x in (q, k, v)]
+        v3._flash_attn_backward(o, q, k, v, o, lse, **dict(zip(("dq", "dk", "dv"), gradients_3)), is_causal=True)
+        self.same(gradients_3, [dq, dk, dv])
+        flat, ends = [x.flatten(0, 1) for x in (q, k, v)], torch.tensor([0, 20, 40]).int()
+        out = flash_attn.flash_attn_interface._flash_attn_varlen_forward(*flat, ends, ends, 20, 20, 0.0, None, True)
+        self.same([out[0].view_as(o)], [o])
+        packed = [torch.empty_like(x) for x in flat]
+        flash_attn.flash_attn_interface._flash_attn_varlen_backward(
+            out[0], *flat, out[0], out[1], *packed, ends, ends, 20, 20, *of_backward
+        )
+        self.same([x.view_as(o) for x in packed], [dq, dk, dv])
+        parts = [v3._flash_attn_forward(q, k[:, half], v[:, half]) for half in (slice(0, 10), slice(10, 20))]
+        o, lse = v3.flash_attn_combine(torch.stack([x[0] for x in parts]), torch.stack([x[1].transpose(1, 2) for x in parts]))
+        wanted = attnforge.attention(q, k, v, return_lse=True)
+        self.close(o, wanted[0])
+        self.close(lse.transpose(1, 2), wanted[1])
+
+    def test_what_is_refused(self):
+        q, k, v = inputs()
+        for function, why in (
+            (lambda: flash_attn.flash_attn_func(q, k, v, dropout_p=0.1), "dropout_p=0.1: dropout of probabilities is not there"),
+            (lambda: flash_attn.flash_attn_with_kvcache(q, k, v, cache_leftpad=torch.zeros(2)), "cache_leftpad"),
+            (lambda: flash_attn.flash_attn_with_kvcache(q, k, v, cache_batch_idx=torch.zeros(2)), "multiple of 8; it is 20"),
+            (lambda: flash_attn.flash_attn_with_kvcache(q, k, v, q, q, torch.ones(9, 8), torch.ones(9, 8)), "one position"),
+            (lambda: v3.flash_attn_func(q, k, v, q_descale=torch.ones(1)), "q_descale: fp8 is not there"),
+            (lambda: v3.flash_attn_func(q, k, v, qv=q), "qv: attention with two parts"),
+        ):
+            with self.assertRaisesRegex(attnforge.UnsupportedError, why):
+                function()
+
+    def test_under_compile(self):
+        def of_names(q, k, v):
+            return flash_attn.flash_attn_func(q, k, v, causal=True, window_size=(7, 0)) + v3.flash_attn_func(q, k, v)
+
+        q, k, v = inputs(grad=True)
+        self.same(gradients(torch.compile(of_names, backend="eager", fullgraph=True), (q, k, v)), gradients(of_names, (q, k, v)))
+
+    def test_under_another_name_by_request_only(self):
+        names = [each for each in sys.modules if each.partition(".")[0] in ("flash_attn", "flash_attn_interface")]
+        self.assertEqual(names, [])
+        with unittest.mock.patch.dict(sys.modules):
+            attnforge.integrations.install_as("flash_attn")
+            attnforge.integrations.install_as("flash_attn_interface")
+            attnforge.integrations.install_as("flash_attn")
+            from flash_attn.bert_padding import pad_input  # noqa: F401
+            from flash_attn.flash_attn_interface import _flash_attn_forward
+            from flash_attn_interface import flash_attn_combine
+
+            self.assertIs(_flash_attn_forward, flash_attn.flash_attn_interface._flash_attn_forward)
+            self.assertIs(flash_attn_combine, v3.flash_attn_combine)
+        with unittest.mock.patch.dict(sys.modules, {"flash_attn": unittest}), self.assertRaisesRegex(ImportError, "was imported before"):
+            attnforge.integrations.install_as("flash_attn")
 
 
 if __name__ == "__main__":
