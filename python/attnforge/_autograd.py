@@ -206,7 +206,7 @@ def gradients_of(torch, given, saved, needs, dout, dlse):
     q, k, v, o, lse and they."""
     q, k, v, o, lse, *leaves = saved
     options = {name: value for name, value in with_tensors(given, leaves).items() if name not in OF_FORWARD}
-    dout = torch.zeros_like(o) if dout is None else _readable(torch, dout)
+    dout = torch.zeros_like(o) if dout is None else readable(torch, dout)
     dlse = None if dlse is None else dlse.resolve_neg().contiguous()
     sinks = given.get("sinks")
     of_sinks = sinks is not None and needs[3 + sinks.index]
@@ -225,7 +225,7 @@ def gradients_of(torch, given, saved, needs, dout, dlse):
     return gradients
 
 
-def _readable(torch, tensor):
+def readable(torch, tensor):
     """A gradient as kernels can read it: those of sums are one element with strides of 0, others may begin anywhere."""
     tensor = tensor.resolve_neg()
     item, bits = tensor.element_size(), tensor.data_ptr()

@@ -518,7 +518,7 @@ class AutogradTest(unittest.TestCase):
             self.assertTrue(torch.equal(got, right))
 
         def is_copied(x):
-            return _autograd._readable(torch, x).data_ptr() != x.data_ptr()
+            return _autograd.readable(torch, x).data_ptr() != x.data_ptr()
 
         self.assertFalse(is_copied(dout))
         self.assertFalse(is_copied(dout[:, :, 1:3].transpose(1, 2)))

@@ -10,6 +10,7 @@ import os
 import sys
 import unittest
 import unittest.mock
+import warnings
 
 import torch
 from torch._dynamo.utils import counters
@@ -19,7 +20,7 @@ import attnforge  # noqa: E402
 import cpu_kernels  # noqa: E402
 from attnforge import _graphs, flash_attn  # noqa: E402
 from attnforge.flash_attn import v3  # noqa: E402
-from attnforge.integrations import torch_ops  # noqa: E402,F401
+from attnforge.integrations import sdpa, torch_ops  # noqa: E402,F401
 from cpu_kernels import ALIBI, plain, runs  # noqa: E402
 
 ops = torch.ops.attnforge
@@ -489,6 +490,86 @@ class FlashAttnTest(OnCpu):
             self.assertIs(flash_attn_combine, v3.flash_attn_combine)
         with unittest.mock.patch.dict(sys.modules, {"flash_attn": unittest}), self.assertRaisesRegex(ImportError, "was imported before"):
             attnforge.integrations.install_as("flash_attn")
+
+
+class SdpaTest(OnCpu):
+    """attnforge.integrations.sdpa, whose kernels are called here for tensors of the CPU, where torch has none of these."""
+
+    def setUp(self):
+        super().setUp()
+        self.active = sdpa.Active(key="CPU")
+        self.addCleanup(self.active.remove)
+
+    def test_forward_and_gradients(self):
+        aten = torch.ops.aten
+        for causal in (False, True):
+            for of_heads in (True, False):
+                shape = (2, 4, 20, 16) if of_heads else (2, 20, 4, 16)
+                leaves = [torch.randn(shape).to(torch.bfloat16) for _ in range(3)]
+                leaves = [(x if of_heads else x.transpose(1, 2)).requires_grad_() for x in leaves]
+                o, lse, _, _, max_q, max_k, *_ = aten._scaled_dot_product_flash_attention(*leaves, 0.0, causal, scale=0.5)
+                self.assertEqual((o.stride(), max_q, max_k), (leaves[0].stride(), 20, 20))
+                again = [x.detach().transpose(1, 2).requires_grad_() for x in leaves]
+                wanted = attnforge.attention(*again, causal=causal, softmax_scale=0.5, return_lse=True)
+                self.assertTrue(torch.equal(o, wanted[0].transpose(1, 2)) and torch.equal(lse, wanted[1]))
+                got = torch.autograd.grad(o.float().sum(), leaves)
+                for x, y, of in zip(got, torch.autograd.grad(wanted[0].float().sum(), again), leaves):
+                    self.assertTrue(torch.equal(x, y.transpose(1, 2)))
+                    self.assertEqual(x.stride(), of.stride())
+
+    def test_packed(self):
+        q, k, v = inputs((27, 4, 16), grad=True)
+        ends = torch.tensor([0, 7, 27]).int()
+        slopes = torch.rand(4)
+        given = {"window_size_left": 5, "window_size_right": -1, "scale": 0.25}
+        o, lse, *_ = torch.ops.aten._flash_attention_forward(q, k, v, ends, ends, 20, 20, 0.0, True, False, **given)
+        wanted = attnforge.attention(q, k, v, causal=True, window=(5, -1), cu_seqlens=ends, max_seqlen=20, return_lse=True)
+        self.same([o, lse], wanted)
+        loss = [torch.autograd.grad(x.float().square().sum(), [q, k, v]) for x in (o, wanted[0])]
+        self.same(*loss)
+        with torch.no_grad():
+            got = torch.ops.aten._flash_attention_forward(*inputs(), None, None, 20, 20, 0.0, True, False, alibi_slopes=slopes)
+        self.assertEqual((got[0].shape, got[1].shape), ((2, 20, 4, 16), (2, 4, 20)))
+
+    def test_what_is_not_served_goes_to_torch_once_with_the_reason(self):
+        tensors, said = [torch.randn(2, 4, 20, 16).to(torch.bfloat16) for _ in range(3)], "runs torch's own kernel, not attnforge's: dropout_p=0.5"
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "dropout_p=0.5"):
+            torch.ops.aten._scaled_dot_product_flash_attention(*tensors, 0.5)
+
+        class Native:
+            @staticmethod
+            def call_boxed(keys, *arguments, **named):
+                return arguments[0] * 3, arguments[0].float()[..., 0], None, None, 20, 20, *sdpa._of_dropout(arguments[0])
+
+        self.active.native["_scaled_dot_product_flash_attention"] = Native
+        for warns in (True, False):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                o = torch.ops.aten._scaled_dot_product_flash_attention(*tensors, 0.5)[0]
+            self.assertTrue(torch.equal(o, tensors[0] * 3))
+            self.assertEqual([said in str(each.message) for each in caught], [True] * warns)
+        self.active.strict = True
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "dropout_p=0.5"):
+            torch.ops.aten._scaled_dot_product_flash_attention(*tensors, 0.5)
+
+    def test_registered_by_request_and_restored(self):
+        from torch.nn import attention as of_torch
+
+        self.assertNotIn("ATTNFORGE", of_torch.list_flash_attention_impls())
+        sdpa.register()
+        self.assertIsNone(of_torch.current_flash_attention_impl())
+        self.active.remove()
+
+        def is_ours():
+            return "sdpa.py" in torch._C._dispatch_dump("aten::_scaled_dot_product_flash_attention")
+
+        self.assertFalse(is_ours())
+        of_torch.activate_flash_attention_impl("ATTNFORGE")
+        self.assertEqual((is_ours(), of_torch.current_flash_attention_impl()), (True, "ATTNFORGE"))
+        self.assertEqual(len(of_torch._registry._FLASH_ATTENTION_ACTIVE[1].native), 4, "torch's own kernels were kept")
+        of_torch.restore_flash_attention_impl()
+        self.assertFalse(is_ours())
+
 
 
 if __name__ == "__main__":
