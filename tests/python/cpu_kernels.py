@@ -2,9 +2,11 @@
 and what they enqueue is computed here, from the structs that reach the library. Import it after attnforge is on the path.
 """
 
+import concurrent.futures
 import contextlib
 import ctypes
 import math
+import re
 from unittest import mock
 
 import torch
@@ -88,59 +90,101 @@ def sequences(problem, lengths):
 
 
 ALIBI, DOCUMENTS, CAP = "s + slope[head] * (k - q)", "document[q] == document[k]", "2 * tanhf(s / 2) * gain"
-OF_FLASH_ATTN = "s - slope[head] * fabsf(q + seqlen_kv - seqlen_q - k)", "s - slope[head] * (q + seqlen_kv - seqlen_q - k)"
 TABLE = "s * factor[head] + table[k - q + 19]"  # of 20 queries and keys
 
 
-def words_of(struct, p, rows, keys):
-    """The arguments of a text by their names."""
-    arguments = p.args.split(", ")
-    words = (ctypes.c_uint64 * len(arguments)).from_address(struct.code_arguments)
+class Flat:
+    """An array of args in memory, which a text reads by any index; of float64, so that torch can say its gradient."""
+
+    KINDS = {"float": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "int": torch.int32, "bool": torch.bool}
+
+    def __init__(self, address, kind):
+        self.address, self.kind, self.values = address, self.KINDS[kind], None
+
+    def __getitem__(self, index):
+        index = torch.as_tensor(index)
+        count = int(index.max()) + 1
+        if self.values is None or len(self.values) < count:
+            self.values = tensor_at(self.address, self.kind, (count,), (1,)).clone()
+            self.values = self.values.double().requires_grad_() if self.kind.is_floating_point else self.values
+        return self.values[index]
+
+
+def arguments_of(struct, p):
+    """Those of texts by their names, and the addresses of gradients after them."""
+    arguments = [each.partition("[")[0].split() for each in p.args.split(", ") if each]
+    names = p.dargs.split(", ") if p.dargs else []
+    words = (ctypes.c_uint64 * (len(arguments) + len(names))).from_address(struct.code_arguments) if arguments else ()
     named = {}
-    for argument, word in zip(arguments, words):
-        kind, name = argument.split()
-        if name == "slope":
-            named[name] = tensor_at(word, torch.float32, (p.num_heads_q,), (1,)).double()
-        elif name == "document":
-            named[name] = tensor_at(word, torch.int32, (max(rows, keys),), (1,))
-        elif name == "factor":
-            named[name] = tensor_at(word, torch.float16 if kind == "fp16*" else torch.float32, (p.num_heads_q,), (1,)).double()
-        elif name == "table":
-            named[name] = tensor_at(word, torch.float32, (39,), (1,)).double()
-        else:
-            assert kind == "float"
-            named[name] = ctypes.c_float.from_buffer(ctypes.c_uint32(word)).value
-    named["apart"] = torch.arange(keys)[None, :] - torch.arange(rows)[:, None]
-    return named
+    for (kind, name), word in zip(arguments, words):
+        number = ctypes.c_uint32(word & 0xFFFFFFFF)
+        is_int = kind == "int"
+        scalar = (ctypes.c_int32 if is_int else ctypes.c_float).from_buffer(number).value
+        named[name] = Flat(word, kind[:-1]) if kind.endswith("*") else scalar
+    return named, dict(zip(names, words[len(arguments) :]))
 
 
-def _cap(s, a):
-    x = torch.tanh(s / 2)
-    return 2 * x * a["gain"], (1 - x * x) * a["gain"]
+def evaluate(text, named):
+    """A text of C++ of tensors: operators, parentheses, brackets and the functions below."""
+
+    def both(text, sign, join):  # which bind less than comparisons do in C++, and more in Python
+        parts, depth, last, i = [], 0, 0, 0
+        while i < len(text):
+            depth += (text[i] in "([") - (text[i] in ")]")
+            if depth == 0 and text.startswith(sign, i):
+                parts.append(text[last:i])
+                last = i = i + len(sign)
+            i += 1
+        return f" {join} ".join(f"({each})" for each in [*parts, text[last:]]) if parts else None
+
+    def of_python(text):
+        for sign, join in (("||", "|"), ("&&", "&")):
+            found = both(text, sign, join)
+            if found:
+                return of_python(found)
+        return re.sub(r"(?<=[0-9])f\b", "", text)
+
+    def inside(text):  # innermost parentheses first
+        text = re.sub(r"\(([^()]*(?:&&|\|\|)[^()]*)\)", lambda match: f"({of_python(match[1])})", text)
+        return of_python(text)
+
+    functions = {"tanhf": torch.tanh, "fabsf": torch.abs, "abs": torch.abs, "min": minimum, "max": maximum}
+    return eval(inside(text), {"__builtins__": {}}, {**functions, **named})  # noqa: S307
 
 
-def add_to_dargs(struct, p, s, a, ds):
-    """What the pairs of a sequence add to the gradients of arrays, which come after the arguments; s: before the text."""
-    names = p.dargs.split(", ")
-    count = len(p.args.split(", "))
-    words = (ctypes.c_uint64 * (count + len(names))).from_address(struct.code_arguments)[count:]
-    for name, word in zip(names, words):
-        target = tensor_at(word, torch.float32, (39 if name == "table" else p.num_heads_q,), (1,))
-        if name == "table":
-            value = torch.zeros(39, dtype=torch.float64).index_add_(0, (a["apart"] + 19).flatten(), ds.sum(0).flatten())
-        else:
-            value = (ds * (s if name == "factor" else a["apart"])).sum((1, 2))
-        target += value.float()
+def minimum(a, b):
+    return torch.minimum(*(torch.as_tensor(each) for each in (a, b)))
 
 
-TEXTS = {
-    TABLE: lambda s, a: (s * a["factor"][:, None, None] + a["table"][a["apart"] + 19], a["factor"][:, None, None]),
-    ALIBI: lambda s, a: (s + a["slope"][:, None, None] * a["apart"], 1.0),
-    OF_FLASH_ATTN[0]: lambda s, a: (s - a["slope"][:, None, None] * a["apart"].abs(), 1.0),
-    OF_FLASH_ATTN[1]: lambda s, a: (s + a["slope"][:, None, None] * a["apart"], 1.0),
-    CAP: _cap,
-    DOCUMENTS: lambda a: a["document"][: a["apart"].shape[0], None] == a["document"][None, : a["apart"].shape[1]],
-}
+def maximum(a, b):
+    return torch.maximum(*(torch.as_tensor(each) for each in (a, b)))
+
+
+def places_of(p, sequence, rows, keys):
+    """What texts know beside their arguments."""
+    positions = {"q": torch.arange(rows)[:, None], "k": torch.arange(keys), "head": torch.arange(p.num_heads_q)[:, None, None]}
+    return {**positions, "batch": sequence, "seqlen_q": rows, "seqlen_kv": keys}
+
+
+class Score:
+    """A score's text at all pairs of a sequence: its value, and what its derivative adds to."""
+
+    def __init__(self, struct, p, sequence, before):
+        self.before = before.detach().requires_grad_()
+        self.named, self.targets = arguments_of(struct, p)
+        with torch.enable_grad():
+            named = {**self.named, **places_of(p, sequence, *before.shape[1:]), "s": self.before}
+            evaluate(p.score, named)  # arrays are as long as it reads them
+            self.value = evaluate(p.score, named).expand(before.shape)
+
+    def backward(self, gradient):
+        """The gradient of s before the text; those of arrays are added to theirs."""
+        arrays = [self.named[name].values for name in self.targets]
+        of_s, *others = torch.autograd.grad(self.value, [self.before, *arrays], gradient, allow_unused=True)
+        for word, found in zip(self.targets.values(), others):
+            target = tensor_at(word, torch.float32, found.shape, (1,))
+            target += found.float()
+        return of_s
 
 
 def present(lists, p, rows, keys):
@@ -156,7 +200,7 @@ def present(lists, p, rows, keys):
     return seen
 
 
-def visible(struct, p, rows, keys):
+def visible(struct, p, sequence, rows, keys):
     """Which keys the rows of a sequence see."""
     position = torch.arange(rows)[:, None] + keys - rows
     seen = torch.ones(rows, keys, dtype=torch.bool)
@@ -166,10 +210,11 @@ def visible(struct, p, rows, keys):
     if right >= 0:
         seen &= torch.arange(keys) <= position + right
     if p.mask:
-        seen &= TEXTS[p.mask](words_of(struct, p, rows, keys))
+        named, _ = arguments_of(struct, p)
+        seen = seen & evaluate(p.mask, {**named, **places_of(p, sequence, rows, keys)}).bool()
     if p.mask_block_q:
         lists = _c.BlockMaskLists.from_address(struct.block_mask)
-        seen &= present(lists, p, rows, keys)
+        seen = seen & present(lists, p, rows, keys)
     return seen
 
 
@@ -263,7 +308,7 @@ def run(plan, struct, lengths):
             dsinks.zero_()
     scale = p.softmax_scale or 1 / math.sqrt(p.head_dim)
     group = p.num_heads_q // p.num_heads_kv
-    for rows, row, keys, key, place in sequences(p, lengths):
+    for sequence, (rows, row, keys, key, place) in enumerate(sequences(p, lengths)):
         if rows == 0 and not back:
             continue
 
@@ -291,10 +336,8 @@ def run(plan, struct, lengths):
         if p.softcap:
             slope = 1 - torch.tanh(s / p.softcap) ** 2
             s = p.softcap * torch.tanh(s / p.softcap)
-        before = s
-        if p.score:
-            s, slope = TEXTS[p.score](s, words_of(struct, p, rows, keys))
-        s = s.masked_fill(~visible(struct, p, rows, keys), -math.inf)
+        score = Score(struct, p, sequence, s) if p.score and keys else None
+        s = (s if score is None else score.value.detach()).masked_fill(~visible(struct, p, sequence, rows, keys), -math.inf)
         if not back:
             if p.sinks:
                 logits = tensor_at(struct.sinks, torch.float32, (hq,), (1,)).double()
@@ -314,9 +357,7 @@ def run(plan, struct, lengths):
             share = torch.where(torch.isinf(lse), torch.zeros_like(lse), torch.exp(logits[:, None, None] - lse))
             dsinks -= (share * delta).sum((1, 2)).float()
         ds = e * (dout @ v.transpose(1, 2) - delta)
-        if p.dargs:
-            add_to_dargs(struct, p, before, words_of(struct, p, rows, keys), ds)
-        ds = ds * slope
+        ds = (ds if score is None else score.backward(ds)) * slope
         results = {"q": scale * ds @ k, "k": scale * ds.transpose(1, 2) @ q, "v": e.transpose(1, 2) @ dout}
         for name, count, first, dim in (("q", rows, row, p.head_dim), ("k", keys, key, p.head_dim), ("v", keys, key, p.head_dim_v)):
             kind = torch.float32 if wide else dtype[name]
@@ -331,13 +372,18 @@ def library_run(handle, tensors, *_):
     plan = next(plan for plan in attnforge.plan_cache if plan.handle.value == handle.value)
     struct = tensors._obj if hasattr(tensors, "_obj") else _c.Tensors.from_buffer_copy(tensors)
     lengths = _c.Lengths.from_address(struct.lengths) if struct.lengths else None
-    with torch.no_grad():
-        run(plan, struct, lengths)
+
+    def outside():  # of torch's dispatch inside of an op, where there is no autograd for texts
+        with torch.no_grad():
+            run(plan, struct, lengths)
+
+    thread.submit(outside).result() if plan.problem.score else outside()
     runs.append(str(plan.problem))
     return 0
 
 
 runs = []
+thread = concurrent.futures.ThreadPoolExecutor(1)
 
 
 class Library:
