@@ -397,11 +397,11 @@ class Library:
         return library_run
 
 
-def plain(q, k, v, causal=False, window=None, softcap=None, sinks=None, mask=None, score=None):
+def plain(q, k, v, causal=False, window=None, softcap=None, sinks=None, mask=None, score=None, scale=None):
     """[batch, seqlen, heads, dim], of autograd, in the tensors' dtype."""
     group = q.shape[2] // k.shape[2]
     q, k, v = q.transpose(1, 2), k.transpose(1, 2).repeat_interleave(group, 1), v.transpose(1, 2).repeat_interleave(group, 1)
-    s = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
+    s = q @ k.transpose(2, 3) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if softcap:
         s = softcap * torch.tanh(s / softcap)
     if score is not None:

@@ -8,6 +8,7 @@ The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp. tools/w
 import inspect
 import os
 import sys
+import types
 import unittest
 import unittest.mock
 import warnings
@@ -20,7 +21,8 @@ import attnforge  # noqa: E402
 import cpu_kernels  # noqa: E402
 from attnforge import _graphs, flash_attn  # noqa: E402
 from attnforge.flash_attn import v3  # noqa: E402
-from attnforge.integrations import sdpa, torch_ops  # noqa: E402,F401
+from attnforge.integrations import masks, sdpa, torch_ops  # noqa: E402,F401
+from attnforge.integrations import transformers as of_transformers  # noqa: E402
 from cpu_kernels import ALIBI, plain, runs  # noqa: E402
 
 ops = torch.ops.attnforge
@@ -570,6 +572,114 @@ class SdpaTest(OnCpu):
         of_torch.restore_flash_attention_impl()
         self.assertFalse(is_ours())
 
+
+
+# As transformers builds mask functions; masks.py knows them by these names.
+
+
+def causal_mask_function(batch, head, q, k):
+    return k <= q
+
+
+def packed_sequence_mask_function(ids):
+    def inner_mask(batch, head, q, k):
+        return ids[batch, q] == ids[batch, k]
+
+    return inner_mask
+
+
+def and_masks(*functions):
+    def and_mask(batch, head, q, k):
+        return functions[0](batch, head, q, k) & functions[1](batch, head, q, k)
+
+    return and_mask
+
+
+class TransformersTest(OnCpu):
+    """attnforge.integrations.transformers without transformers: what its models would hand over. The models: transformers_test.py."""
+
+    def attend(self, mask, dense, rows=20, keys=20, **given):
+        """attention_forward() with a mask, and plain operators with a dense one, [batch, queries, keys]."""
+        q, k, v = inputs((2, 4, rows, 16), (2, 2, keys, 16))
+        o, weights = of_transformers.attention_forward(torch.nn.Module(), q, k, v, mask, **given)
+        self.assertIsNone(weights)
+        self.assertTrue(o.is_contiguous())
+        q, k, v = (x.double().transpose(1, 2) for x in (q, k, v))
+        for i in range(2):
+            wanted = plain(q[i : i + 1], k[i : i + 1], v[i : i + 1], mask=dense[i], scale=given.get("scaling"))[0].nan_to_num(0.0)
+            self.assertLess((o[i] - wanted[0]).abs().max().item(), 2e-2)
+
+    def test_each_kind_of_mask(self):
+        at = torch.arange(20)
+        causal = (at[None, :] <= at[:, None]).expand(2, 20, 20)
+        padded = torch.ones(2, 20, dtype=torch.bool)
+        padded[0, :7] = False
+        make = dict(batch_size=2, q_length=20, kv_length=20, mask_function=causal_mask_function)
+        self.assertIsNone(masks.mask_for(**make))
+        self.assertIsNone(masks.mask_for(**make, attention_mask=torch.ones(2, 20, dtype=torch.bool)))
+        self.attend(None, causal, scaling=0.3)
+        self.attend(masks.mask_for(**make, attention_mask=padded), causal & padded[:, None])
+        self.attend(masks.mask_for(**make, attention_mask=padded), padded[:, None].expand(2, 20, 20), is_causal=False)
+        self.attend(None, causal & (at[None, :] > at[:, None] - 6), sliding_window=6)
+        ids = torch.stack([at // 7, at // 3])
+        packed = and_masks(causal_mask_function, packed_sequence_mask_function(ids))
+        mask = masks.mask_for(**{**make, "mask_function": packed})
+        self.assertEqual(mask.shape, (2, 1, 2, 20))
+        dense = causal & (ids[:, :, None] == ids[:, None, :])
+        self.attend(mask, dense)
+        self.attend(masks._rows(packed, 2, 20, "cpu"), dense)
+        self.attend(dense[:, None], dense)
+        self.attend(torch.zeros(2, 1, 20, 20).masked_fill(~dense[:, None], -1e9), dense)
+        with self.assertRaisesRegex(RuntimeError, "with others between"):
+            masks._rows(lambda batch, head, q, k: (k % 2 == 0) & (k <= q), 2, 20, "cpu")
+
+    def test_a_static_cache(self):
+        for offset in (5, torch.tensor(5)):
+            for padded in (None, torch.tensor([[0, 0, 1, 1, 1, 1, 1, 1], [1] * 8]).bool()):
+                make = dict(batch_size=2, q_length=3, kv_length=32, q_offset=offset, mask_function=causal_mask_function)
+                mask = masks.mask_for(**make, attention_mask=padded)
+                dense = (torch.arange(32)[None, :] <= torch.arange(5, 8)[:, None]).expand(2, 3, 32)
+                if padded is not None:
+                    dense = dense & torch.nn.functional.pad(padded, (0, 24))[:, None]
+                self.attend(mask, dense, 3, 32)
+                self.attend(mask, dense & (torch.arange(32)[None, :] > torch.arange(5, 8)[:, None] - 4), 3, 32, sliding_window=4)
+
+    def test_packed_and_paged(self):
+        q, k, v = inputs((1, 4, 20, 16))
+        ends = torch.tensor([0, 7, 20])
+        o, _ = of_transformers.attention_forward(torch.nn.Module(), q, k, v, None, cu_seq_lens_q=ends, cu_seq_lens_k=ends)
+        wanted = attnforge.attention(*(x[0].transpose(0, 1) for x in (q, k, v)), causal=True, cu_seqlens=ends.int(), max_seqlen=20)
+        self.same([o[0]], [wanted])
+        module = types.SimpleNamespace(scaling=0.25, layer_idx=0)
+        old_k, old_v = (torch.randn(9, 4, 16).to(torch.bfloat16) for _ in range(2))
+        calls = []
+
+        class Cache:
+            def update(self, key_states, value_states, **named):
+                calls.append(named)
+                return torch.cat([old_k, key_states[0].transpose(0, 1)]), torch.cat([old_v, value_states[0].transpose(0, 1)])
+
+        of_keys = {"full_attention": torch.tensor([0, 9, 29]), "sliding_attention": None}
+        of_call = dict(cache=Cache(), cu_seq_lens_q=torch.tensor([0, 5, 20]), cu_seq_lens_k=of_keys, read_index=1, write_index=2)
+        o, _ = of_transformers.paged_attention_forward(module, q, k, v, None, **of_call)
+        self.assertEqual(calls, [{"layer_idx": 0, "read_index": 1, "write_index": 2}])
+        keys, values = torch.cat([old_k, k[0].transpose(0, 1)]), torch.cat([old_v, v[0].transpose(0, 1)])
+        one = attnforge.attention(q[:, :, :5].transpose(1, 2), keys[None, :9], values[None, :9], causal=True)
+        self.same([o[:, :5].contiguous()], [one])
+
+    def test_what_is_refused(self):
+        q, k, v = inputs((2, 4, 20, 16))
+        for given, why in (({"dropout": 0.1}, "dropout of probabilities"), ({"attention_mask": torch.ones(2, 20)}, "must be \\[batch, heads")):
+            with self.assertRaisesRegex(attnforge.UnsupportedError, why):
+                of_transformers.attention_forward(torch.nn.Module(), q, k, v, **{"attention_mask": None, **given})
+
+    def test_registered_by_request(self):
+        stub, made = types.ModuleType("transformers"), []
+        stub.AttentionInterface = types.SimpleNamespace(register=lambda name, function: made.append(name))
+        stub.AttentionMaskInterface = types.SimpleNamespace(register=lambda name, function: made.append(f"mask of {name}"))
+        with unittest.mock.patch.dict(sys.modules, {"transformers": stub}):
+            of_transformers.register()
+        self.assertEqual(made, ["attnforge", "paged|attnforge", "mask of attnforge"])
 
 
 if __name__ == "__main__":

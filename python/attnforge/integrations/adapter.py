@@ -32,8 +32,9 @@ def options_of(
     if dropout_p:
         raise UnsupportedError(f"dropout_p={dropout_p}: {_DROPOUT}")
     left, right = (-1 if side is None else side for side in window)
+    right = min(right, 0) if causal else right
     options = {"causal": True} if causal else {}
-    if left >= 0 or right >= 0:
+    if left >= 0 or right >= 0 and not causal:
         options["window"] = left, right
     if softcap:
         options["softcap"] = float(softcap)

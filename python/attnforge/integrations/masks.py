@@ -32,12 +32,12 @@ def mask_for(
     **kwargs,
 ):
     """The mask function of transformers' AttentionMaskInterface; attention_mask: [batch, keys], True where a key counts."""
-    from transformers.masking_utils import sdpa_mask
-
     traced = torch.compiler.is_compiling()
     static = isinstance(q_offset, torch.Tensor) or q_offset + q_length - kv_offset != kv_length
     more = None if traced else _more_than_causal(mask_function)
     if use_vmap or more == "other":
+        from transformers.masking_utils import sdpa_mask
+
         same = dict(q_offset=q_offset, kv_offset=kv_offset, mask_function=mask_function, attention_mask=attention_mask, device=device)
         return sdpa_mask(batch_size, q_length, kv_length, **same, allow_is_causal_skip=False, use_vmap=use_vmap)
     if attention_mask is None and not static and more != "packed":
