@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "attnforge/error.h"
+#include "plan/device_state.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/nvtx.h"
 
@@ -27,6 +28,12 @@ Cubin compile_and_store(const Source& source, const Arch& arch, Cache& cache, co
   } catch (const Error& error) {
     log.warning(fmt::format("the code of {} is not stored: {}", source.name, error.what()));
   }
+  return cubin;
+}
+
+Cubin compile_and_store(const Source& source, DeviceState& state) {
+  Cubin cubin = compile_and_store(source, state.facts.arch, state.cache, state.log);
+  ++state.compiles;
   return cubin;
 }
 

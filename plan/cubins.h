@@ -21,4 +21,8 @@ std::optional<Cubin> stored_cubin(const std::string& source_digest, const Arch& 
 /// log line.
 Cubin compile_and_store(const Source& source, const Arch& arch, Cache& cache, const Logger& log);
 
+class DeviceState;
+/// The same for a GPU, counted in its stats.
+Cubin compile_and_store(const Source& source, DeviceState& state);
+
 }  // namespace attnforge

@@ -2,7 +2,9 @@
 // loaded or planned so far.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -17,6 +19,7 @@
 #include "plan/plan_state.h"
 #include "plan/recent_map.h"
 #include "plan/said_once.h"
+#include "plan/trace.h"
 #include "runtime/counter_pool.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
@@ -56,6 +59,8 @@ class DeviceState {
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
   LaunchLog launches;
   SaidOnce slow_paths;
+  Trace trace;
+  std::atomic<std::uint64_t> compiles = 0, chosen = 0, untuned = 0;  // attnforge/stats.h
 };
 
 /// Throws Error(kCuda) in a forked child: its parent's threads may hold locks of the state, and the

@@ -90,7 +90,7 @@ std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
     throw_not_ready(key, options, state,
                     fmt::format("the code of \"{}\" is not stored", loaded->config_text));
   }
-  const Cubin cubin = compile_and_store(source, arch, state.cache, state.log);
+  const Cubin cubin = compile_and_store(source, state);
   const ContextScope scope(state.context);
   loaded->kernels = LoadedKernels(cubin.bytes, source, launch);
   return loaded;

@@ -14,7 +14,7 @@ std::optional<Cubin> code_of_today(const Rendered& rendered, const std::string& 
   const Arch& arch = state.facts.arch;
   std::optional<Cubin> stored = stored_cubin(rendered.digest, arch, nvrtc, state.cache);
   if (stored || !may_compile) return stored;
-  return compile_and_store(rendered.source, arch, state.cache, state.log);
+  return compile_and_store(rendered.source, state);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ std::unique_ptr<LoadedKernels> load_side_kernels(const Source& source, const Lau
                             "make the call once where it is allowed",
                             purpose, state.cache.path()));
   }
-  const Cubin cubin = compile_and_store(source, arch, state.cache, state.log);
+  const Cubin cubin = compile_and_store(source, state);
   return std::make_unique<LoadedKernels>(cubin.bytes, source, launch);
 }
 

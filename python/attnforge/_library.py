@@ -139,3 +139,8 @@ def context(device=0, arch=None):
                 check(lib().attnforge_context_create(ctypes.byref(desc), ctypes.byref(made)))
                 handle = _contexts[key] = made.value
     return handle
+
+
+def opened_devices():
+    """The GPUs that have a context."""
+    return [key for key in list(_contexts) if isinstance(key, int)]
