@@ -124,40 +124,58 @@ def arguments_of(struct, p):
     return named, dict(zip(names, words[len(arguments) :]))
 
 
+def of_python(text):
+    """An expression of C++ as one of Python for tensors: what is in parentheses first, then ? :, || and &&."""
+    tokens, i = [], 0
+    while i < len(text):
+        if text[i] in "([":
+            depth, end = 1, i + 1
+            while depth:
+                depth += (text[end] in "([") - (text[end] in ")]")
+                end += 1
+            tokens.append(text[i] + of_python(text[i + 1 : end - 1]) + text[end - 1])
+            i = end
+            continue
+        two = text[i : i + 2] if text[i : i + 2] in ("&&", "||", "!=", "<=", ">=", "==") else text[i]
+        tokens.append(two)
+        i += len(two)
+
+    def split(sign):
+        parts = [[]]
+        for token in tokens:
+            parts.append([]) if token == sign else parts[-1].append(token)
+        return ["".join(part) for part in parts]
+
+    if "," in tokens:
+        return ", ".join(of_python(part) for part in split(","))
+    if "?" in tokens:
+        condition, _, rest = "".join(tokens).partition("?") if tokens.count("?") == 1 else (None, None, None)
+        first, second = split(":")
+        return f"where({of_python(condition)}, {of_python(first.partition('?')[2])}, {of_python(second)})"
+    for sign, join in (("||", "|"), ("&&", "&")):
+        if sign in tokens:
+            return f" {join} ".join(f"({of_python(part)})" for part in split(sign))
+    joined = "".join(f"invert({''.join(tokens[i + 1 :])})" if each == "!" and i == 0 else each for i, each in enumerate(tokens)
+                     if not (tokens[0] == "!" and i > 0))
+    if tokens.count("/") == 1 and not {"+", "-", "*", "%", "<", ">"} & set(tokens):
+        first, second = split("/")
+        return f"divide({first}, {second})"
+    return re.sub(r"(?<=[0-9.])f\b", "", joined)
+
+
 def evaluate(text, named):
-    """A text of C++ of tensors: operators, parentheses, brackets and the functions below."""
-
-    def both(text, sign, join):  # which bind less than comparisons do in C++, and more in Python
-        parts, depth, last, i = [], 0, 0, 0
-        while i < len(text):
-            depth += (text[i] in "([") - (text[i] in ")]")
-            if depth == 0 and text.startswith(sign, i):
-                parts.append(text[last:i])
-                last = i = i + len(sign)
-            i += 1
-        return f" {join} ".join(f"({each})" for each in [*parts, text[last:]]) if parts else None
-
-    def of_python(text):
-        for sign, join in (("||", "|"), ("&&", "&")):
-            found = both(text, sign, join)
-            if found:
-                return of_python(found)
-        return re.sub(r"(?<=[0-9])f\b", "", text)
-
-    def inside(text):  # innermost parentheses first
-        text = re.sub(r"\(([^()]*(?:&&|\|\|)[^()]*)\)", lambda match: f"({of_python(match[1])})", text)
-        return of_python(text)
-
-    functions = {"tanhf": torch.tanh, "fabsf": torch.abs, "abs": torch.abs, "min": minimum, "max": maximum}
-    return eval(inside(text), {"__builtins__": {}}, {**functions, **named})  # noqa: S307
+    """A text of tensors."""
+    functions = {f"{name}f": getattr(torch, name) for name in "tanh exp exp2 log log2 log1p expm1 sqrt rsqrt sin cos erf".split()}
+    functions.update(abs=torch.abs, fabsf=torch.abs, powf=torch.pow, where=torch.where, invert=torch.logical_not, true=True, divide=divide)
+    functions.update({name: lambda a, b: torch.minimum(*map(torch.as_tensor, (a, b))) for name in ("min", "fminf")})
+    functions.update({name: lambda a, b: torch.maximum(*map(torch.as_tensor, (a, b))) for name in ("max", "fmaxf")})
+    functions.update(float=lambda x: torch.as_tensor(x).double(), int=lambda x: torch.as_tensor(x).int(), bool=lambda x: torch.as_tensor(x).bool())
+    return torch.as_tensor(eval(of_python(text), {"__builtins__": {}}, {**functions, **named}))  # noqa: S307
 
 
-def minimum(a, b):
-    return torch.minimum(*(torch.as_tensor(each) for each in (a, b)))
-
-
-def maximum(a, b):
-    return torch.maximum(*(torch.as_tensor(each) for each in (a, b)))
+def divide(a, b):
+    a, b = (torch.as_tensor(each) for each in (a, b))
+    return a / b if a.is_floating_point() or b.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
 
 
 def places_of(p, sequence, rows, keys):
@@ -187,17 +205,19 @@ class Score:
         return of_s
 
 
-def present(lists, p, rows, keys):
-    """Of a block mask of one head and sequence."""
-    blocks = -(-rows // p.mask_block_q)
-    begin = (ctypes.c_int32 * (blocks + 1)).from_address(lists.row_begin)
-    columns = (ctypes.c_int32 * max(begin[blocks], 1)).from_address(lists.columns)
-    seen = torch.zeros(rows, keys, dtype=torch.bool)
-    for row in range(blocks):
-        for entry in columns[begin[row] : begin[row + 1]]:
-            first, column = row * p.mask_block_q, entry // 2 * p.mask_block_kv
-            seen[first : first + p.mask_block_q, column : column + p.mask_block_kv] = True
-    return seen
+def present(lists, p, sequence, rows, keys):
+    """Of a block mask, [heads, rows, keys]."""
+    blocks, seen = -(-rows // p.mask_block_q), torch.zeros(p.mask_heads, rows, keys, dtype=torch.bool)
+    first_row = (sequence if p.mask_batch > 1 else 0) * p.mask_heads * blocks
+    begin = (ctypes.c_int32 * (p.mask_batch * p.mask_heads * blocks + 1)).from_address(lists.row_begin)
+    columns = (ctypes.c_int32 * max(begin[len(begin) - 1], 1)).from_address(lists.columns)
+    for head in range(p.mask_heads):
+        for row in range(blocks):
+            at = first_row + head * blocks + row
+            for entry in columns[begin[at] : begin[at + 1]]:
+                first, column = row * p.mask_block_q, entry // 2 * p.mask_block_kv
+                seen[head, first : first + p.mask_block_q, column : column + p.mask_block_kv] = True
+    return seen.repeat_interleave(p.num_heads_q // p.mask_heads, 0)
 
 
 def visible(struct, p, sequence, rows, keys):
@@ -214,7 +234,7 @@ def visible(struct, p, sequence, rows, keys):
         seen = seen & evaluate(p.mask, {**named, **places_of(p, sequence, rows, keys)}).bool()
     if p.mask_block_q:
         lists = _c.BlockMaskLists.from_address(struct.block_mask)
-        seen = seen & present(lists, p, rows, keys)
+        seen = seen & present(lists, p, sequence, rows, keys)
     return seen
 
 

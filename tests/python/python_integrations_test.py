@@ -8,6 +8,7 @@ The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp. tools/w
 import inspect
 import os
 import sys
+import traceback
 import types
 import unittest
 import unittest.mock
@@ -19,9 +20,10 @@ from torch._dynamo.utils import counters
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
 import cpu_kernels  # noqa: E402
+import flex_programs  # noqa: E402
 from attnforge import _graphs, flash_attn  # noqa: E402
 from attnforge.flash_attn import v3  # noqa: E402
-from attnforge.integrations import masks, sdpa, torch_ops  # noqa: E402,F401
+from attnforge.integrations import flex, masks, sdpa, torch_ops  # noqa: E402,F401
 from attnforge.integrations import transformers as of_transformers  # noqa: E402
 from cpu_kernels import ALIBI, plain, runs  # noqa: E402
 
@@ -680,6 +682,82 @@ class TransformersTest(OnCpu):
         with unittest.mock.patch.dict(sys.modules, {"transformers": stub}):
             of_transformers.register()
         self.assertEqual(made, ["attnforge", "paged|attnforge", "mask of attnforge"])
+
+
+class FlexTest(OnCpu):
+    """attnforge.integrations.flex beside plain operators."""
+
+    def test_twenty_programs(self):
+        from torch.nn.attention import flex_attention as of_torch
+
+        for name, score_mod, mask_mod, trained in flex_programs.programs(4, 40, "cpu"):
+            with self.subTest(name):
+                q, k, v = (torch.randn(2, heads, 40, 16).requires_grad_() for heads in (4, 2, 2))
+                mask = None if mask_mod is None else of_torch.create_block_mask(mask_mod, 2, 4, 40, 40, device="cpu", BLOCK_SIZE=16)
+                got = flex.flex_attention(q, k, v, score_mod, mask, scale=0.3, enable_gqa=True, return_lse=True)
+                wanted = flex_programs.dense(q, k, v, score_mod, mask_mod, 0.3)
+                loss = [x[0].double().square().sum() + x[1].double().clamp(min=-5).sum() for x in (got, wanted)]
+                leaves = [q, k, v, *trained]
+                for x, y in zip(got, wanted):
+                    self.assertLess((x - y).nan_to_num(0.0, 0.0, 0.0).abs().max().item(), 1e-4)
+                for x, y in zip(torch.autograd.grad(loss[0], leaves), torch.autograd.grad(loss[1], leaves)):
+                    self.assertLess((x - y).abs().max().item(), 1e-3 * (y.abs().max().item() + 1e-2))
+
+    def test_windows_are_windows_and_others_are_blocks(self):
+        from torch.nn.attention.flex_attention import create_block_mask
+
+        of = {name: mask_mod for name, _, mask_mod, _ in flex_programs.programs(4, 40, "cpu") if mask_mod}
+        for name, is_window in (("causal", True), ("sliding window", True), ("documents", False), ("dilated", False)):
+            options = flex.options_of(None, create_block_mask(of[name], None, None, 40, 40, device="cpu", BLOCK_SIZE=16))
+            self.assertEqual("block_mask" not in options, is_window, name)
+        mask = create_block_mask(of["documents"], None, None, 40, 40, device="cpu", BLOCK_SIZE=16)
+        options = flex.options_of(None, mask)
+        self.assertIs(options["block_mask"], flex.options_of(None, mask)["block_mask"])
+        self.assertEqual(options["mask"], "((of_mask0[q] == of_mask0[k]) && (q >= k))")
+        self.assertGreater(options["block_mask"].full + options["block_mask"].partial, 0)
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "is of 40 queries and 40 keys; the call has 20"):
+            flex.flex_attention(*(torch.randn(2, 4, 20, 16) for _ in range(3)), block_mask=mask)
+
+    def test_what_was_captured_is_looked_at_in_each_call(self):
+        bias, scale = [torch.zeros(4), torch.ones(4)], 2.0
+
+        def score_mod(s, b, h, q, k):
+            return s * scale + bias[0][h]
+
+        self.assertIn("s * 2.0f", flex.options_of(score_mod)["score"])
+        scale = 3.0
+        self.assertIn("s * 3.0f", flex.options_of(score_mod)["score"])
+        bias.reverse()
+        self.assertTrue(torch.equal(flex.options_of(score_mod)["args"]["of_score0"], torch.ones(4)))
+
+    def test_what_has_no_text_says_which_line(self):
+        table = torch.zeros(3, 4)
+        for function, why in (
+            (lambda s, b, h, q, k: s if q > k else s * 2, "a decision by a value that only the kernel knows .*use torch.where"),
+            (lambda s, b, h, q, k: s + table[h], "2 dimensions is read by 1 indices"),
+            (lambda s, b, h, q, k: s + torch.special.i0(s), "i0 has no text"),
+            (lambda s, b, h, q, k: s + s.cumsum(0), "no text for .cumsum"),
+            (lambda s, b, h, q, k: s + [0.0, 1.0][h], "the value of head is asked for"),
+            (lambda s, b, h, q, k: s + table, "is not read by an index"),
+        ):
+            try:
+                flex.options_of(function)
+            except (attnforge.UnsupportedError, AttributeError) as error:
+                self.assertRegex(str(error), why)
+                frames = traceback.extract_tb(error.__traceback__)
+                self.assertTrue(any(each.filename == __file__ and each.name == "<lambda>" for each in frames) or "not read" in why)
+            else:
+                self.fail(why)
+
+    def test_under_compile_by_its_options(self):
+        slope = torch.rand(4).requires_grad_()
+        options = flex.options_of(lambda s, b, h, q, k: s + slope[h] * (k - q))
+
+        def block(q, k, v, slope):
+            return attnforge.attention(q, k, v, causal=True, score=options["score"], args={"of_score0": slope})
+
+        leaves = [*inputs(grad=True), slope]
+        self.same(gradients(torch.compile(block, backend="eager", fullgraph=True), leaves), gradients(block, leaves))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""attnforge under the names of others: of torch.compile, flash_attn, torch's SDPA, transformers.
+"""attnforge under the names of others: of torch.compile, flash_attn, torch's SDPA, FlexAttention, transformers.
 
     from attnforge import integrations
     integrations.install_as("flash_attn")                  # what imports flash_attn has attnforge.flash_attn
     integrations.sdpa.register()                           # torch.nn.attention.activate_flash_attention_impl("ATTNFORGE")
+    from attnforge.integrations.flex import flex_attention # the functions of torch's
     integrations.transformers.register()                   # from_pretrained(..., attn_implementation="attnforge")
 
 Nothing here happens by an import. Modules are imported when they are first named, and torch with them.
@@ -11,7 +12,7 @@ Nothing here happens by an import. Modules are imported when they are first name
 import importlib
 import sys
 
-_MODULES = ("sdpa", "torch_ops", "transformers")
+_MODULES = ("flex", "sdpa", "torch_ops", "transformers")
 _STAND_INS = {"flash_attn": "attnforge.flash_attn", "flash_attn_interface": "attnforge.flash_attn.v3"}
 
 
