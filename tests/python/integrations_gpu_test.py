@@ -24,7 +24,8 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
 from attnforge import flash_attn  # noqa: E402
 from attnforge.flash_attn import v3  # noqa: E402
-from attnforge.integrations import sdpa, torch_ops  # noqa: E402,F401
+import flex_programs  # noqa: E402
+from attnforge.integrations import flex, sdpa, torch_ops  # noqa: E402,F401
 from torch._dynamo.utils import counters  # noqa: E402
 
 ops = torch.ops.attnforge
@@ -377,6 +378,35 @@ class SdpaTest(OnGpu):
         mine, native = losses(False), losses(True)
         self.assertLess((mine - native).abs()[:20].max().item(), 0.02, (mine[:20], native[:20]))
         self.assertLess((mine[-20:].mean() - native[-20:].mean()).abs().item(), 0.1, (mine[-20:], native[-20:]))
+
+
+class FlexTest(OnGpu):
+    """Twenty programs against fp64 and, where it is there, against torch's own, compiled."""
+
+    def test_twenty_programs(self):
+        from torch.nn.attention import flex_attention as of_torch
+
+        theirs = torch.compile(of_torch.flex_attention, dynamic=False)
+        for name, score_mod, mask_mod, trained in flex_programs.programs(8, 512, "cuda"):
+            with self.subTest(name):
+                torch._dynamo.reset()
+                q, k, v = (torch.randn(2, heads, 512, 64, device="cuda").to(torch.bfloat16).requires_grad_() for heads in (8, 2, 2))
+                mask = None if mask_mod is None else of_torch.create_block_mask(mask_mod, 2, 8, 512, 512, device="cuda")
+                o, lse = flex.flex_attention(q, k, v, score_mod, mask, enable_gqa=True, return_lse=True)
+                wanted = flex_programs.dense(q, k, v, score_mod, mask_mod, 0.125)
+                self.close(o, wanted[0], "o")
+                self.close(lse[torch.isfinite(wanted[1])], wanted[1][torch.isfinite(wanted[1])], "lse")
+                leaves, dout = [q, k, v, *trained], torch.randn_like(o)
+                got = torch.autograd.grad(o, leaves, dout)
+                for i, (x, y) in enumerate(zip(got, torch.autograd.grad(wanted[0], leaves, dout.double()))):
+                    self.close(x, y, i, 4e-2)
+                with torch.no_grad():
+                    try:
+                        other = theirs(q, k, v, score_mod, mask, enable_gqa=True)
+                    except Exception as error:  # what torch's cannot is no fault of ours
+                        print(f"torch's flex_attention of {name}: {str(error)[:80]}")
+                        continue
+                self.close(o, other, "torch's own")
 
 
 class Gpt(torch.nn.Module):

@@ -707,7 +707,7 @@ class FlexTest(OnCpu):
         from torch.nn.attention.flex_attention import create_block_mask
 
         of = {name: mask_mod for name, _, mask_mod, _ in flex_programs.programs(4, 40, "cpu") if mask_mod}
-        for name, is_window in (("causal", True), ("sliding window", True), ("documents", False), ("dilated", False)):
+        for name, is_window in (("causal", True), ("sliding window", True), ("window on both sides", True), ("documents", False), ("dilated", False)):
             options = flex.options_of(None, create_block_mask(of[name], None, None, 40, 40, device="cpu", BLOCK_SIZE=16))
             self.assertEqual("block_mask" not in options, is_window, name)
         mask = create_block_mask(of["documents"], None, None, 40, 40, device="cpu", BLOCK_SIZE=16)

@@ -104,7 +104,7 @@ def _captured(function, seen):
 def _is_window(text):
     """Whether a text is made of comparisons of q - k with numbers alone: the library then makes a window of it, faster than blocks."""
     parts = re.sub(r"[()]", "", text).split("&&")
-    return all(re.fullmatch(r" ?(q|k|q - k|k - q) (<=|>=|<|>) (q|k|-?\d+) ?", each) for each in parts)
+    return all(re.fullmatch(r" ?(abs)?(q|k|q - k|k - q) (<=|>=|<|>) (q|k|-?\d+) ?", each) for each in parts)
 
 
 # ---- Blocks ----
