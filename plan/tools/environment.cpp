@@ -24,6 +24,10 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "1: log each kernel that plans launch once: grid, block, shared memory, registers, "
        "config",
        "launches are not logged"},
+      {"ATTNFORGE_TRACE",
+       "file to which each problem that a plan is asked for is added once, a line for attnforge "
+       "tune --file",
+       "problems are not kept"},
       {"ATTNFORGE_CHECK_INPUTS",
        "1: lengths and page tables are read from the GPU before a launch, which waits for the "
        "stream, and what is wrong with them is an error",
