@@ -49,6 +49,8 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"ATTNFORGE_LIBRARY", "Python package: path of libattnforge.so",
        "the package's folder, the prefix that it is installed in, build folders of its checkout "
        "(release first), then the loader"},
+      {"FLASH_ATTENTION_DETERMINISTIC",
+       "Python package, for transformers: 1: gradients are deterministic", "they need not be"},
       {"XDG_CACHE_HOME", "folder for caches; a relative path is ignored", "~/.cache"},
       {"HOME", "home folder: of the cache, and of Python wheels of NVRTC",
        "the account's entry in the password database"},

@@ -152,9 +152,7 @@ class CompileTest(OnCpu):
         with unittest.mock.patch.object(torch.Tensor, "pin_memory", lambda self: self), unittest.mock.patch.object(
             torch.Tensor, "get_device", lambda self: 0
         ):
-            for packed in (False, True):
-                compiled = torch.compile(model, backend="eager", fullgraph=True, dynamic=True)
-                self.same(steps(compiled, packed), steps(model, packed))
+            self.same(steps(torch.compile(model, backend="eager", fullgraph=True, dynamic=True), True), steps(model, True))
 
     def test_by_hand_into_what_is_given_and_merged(self):
         def ring(q, k, v):
@@ -229,10 +227,9 @@ class OpsTest(OnCpu):
         expanded = [base[:1, :, 0].expand(2, 20, 4, 16), base[:, :, 1, :1].expand(2, 20, 4, 16), base[:, :, 2]]
         sinks = torch.rand(4)
         kinds = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
-        for tensors in (permuted, sliced, expanded):
-            for options in ("{}", "{'layout':'=bhsd','causal':True}"):
-                leaves = [x.detach().requires_grad_() for x in tensors]
-                torch.library.opcheck(ops.forward.default, (*leaves, [], [], options), test_utils=kinds)
+        for tensors, options in ((permuted, "{'layout':'=bhsd','causal':True}"), (sliced, "{}"), (expanded, "{}")):
+            leaves = [x.detach().requires_grad_() for x in tensors]
+            torch.library.opcheck(ops.forward.default, (*leaves, [], [], options), test_utils=kinds)
             torch.library.opcheck(ops.decode.default, (*tensors, [], [], "{}"), test_utils=kinds[:3])
         o, lse = attnforge.attention(*permuted, sinks=sinks, return_lse=True)
         arrays = *permuted, o, lse, o.transpose(1, 2).contiguous().transpose(1, 2), None, [sinks], [], "{'sinks':'$0'}"
@@ -629,11 +626,12 @@ class TransformersTest(OnCpu):
         self.assertEqual(mask.shape, (2, 1, 2, 20))
         dense = causal & (ids[:, :, None] == ids[:, None, :])
         self.attend(mask, dense)
-        self.attend(masks._rows(packed, 2, 20, "cpu"), dense)
+        self.attend(masks._rows(packed, (2, 20, 20), (0, 0), None, "cpu"), dense)
+        self.attend(masks._rows(causal_mask_function, (2, 20, 20), (0, 0), padded, "cpu"), causal & padded[:, None])
         self.attend(dense[:, None], dense)
         self.attend(torch.zeros(2, 1, 20, 20).masked_fill(~dense[:, None], -1e9), dense)
         with self.assertRaisesRegex(RuntimeError, "with others between"):
-            masks._rows(lambda batch, head, q, k: (k % 2 == 0) & (k <= q), 2, 20, "cpu")
+            masks._rows(lambda batch, head, q, k: (k % 2 == 0) & (k <= q), (2, 20, 20), (0, 0), None, "cpu")
 
     def test_a_static_cache(self):
         for offset in (5, torch.tensor(5)):
@@ -645,6 +643,34 @@ class TransformersTest(OnCpu):
                     dense = dense & torch.nn.functional.pad(padded, (0, 24))[:, None]
                 self.attend(mask, dense, 3, 32)
                 self.attend(mask, dense & (torch.arange(32)[None, :] > torch.arange(5, 8)[:, None] - 4), 3, 32, sliding_window=4)
+
+    def test_in_a_graph(self):
+        """What torch.compile sees of masks: names of closures, no values."""
+        at = torch.arange(20)
+        ids = torch.stack([at // 7, at // 3])
+
+        def or_masks(*functions):
+            def or_mask(batch, head, q, k):
+                return functions[0](batch, head, q, k) | functions[1](batch, head, q, k)
+
+            return or_mask
+
+        def make(ids, padded, kind):
+            function = and_masks(causal_mask_function, packed_sequence_mask_function(ids)) if kind else causal_mask_function
+            function = or_masks(causal_mask_function, packed_sequence_mask_function(ids)) if kind == "blocks" else function
+            plain = dict(batch_size=2, q_length=20, kv_length=20, mask_function=function, attention_mask=padded)
+            return masks.mask_for(**plain, allow_is_causal_skip=not kind)
+
+        compiled = torch.compile(make, backend="eager", fullgraph=True)
+        padded = (at >= 2).expand(2, 20)
+        causal, same = (at[None, :] <= at[:, None]).expand(2, 20, 20), ids[:, :, None] == ids[:, None, :]
+        for keys, kind, dense, form in (
+            (None, "", causal, None), (padded, "", causal & padded[:, None], 1), (None, "packed", causal & same, 2),
+            (None, "blocks", causal | same, 3), (padded, "blocks", (causal | same) & padded[:, None], 3),
+        ):
+            mask = compiled(ids, keys, kind)
+            self.assertEqual(form, mask if mask is None else mask.shape[2])
+            self.attend(mask, dense)
 
     def test_packed_and_paged(self):
         q, k, v = inputs((1, 4, 20, 16))

@@ -1,4 +1,4 @@
-"""attnforge under the names of others: of torch.compile, flash_attn, torch's SDPA, FlexAttention, transformers.
+"""attnforge under the names of others: of torch.compile, flash_attn, torch's SDPA, FlexAttention, transformers, and for JAX.
 
     from attnforge import integrations
     integrations.install_as("flash_attn")                  # what imports flash_attn has attnforge.flash_attn
@@ -12,7 +12,7 @@ Nothing here happens by an import. Modules are imported when they are first name
 import importlib
 import sys
 
-_MODULES = ("flex", "sdpa", "torch_ops", "transformers")
+_MODULES = ("flex", "jax", "sdpa", "torch_ops", "transformers")
 _STAND_INS = {"flash_attn": "attnforge.flash_attn", "flash_attn_interface": "attnforge.flash_attn.v3"}
 
 

@@ -34,19 +34,21 @@ def mask_for(
     """The mask function of transformers' AttentionMaskInterface; attention_mask: [batch, keys], True where a key counts."""
     traced = torch.compiler.is_compiling()
     static = isinstance(q_offset, torch.Tensor) or q_offset + q_length - kv_offset != kv_length
-    more = None if traced else _more_than_causal(mask_function)
+    if traced:
+        more = _more_in_a_graph(mask_function, allow_is_causal_skip and q_length > 1, attention_mask, packed_under_compile)
+    else:
+        more = _more_than_causal(mask_function)
+    keys = None if attention_mask is None else _keys(attention_mask, kv_length, kv_offset)
     if use_vmap or more == "other":
         from transformers.masking_utils import sdpa_mask
 
         same = dict(q_offset=q_offset, kv_offset=kv_offset, mask_function=mask_function, attention_mask=attention_mask, device=device)
         return sdpa_mask(batch_size, q_length, kv_length, **same, allow_is_causal_skip=False, use_vmap=use_vmap)
-    if attention_mask is None and not static and more != "packed":
-        looks = traced and not allow_is_causal_skip and q_length > 1 and packed_under_compile
-        return _rows(mask_function, batch_size, q_length, device) if looks else None
-    if more == "packed":
+    if more == "rows":
+        return _rows(mask_function, (batch_size, q_length, kv_length), (q_offset, kv_offset), keys, device)
+    if more == "packed" and q_length > 1:
         return _documents(mask_function, batch_size, q_length, device)
-    keys = None if attention_mask is None else _keys(attention_mask, kv_length, kv_offset)
-    if keys is not None and not traced and not static and bool(keys.all()):
+    if keys is None and not static or keys is not None and not traced and not static and bool(keys.all()):
         return None
     used = torch.zeros(batch_size, 1, dtype=torch.int32, device=device) + (q_offset + q_length - kv_offset)
     if keys is not None and not traced and static:
@@ -61,6 +63,16 @@ def _keys(attention_mask, kv_length, kv_offset):
     if missing > 0:
         attention_mask = torch.nn.functional.pad(attention_mask, (0, missing))
     return attention_mask[:, kv_offset : kv_offset + kv_length]
+
+
+def _more_in_a_graph(function, is_plain, attention_mask, packed_under_compile):
+    """The same where torch.compile traces, which sees no more of a closure than its name. is_plain: transformers says so."""
+    name = getattr(function, "__name__", "")
+    if is_plain or name not in ("and_mask", "or_mask"):
+        return None
+    if name == "or_mask":  # blocks of images that are seen from both sides
+        return "rows"
+    return "packed" if attention_mask is None and packed_under_compile else None
 
 
 def _more_than_causal(function):
@@ -84,14 +96,15 @@ def _documents(function, batch, rows, device):
     return begins.cumsum(1).to(torch.int32)[:, None, None].expand(-1, -1, 2, -1).contiguous()
 
 
-def _rows(function, batch, rows, device):
-    """[batch, 1, 3, rows]; the keys that a row sees are those from the first to the last, which is looked at on the GPU."""
-    sequence, q, k = (
-        torch.arange(size, device=device).view(shape) for size, shape in ((batch, (-1, 1, 1)), (rows, (1, -1, 1)), (rows, (1, 1, -1)))
-    )
-    seen = function(sequence, torch.zeros_like(sequence), q, k).expand(batch, rows, rows)
-    first, last = torch.where(seen, k, rows).amin(2), torch.where(seen, k, -1).amax(2)
-    torch._assert_async((seen.sum(2) == (last - first + 1).clamp(min=0)).all(), "a query sees keys with others between them that it does not")
+def _rows(function, sizes, offsets, keys, device):
+    """[batch, 1, 3, queries]; the keys that a row sees are those from the first to the last, which is looked at on the GPU. sizes: batch,
+    queries, keys; offsets: of queries and keys."""
+    sequence, q, k = (torch.arange(size, device=device).view([-1 if i == j else 1 for j in range(3)]) for i, size in enumerate(sizes))
+    seen = function(sequence, torch.zeros_like(sequence), q + offsets[0], k + offsets[1]).expand(sizes)
+    seen = seen if keys is None else seen & keys[:, None]
+    first, last = torch.where(seen, k, sizes[2]).amin(2), torch.where(seen, k, -1).amax(2)
+    whole = (seen.sum(2) == (last - first + 1).clamp(min=0)).all()
+    torch._assert_async(whole, "a query sees keys with others between them that it does not")
     return torch.stack([first, last, torch.zeros_like(first)], 1)[:, None].to(torch.int32)
 
 

@@ -8,9 +8,13 @@ from .options import template
 _HOW = "; call attention() for each, or pass tensors with all of them in the batch"
 
 
-def fold(size, dims, tensors, dims_of_parts, parts, options):
+def _repeated(tensor, size):
+    return tensor.unsqueeze(0).expand(size, *tensor.shape)
+
+
+def fold(size, dims, tensors, dims_of_parts, parts, options, repeated=_repeated):
     """(tensors, parts, unfold) of one call for all `size`: the first dimension of each tensor is size * batch, and unfold() makes two of
-    it again. dims: the mapped dimension of each, None where it is the same for all. Raises UnsupportedError where this is another call."""
+    it again. dims: the mapped dimension of each, None where it is the same for all, which `repeated` makes so many of. Raises UnsupportedError where this is another call."""
     given = template(options)
     for name in ("cu_seqlens", "page_table"):
         if name in given:
@@ -22,7 +26,7 @@ def fold(size, dims, tensors, dims_of_parts, parts, options):
     def folded(tensor, dim):
         if tensor is None:
             return None
-        tensor = tensor.unsqueeze(0).expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+        tensor = repeated(tensor, size) if dim is None else tensor.movedim(dim, 0) if dim else tensor
         return tensor.reshape(size * tensor.shape[1], *tensor.shape[2:])
 
     parts_folded = []
