@@ -15,9 +15,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   int q_in_regs;   // 1: Q is read into registers once, and its shared memory is free for the next
   int q_stages;    // query tiles in shared memory: with 2, the next comes during this one
   int pingpong;    // 1: warpgroups issue their products in turn
-  int grid;        // kGridPlain, kGridStatic, kGridDynamic, kGridShares. Persistent blocks load the
-                   // next tile's Q, K and V while they finish a tile; dynamic: for masks, where
-                   // tiles differ; shares: a block has a part of the keys of its first and last
+  int grid;        // hopper/grid.cuh; persistent blocks load the next tile while they finish one
   int blocks_per_sm;  // resident blocks that registers are to leave room for
   int swizzle;        // bytes: a row lies in column chunks this wide
   int pack_gqa;       // query heads of a K/V head in one query tile, next to each other; 1: none
@@ -64,14 +62,13 @@ struct FwdWgmmaSm90aConfig : Shape {
   /// Whether at least its number is: blocks ask for one.
   ATTNFORGE_CONSTEXPR bool tells() const { return grid == kGridDynamic || tells_all(); }
   ATTNFORGE_CONSTEXPR int tile_bytes() const {
-    const int of_share = grid == kGridShares ? 16 : 0;
-    return has_key_lists() ? 48 : (has_tile_queue() ? 32 : tells_all() ? 16 : 4) + of_share;
+    if (has_key_lists() || grid == kGridShares) return 48;
+    return has_tile_queue() ? 32 : tells_all() ? 16 : 4;
   }
   /// Warps that load a tile of so many boxes: four begin their copies sooner than one. Where blocks
   /// ask for query tiles, one warp alone knows the answers; where there is a job, the others do it.
   ATTNFORGE_CONSTEXPR int loading_warps(int boxes) const {
-    const bool asks = grid == kGridStatic || grid == kGridDynamic;
-    return asks || has_job() ? 1 : boxes < 4 ? boxes : 4;
+    return (grid != kGridPlain && grid != kGridShares) || has_job() ? 1 : boxes < 4 ? boxes : 4;
   }
   /// Gathered key tiles: the groups of each that is in K's ring.
   ATTNFORGE_CONSTEXPR int key_groups() const { return key_groups_of(block_n); }

@@ -158,19 +158,13 @@ struct FwdWgmmaSm90aProducer {
     atomicAdd(&counters.runs, 1u);
   }
 
-  /// Each warp that loads goes through the block's share by itself.
-  ATTNFORGE_DEVICE void run_share() {
-    for (auto share = Work::Order::share(); share.more(); share.advance(params))
-      load(Work::of_share(params, share), 0, [] {});
-    tell_end(0);
-  }
-
   ATTNFORGE_DEVICE void run() {
     Work::Order::begin();
-    if constexpr (Work::kShares)
-      run_share();
-    else
-      run_tiles();
+    if constexpr (!Work::kShares) return run_tiles();
+    // Each warp that loads goes through the block's share by itself.
+    auto share = Work::Order::share();
+    for (; share.more(); share.advance(params)) load(Work::of_share(params, share), 0, [] {});
+    tell_end(0);
   }
   ATTNFORGE_DEVICE void run_tiles() {
     int tile = Work::first_tile();

@@ -34,8 +34,7 @@ struct FwdWgmmaSm90aWork {
   Tile queries;
   Walk walk;
 
-  ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Tile& tile, const Walk& its_walk)
-      : queries(tile), walk(its_walk) {}
+  ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Tile& q, const Walk& kv) : queries(q), walk(kv) {}
   ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Params& params, const Tile& tile)
       : queries(tile),
         walk(Walk::of_rows(params, queries, C.block_n, queries.first_row, C.block_m())) {}

@@ -16,6 +16,7 @@ from unittest import mock
 
 import torch
 
+torch.set_num_threads(1)  # the tensors are small
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
 
@@ -26,6 +27,7 @@ import exact  # noqa: E402
 import figures  # noqa: E402
 import machine  # noqa: E402
 import peer_kernels  # noqa: E402
+import tables  # noqa: E402
 
 
 def on_cpu(function):
@@ -135,7 +137,9 @@ class DrawnTest(unittest.TestCase):
             self.assertRegex(said, "--limit-s 0 left [1-4] of [1-4] points out")
             said = self.run_it(path, kind, "--count", str(count), "--go-on")
             self.assertRegex(said, rf"attnforge: geometric mean \S+ the fastest peer, least .*, \d+ points\nestimate: ")
-            rows = figures.read_csv(path)[1]
+            comments, rows = figures.read_csv(path)
+        with mock.patch.object(tables, "read", lambda name: (comments, rows)):
+            self.assertRegex(tables.drawn("drawn_x.csv"), r"\| packed rows \| \d+ \| 1.20x \| 1.200x \| 1.09x \|")
         found = figures.grouped((row["point"], row) for row in rows)
         self.assertEqual(set(found), {drawn_problems.words_of(point) for point in small(drawn_problems.dense(kind, 1, count))})
         for point, each in found.items():

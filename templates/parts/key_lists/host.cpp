@@ -177,7 +177,6 @@ void fill_lists(Entry& entry, const Assembly& a) {
   if (!a.kernel.gathered_header.empty()) pieces.include(a.kernel.gathered_header);
 }
 
-/// With as many threads as order query tiles, where the last block does that.
 constexpr Step kListsStep{
     .kernel = kListsKernel,
     .in = [](const Assembly& a) { return a.lists_by_steps(); },
@@ -190,18 +189,15 @@ constexpr Step kListsStep{
               entry.pieces.type(Slot::kListSource), a.kernel.block_m, a.kernel.block_n,
               entry.pieces.dense(Slot::kMask));
           if (a.lists_of_text())
-            return Step::Text{
-                .threads = kTileQueueThreads,
-                .type = fmt::format("MakeListsAndQueue<{}, {}{}>, {}>", type, kTileQueueThreads,
-                                    walks_in_parts(a) ? ", kConfig.warpgroups" : "",
-                                    tile_queue_type(entry, a))};
+            type = fmt::format("MakeListsAndQueue<{}, {}, {}>, {}", type, kListStepThreads,
+                               walks_in_parts(a) ? "kConfig.warpgroups" : "0",
+                               tile_queue_type(entry, a, kListStepThreads));
           return Step::Text{
               .threads = kListStepThreads, .blocks_per_sm = kListStepBlocks, .type = type + ">"};
         },
     .launch =
         [](const LaunchWork& work) {
-          const int threads = work.assembly.lists_of_text() ? kTileQueueThreads : kListStepThreads;
-          return step_of(kListsKernel, threads, 0, key_lists(work).lists());
+          return step_of(kListsKernel, kListStepThreads, 0, key_lists(work).lists());
         }};
 
 void add_lists(Argument& argument, const LaunchWork& work) {

@@ -13,9 +13,9 @@ namespace attnforge {
 /// Source says what the mask lets be seen; windows and lengths hide more. kWarpgroups: it says
 /// which tiles each of them sees, of lists with one group a tile; 0: it does not.
 template <class Lengths, class Source, int kBlockM, int kGroups, int kGroupKeys, class Window,
-          int kNumThreads = 256, int kWarpgroups = 0>
+          int kAtATime = 1024, int kWarpgroups = 0>
 struct MakeKeyLists {
-  static constexpr int kThreads = kNumThreads, kAtATime = 1024;
+  static constexpr int kThreads = 256;
   static_assert(kWarpgroups == 0 || kGroups == 1, "a place in the list is a tile");
   using List = KeyListWriter<Lengths, Source, kBlockM, kGroups, kGroupKeys, Window, kThreads,
                              kAtATime>;

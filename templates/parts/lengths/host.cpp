@@ -16,6 +16,7 @@ extern const Part lengths_part;
 
 namespace {
 
+constexpr int kQueueThreads = 1024;  // one block
 constexpr const char* kListKernel = "tile_queue";
 static_assert(sizeof(StepParams) == sizeof(FwdParams), "kForwardSteps says so");
 
@@ -37,17 +38,19 @@ constexpr Step kQueueStep{
     .in = [](const Assembly& a) { return a.tiles == TileSource::kList && !a.lists_of_text(); },
     .text =
         [](Entry& entry, const Assembly& a) {
-          return Step::Text{.threads = kTileQueueThreads, .type = tile_queue_type(entry, a)};
+          return Step::Text{.threads = kQueueThreads,
+                            .type = tile_queue_type(entry, a, kQueueThreads)};
         },
-    .launch = [](const LaunchWork&) { return step_of(kListKernel, kTileQueueThreads, 0); }};
+    .launch = [](const LaunchWork&) { return step_of(kListKernel, kQueueThreads, 0); }};
 
 }  // namespace
 
-std::string tile_queue_type(Entry& entry, const Assembly& a) {
+std::string tile_queue_type(Entry& entry, const Assembly& a, int threads) {
   entry.pieces.include("parts/lengths/step_queue.cuh");
   return fmt::format(
-      "MakeTileQueue<Pieces::Lengths, Pieces::Walk, kConfig.{}, kConfig.{}, kConfig.pack_gqa>",
-      a.kernel.block_m, a.kernel.block_n);
+      "MakeTileQueue<Pieces::Lengths, Pieces::Walk, kConfig.{}, kConfig.{}, kConfig.pack_gqa{}>",
+      a.kernel.block_m, a.kernel.block_n,
+      threads == kQueueThreads ? "" : fmt::format(", {}", threads));
 }
 
 LengthsParams lengths_params(const TileSchedule& tiles) {

@@ -14,8 +14,7 @@ namespace attnforge {
 LengthsParams lengths_params(const TileSchedule& tiles);
 void bind_lengths(LengthsParams& lengths, const Tensors& tensors, const RunMemory& memory);
 
-/// The device type whose run() orders query tiles, by one block, and its threads.
-inline constexpr int kTileQueueThreads = 1024;
-std::string tile_queue_type(Entry& entry, const Assembly& assembly);
+/// The device type whose run() orders query tiles, by one block of so many threads.
+std::string tile_queue_type(Entry& entry, const Assembly& assembly, int threads);
 
 }  // namespace attnforge

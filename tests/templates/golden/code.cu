@@ -78,13 +78,13 @@ static_assert(seams::Mask<Pieces::Mask, QueryTile<WithKeyLists<WithCode<WithLeng
 static_assert(seams::Keys<Pieces::Keys<kBf16>, QueryTile<WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys<kBf16> is not what pieces/concepts.cuh says");
 static_assert(seams::Order<Pieces::Order, WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, QueryTile<WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
 static_assert(sizeof(WithKeyLists<WithCode<WithLengths<StepParams>, 2>>) == 304);
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(256, 3)
 mask_states(const __grid_constant__ WithKeyLists<WithCode<WithLengths<StepParams>, 2>> p) {
   MaskStates<Pieces::Lengths, UserRule<UserCode>, UserTerms<UserCode>, kConfig.block_m, kConfig.block_n, DensePieces<kConfig>::Mask, kConfig.text_bits, 32>::run(p);
 }
-extern "C" __global__ void __launch_bounds__(1024)
+extern "C" __global__ void __launch_bounds__(256, 4)
 key_lists(const __grid_constant__ WithKeyLists<WithCode<WithLengths<StepParams>, 2>> p) {
-  MakeListsAndQueue<MakeKeyLists<Pieces::Lengths, TextSource, kConfig.block_m, kConfig.key_groups(), kConfig.block_n / kConfig.key_groups(), DensePieces<kConfig>::Mask, 1024>, MakeTileQueue<Pieces::Lengths, Pieces::Walk, kConfig.block_m, kConfig.block_n, kConfig.pack_gqa>>::run(p);
+  MakeListsAndQueue<MakeKeyLists<Pieces::Lengths, TextSource, kConfig.block_m, kConfig.key_groups(), kConfig.block_n / kConfig.key_groups(), DensePieces<kConfig>::Mask, 256, 0>, MakeTileQueue<Pieces::Lengths, Pieces::Walk, kConfig.block_m, kConfig.block_n, kConfig.pack_gqa, 256>>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
 fwd_mma_sm80_bf16_d128_128x64_e8b3b043(const __grid_constant__ WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>> p) {

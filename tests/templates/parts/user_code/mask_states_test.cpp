@@ -191,10 +191,10 @@ void expect_lists_and_their_order() {
   using Window = WindowMask<false>;
   using States = MaskStates<FixedLengths, Rule, TermsOf<2, true>, kBlockM, kGroupKeys, Window,
                             false, 32>;
-  using Lists = MakeKeyLists<FixedLengths, TextSource, kBlockM, 1, kGroupKeys, Window, 1024,
+  using Lists = MakeKeyLists<FixedLengths, TextSource, kBlockM, 1, kGroupKeys, Window, 256,
                              kWarpgroups>;
-  using Step = MakeListsAndQueue<Lists,
-                                 MakeTileQueue<FixedLengths, ListWalk<1>, kBlockM, kGroupKeys, 1>>;
+  using Step = MakeListsAndQueue<
+      Lists, MakeTileQueue<FixedLengths, ListWalk<1>, kBlockM, kGroupKeys, 1, 256>>;
   std::vector<u32> states(kTiles * kGroups, kUnwritten), parts(kTiles * kWarpgroups + 1);
   std::vector<KeyGroup> groups(kTiles * kGroups);
   std::vector<int> counts(kTiles, -1);
