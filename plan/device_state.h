@@ -2,10 +2,11 @@
 // loaded or planned so far.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <mutex>
-#include <set>
 #include <string>
 
 #include "attnforge/device.h"
@@ -15,6 +16,8 @@
 #include "plan/once_map.h"
 #include "plan/plan_state.h"
 #include "plan/recent_map.h"
+#include "plan/said_once.h"
+#include "plan/trace.h"
 #include "runtime/counter_pool.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
@@ -22,21 +25,6 @@
 #include "runtime/log.h"
 
 namespace attnforge {
-
-/// Texts that are worth saying once. Thread-safe. Keeps every text: for as many as there are
-/// buckets or kernels, not as there are runs.
-class SaidOnce {
- public:
-  /// Whether `text` is new.
-  bool first(const std::string& text) {
-    const std::lock_guard lock(mutex_);
-    return said_.insert(text).second;
-  }
-
- private:
-  std::mutex mutex_;
-  std::set<std::string> said_;
-};
 
 /// Thread-safe. Kernels are kept until the end, since plans point to them. A plan is kept while
 /// someone holds it, and the latest kPlansKept besides: with about half a KiB each, a server that
@@ -67,6 +55,8 @@ class DeviceState {
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
   SaidOnce launches, slow_paths;
+  Trace trace;
+  std::atomic<std::uint64_t> compiles = 0, chosen = 0, untuned = 0;  // attnforge/stats.h
 };
 
 /// Throws Error(kCuda) in a forked child: its parent's threads may hold locks of the state, and the

@@ -88,7 +88,7 @@ std::optional<Cubin> code_of_today(const Rendered& rendered, const std::string& 
   const Arch& arch = state.facts.arch;
   std::optional<Cubin> stored = stored_cubin(rendered.digest, arch, nvrtc, state.cache);
   if (stored || !may_compile) return stored;
-  return compile_and_store(rendered.source, arch, state.cache, state.log);
+  return compile_and_store(rendered.source, state);
 }
 
 /// Compares the code that a stale choice was measured with, where the database has it, to that of
@@ -251,6 +251,12 @@ Cubin compile_and_store(const Source& source, const Arch& arch, Cache& cache, co
   return cubin;
 }
 
+Cubin compile_and_store(const Source& source, DeviceState& state) {
+  Cubin cubin = compile_and_store(source, state.facts.arch, state.cache, state.log);
+  ++state.compiles;
+  return cubin;
+}
+
 LoadedKernels load_code(const Source& source, const Launch& launch,
                         const std::optional<Cubin>& stored, bool may_compile,
                         const std::string& name, const std::function<void()>& not_ready,
@@ -268,7 +274,7 @@ LoadedKernels load_code(const Source& source, const Launch& launch,
     }
   }
   if (!may_compile) not_ready();
-  const Cubin cubin = compile_and_store(source, state.facts.arch, state.cache, state.log);
+  const Cubin cubin = compile_and_store(source, state);
   return {cubin.bytes, source, launch};
 }
 

@@ -43,6 +43,8 @@ std::optional<Cubin> stored_cubin(const std::string& source_digest, const Arch& 
 /// Throws Error(kCompile), Error(kNoDriver) without NVRTC. A database that cannot be written is a
 /// log line.
 Cubin compile_and_store(const Source& source, const Arch& arch, Cache& cache, const Logger& log);
+/// The same for a GPU, counted in its stats.
+Cubin compile_and_store(const Source& source, DeviceState& state);
 
 /// What `launch` calls: of `stored` code where there is some that loads, else compiled now and put
 /// into the database. not_ready() throws where it would have to be and must not. `name` is for the

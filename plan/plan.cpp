@@ -8,6 +8,7 @@
 
 #include "attnforge/error.h"
 #include "attnforge/inspect.h"
+#include "attnforge/stats.h"
 #include "generator/problem/bucket.h"
 #include "plan/checks/input_check.h"
 #include "plan/checks/option_checks.h"
@@ -76,8 +77,13 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
     loaded = &state.kernels.find_or_make(
         key, [&](const LoadedKernel& kernel) { return good_enough(kernel, options); },
         [&] {
+          state.trace.add(key.problem, state.log);
           warn_of_slow_path(key, state);
           std::unique_ptr<LoadedKernel> made = choose_and_load(key, options, state, called);
+          ++state.chosen;
+          if (made->provenance != Provenance::kForced &&
+              !good_enough(*made, {.policy = Policy::kCachedOnly}))
+            ++state.untuned;
           reserve_counters(*made, state);
           return made;
         });
@@ -89,6 +95,11 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
 }
 
 }  // namespace
+
+Stats stats(Device& device) {
+  const DeviceState& state = state_of(device);
+  return {.compiles = state.compiles, .plans = state.chosen, .untuned_plans = state.untuned};
+}
 
 PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_, DeviceState& device_)
     : problem(problem_), loaded(&loaded_), device(&device_) {

@@ -350,6 +350,21 @@ ATTNFORGE_API attnforge_status attnforge_context_create(const attnforge_context_
                                                         attnforge_context** context);
 ATTNFORGE_API void attnforge_context_destroy(attnforge_context* context);
 
+/* What a context of a GPU has done for plans so far: to assert that serving compiles nothing and
+ * runs nothing that was not tuned. */
+typedef struct attnforge_stats {
+  uint32_t struct_size;
+  uint64_t compiles;      /* by NVRTC, of a search's tries only the winner's */
+  uint64_t plans;         /* for problems whose bucket had none yet */
+  uint64_t untuned_plans; /* of these, those that ATTNFORGE_POLICY_CACHED_ONLY would have refused */
+} attnforge_stats;
+
+#define ATTNFORGE_STATS_INIT \
+  { (uint32_t)sizeof(attnforge_stats), 0, 0, 0 }
+
+ATTNFORGE_API attnforge_status attnforge_context_stats(attnforge_context* context,
+                                                       attnforge_stats* stats);
+
 /* Whether plans can be made for a problem: ATTNFORGE_OK, ATTNFORGE_ERR_UNSUPPORTED with one reason
  * a kernel family in attnforge_last_error(), or ATTNFORGE_ERR_INVALID. No compile, no GPU work, no
  * database. */

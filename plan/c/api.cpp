@@ -10,6 +10,7 @@
 #include "attnforge/c.h"
 #include "attnforge/inspect.h"
 #include "attnforge/json.h"
+#include "attnforge/stats.h"
 #include "attnforge/version.h"
 #include "plan/c/convert.h"
 #include "plan/c/error.h"
@@ -46,6 +47,7 @@ LogFunction log_from_c(attnforge_log_function log, void* user) {
 }
 
 constexpr attnforge_context_desc kContextDefaults = ATTNFORGE_CONTEXT_DESC_INIT;
+constexpr attnforge_stats kStatsDefaults = ATTNFORGE_STATS_INIT;
 constexpr attnforge_plan_options kPlanDefaults = ATTNFORGE_PLAN_OPTIONS_INIT;
 constexpr attnforge_tune_options kTuneDefaults = ATTNFORGE_TUNE_OPTIONS_INIT;
 constexpr attnforge_inspect_options kInspectDefaults = ATTNFORGE_INSPECT_OPTIONS_INIT;
@@ -145,6 +147,18 @@ attnforge_status attnforge_query(const attnforge_context* context,
     const Support support = supported(problem_of(problem),
                                       checked_handle(context, "context").facts);
     return support.supported ? ATTNFORGE_OK : fail(ATTNFORGE_ERR_UNSUPPORTED, support.reason);
+  });
+}
+
+attnforge_status attnforge_context_stats(attnforge_context* context, attnforge_stats* stats) {
+  return guarded([&] {
+    (void)attnforge::read_struct(stats, kStatsDefaults, "stats");
+    const attnforge::Stats now = attnforge::stats(attnforge::device_of(context));
+    attnforge::write_struct(stats, attnforge_stats{.struct_size = sizeof(attnforge_stats),
+                                                   .compiles = now.compiles,
+                                                   .plans = now.plans,
+                                                   .untuned_plans = now.untuned_plans});
+    return ATTNFORGE_OK;
   });
 }
 

@@ -114,7 +114,7 @@ void store_code_of_winner(const TuneResult& result, const ChoiceKey& key, Device
   const Arch& arch = state.facts.arch;
   if (stored_cubin(source_digest, arch, nvrtc_facts().version_text(), state.cache)) return;
   try {
-    compile_and_store(source, arch, state.cache, state.log);
+    compile_and_store(source, state);
   } catch (const Error& error) {
     state.log.warning(fmt::format("the code of the winner \"{}\" is not stored: {}", result.winner,
                                   error.what()));

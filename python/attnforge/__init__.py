@@ -38,7 +38,7 @@ from ._library import library_path, version
 from ._merge import merge_states
 from ._plans import configure, plan_cache
 from ._problem import Problem
-from ._tools import inspect, supported, tune
+from ._tools import inspect, stats, supported, tune
 
 __all__ = [
     "AttnforgeError",
@@ -61,6 +61,7 @@ __all__ = [
     "library_path",
     "merge_states",
     "plan_cache",
+    "stats",
     "supported",
     "texts",
     "tune",

@@ -8,7 +8,7 @@ from ._arrays import backend_of, contiguous
 from ._errors import InvalidError
 from ._fast import fast
 from ._formats import DTYPES, INTEGERS
-from ._graphs import outside
+from ._graphs import with_op
 from ._library import check, lib, packer
 from ._ops import PLACES, OpCall, check_array, tensor
 from ._parts import check_rope, view_rope
@@ -42,7 +42,7 @@ class Given(NamedTuple):
     sin: object
 
 
-@outside
+@with_op
 def append_kv(
     k,
     v,

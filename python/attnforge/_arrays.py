@@ -46,6 +46,18 @@ class _Torch:
         self._dtypes = [getattr(torch, name) for name in _NAMES]
         self._codes = {dtype: code for code, dtype in enumerate(self._dtypes)}
         self.stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or self._slow_stream
+        self._Tensor = torch.Tensor
+        self._transforms = getattr(torch._C, "_functorch", None)
+        self._transform = self._transforms.peek_interpreter_stack if self._transforms else lambda: None
+
+    def is_traced(self, q, k, v):
+        """Whether ops are to take tensors: those of torch.export and torch.vmap have no memory."""
+        Tensor = self._Tensor
+        if type(q) is not Tensor or type(k) is not Tensor or type(v) is not Tensor:
+            if any(type(each).__module__.startswith("torch._subclasses") for each in (q, k, v)):
+                return True
+        transform = self._transform()
+        return transform is not None and transform.key() == self._transforms.TransformType.Vmap
 
     def view(self, name, tensor, stream=None, allowed=FLOATS):
         # Tensor subclasses are refused first: some raise when they are asked for a shape.

@@ -6,13 +6,13 @@ from ._arrays import backend_of
 from ._call import Call
 from ._code import check_devices, code_of
 from ._fast import fast, find
-from ._graphs import outside
+from ._graphs import with_op
 from ._library import check
 from ._options import check_options, options_of, takes_options
 from ._plans import plan_cache
 
 
-@outside
+@with_op
 @takes_options()
 def attention(q, k, v, *, out=None, stream=None, rope_offset=0, **options):
     """softmax(softmax_scale * q k^T, masked) v on the GPU; returns o, or (o, lse) with return_lse.
@@ -53,10 +53,13 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, **options):
         if status:
             check(status)
         return result
-    given = options_of(options)
-    converted = _autograd.autocast(q, k, v) if out is None and not given.tf32 else None
-    if converted is not None:
-        return attention(*converted, stream=stream, rope_offset=rope_offset, **options)
+    given, backend = options_of(options), backend_of(q)
+    if backend.torch is not None:
+        if backend.is_traced(q, k, v):
+            return attention._torchdynamo_inline(q, k, v, out=out, stream=stream, rope_offset=rope_offset, **options)
+        converted = _autograd.autocast(backend.torch, q, k, v) if out is None and not given.tf32 else None
+        if converted is not None:
+            return attention(*converted, stream=stream, rope_offset=rope_offset, **options)
     name = _autograd.name_that_requires_grad(given.args, q=q, k=k, v=v, sinks=given.sinks)
     if name is not None:
         return _autograd.attend(attention, name, q, k, v, given, out, stream)

@@ -21,7 +21,7 @@ from ._code import check_dargs_apart, check_devices, code_of, dargs_of
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
 from ._fast import fast
 from ._formats import FP32
-from ._graphs import outside
+from ._graphs import with_op
 from ._library import check, context, lib
 from ._options import OF_FORWARD, check_options, options_of, takes_options
 from ._overlap import first_overlap, overlaps_itself
@@ -33,7 +33,7 @@ _NAMES = ("q", "k", "v", "o", "dout", "dq", "dk", "dv", "dsinks", "lse", "dlse",
 _OUTPUTS = (5, 6, 7, 8)
 
 
-@outside
+@with_op
 @takes_options(without=OF_FORWARD)
 def attention_backward(
     q, k, v, o, lse, dout, *, out=None, stream=None, dlse=None, accumulate=False, fp32_gradients=False, dargs=None, **options

@@ -48,6 +48,10 @@ class ContextDesc(Structure):
     ]
 
 
+class Stats(Structure):
+    _fields_ = [("struct_size", c_uint32), ("compiles", c_uint64), ("plans", c_uint64), ("untuned_plans", c_uint64)]
+
+
 class Progress(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("phase", c_int32), ("done", c_int32), ("total", c_int32), ("failed", c_int32),
@@ -157,6 +161,7 @@ FUNCTIONS = {
     "attnforge_problem_format": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "attnforge_context_create": (c_int, [c_void_p, c_void_p]),
     "attnforge_context_destroy": (None, [c_void_p]),
+    "attnforge_context_stats": (c_int, [c_void_p, c_void_p]),
     "attnforge_query": (c_int, [c_void_p, c_void_p]),
     "attnforge_plan_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "attnforge_plan_destroy": (None, [c_void_p]),

@@ -76,8 +76,8 @@ def _array(name, value, stream):
     name_here = f"args[{name!r}]"
     backend = backend_of(value)
     array = backend.view(name_here, value, stream, allowed=ANY_DTYPE)
-    elements = math.prod(array.shape)
-    if tuple(array.strides) != contiguous(array.shape) and elements > 1:
+    elements, whole = math.prod(array.shape), contiguous(array.shape)
+    if any(size > 1 and array.strides[i] != whole[i] for i, size in enumerate(array.shape)) and elements > 0:
         raise InvalidError(f"{name_here} {tuple(array.shape)} has strides {tuple(array.strides)}; it must be contiguous")
     if array.address == 0:
         raise InvalidError(f"{name_here} is empty; leave it out, or pass an array of one element")

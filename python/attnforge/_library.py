@@ -142,6 +142,11 @@ def context(device=0, arch=None):
     return handle
 
 
+def opened_devices():
+    """The GPUs that have a context."""
+    return [key for key in list(_contexts) if isinstance(key, int)]
+
+
 def packer(of, *names):
     """(bytes, function) of a ctypes struct that begins with struct_size: the function packs these bytes and the named members, which are in
     its order, each as an address, and after it 24 or 16 bytes of a tensor's or of rows' strides. Other members are zeros."""

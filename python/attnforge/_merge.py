@@ -7,7 +7,7 @@ from ._arrays import backend_of
 from ._errors import InvalidError
 from ._fast import fast
 from ._formats import DTYPES, FP32
-from ._graphs import outside
+from ._graphs import with_op
 from ._library import check, lib, packer
 from ._ops import PLACES, OpCall, check_array, tensor
 from ._plans import plan_cache
@@ -17,7 +17,7 @@ _STATE_WORDS = ctypes.sizeof(_c.State) // 8
 _HEAD, _pack = packer(_c.Tensors, "o", "lse", "parts")
 
 
-@outside
+@with_op
 def merge_states(o, lse, layout="bshd", out=None, stream=None):
     """The attention to the keys of all parts, from that to each part; returns (o, lse).
 

@@ -542,6 +542,54 @@ class RunTest(unittest.TestCase):
         finally:
             attnforge.configure(no_jit=False)
 
+    def test_stats_count_compiles_and_what_was_not_tuned(self):
+        q, o = FakeArray((1, 16, 2, 96)), FakeArray((1, 16, 2, 96), pointer=0x40000)
+        before = attnforge.stats()
+        for options in ({"causal": True}, {"causal": True}, {"window": 3}):
+            attnforge.attention(q, q, q, out=o, **options)
+        after = attnforge.stats(device=0)
+        grown = {name: after[name] - before[name] for name in before}
+        self.assertEqual((grown["plans"], grown["untuned_plans"]), (2, 2))
+        self.assertIn(grown["compiles"], (1, 2))
+        attnforge.attention(q, q, q, out=o, causal=True)
+        self.assertEqual(attnforge.stats(), after, "a call like an earlier one")
+        attnforge.configure(policy="cached_only")
+        try:
+            with self.assertRaisesRegex(attnforge.NotReadyError, "attnforge tune"):
+                attnforge.attention(q, q, q, out=o, causal=True)
+        finally:
+            attnforge.configure(policy="estimate")
+        self.assertEqual(attnforge.stats(), after)
+
+    def test_problems_are_traced_once_for_the_tuner(self):
+        code = """if True:
+            import attnforge
+            class Array:
+                def __init__(self, pointer, seqlen):
+                    self.__cuda_array_interface__ = {"shape": (1, seqlen, 2, 64), "typestr": "<f2", "data": (pointer, False), "version": 3}
+            for seqlen in (1000, 1024, 1000, 64):
+                x = [Array(0x100000 * i, seqlen) for i in (1, 2, 3, 4)]
+                attnforge.attention(*x[:3], out=x[3])
+            attnforge.configure(no_jit=True)
+            try:
+                attnforge.attention(*x[:3], out=x[3], causal=True)
+            except attnforge.NotReadyError:
+                print("refused")
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "problems.txt")
+            for _ in range(2):  # two processes add to one file
+                done = run_python(code, ATTNFORGE_TRACE=path)
+                self.assertEqual((done.returncode, done.stdout), (0, "refused\n"), done.stderr)
+            with open(path) as file:
+                lines = file.read().splitlines()
+            self.assertEqual(len(lines), 6)
+            self.assertEqual(lines[:3], lines[3:])
+            self.assertEqual([attnforge.Problem.parse(line).seqlen_q for line in lines[:3]], [1024, 64, 64])
+            self.assertTrue(attnforge.Problem.parse(lines[2]).causal, "also what was refused")
+            done = run_python(code, ATTNFORGE_TRACE=folder)
+            self.assertIn("is not written: Is a directory", done.stderr)
+
     def test_family(self):
         q, o = FakeArray((1, 16, 2, 64)), FakeArray((1, 16, 2, 64), pointer=0x40000)
         attnforge.configure(family="fwd_naive")

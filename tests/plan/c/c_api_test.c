@@ -859,11 +859,11 @@ static void test_append(void* library, int fake) {
   pages.stride_batch = 0;
   pages.num_pages = kPages;
   EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
-               "rope_rows=39 is too few");
-  rope.rows = 40;
-  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
                "pages.table is null");
   tensors.pages = &pages;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "rope_rows=39 is too few");
+  rope.rows = 40;
   EXPECT(attnforge_run(plan, &tensors, NULL, 0, NULL) == ATTNFORGE_OK);
   EXPECT(attnforge_run(plan, &tensors, NULL, 0, NULL) == ATTNFORGE_OK);
   if (!fake) {
