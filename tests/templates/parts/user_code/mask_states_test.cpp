@@ -108,7 +108,8 @@ void expect_what_the_text_says(int window_left, int window_right) {
   for (int list = 0; list < lists; ++list)
     for (int group = 0; group < kGroups; ++group)
       for (int f = 0; f < kFragments; ++f) {
-        const std::size_t at = static_cast<std::size_t>(list * kGroups + group);
+        const std::size_t at = static_cast<std::size_t>(list) * kGroups +
+                               static_cast<std::size_t>(group);
         const int query = list * kBlockM + f * 16, key = group * kGroupKeys;
         const FragmentKeys keys = FragmentKeys::of(params.fwd, lengths, query);
         const bool in_window = key <= keys.last && (!kLeft || key + kGroupKeys > keys.first);
