@@ -155,7 +155,7 @@ class MaskStatesOfTexts : public testing::Test {
 };
 
 TEST_F(MaskStatesOfTexts, AreThoseOfEveryPairWhereTermsTellOfMany) {
-  expect_what_the_text_says<TermsOf<2, true>, 128, 96, false, true, 32>(kOpenWindow, kOpenWindow);
+  expect_what_the_text_says<TermsOf<2, true>, 128, 96, false, true, 16>(kOpenWindow, kOpenWindow);
   expect_what_the_text_says<TermsOf<2, true>, 64, 16, true, true, 8>(120, 30);
 }
 
