@@ -94,7 +94,8 @@ def _captured(function, seen):
         return
     seen.add(id(function))
     yield code
-    names = [function.__globals__.get(name) for name in code.co_names]
+    of_torch = (function.__module__ or "").partition(".")[0] == "torch"  # as what and_masks() makes: its cells alone are the caller's
+    names = [] if of_torch else [function.__globals__.get(name) for name in code.co_names]
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
     for each in (*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *names):
         for one in each if isinstance(each, (tuple, list)) else (each,):

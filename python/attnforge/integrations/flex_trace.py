@@ -196,6 +196,10 @@ def _logical(sign):
         a, b = _symbol(trace, a), _symbol(trace, b)
         if _BOOL not in (a.kind, b.kind):
             raise UnsupportedError("&, | and ^ are of conditions; bits of numbers have no text")
+        neutral = {"&&": "true", "||": "false"}.get(sign)  # torch's and_masks() and or_masks() begin with it
+        for one, other in ((a, b), (b, a)):
+            if one.text == neutral and other.kind == _BOOL:
+                return other
         return trace.symbol(f"({a.text} {sign} {b.text})", _BOOL)
 
     return function
@@ -281,6 +285,17 @@ def _power(trace, a, b):
     return trace.symbol(f"powf({_as_float(_symbol(trace, a))}, {_as_float(_symbol(trace, b))})", _FLOAT)
 
 
+def _constant(value):
+    """new_zeros() and its like: a number of the dtype that is asked for."""
+
+    def function(trace, a, *args, dtype=None, **_):
+        kind = a.kind if dtype is None else _to(trace, a, dtype).kind
+        filled = args[-1] if value is None else value
+        return _symbol(trace, {_BOOL: bool, _INT: int, _FLOAT: float}[kind](filled))
+
+    return function
+
+
 def _unary(name):
     return lambda trace, a: trace.symbol(f"{name}f({_as_float(_symbol(trace, a))})", _FLOAT)
 
@@ -302,7 +317,8 @@ _FUNCTIONS = {
     "reciprocal": lambda trace, a: _div(trace, 1.0, a), "to": _to, "type": _to, "float": lambda trace, a: _to(trace, a, torch.float32),
     "int": lambda trace, a: _to(trace, a, torch.int32), "long": lambda trace, a: _to(trace, a, torch.int64),
     "bool": lambda trace, a: _to(trace, a, torch.bool), "detach": lambda trace, a: a, "clone": lambda trace, a: a,
-    "contiguous": lambda trace, a: a,
+    "contiguous": lambda trace, a: a, "new_zeros": _constant(0), "new_ones": _constant(1), "zeros_like": _constant(0),
+    "ones_like": _constant(1), "new_full": _constant(None), "full_like": _constant(None),
 }  # fmt: skip
 
 
