@@ -20,7 +20,6 @@ except ImportError as error:
     sys.exit(77)
 
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
-import attnforge  # noqa: E402
 from attnforge.integrations import transformers as ours  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402
 

@@ -13,7 +13,7 @@ from .._errors import UnsupportedError
 _FLOAT, _INT, _BOOL = "float", "int", "bool"
 _LOWEST = "-1e38f"  # in the place of -inf: scores below -1e30 count as masked
 _OPERATORS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_UNARY = ("exp", "exp2", "log", "log2", "log1p", "expm1", "tanh", "sqrt", "rsqrt", "sin", "cos", "tan", "atan", "sinh", "cosh", "erf", "floor", "ceil", "trunc", "round")
+_UNARY = "exp exp2 log log2 log1p expm1 tanh sqrt rsqrt sin cos tan atan sinh cosh erf floor ceil trunc round".split()
 _OTHER_NAMES = {
     "__and__": "logical_and", "__rand__": "logical_and", "bitwise_and": "logical_and",
     "__or__": "logical_or", "__ror__": "logical_or", "bitwise_or": "logical_or",
@@ -66,7 +66,9 @@ class Symbol:
         return lambda *args, **kwargs: apply(self.trace, name, (self, *args), kwargs)
 
     def __bool__(self):
-        raise UnsupportedError(f"a decision by a value that only the kernel knows ({self.text}): use torch.where(), &, | and ~ instead of if, and, or")
+        raise UnsupportedError(
+            f"a decision by a value that only the kernel knows ({self.text}): use torch.where(), &, | and ~ instead of if, and, or"
+        )
 
     def _no_value(self, *_):
         raise UnsupportedError(f"the value of {self.text} is asked for, which only the kernel knows")
@@ -142,7 +144,9 @@ def _element(trace, tensor, index):
     """tensor[index] with symbols and numbers in the index, of all dimensions."""
     index = index if isinstance(index, tuple) else (index,)
     if len(index) != tensor.dim() or any(each is None or isinstance(each, slice) or each is Ellipsis for each in index):
-        raise UnsupportedError(f"a captured tensor of {tensor.dim()} dimensions is read by {len(index)} indices; an element of it has a text, a row has none")
+        raise UnsupportedError(
+            f"a captured tensor of {tensor.dim()} dimensions is read by {len(index)} indices; an element of it has a text, a row has none"
+        )
     texts, step = [], tensor.numel()
     for each, size in zip(index, tensor.shape):
         step //= max(size, 1)

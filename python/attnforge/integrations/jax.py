@@ -166,7 +166,8 @@ def _gradients(static, kept, given):
 
     def results(q, k, v, o, lse, dout, dlse, *parts):
         wide = [parts[i] for i in ([] if sinks is None else [sinks.index]) + list(trained.values())]
-        return [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in (q, k, v)] + [jax.ShapeDtypeStruct(each.shape, jnp.float32) for each in wide]
+        of_inputs = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in (q, k, v)]
+        return of_inputs + [jax.ShapeDtypeStruct(each.shape, jnp.float32) for each in wide]
 
     attributes = {"options": text, "numbers": ",".join(map(str, numbers)), "trained": ",".join(trained)}
     dq, dk, dv, *more = _mapped(_BACKWARD, attributes, results)(q, k, v, o, lse, dout.astype(o.dtype), dlse, *parts)

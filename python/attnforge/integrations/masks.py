@@ -118,7 +118,9 @@ def apply(options, mask, bias, queries, keys):
     if mask is None:
         return
     if mask.dim() != 4:
-        raise UnsupportedError(f"attention_mask has shape {tuple(mask.shape)}; it must be [batch, heads, queries, keys], or left to transformers")
+        raise UnsupportedError(
+            f"attention_mask has shape {tuple(mask.shape)}; it must be [batch, heads, queries, keys], or left to transformers"
+        )
     if mask.dtype != torch.int32:
         options.pop("causal", None)  # a dense mask says all
         options.pop("window", None)

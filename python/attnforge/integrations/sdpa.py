@@ -76,7 +76,8 @@ class Active:
             raise error
         if str(error) not in self.said:
             self.said.add(str(error))
-            warnings.warn(f"scaled_dot_product_attention runs torch's own kernel, not attnforge's: {error}", PerformanceWarning, stacklevel=4)
+            said = f"scaled_dot_product_attention runs torch's own kernel, not attnforge's: {error}"
+            warnings.warn(said, PerformanceWarning, stacklevel=4)
         return native.call_boxed(keys, *arguments, **named)
 
 
