@@ -553,6 +553,25 @@ class SdpaTest(OnCpu):
         with self.assertRaisesRegex(attnforge.UnsupportedError, "dropout_p=0.5"):
             torch.ops.aten._scaled_dot_product_flash_attention(*tensors, 0.5)
 
+    def test_the_function_with_masks(self):
+        theirs = torch.nn.functional.scaled_dot_product_attention
+        q, k, v = (torch.randn(2, heads, rows, 20).requires_grad_() for heads, rows in ((4, 20), (2, 28), (2, 28)))
+        seen = (torch.rand(20, 28) < 0.6) | (torch.arange(28) == 0)
+        added = torch.randn(4, 20, 28).requires_grad_()
+        cases = ({"is_causal": True}, {"attn_mask": seen}, {"attn_mask": seen[None, :1]}, {"attn_mask": added, "scale": 0.3},
+                 {"attn_mask": torch.randn(2, 1, 1, 28)}, {"attn_mask": torch.randn(2, 4, 20, 1)})  # fmt: skip
+        for given in cases:
+            leaves = [q, k, v] + [x for x in given.values() if isinstance(x, torch.Tensor) and x.requires_grad]
+            o, wanted = (f(q, k, v, enable_gqa=True, **given) for f in (sdpa.scaled_dot_product_attention, theirs))
+            self.assertLess((o - wanted).abs().max().item(), 1e-5, given)
+            dout = torch.randn_like(o)
+            for x, y in zip(torch.autograd.grad(o, leaves, dout), torch.autograd.grad(wanted, leaves, dout)):
+                self.assertLess((x - y).abs().max().item(), 1e-4, given)
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "dropout_p=0.5"):
+            sdpa.scaled_dot_product_attention(q, k, v, dropout_p=0.5, enable_gqa=True)
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "is not of 20 queries and 28 keys"):
+            sdpa.scaled_dot_product_attention(q, k, v, seen[:5], enable_gqa=True)
+
     def test_registered_by_request_and_restored(self):
         from torch.nn import attention as of_torch
 
