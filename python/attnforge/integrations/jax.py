@@ -40,7 +40,7 @@ def attention(q, k, v, *, frozen=(), **options):
     return_lse = bool(options.pop("return_lse", False))
     register()
     parts, numbers = [], []
-    text = encode(lambda value: isinstance(value, (jax.Array, jax.core.Tracer)), options, parts, numbers)
+    text = encode(lambda value: isinstance(value, jax.Array), options, parts, numbers)
     o, lse = _attention((text, tuple(numbers), tuple(frozen)), q, k, v, parts)
     return (o, lse) if return_lse else o
 
