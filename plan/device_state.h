@@ -12,10 +12,8 @@
 #include "attnforge/device.h"
 #include "cache/cache.h"
 #include "generator/overrides.h"
-#include "plan/launch_log.h"
 #include "plan/loaded_kernel.h"
 #include "plan/once_map.h"
-#include "plan/ops/append_kv.h"
 #include "plan/plan_state.h"
 #include "plan/recent_map.h"
 #include "plan/said_once.h"
@@ -54,11 +52,9 @@ class DeviceState {
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
   OnceMap<std::string, LoadedKernels, std::hash<std::string>>
       block_kernels;  // plan/ops/block_lists.h
-  OnceMap<AppendCode, AppendKernel, AppendCodeHash> appends;
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
-  LaunchLog launches;
-  SaidOnce slow_paths;
+  SaidOnce launches, slow_paths;
   Trace trace;
   std::atomic<std::uint64_t> compiles = 0, chosen = 0, untuned = 0;  // attnforge/stats.h
 };

@@ -1,12 +1,11 @@
 """attention(): a call like an earlier one is one look-up and one call of the library."""
 
 from . import _autograd, _checks, _graphs, _parts
-from ._arguments import check_inputs, check_outputs, shape_of_lse, shape_of_o, view_inputs, view_outputs
+from ._arguments import check_inputs, check_outputs, new_outputs, view_inputs, view_outputs
 from ._arrays import backend_of
 from ._call import Call
 from ._code import check_devices, code_of
 from ._fast import fast, find
-from ._formats import FP32
 from ._graphs import with_op
 from ._library import check
 from ._options import check_options, options_of, takes_options
@@ -107,7 +106,7 @@ def _attend(key, q, k, v, given, out, stream, rope_offset):
     check_devices(code, device)
     queue = backend.stream(device) if stream is None else stream
     if out is None:
-        o, lse = _new_outputs(backend, inputs, options, queue)
+        o, lse = new_outputs(backend, inputs, options.places, options.lse, queue)
         outputs = view_outputs(o, lse, stream)
     result = (o, lse) if return_lse else o
     arrays = (*inputs, *outputs, *parts)
@@ -132,10 +131,3 @@ def _attend(key, q, k, v, given, out, stream, rope_offset):
     # Owners kept memory alive until here, as `kept` what the argument points to; frameworks free it in the stream's order.
     del arrays, inputs, outputs, parts, kept, code, of_run
     return result
-
-
-def _new_outputs(backend, inputs, options, queue):
-    """(o, lse) of the framework, lse None where it is not asked for."""
-    first = inputs[0]
-    o = backend.empty(shape_of_o(first, inputs[2]), first.code, first.device, queue)
-    return o, backend.empty(shape_of_lse(first, options.places), FP32, first.device, queue) if options.lse else None

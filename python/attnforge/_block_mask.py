@@ -339,25 +339,19 @@ class BlockMask:
 
 
 class BlockWords(NamedTuple):
-    """What a problem says of a block mask."""
+    """What a problem says of a block mask, and of what seqlen it is."""
 
-    block: tuple
     seqlen: tuple
-    heads: int
-    batch: int
-    bits: bool
+    mask_block_q: int
+    mask_block_kv: int
+    mask_heads: int
+    mask_batch: int
+    mask_bits: bool
     density: float  # the nearest power of two: masks of about one density share a plan
 
     def of_problem(self):
         """By the names of its fields."""
-        return {
-            "mask_block_q": self.block[0],
-            "mask_block_kv": self.block[1],
-            "mask_heads": self.heads,
-            "mask_batch": self.batch,
-            "mask_bits": self.bits,
-            "density": self.density,
-        }
+        return dict(zip(self._fields[1:], self[1:]))
 
 
 def block_words_of(block_mask):
@@ -368,4 +362,4 @@ def block_words_of(block_mask):
         raise InvalidError(f"block_mask is a {type(block_mask).__name__}; it must be an attnforge.BlockMask")
     m = block_mask
     density = 2.0 ** round(math.log2(max(m.density, 2.0**-19)))
-    return BlockWords(m.block, m.seqlen, m.heads, m.batch, m.has_bits, min(density, 1.0))
+    return BlockWords(m.seqlen, *m.block, m.heads, m.batch, m.has_bits, min(density, 1.0))

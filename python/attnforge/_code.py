@@ -1,12 +1,16 @@
-"""The user's own score and mask: texts, and their arguments as the problem and a run have them."""
+"""The user's own score and mask: texts, and their arguments as the problem and a run have them, with gradients of these."""
 
 import ctypes
+import math
 import struct
+from typing import NamedTuple
 
 from . import _checks
 from ._arrays import backend_of, contiguous
 from ._errors import InvalidError
-from ._formats import ANY_DTYPE, FORMATS, ITEM_BYTES
+from ._formats import ANY_DTYPE, FORMATS, FP32, ITEM_BYTES
+from ._overlap import first_overlap
+from ._problem import DTYPES
 
 _USUAL = 1 << 20  # bytes of an array whose size the problem need not say
 
@@ -72,21 +76,14 @@ def _array(name, value, stream):
     name_here = f"args[{name!r}]"
     backend = backend_of(value)
     array = backend.view(name_here, value, stream, allowed=ANY_DTYPE)
-    whole = contiguous(array.shape)
-    if any(size > 1 and array.strides[i] != whole[i] for i, size in enumerate(array.shape)) and _elements(array) > 0:
+    elements, whole = math.prod(array.shape), contiguous(array.shape)
+    if any(size > 1 and array.strides[i] != whole[i] for i, size in enumerate(array.shape)) and elements > 0:
         raise InvalidError(f"{name_here} {tuple(array.shape)} has strides {tuple(array.strides)}; it must be contiguous")
     if array.address == 0:
         raise InvalidError(f"{name_here} is empty; leave it out, or pass an array of one element")
     # Of a large one the tuner must know the size: it makes up arrays to run on.
-    extent = f"[{_elements(array)}]" if _elements(array) * ITEM_BYTES[array.code] > _USUAL else ""
+    extent = f"[{elements}]" if elements * ITEM_BYTES[array.code] > _USUAL else ""
     return f"{FORMATS[array.code].in_code}* {name}{extent}", array.address, array
-
-
-def _elements(array):
-    count = 1
-    for size in array.shape:
-        count *= size
-    return count
 
 
 def check_devices(code, device, name="q"):
@@ -94,3 +91,48 @@ def check_devices(code, device, name="q"):
     for array in code.arrays:
         if array.device != device:
             raise InvalidError(f"an array of args is on GPU {array.device} and {name} is on GPU {device}")
+
+
+# ---- gradients of the arrays that a score reads ----
+
+
+class Dargs(NamedTuple):
+    """The word of the problem, and for each name in it an array, which owns what its address points to."""
+
+    word: str = ""
+    views: tuple = ()
+
+    def addresses(self):
+        return tuple(view.address for view in self.views)
+
+
+def dargs_of(dargs, args, device, stream):
+    """The Dargs of attention_backward()'s argument. Raises InvalidError, which names what is wrong."""
+    if dargs is None or isinstance(dargs, dict) and not dargs:
+        return Dargs()
+    if not isinstance(dargs, dict):
+        _checks.refuse_type("dargs", dargs, "a dict from names in args to float32 arrays")
+    views = []
+    for name, array in dargs.items():
+        here = f"dargs[{name!r}]"
+        if name not in (args or {}):
+            raise InvalidError(f"{here} has no array to be the gradient of: args names {', '.join(args or {}) or 'nothing'}")
+        of = args[name]
+        if not hasattr(of, "shape"):
+            raise InvalidError(f"{here}: args[{name!r}] is a number; arrays of floats have a gradient")
+        view, shape = backend_of(array).view(here, array, stream), tuple(of.shape)
+        if tuple(view.shape) != shape or view.code != FP32 or view.device != device or tuple(view.strides) != contiguous(shape):
+            raise InvalidError(
+                f"{here} is {DTYPES[view.code]} {tuple(view.shape)} with strides {tuple(view.strides)} on GPU {view.device}; it must be "
+                f"contiguous float32 {shape} on GPU {device}, as many elements as args[{name!r}] has, whatever its dtype"
+            )
+        views.append(view)
+    return Dargs(", ".join(dargs), tuple(views))
+
+
+def check_dargs_apart(dargs, others):
+    """Raises InvalidError if one of them shares memory with another, or with an array of others, of which some may be None."""
+    found = first_overlap((*dargs.views, *others), range(len(dargs.views)))
+    if found is not None:
+        name = dargs.word.split(", ")[found[0]]
+        raise InvalidError(f"dargs[{name!r}] shares memory with another array of the call; give it memory of its own")

@@ -13,6 +13,7 @@ from ._problem import Problem, as_problem
 
 _RIGORS = ("quick", "full", "exhaustive")
 _PHASES = ("compile", "verify", "measure", "final")
+_NUMBERS_SO_FAR = ("done", "total", "failed", "best_us", "default_us", "elapsed_s", "remaining_s")
 
 
 def supported(problem, arch=None, device=0):
@@ -99,23 +100,9 @@ def tune(
             if progress is None:
                 return 0
             now = state.contents
-            return int(
-                bool(
-                    progress(
-                        {
-                            "phase": _PHASES[now.phase],
-                            "done": now.done,
-                            "total": now.total,
-                            "failed": now.failed,
-                            "best_us": now.best_us,
-                            "default_us": now.default_us,
-                            "elapsed_s": now.elapsed_s,
-                            "remaining_s": now.remaining_s,
-                            "best_config": (now.best_config or b"").decode(),
-                        }
-                    )
-                )
-            )
+            so_far = {name: getattr(now, name) for name in _NUMBERS_SO_FAR}
+            best = (now.best_config or b"").decode()
+            return int(bool(progress({"phase": _PHASES[now.phase], **so_far, "best_config": best})))
         except BaseException as error:  # KeyboardInterrupt too
             raised.append(error)
             return 1

@@ -232,7 +232,6 @@ std::string run_together(Machine& all, unsigned blocks, unsigned threads, std::s
 
 }  // namespace attnforge::test
 
-inline int atomicAdd(int* to, int x) { return *to += x, *to - x; }
 inline void __syncwarp() {
   attnforge::test::dawdle();
   attnforge::test::wait_at(attnforge::test::own_warp->barrier);

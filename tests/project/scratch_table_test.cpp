@@ -12,7 +12,7 @@
 #include "generator/candidates.h"
 #include "generator/problem/bucket.h"
 #include "generator/tensors/tensor_elements.h"
-#include "plan/workspace_bound.h"
+#include "plan/plan_state.h"
 #include "templates/registry.h"
 
 namespace attnforge {

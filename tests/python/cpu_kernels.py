@@ -34,11 +34,8 @@ class Cpu(_arrays._Torch):
             raise attnforge.InvalidError(f"{name} requires grad")
         return _arrays.Array(tensor.data_ptr(), tensor.shape, tensor.stride(), code, 0)
 
-    def empty(self, shape, code, device, stream):
-        return torch.full(shape, math.nan, dtype=self._dtypes[code])
-
-    def zeros(self, shape, code, device, stream):
-        return torch.zeros(shape, dtype=self._dtypes[code])
+    def empty(self, shape, code, device, stream, zeros=False):
+        return torch.full(shape, 0.0 if zeros else math.nan, dtype=self._dtypes[code])
 
     def upload(self, data, device, stream):
         memory = torch.frombuffer(bytearray(data) or bytearray(1), dtype=torch.uint8)
@@ -264,15 +261,16 @@ def run_merge(p, struct):
     of_lse(struct.lse).copy_(merged)
 
 
-def library_append_kv(_context, append, _stream):
-    """In place of the library's: rows of k and v, rotated by halves where there is a rope, go where they belong."""
-    a = append._obj
-    kind = getattr(torch, DTYPES[a.dtype.decode()])
+def run_append(p, struct, lengths):
+    """A problem of append_kv(): rows of k and v, rotated where there is a rope, go where they belong, and rotated q to o."""
+    kind = getattr(torch, DTYPES[p.dtype_q])
     size = torch.tensor([], dtype=kind).element_size()
-    used = (ctypes.c_int32 * a.batch).from_address(a.used_kv) if a.used_kv else [0] * a.batch
-    ends = (ctypes.c_int32 * (a.batch + 1)).from_address(a.cu_seqlens) if a.cu_seqlens else None
-    pages = _c.Pages.from_address(a.pages) if a.page_size else None
-    rope = _c.Rope.from_address(a.rope_tables) if a.rope != b"none" else None
+    cache = _c.Cache.from_address(struct.cache)
+    used = (ctypes.c_int32 * p.batch).from_address(lengths.kv) if lengths.kv else [0] * p.batch
+    ends = (ctypes.c_int32 * (p.batch + 1)).from_address(lengths.q) if p.lengths == "packed" else None
+    pages = _c.Pages.from_address(struct.pages) if p.page_size else None
+    rope = _c.Rope.from_address(struct.rope) if p.rope != "none" else None
+    rope_dim = p.rope_dim or p.head_dim
 
     def row_of(t, outer, row, heads, dim):
         return tensor_at(t.data + size * (outer * t.stride_batch + row * t.stride_row), kind, (heads, dim), (t.stride_head, 1))
@@ -280,9 +278,9 @@ def library_append_kv(_context, append, _stream):
     def rotated(x, position):
         if rope is None:
             return x
-        half = a.rope_dim // 2
+        half = rope_dim // 2
         cos, sin = (tensor_at(at + 4 * half * (rope.offset + position), torch.float32, (half,), (1,)) for at in (rope.cos, rope.sin))
-        if a.rope == b"interleaved":
+        if p.rope == "interleaved":
             first, second = x[:, : 2 * half : 2].float(), x[:, 1 : 2 * half : 2].float()
             turned = torch.stack([first * cos - second * sin, first * sin + second * cos], -1).flatten(1)
         else:
@@ -291,25 +289,24 @@ def library_append_kv(_context, append, _stream):
         return torch.cat([turned.to(x.dtype), x[:, 2 * half :]], -1)
 
     after = []
-    for b in range(a.batch):
-        first, count = (ends[b], ends[b + 1] - ends[b]) if ends else (0, a.seqlen_new)
-        for i in range(count):
+    for b in range(p.batch):
+        first, count = (ends[b], ends[b + 1] - ends[b]) if ends else (0, p.seqlen_q)
+        for i in range(min(count, p.seqlen_kv - used[b])):
             row, at, outer = first + i, used[b] + i, b
             place = at
             if pages is not None:
-                table = (ctypes.c_int32 * (at // a.page_size + 1)).from_address(pages.table + 4 * b * pages.stride_batch)
-                outer, place = table[at // a.page_size], at % a.page_size
+                table = (ctypes.c_int32 * (at // p.page_size + 1)).from_address(pages.table + 4 * b * pages.stride_batch)
+                outer, place = table[at // p.page_size], at % p.page_size
             of = 0 if ends else b
-            k = row_of(a.k, of, row, a.num_heads_kv, a.head_dim)
-            row_of(a.k_cache, outer, place, a.num_heads_kv, a.head_dim).copy_(rotated(k, at))
-            row_of(a.v_cache, outer, place, a.num_heads_kv, a.head_dim_v).copy_(row_of(a.v, of, row, a.num_heads_kv, a.head_dim_v))
-            if a.num_heads_q:
-                q = row_of(a.q, of, row, a.num_heads_q, a.head_dim)
-                row_of(a.rotated_q, of, row, a.num_heads_q, a.head_dim).copy_(rotated(q, at))
-        after.append(used[b] + count)
-    if a.used_kv_after:
-        (ctypes.c_int32 * a.batch).from_address(a.used_kv_after)[:] = after
-    return 0
+            k = row_of(struct.k, of, row, p.num_heads_kv, p.head_dim)
+            row_of(cache.k, outer, place, p.num_heads_kv, p.head_dim).copy_(rotated(k, at))
+            row_of(cache.v, outer, place, p.num_heads_kv, p.head_dim_v).copy_(row_of(struct.v, of, row, p.num_heads_kv, p.head_dim_v))
+            if p.queries:
+                q = row_of(struct.q, of, row, p.num_heads_q, p.head_dim)
+                row_of(struct.o, of, row, p.num_heads_q, p.head_dim).copy_(rotated(q, at))
+        after.append(min(p.seqlen_kv, used[b] + count))
+    if p.lengths_after:
+        (ctypes.c_int32 * p.batch).from_address(cache.lengths_after)[:] = after
 
 
 def run(plan, struct, lengths):
@@ -317,6 +314,9 @@ def run(plan, struct, lengths):
     p = plan.problem
     if p.op == "merge":
         run_merge(p, struct)
+        return
+    if p.op == "append":
+        run_append(p, struct, lengths)
         return
     dtype = {name: getattr(torch, DTYPES[getattr(p, f"dtype_{name}")]) for name in "qkvo"}
     back = p.op == "bwd"
@@ -410,8 +410,7 @@ class Library:
     """The library, but for what a run does."""
 
     def __getattr__(self, name):
-        ours = {"attnforge_run": library_run, "attnforge_append_kv": library_append_kv}
-        return ours.get(name) or getattr(_library.lib(), name)
+        return library_run if name == "attnforge_run" else getattr(_library.lib(), name)
 
     def __getitem__(self, name):
         return library_run

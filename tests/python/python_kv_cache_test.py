@@ -119,7 +119,7 @@ class KvCacheTest(unittest.TestCase):
         self.assertEqual(self.driver.fake_launches(), 1)
         o = self.cache.attend(self.rows(2, 15, 4))
         self.assertEqual(o.shape, (2, 15, 4, 64))
-        (plan,) = attnforge.plan_cache
+        _, plan = sorted(attnforge.plan_cache, key=lambda plan: plan.problem.op)[-2:]
         wanted = "fwd bf16 batch=2 num_heads=4:2 seqlen=15:64 head_dim=64 causal lengths=used page_size=16"
         self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(wanted)))
         launches = self.driver.fake_launches()
@@ -156,7 +156,7 @@ class KvCacheTest(unittest.TestCase):
         self.assertEqual([ints(each) for each in torch.uploads], [[0, 20, 30, 21], [0, 30, 31], [2, 3, -1, -1, 0, 1, -1, -1]])
         o = self.cache.attend(torch.Tensor((31, 4, 64)))
         self.assertEqual(o.shape, (31, 4, 64))
-        (plan,) = attnforge.plan_cache
+        _, plan = sorted(attnforge.plan_cache, key=lambda plan: plan.problem.op)[-2:]
         wanted = "fwd bf16 batch=2 num_heads=4:2 seqlen=64 head_dim=64 causal lengths=packed tokens_q=64 tokens_kv=0 page_size=16"
         self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(wanted)))
         for text, rows in ((r"with new_rows it must be \[30, heads_kv", [29, 1]), ("new_rows", [32, -1]), ("new_rows", [30.5, 0.5])):

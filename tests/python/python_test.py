@@ -42,12 +42,30 @@ class FakeArray:
         }
 
 
+class DLTensor(ctypes.Structure):
+    class Device(ctypes.Structure):
+        _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
+
+    class DataType(ctypes.Structure):
+        _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", Device),
+        ("ndim", ctypes.c_int32),
+        ("dtype", DataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
 class FakeDlpack:
     """A device array by DLPack, bfloat16, with a byte offset."""
 
     def __init__(self, shape, strides=None, device_type=2, code=4, bits=16):
         self.dropped = False
-        self._tensor = _arrays._DLTensor()
+        self._tensor = DLTensor()
         self._tensor.data = 0x20000
         self._tensor.byte_offset = 64
         self._tensor.device.device_type = device_type
@@ -149,17 +167,20 @@ class ProblemTest(unittest.TestCase):
             'bwd args="float* a, float* b" score="s + a[k] + b[q]" dargs="a, b"',
             "bwd fp16 num_heads=4:2 seqlen=100 head_dim=64:72 causal deterministic accumulate dlse gradients=fp32",
             "merge fp32 o=bf16 num_heads=4 seqlen=100 head_dim=72 lse parts=3",
+            "append bf16 num_heads=4:2 seqlen=1:100 head_dim=72 rope=half queries lengths_after",
             "fwd bf16 batch=2 num_heads=4 seqlen=100 blocks=64:32 mask_heads=4 mask_batch=2 mask_bits density=0.25 "
             r'args="float* slope, int window" score="s + slope[head]" mask="k <= q\n && q - k <= window"',
         )
+        # Numbers go by themselves too.
+        fields = attnforge.Problem.__dataclass_fields__
+        alone = [str(attnforge.Problem(**{name: 2.0})) for name, field in fields.items() if field.type is float and name != "density"]
         defaults, changed = attnforge.Problem(), set()
-        for text in texts:
+        for text in (*texts, *alone):
             problem = attnforge.Problem.parse(text)
             self.assertEqual(attnforge.Problem.parse(problem.words()), problem)
             self.assertEqual(str(problem), str(attnforge.Problem.parse(str(problem))))
-            fields = attnforge.Problem.__dataclass_fields__
             changed |= {name for name in fields if getattr(problem, name) != getattr(defaults, name)}
-        self.assertEqual(changed, set(attnforge.Problem.__dataclass_fields__))
+        self.assertEqual(changed, set(fields))
 
     def test_tf32_is_a_flag_of_fp32(self):
         problem = attnforge.Problem.parse("fwd fp32 seqlen=9 tf32")

@@ -74,7 +74,6 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
                          .bits = reinterpret_cast<const std::uint32_t*>(
                              list(mask_bits, problem.mask_bits)),
                          .bit_blocks = list(mask_bit_blocks, problem.mask_bits)},
-          .sinks = problem.sinks ? static_cast<const float*>(at(sinks).data) : nullptr,
           .pages = {.table = list(page_table, has_pages(problem)),
                     .stride_batch = table_stride,
                     .num_pages = num_pages},
@@ -86,7 +85,8 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
                                  .stride_batch = of_dlse.stride_batch,
                                  .stride_head = of_dlse.stride_head},
                         .dsinks = backward && problem.sinks ? static_cast<float*>(at(dsinks).data)
-                                                            : nullptr}};
+                                                            : nullptr},
+          .sinks = problem.sinks ? static_cast<const float*>(at(sinks).data) : nullptr};
 }
 
 std::string HostProblem::trespass() const {
