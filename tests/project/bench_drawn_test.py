@@ -184,7 +184,7 @@ class ProblemsTest(unittest.TestCase):
 
     def test_it_draws_what_users_have(self):
         points = drawn_problems.dense("forward", 1, 40)
-        self.assertLessEqual({40, 64, 72, 80, 128, 192, 256, 512}, {point.head_dim for point in drawn_problems.dense("forward", 1, 400)})
+        self.assertLessEqual({40, 64, 72, 80, 128, 192, 256, 512}, {point.head_dim for point in drawn_problems.dense("forward", 1, 120)})
         for what, has in (
             ("packed", lambda point: point.packed), ("soft cap", lambda point: point.softcap), ("window", lambda point: point.window[0] > 0),
             ("full", lambda point: not point.causal), ("fewer queries", lambda point: point.lengths[0][0] < point.lengths[0][1]),
@@ -195,7 +195,7 @@ class ProblemsTest(unittest.TestCase):
             self.assertTrue(point.packed or len(set(point.lengths)) == 1)
             self.assertEqual(point.num_heads_q % point.num_heads_kv, 0)
             self.assertLessEqual(min(drawn_problems.flops(point), drawn_problems.elements(point)), drawn_problems.MOST_FLOPS)
-        self.assertTrue(all(q <= 256 for q in {point.head_dim for point in drawn_problems.dense("backward", 1, 200)}))
+        self.assertTrue(all(q <= 256 for q in {point.head_dim for point in drawn_problems.dense("backward", 1, 60)}))
 
     def test_pairs_are_those_of_the_mask(self):
         for rows, keys, window in ((7, 7, (-1, 0)), (5, 9, (2, 0)), (6, 6, (1, 2)), (4, 6, (-1, -1))):
