@@ -58,25 +58,27 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c) {
   return {tensor, std::max(exponentials, issue), busy};
 }
 
+/// Of a key tile on an SM. Either a unit of it is busy all the time, or its warpgroups wait for
+/// themselves: products, softmax, barriers.
+double clocks_per_tile(const FwdWgmmaSm90aConfig& c, const TileCost& cost) {
+  const double own = (kOwnTensor * cost.tensor / c.warpgroups +
+                      kOwnSoftmax * cost.softmax / c.warpgroups + kOwnWait) /
+                     c.blocks_per_sm;
+  double clocks = std::max(cost.busy, own) + kUnoverlapped * std::min(cost.busy, own);
+  if (c.pingpong) clocks *= kPingpong;
+  if (c.q_in_regs) clocks *= kQInRegs;
+  if (c.blocks_per_sm > 1) clocks *= kSharedSm;
+  const int elements = c.block_n * (c.head_dim + c.head_dim_v);
+  if (c.k_stages == 2 && c.block_n < 128 && elements <= 64 * 256) clocks *= kShortTile;
+  if (c.warpgroups == 2 && c.block_n >= 128) clocks *= kWideTile;
+  return clocks;
+}
+
 }  // namespace
 
 double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& problem,
                                    const DeviceFacts& device) {
   const TileCost cost = tile_cost(c);
-
-  // Either a unit of the SM is busy all the time, or its warpgroups wait for themselves: products,
-  // softmax, barriers.
-  const double own = (kOwnTensor * cost.tensor / c.warpgroups +
-                      kOwnSoftmax * cost.softmax / c.warpgroups + kOwnWait) /
-                     c.blocks_per_sm;
-  double clocks_per_tile = std::max(cost.busy, own) + kUnoverlapped * std::min(cost.busy, own);
-  if (c.pingpong) clocks_per_tile *= kPingpong;
-  if (c.q_in_regs) clocks_per_tile *= kQInRegs;
-  if (c.blocks_per_sm > 1) clocks_per_tile *= kSharedSm;
-  const int elements = c.block_n * (c.head_dim + c.head_dim_v);
-  if (c.k_stages == 2 && c.block_n < 128 && elements <= 64 * 256) clocks_per_tile *= kShortTile;
-  if (c.warpgroups == 2 && c.block_n >= 128) clocks_per_tile *= kWideTile;
-
   const double start = (kTileStart + kStorePerColumn * c.head_dim_v + kOwnTensor * cost.tensor +
                         cost.softmax + (c.grid == kGridPlain ? kNewBlock : 0.0) +
                         (c.q_stages == 1 && !c.q_in_regs ? kQWait : 0.0)) /
@@ -87,8 +89,8 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   const double places = double(device.num_sms) * c.blocks_per_sm;
   VisitedKeys tiles = visited_keys(problem, c.block_m(), c.pack_gqa, c.block_n);
   keep_listed(tiles, problem, c.block_m());
-  const double clocks = heads *
-                            (tiles.all * clocks_per_tile + tiles.masked * kMask * cost.softmax) +
+  const double clocks = heads * (tiles.all * clocks_per_tile(c, cost) +
+                                 tiles.masked * kMask * cost.softmax) +
                         blocks * start;
 
   if (c.grid == kGridShares) {
