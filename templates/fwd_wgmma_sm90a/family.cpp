@@ -352,8 +352,9 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
            part_steps_us(c, problem, tiling_of(c), device);
   const double reads = reads_us(problem, c.pack_gqa, device), blocks = blocks_of(c, problem);
   if (c.grid == kGridShares) {
+    constexpr double kFindUs = 1;  // a block counts all key tiles before its first load
     const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
-    return std::max(with_memory_time(us, problem, device), reads) +
+    return kFindUs + std::max(with_memory_time(us, problem, device), reads) +
            combine_us(problem, results_of_shares(blocks, places_for(c, device)), device);
   }
   // Splits count as sequences of their own.
