@@ -27,13 +27,13 @@ class Plain(dict):
         """epoch: plan_cache's when the call began."""
         super().__init__(options)
         self.forward, self.epoch = {**options, "return_lse": True}, epoch
-        self.backward = {}  # a BackwardCall by the layout of dout
+        self.backward = {}  # a BackwardCall by the layouts of its arrays: hooks of saved tensors may change these
 
     def gradients(self, saved, dout):
         """(dq, dk, dv) of a call like an earlier one; None where more must be looked at."""
         if self.epoch != plan_cache.epoch or dout.is_neg():
             return None
-        call = self.backward.get(_layout(dout))
+        call = self.backward.get(_layouts(saved, dout))
         ran = call and call.run(*saved, dout, None, None, None)
         if not ran:
             return None
@@ -47,11 +47,11 @@ class Plain(dict):
         values = *saved, dout, None, None, False, False, *options.values()
         call = find(fast.key_of(("backward", *options), values))
         if call is not None:
-            self.backward[_layout(dout)] = call
+            self.backward[_layouts(saved, dout)] = call
 
 
-def _layout(x):
-    return type(x), x.dtype, x.is_contiguous() or x.stride()
+def _layouts(saved, dout):
+    return tuple([(type(x), x.dtype, x.device, x.is_contiguous() or x.stride()) for x in (*saved, dout)])
 
 
 def without_tensors(torch, value, leaves):

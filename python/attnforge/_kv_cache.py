@@ -178,6 +178,10 @@ class KvCache:
         layer = _checks.integer("layer", layer, 0, self.layers - 1)
         of_rope = {"rope": rope, "rope_interleaved": rope_interleaved, "rope_offset": rope_offset}
         if self._begun and sequences is None and new_rows is None:
+            keys, rows, packed = self._step
+            wanted = (sum(rows),) if packed else (len(keys), rows[0])
+            if tuple(k.shape[: len(wanted)]) != wanted:
+                raise InvalidError(f"k has shape {tuple(k.shape)}, but begin() was of {wanted} rows")
             return self._append(k, v, layer, q, of_rope)
         rows = self._rows_of(k.shape, new_rows)
         sequences = tuple(range(len(rows))) if sequences is None else tuple(sequences)

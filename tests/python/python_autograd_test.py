@@ -284,6 +284,20 @@ class AutogradTest(unittest.TestCase):
                 if dout_of(dout).shape and dout_of(dout).stride()[-1]:
                     self.compare(got, wanted, 0)
 
+    def test_hooks_of_saved_tensors_may_change_their_strides(self):
+        def gradients(hooked):
+            pack = torch.Tensor.contiguous if hooked else lambda x: x
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+                o = attnforge.attention(q, k, v, layout="bhsd")
+            return torch.autograd.grad(o, [q, k, v], dout)
+
+        q, k, v, dout = (torch.randn(2, 8, 4, 16).to(torch.bfloat16).transpose(1, 2) for _ in range(4))
+        for x in (q, k, v):
+            x.requires_grad_()
+        wanted = gradients(False)
+        for hooked in (False, True, True, False):
+            self.compare(gradients(hooked), wanted, 0)
+
     def test_of_sums_and_of_views(self):
         """Gradients of o without strides, and tensors that are slices."""
         qkv = torch.randn(2, 20, 3, 4, 16).to(torch.bfloat16).requires_grad_()

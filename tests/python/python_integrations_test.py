@@ -5,6 +5,7 @@ usage: ATTNFORGE_LIBRARY=libattnforge.so python_integrations_test.py PACKAGE_FOL
 The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp. tools/with_torch.sh finds a python that has torch.
 """
 
+import gc
 import inspect
 import os
 import sys
@@ -13,6 +14,7 @@ import types
 import unittest
 import unittest.mock
 import warnings
+import weakref
 
 import torch
 from torch._dynamo.utils import counters
@@ -748,13 +750,19 @@ class FlexTest(OnCpu):
                 for x, y in zip(torch.autograd.grad(loss[0], leaves), torch.autograd.grad(loss[1], leaves)):
                     self.assertLess((x - y).abs().max().item(), 1e-3 * (y.abs().max().item() + 1e-2))
 
-    def test_windows_are_windows_and_others_are_blocks(self):
-        from torch.nn.attention.flex_attention import create_block_mask
+    def test_blocks_are_those_of_the_mask(self):
+        from torch.nn.attention.flex_attention import BlockMask, create_block_mask, noop_mask
 
         of = {name: mask_mod for name, _, mask_mod, _ in flex_programs.programs(4, 40, "cpu") if mask_mod}
-        for name, is_window in (("causal", True), ("sliding window", True), ("window on both sides", True), ("documents", False), ("dilated", False)):
-            options = flex.options_of(None, create_block_mask(of[name], None, None, 40, 40, device="cpu", BLOCK_SIZE=16))
-            self.assertEqual("block_mask" not in options, is_window, name)
+        q, k, v = (torch.randn(1, 2, 32, 16) for _ in range(3))
+        here, visible = torch.arange(32), torch.arange(32)[:, None] >= torch.arange(32)
+        for mask_mod, wanted in ((lambda b, h, q, k: q >= k, visible), (noop_mask, torch.ones_like(visible)), (None, torch.ones_like(visible))):
+            diagonal = torch.tensor([[[1, 1]]]).int(), torch.tensor([[[[0, 1], [1, 0]]]]).int()
+            mask = BlockMask.from_kv_blocks(*diagonal, mask_mod=mask_mod, BLOCK_SIZE=16)
+            wanted = wanted & (here[:, None] // 16 == here // 16)
+            o = flex.flex_attention(q, k, v, block_mask=mask)
+            exact = plain(*(x.transpose(1, 2) for x in (q, k, v)), mask=wanted)[0].transpose(1, 2)
+            self.assertLess((o - exact).abs().max().item(), 1e-4)
         mask = create_block_mask(of["documents"], None, None, 40, 40, device="cpu", BLOCK_SIZE=16)
         options = flex.options_of(None, mask)
         self.assertIs(options["block_mask"], flex.options_of(None, mask)["block_mask"])
@@ -762,6 +770,48 @@ class FlexTest(OnCpu):
         self.assertGreater(options["block_mask"].full + options["block_mask"].partial, 0)
         with self.assertRaisesRegex(attnforge.UnsupportedError, "is of 40 queries and 40 keys; the call has 20"):
             flex.flex_attention(*(torch.randn(2, 4, 20, 16) for _ in range(3)), block_mask=mask)
+
+    def test_what_may_have_changed_is_traced_anew(self):
+        class Bias:
+            def __init__(self, value):
+                self.bias, self.weight = torch.full((2,), value), value
+
+            def score(self, s, b, h, q, k):
+                return s * self.weight + self.bias[h]
+
+        first, second = Bias(1.0), Bias(2.0)
+        for each in (first, second, first):
+            options = flex.options_of(each.score)
+            self.assertIs(options["args"]["of_score0"], each.bias)
+            self.assertIn(f"s * {each.weight}f", options["score"])
+        first.weight, weights = 4.0, {"w": 1.0}
+        self.assertIn("s * 4.0f", flex.options_of(first.score)["score"])
+        scaled = lambda s, b, h, q, k: s * weights["w"]  # noqa: E731
+        self.assertIn("1.0f", flex.options_of(scaled)["score"])
+        weights["w"] = 5.0
+        self.assertIn("5.0f", flex.options_of(scaled)["score"])
+
+    def test_captured_tensors_are_not_kept(self):
+        def biased():
+            bias = torch.zeros(2)
+            flex.options_of(lambda s, b, h, q, k: s + bias[h])
+            return weakref.ref(bias)
+
+        alive = [biased() for _ in range(5)]
+        gc.collect()
+        self.assertEqual([each() for each in alive], [None] * 5)
+
+    def test_indices_and_sums_of_bools_are_as_torch_has_them(self):
+        table = torch.randn(4, 5)
+        score = lambda text: flex.options_of(text)["score"]  # noqa: E731
+        self.assertEqual(score(lambda s, b, h, q, k: s + table[h, -1]), "(s + of_score0[head * 5 + 4])")
+        self.assertEqual(
+            score(lambda s, b, h, q, k: s + table[h - 1, k % 5]),
+            "(s + of_score0[((head - 1) < 0 ? (head - 1) + 4 : (head - 1)) * 5 + (k % 5)])",
+        )
+        self.assertIn("||", score(lambda s, b, h, q, k: s + ((q > k) + (k > 3))))
+        turned = torch.randint(0, 5, (128, 4)).t()
+        self.assertTrue(flex.options_of(lambda s, b, h, q, k: s + turned[h, k])["args"]["of_score0"].is_contiguous())
 
     def test_what_was_captured_is_looked_at_in_each_call(self):
         bias, scale = [torch.zeros(4), torch.ones(4)], 2.0

@@ -53,9 +53,10 @@ def attend_after_append(q, k, v, cache, rope, options, return_lse, cu_seqlens=No
         after = torch.empty_like(used)
         own = {"page_table": table, "cu_seqlens": cu_seqlens_new, "used_kv_after": after}
         if cos is not None:
-            _check_rope(q, k, options, cu_seqlens)
+            _check_rope(q, k, options, cu_seqlens, cu_seqlens_new)
             own.update(rope=(cos.float().contiguous(), sin.float().contiguous()), rope_interleaved=interleaved, q=q)
-        rotated = append_kv(*(each if each.stride(-1) == 1 else each.contiguous() for each in (k, v)), k_cache, v_cache, used, **own)
+        with torch.no_grad():
+            rotated = append_kv(*(each if each.stride(-1) == 1 else each.contiguous() for each in (k, v)), k_cache, v_cache, used, **own)
         q, used = q if cos is None else rotated, after
     if cu_seqlens is not None:
         options = {**options, "cu_seqlens": cu_seqlens, "max_seqlen": q.shape[0] if max_seqlen is None else max_seqlen}
@@ -67,8 +68,10 @@ def attend_after_append(q, k, v, cache, rope, options, return_lse, cu_seqlens=No
     return result if return_lse else (result, None)
 
 
-def _check_rope(q, k, options, cu_seqlens):
+def _check_rope(q, k, options, cu_seqlens, cu_seqlens_new):
     of_packed = cu_seqlens is not None
+    if of_packed != (cu_seqlens_new is not None) or of_packed and cu_seqlens.data_ptr() != cu_seqlens_new.data_ptr():
+        raise UnsupportedError("rotary_cos wants cu_seqlens_q and cu_seqlens_k_new to be one tensor: else rotate q before the call")
     if q.shape[0] != k.shape[0] or not of_packed and q.shape[1] != k.shape[1]:
         raise UnsupportedError("rotary_cos wants as many rows of q as of k: rotate q before the call")
     one_row = not of_packed and q.shape[1] == 1

@@ -3,6 +3,7 @@ scheduler_metadata. Refused by UnsupportedError: fp8 (descale), qv, attention_ch
 
 import torch
 
+from .._errors import InvalidError
 from .._merge import merge_states
 from ..integrations.adapter import attend, longest, options_of, refuse
 from . import kvcache
@@ -216,7 +217,9 @@ def _flash_attn_forward(
     if cu_seqlens_q is not None:
         refuse(seqused_q=(seqused_q, "does not go with packed queries; cu_seqlens_q counts them"))
         options.update(_of_packed(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, page_table, seqused_k))
-    elif seqused_q is not None or seqused_k is not None:
+    elif seqused_q is not None or seqused_k is not None or page_table is not None:
+        if page_table is not None and seqused_k is None:
+            raise InvalidError("page_table wants seqused_k: how many keys of each sequence lie in its pages")
         options["used_kv"] = seqused_k if seqused_q is None else (seqused_q, seqused_k)
         if page_table is not None:
             options["page_table"] = page_table

@@ -8,7 +8,8 @@ BlockMask of torch is taken as it is. Functions are traced once for what they ha
 the graph, and attnforge.attention(q, k, v, **options) in it.
 """
 
-import re
+import math
+import types
 import weakref
 
 import torch
@@ -20,6 +21,8 @@ from .adapter import padded
 from .flex_trace import Trace, call
 
 _traced = {}
+# What is the same as long as it is the same object. Others may have changed inside.
+_FIXED = (bool, int, float, str, type(None), torch.dtype, types.CodeType, types.BuiltinFunctionType, type)
 _masks = weakref.WeakKeyDictionary()
 _MOST = 256
 
@@ -65,8 +68,7 @@ def options_of(score_mod=None, block_mask=None, seqlen_q=None, seqlen_kv=None):
         if text != "true":
             options["mask"] = text
             args.update(of_mask)
-        if text == "true" or not _is_window(text):
-            options["block_mask"] = _blocks_of(block_mask, seqlen_q, seqlen_kv)
+        options["block_mask"] = _blocks_of(block_mask, seqlen_q, seqlen_kv)  # which may be fewer than the function's
     if args:
         options["args"] = args
     return options
@@ -76,25 +78,38 @@ def options_of(score_mod=None, block_mask=None, seqlen_q=None, seqlen_kv=None):
 
 
 def _text_of(function, is_score):
-    """(text, arrays by their names); what was captured is looked at in each call."""
+    """(text, arrays by their names). A function is traced once for what it has captured, if that can be told; it is looked at in each
+    call."""
+    if getattr(function, "__name__", "") == "noop_mask" and (function.__module__ or "").startswith("torch."):
+        return "true", {}
     captured = tuple(_captured(function, set()))
+    fixed = all(isinstance(each, _FIXED) or each in (torch, math) for each in captured if not isinstance(each, torch.Tensor))
     key = is_score, *(id(each) for each in captured)
-    known = _traced.get(key)
-    if known is None:
+    text, places = _known(key, captured) if fixed else (None, None)
+    if text is None:
         trace = Trace("of_score" if is_score else "of_mask")
         score = [trace.symbol("s", "float")] if is_score else []
         text = call(function, trace, *score, *(trace.symbol(name, "int", True) for name in ("batch", "head", "q", "k"))).text
+        places = {name: next((i for i, each in enumerate(captured) if each is array), None) for name, array in trace.arrays.items()}
+        if not fixed or None in places.values():
+            return text, {name: _as_array(array) for name, array in trace.arrays.items()}
         if len(_traced) >= _MOST:
             _traced.clear()
-        known = _traced[key] = text, trace.arrays, captured  # which keeps the ids from meaning something else
-    return known[0], {name: _as_array(tensor) for name, tensor in known[1].items()}
+        # Ids mean what they meant while nothing died: numbers and code are kept, tensors are not.
+        _traced[key] = text, places, [weakref.ref(each) if isinstance(each, torch.Tensor) else lambda each=each: each for each in captured]
+    return text, {name: _as_array(captured[i]) for name, i in places.items()}
+
+
+def _known(key, captured):
+    text, places, kept = _traced.get(key, (None, None, ()))
+    return (text, places) if kept and all(of() is each for of, each in zip(kept, captured)) else (None, None)
 
 
 def _as_array(tensor):
     if tensor.dtype in (torch.int64, torch.int16, torch.uint8, torch.int8):
-        return tensor.to(torch.int32)
+        return tensor.to(torch.int32).contiguous()
     as_it_is = tensor.dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.bool)
-    return tensor.contiguous() if as_it_is else tensor.float()
+    return (tensor if as_it_is else tensor.float()).contiguous()
 
 
 def _captured(function, seen):
@@ -105,18 +120,21 @@ def _captured(function, seen):
         return
     seen.add(id(function))
     yield code
+    if getattr(function, "__self__", None) is not None:
+        yield function.__self__
     of_torch = (function.__module__ or "").partition(".")[0] == "torch"  # as what and_masks() makes: its cells alone are the caller's
-    names = [] if of_torch else [function.__globals__.get(name) for name in code.co_names]
+    names = [] if of_torch else [function.__globals__.get(name) for each in _with_nested(code) for name in each.co_names]
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
     for each in (*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *names):
         for one in each if isinstance(each, (tuple, list)) else (each,):
             yield from _captured(one, seen)
 
 
-def _is_window(text):
-    """Whether a text is made of comparisons of q - k with numbers alone: the library then makes a window of it, faster than blocks."""
-    parts = re.sub(r"[()]", "", text).split("&&")
-    return all(re.fullmatch(r" ?(abs)?(q|k|q - k|k - q) (<=|>=|<|>) (q|k|-?\d+) ?", each) for each in parts)
+def _with_nested(code):
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _with_nested(each)
 
 
 # ---- Blocks ----

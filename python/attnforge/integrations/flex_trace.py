@@ -150,8 +150,9 @@ def _element(trace, tensor, index):
     texts, step = [], tensor.numel()
     for each, size in zip(index, tensor.shape):
         step //= max(size, 1)
-        symbol = _symbol(trace, each)
-        texts.append(symbol.text if step == 1 else f"{symbol.text} * {step}")
+        symbol = _symbol(trace, each + size if type(each) is int and each < 0 else each)
+        text = symbol.text if _natural(symbol) or symbol.kind == _BOOL else f"({symbol.text} < 0 ? {symbol.text} + {size} : {symbol.text})"
+        texts.append(text if step == 1 else f"{text} * {step}")
     kind = _FLOAT if tensor.dtype.is_floating_point else _BOOL if tensor.dtype == torch.bool else _INT
     return trace.symbol(f"{trace.name_of(tensor)}[{' + '.join(texts) or '0'}]", kind)
 
@@ -181,6 +182,8 @@ def _arithmetic(sign):
     def function(trace, a, b, alpha=1):
         if alpha != 1:
             b = _arithmetic("*")(trace, b, alpha)
+        if sign in "+*" and _symbol(trace, a).kind == _symbol(trace, b).kind == _BOOL:  # as torch has it
+            return _logical("||" if sign == "+" else "&&")(trace, a, b)
         first, second, kind = _both(trace, a, b)
         return trace.symbol(f"({first} {sign} {second})", kind, sign != "-" and _natural(a, b))
 
