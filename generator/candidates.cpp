@@ -164,7 +164,7 @@ Candidate untuned(std::span<const Family* const> families, const Problem& proble
   std::string reasons;
   Candidate best;
   for (const Family* family : families) {
-    if (family->op != problem.op) continue;
+    if (family->op != problem.op && families.size() > 1) continue;
     if (best.family != nullptr && family->tier != best.family->tier) break;
     std::string reason = rejection(*family, problem, device.arch);
     if (reason.empty()) {

@@ -69,3 +69,11 @@ __all__ = [
 ]
 
 _graphs.torch_is_there()
+
+
+def __getattr__(name):
+    if name in ("flash_attn", "integrations"):  # which import torch
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

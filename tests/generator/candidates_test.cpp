@@ -292,6 +292,14 @@ TEST(Rejection, MissingFeaturesAreNamedBeforeTheFamilyIsAsked) {
   EXPECT_THAT(candidates(kTile, p, typical_device("86")), IsEmpty());
 }
 
+TEST(Untuned, SaysOfTheOneFamilyThatWasAskedForThatItComputesAnotherOp) {
+  const Family* const one[] = {&kTile};
+  const std::string message = error_message(ErrorCode::kUnsupported, [&] {
+    untuned(one, parse_problem("append bf16 num_heads=4 head_dim=64"), typical_device("86"));
+  });
+  EXPECT_THAT(message, testing::HasSubstr("computes fwd, not append"));
+}
+
 TEST(Untuned, IsTheBestEstimateOfTheFirstFamilyThatServesUnlessALaterOneIsClearlyFaster) {
   for (const Family* other : {&kClose, &kNaive}) {
     const Family* const families[] = {&kTile, other};

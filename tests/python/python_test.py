@@ -147,6 +147,13 @@ class LibraryPlacesTest(unittest.TestCase):
 
 
 class ProblemTest(unittest.TestCase):
+    def test_integrations_are_attributes_that_are_imported_when_asked_for(self):
+        with mock.patch("importlib.import_module") as asked:
+            self.assertIs(attnforge.integrations, asked.return_value)
+        asked.assert_called_once_with("attnforge.integrations")
+        with self.assertRaisesRegex(AttributeError, "module 'attnforge' has no attribute 'nothing'"):
+            attnforge.nothing
+
     def test_text_round_trip(self):
         problem = attnforge.Problem.parse(TEXT)
         self.assertEqual(attnforge.Problem.parse(str(problem)), problem)
