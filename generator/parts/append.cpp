@@ -44,7 +44,9 @@ void validate_append(const Problem& p) {
   if (p.queries && p.rope == Rope::kNone)
     reject_problem("queries needs rope: without one nothing is done to q; leave it out");
   if (!p.queries && p.num_heads_q != p.num_heads_kv)
-    reject_problem("num_heads_q={} is of queries; leave it out, or say queries", p.num_heads_q);
+    reject_problem(
+        "num_heads_q={} is of queries: say num_heads={} for the heads of k and v, or queries",
+        p.num_heads_q, p.num_heads_kv);
   if (p.tokens_q != p.tokens_kv)
     reject_problem("tokens={}:{} must be one number of an append", p.tokens_q, p.tokens_kv);
 }
