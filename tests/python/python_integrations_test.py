@@ -155,6 +155,12 @@ class CompileTest(OnCpu):
             torch.Tensor, "get_device", lambda self: 0
         ):
             self.same(steps(torch.compile(model, backend="eager", fullgraph=True, dynamic=True), True), steps(model, True))
+            for packed in (False, True):  # other rows than were begun
+                cache = attnforge.KvCache(4, 32, 2, 16, page_size=8, device="cpu")
+                cache.begin([3, 1] if packed else 2, ["a", "b"])
+                x = torch.zeros(*((5,) if packed else (2, 3)), 2, 16, dtype=torch.bfloat16)
+                with self.assertRaisesRegex(attnforge.InvalidError, r"begin\(\) was of \((4,|2, 2)\) rows"):
+                    cache.append(x, x)
 
     def test_by_hand_into_what_is_given_and_merged(self):
         def ring(q, k, v):
@@ -425,6 +431,9 @@ class FlashAttnTest(OnCpu):
                     wanted, wanted_lse = plain(one_q[None].double(), keys[None].double(), values[None].double(), causal=True)
                     self.close(o[i], wanted[0])
                     self.close(lse[i], wanted_lse[0])
+        trained = [x.clone().requires_grad_() for x in (q, k, v)]  # it has no derivative
+        o = flash_attn.flash_attn_with_kvcache(trained[0], old_k.clone(), old_v.clone(), *trained[1:], cache_seqlens=lengths, causal=True)
+        self.assertFalse(o.requires_grad)
         all_of = flash_attn.flash_attn_with_kvcache(q, old_k, old_v)
         self.same([all_of, v3.flash_attn_with_kvcache(q, old_k, old_v, cache_seqlens=32)], [attnforge.attention(q, old_k[:2], old_v[:2])] * 2)
 
@@ -470,6 +479,16 @@ class FlashAttnTest(OnCpu):
         ):
             with self.assertRaisesRegex(attnforge.UnsupportedError, why):
                 function()
+        pages, table = torch.randn(8, 8, 2, 16).to(torch.bfloat16), torch.arange(8).view(2, 4).int()
+        with self.assertRaisesRegex(attnforge.InvalidError, "page_table wants seqused_k"):
+            v3._flash_attn_forward(q, pages, pages, page_table=table)
+        rows, angles = torch.randn(4, 4, 16).to(torch.bfloat16), [torch.ones(32, 8)] * 2
+        ends, other = torch.tensor([0, 1, 4]).int(), torch.tensor([0, 3, 4]).int()
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "to be one tensor"):
+            v3.flash_attn_with_kvcache(
+                rows, pages, pages, rows[:, :2], rows[:, :2], None, *angles, torch.tensor([2, 2]).int(), page_table=table, cu_seqlens_q=ends,
+                cu_seqlens_k_new=other, max_seqlen_q=3, causal=True,
+            )  # fmt: skip
 
     def test_under_compile(self):
         def of_names(q, k, v):
