@@ -43,7 +43,7 @@ class Plain(dict):
         return found
 
     def remember(self, saved, dout, options):
-        """After attention_backward() of these: what it found out of the layout of dout."""
+        """After attention_backward() of these: what it found out of their layouts."""
         values = *saved, dout, None, None, False, False, *options.values()
         call = find(fast.key_of(("backward", *options), values))
         if call is not None:

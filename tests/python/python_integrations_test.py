@@ -810,6 +810,31 @@ class FlexTest(OnCpu):
         weights["w"] = 5.0
         self.assertIn("5.0f", flex.options_of(scaled)["score"])
 
+    def test_lists_and_classes_that_were_captured_may_change_too(self):
+        class Weights:
+            first = 1.0
+
+        of_class = lambda s, b, h, q, k: s * Weights.first  # noqa: E731
+        self.assertIn("1.0f", flex.options_of(of_class)["score"])
+        Weights.first = 4.0
+        self.assertIn("4.0f", flex.options_of(of_class)["score"])
+        x, y = torch.zeros(4), torch.ones(4)
+        first, second = [x], [y]
+        of_lists = lambda s, b, h, q, k: s * float(len(first)) + first[0][h] * float(len(second))  # noqa: E731
+        self.assertIn("s * 1.0f", flex.options_of(of_lists)["score"])
+        first[:], second[:] = [x, y], []
+        self.assertIn("s * 2.0f", flex.options_of(of_lists)["score"])
+
+        class Odd:  # as an array of numpy, which compares by elements
+            __hash__ = None
+            weight = 3.0
+
+            def __eq__(self, other):
+                raise ValueError("the truth of an array is ambiguous")
+
+        odd = Odd()
+        self.assertIn("3.0f", flex.options_of(lambda s, b, h, q, k: s * odd.weight)["score"])
+
     def test_captured_tensors_are_not_kept(self):
         def biased():
             bias = torch.zeros(2)

@@ -22,7 +22,7 @@ from .flex_trace import Trace, call
 
 _traced = {}
 # What is the same as long as it is the same object. Others may have changed inside.
-_FIXED = (bool, int, float, str, type(None), torch.dtype, types.CodeType, types.BuiltinFunctionType, type)
+_FIXED = (bool, int, float, str, type(None), torch.dtype, types.CodeType, types.BuiltinFunctionType)
 _masks = weakref.WeakKeyDictionary()
 _MOST = 256
 
@@ -83,7 +83,7 @@ def _text_of(function, is_score):
     if getattr(function, "__name__", "") == "noop_mask" and (function.__module__ or "").startswith("torch."):
         return "true", {}
     captured = tuple(_captured(function, set()))
-    fixed = all(isinstance(each, _FIXED) or each in (torch, math) for each in captured if not isinstance(each, torch.Tensor))
+    fixed = all(isinstance(each, (*_FIXED, torch.Tensor)) or each is torch or each is math for each in captured)
     key = is_score, *(id(each) for each in captured)
     text, places = _known(key, captured) if fixed else (None, None)
     if text is None:
@@ -126,7 +126,10 @@ def _captured(function, seen):
     names = [] if of_torch else [function.__globals__.get(name) for each in _with_nested(code) for name in each.co_names]
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
     for each in (*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *names):
-        for one in each if isinstance(each, (tuple, list)) else (each,):
+        in_list = isinstance(each, (tuple, list))
+        if in_list:
+            yield len(each)  # the same objects in other lists are something else
+        for one in each if in_list else (each,):
             yield from _captured(one, seen)
 
 
