@@ -64,7 +64,8 @@ struct ProblemPart {
 
 // A file each in generator/parts.
 extern const ProblemPart gradients_of_problem, sinks_of_problem, rope_of_problem,
-    lengths_of_problem, pages_of_problem, block_mask_of_problem, code_of_problem, merge_of_problem;
+    lengths_of_problem, pages_of_problem, block_mask_of_problem, code_of_problem, merge_of_problem,
+    scales_of_problem;
 
 /// All of them, in the order of their operands.
 std::span<const ProblemPart* const> problem_parts();

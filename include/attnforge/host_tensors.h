@@ -45,6 +45,9 @@ struct HostTensors {
   // Of a merge, else empty: o and lse of all parts, one after another.
   std::vector<std::byte> parts_o{};
   std::vector<float> parts_lse{};
+  // With problem.kv_scale, of those of k and v that have scales, else empty: as
+  // contiguous_tensors() says.
+  std::vector<float> k_scale{}, v_scale{};
 };
 
 /// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths, page tables

@@ -97,7 +97,7 @@ Axis head_dim_warps(const Problem& problem) {
 /// too: that moves their memory banks and the last ldmatrix, and adds no product, since the
 /// compiler drops those of columns that nothing reads.
 Axis pad_head_dim(const Problem& problem) {
-  const bool odd = problem.head_dim_v % 16 == 8;
+  const bool odd = problem.head_dim_v % 16 == 8 && !has_low_bit_kv(problem);
   if (odd && problem.head_dim <= kOneWarp && problem.head_dim_v <= kOneWarp)
     return {"pad_head_dim", {0, 1}};
   return {"pad_head_dim", {0}};
@@ -258,6 +258,7 @@ KernelTraits kernel_of(const Typed& c, const Problem& problem) {
           .pieces = &kDensePieces,
           .tiling = tiling_of(c),
           .gathers = true,
+          .low_bits_header = "fwd_mma_sm80/low_bits.cuh",
           .coarse = true,
           .grid_order = grid_order(c, problem)};
 }
@@ -294,7 +295,8 @@ constinit const Family fwd_mma_sm80 = typed_family<kFields, illegal, needless, e
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,
     .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces | kFeaturesOfLists,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureLowBits |
+                kFeaturesOfPieces | kFeaturesOfLists,
     .supports = supports,
     .axes = axes,
 });
