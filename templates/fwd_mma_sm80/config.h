@@ -7,7 +7,7 @@
 namespace attnforge {
 
 struct FwdMmaSm80Config : Shape {
-  int block_m;    // query rows a thread block
+  int block_m;    // query rows a thread block; 8: the second half of its fragments is empty
   int num_warps;  // each has block_m / num_warps rows, a multiple of 16
   int block_n;    // keys in a tile of shared memory
   int step_n;     // keys in one softmax step; divides block_n
@@ -25,7 +25,9 @@ struct FwdMmaSm80Config : Shape {
   ATTNFORGE_CONSTEXPR int num_threads() const { return 32 * num_warps; }
   ATTNFORGE_CONSTEXPR int row_warps() const { return num_warps / head_dim_warps; }
   ATTNFORGE_CONSTEXPR int warp_m() const { return block_m / row_warps(); }
-  ATTNFORGE_CONSTEXPR int row_fragments() const { return warp_m() / 16; }
+  ATTNFORGE_CONSTEXPR int row_fragments() const { return ceil_div(warp_m(), 16); }
+  /// Rows of a lane in a fragment: 1 where the others would be empty.
+  ATTNFORGE_CONSTEXPR int lane_rows() const { return warp_m() == 8 ? 1 : 2; }
   /// A head dim as products and shared memory see it.
   ATTNFORGE_CONSTEXPR int padded(int dim) const { return pad_head_dim ? round_up(dim, 16) : dim; }
   /// Columns of a word of codes' chunk in products: what sums, and outputs, come in.
@@ -80,7 +82,8 @@ struct FwdMmaSm80Config : Shape {
   }
   /// Whether each warp's part of a row has whole groups of a scale each, or all have one.
   ATTNFORGE_CONSTEXPR bool groups_fit(int dim, int columns_of_warp) const {
-    return head_dim_warps == 1 || scale_group(dim) >= dim || columns_of_warp % scale_group(dim) == 0;
+    return head_dim_warps == 1 || scale_group(dim) >= dim ||
+           columns_of_warp % scale_group(dim) == 0;
   }
   ATTNFORGE_CONSTEXPR int q_bytes() const { return block_m * qk_pitch() * 16; }
   ATTNFORGE_CONSTEXPR int k_bytes() const { return k_code_bytes() + scale_bytes(k_row_scales()); }
@@ -109,7 +112,9 @@ struct FwdMmaSm80Config : Shape {
   }
   ATTNFORGE_CONSTEXPR bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && (head_dim_warps == 1 || head_dim_warps == 2) &&
-           num_warps % head_dim_warps == 0 && block_m % (16 * row_warps()) == 0 && num_warps >= 2 &&
+           num_warps % head_dim_warps == 0 && num_warps >= 2 &&
+           (block_m % (16 * row_warps()) == 0 ||
+            (block_m == 8 && row_warps() == 1 && low_bit_k() && low_bit_v() && !has_key_lists())) &&
            block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 && pack_gqa >= 1 &&
            (stages > 1 || step_n == block_n) && alignment >= 4 &&
            (head_dim_warps == 1 || (step_n == block_n && !pad_head_dim)) &&

@@ -73,6 +73,7 @@ struct FwdMmaSm80 {
   static constexpr int kRowFragments = C.row_fragments();  // of 16 query rows, a warp
   static constexpr int kOutFragments = C.out_fragments();  // of 8 output columns
   static constexpr int kDepthSteps = C.depth_steps();      // of 16 elements of the head dim
+  static constexpr int kLaneRows = C.lane_rows();          // of a fragment
 
   static constexpr auto kConfig = C;
   using QkRows = SwizzledRows<C.qk_pitch()>;
@@ -110,7 +111,7 @@ struct FwdMmaSm80 {
     template <class OfRow>
     ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
       const int lane_key = first_key + MmaFragment::column(lane());
-      unrolled<kRowFragments, 2>([&](int f, int r) {
+      unrolled<kRowFragments, kLaneRows>([&](int f, int r) {
         const auto score = of_row(first_row + lane_row() + f * 16 + 8 * r, lane_key);
         unrolled<C.step_n / 8, 2>([&](int j, int c) {
           float& s = all[f][j][2 * r + c];
@@ -132,7 +133,7 @@ struct FwdMmaSm80 {
   float scale_log2;
   u32 q[kRowFragments][C.q_in_regs ? kDepthSteps : 1][4];
   float o[kRowFragments][kOutFragments][4];
-  SoftmaxRows<> softmax[kRowFragments];
+  SoftmaxRows<false, kLaneRows> softmax[kRowFragments];
 
   ATTNFORGE_DEVICE FwdMmaSm80(const Params& kernel_params, u32 smem_base)
       : params(kernel_params),
@@ -140,7 +141,8 @@ struct FwdMmaSm80 {
         smem(smem_base),
         tile(this_tile(kernel_params)),
         ring(kernel_params, tile, C.block_m, smem),
-        q_fragment(warp_row() + lane() % 16, lane() / 16 + depth_slice() * kDepthSteps * 2),
+        q_fragment(warp_row() + lane() % (8 * kLaneRows),
+                   lane() / 16 + depth_slice() * kDepthSteps * 2),
         k_fragment(C.low_bit_k() ? lane() : lane() % 8 + lane() / 16 * 8, first_k_chunk()),
         v_fragment(lane() % 16, lane() / 16 + first_v_chunk()) {
     scale_log2 = (Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f;
@@ -257,20 +259,25 @@ struct FwdMmaSm80 {
   /// The other part of the sums, from the warp that has it. Adding commutes, so both warps go on
   /// with the same bits. A block barrier lies between two calls: the other's last reads are over.
   ATTNFORGE_DEVICE void add_parts(Scores& s) const {
-    constexpr int kFragmentBytes = 32 * 16;  // of 8 keys
+    constexpr int kOfLane = 2 * kLaneRows;  // of 8 keys
+    constexpr int kFragmentBytes = 32 * 4 * kOfLane;
     const int warp = thread_index() / 32, row_warp = warp % C.row_warps();
     const int other = warp < C.row_warps() ? warp + C.row_warps() : row_warp;
-    const u32 parts = smem + C.parts_begin() + lane() * 16;
+    const u32 parts = smem + C.parts_begin() + lane() * (4 * kOfLane);
     const u32 to = parts + warp * C.parts_bytes(), from = parts + other * C.parts_bytes();
     unrolled<kRowFragments, C.step_n / 8>([&](int f, int j) {
-      store_shared(to + (f * (C.step_n / 8) + j) * kFragmentBytes, s[f][j]);
+      store_shared(to + (f * (C.step_n / 8) + j) * kFragmentBytes, first_of<kOfLane>(s[f][j]));
     });
     named_barrier_wait(1 + row_warp, 64);
     unrolled<kRowFragments, C.step_n / 8>([&](int f, int j) {
-      float more[4];
+      float more[kOfLane];
       load_shared(more, from + (f * (C.step_n / 8) + j) * kFragmentBytes);
-      unrolled<4>([&](int c) { s[f][j][c] += more[c]; });
+      unrolled<kOfLane>([&](int c) { s[f][j][c] += more[c]; });
     });
+  }
+  template <int kCount>
+  ATTNFORGE_DEVICE static const float (&first_of(const float (&all)[4]))[kCount] {
+    return reinterpret_cast<const float(&)[kCount]>(all);
   }
 
   /// Scores to probabilities; the output is rescaled to the new maxima.
@@ -282,7 +289,7 @@ struct FwdMmaSm80 {
 #pragma unroll
         for (int j = 0; j < kOutFragments; ++j) {
           o[f][j][0] *= rescale[0], o[f][j][1] *= rescale[0];
-          o[f][j][2] *= rescale[1], o[f][j][3] *= rescale[1];
+          if constexpr (kLaneRows == 2) o[f][j][2] *= rescale[1], o[f][j][3] *= rescale[1];
         }
       }
     }
@@ -396,9 +403,10 @@ struct FwdMmaSm80 {
       const int row = stored.first_row + lane_row() + f * 16;
       float inverse[2], lse[2];
       softmax[f].finish(inverse, lse);
-      if constexpr (kFactor) inverse[0] *= factor, inverse[1] *= factor;
+      if constexpr (kFactor) unrolled<kLaneRows>([&](int r) { inverse[r] *= factor; });
       Output::template store<0, kStored>(stored, row, column, o[f], inverse[0], lse[0]);
-      Output::template store<1, kStored>(stored, row + 8, column, o[f], inverse[1], lse[1]);
+      if constexpr (kLaneRows == 2)
+        Output::template store<1, kStored>(stored, row + 8, column, o[f], inverse[1], lse[1]);
     }
   }
 

@@ -41,15 +41,16 @@ struct LowBitProducts {
   static constexpr auto C = Kernel::kConfig;
   static constexpr int kRowFragments = Kernel::kRowFragments;
   static constexpr int kKeyFragments = C.step_n / 8;
+  static constexpr int kOfLane = 2 * Kernel::kLaneRows;  // of a fragment
   using Scores = typename Kernel::Scores;
   static constexpr bool kOfRows = C.scales_of_rows();
 
   /// A group of a warp's columns that share a scale: as many as there are chunks in it.
   struct Groups {
-    int chunks;     // of a warp
-    int of_group;   // chunks
-    int columns;    // of a chunk
-    int scales;     // of a row, of all warps
+    int chunks;    // of a warp
+    int of_group;  // chunks
+    int columns;   // of a chunk
+    int scales;    // of a row, of all warps
     ATTNFORGE_CONSTEXPR int count() const { return ceil_div(chunks, of_group); }
   };
   ATTNFORGE_CONSTEXPR static Groups groups_of(int dtype, int chunks, int dim) {
@@ -79,7 +80,8 @@ struct LowBitProducts {
     constexpr int kChunks = C.dtype_k == kInt4 ? 4 : 2;  // of Q for one of K
     using Rows = typename Kernel::QkRows;
     for (int i = thread; i < C.block_m * (C.qk_chunks() / kChunks); i += C.num_threads()) {
-      const int row = i / (C.qk_chunks() / kChunks), first = i % (C.qk_chunks() / kChunks) * kChunks;
+      const int row = i / (C.qk_chunks() / kChunks),
+                first = i % (C.qk_chunks() / kChunks) * kChunks;
       u32 from[kChunks * 4];
       unrolled<kChunks>([&](int c) {
         u32 words[4];
@@ -124,8 +126,8 @@ struct LowBitProducts {
 #pragma unroll
       for (int j = 0; j < kKeyFragments; j += 4) {
         u32 words[4];
-        const u32 from = at<typename Kernel::KRows>(
-            kernel.k_fragment, rows + j * 8 * Kernel::KRows::kRowBytes, c);
+        const u32 from = at<typename Kernel::KRows>(kernel.k_fragment,
+                                                    rows + j * 8 * Kernel::KRows::kRowBytes, c);
         const bool four = j + 4 <= kKeyFragments;
         if (four)
           ldmatrix_x4(words, from);
@@ -176,7 +178,7 @@ struct LowBitProducts {
     for (int j = 0; j < kKeyFragments; ++j) {
       float pair[2] = {of_all, of_all};
       if constexpr (kOfRows) load_scales<false>(pair, scales, group, j * 8);
-      unrolled<kRowFragments, 4>([&](int f, int c) {
+      unrolled<kRowFragments, kOfLane>([&](int f, int c) {
         s[f][j][c] = kFirst ? part[f][j][c] * pair[c % 2]
                             : fmaf(part[f][j][c], pair[c % 2], s[f][j][c]);
       });
@@ -231,6 +233,10 @@ struct LowBitProducts {
           unrolled<2>([&](int i) { load_scales<true>(of[i], scales, g, (j + i) * 8); });
         u32 a[kRowFragments][4];
         unrolled<kRowFragments, 4>([&](int f, int w) {
+          if (w % 2 == 1 && Kernel::kLaneRows == 1) {
+            a[f][w] = 0;
+            return;
+          }
           const auto& from = s[f][j + w / 2];
           const float p = from[w % 2 * 2], next = from[w % 2 * 2 + 1];
           a[f][w] = kOfRows ? pack2<C.v_product_dtype()>(p * of[w / 2][0], next * of[w / 2][1])
@@ -284,7 +290,7 @@ struct LowBitProducts {
     constexpr int kFragments = Widen<C.dtype_v, kBf16>::kPairs, kMost = Kernel::kOutFragments;
     const int t = Kernel::lane() % 4;
     unrolled<kRowFragments, kMost / kFragments>([&](int f, int chunk) {
-      unrolled<2>([&](int half) { order_chunk(&kernel.o[f][chunk * kFragments], half, t); });
+      unrolled<Kernel::kLaneRows>([&](int half) { order_chunk(&kernel.o[f][chunk * kFragments], half, t); });
     });
     constexpr bool kFactor = C.kv_scale != kNoScale && !kOfRows;
     float factor = 1.0f;

@@ -1,10 +1,17 @@
-// convert_e4m3.cuh - e4m3 to fp16 (PTX ISA, "cvt", from sm_89 on), and products of fp16 and bf16
-// pairs ("fma").
+// convert_e4m3.cuh - e4m3 to fp16 (PTX ISA, "cvt", from sm_89 on), and what other small numbers
+// become floats by: logic of three words ("lop3"), and sums of pairs ("fma").
 #pragma once
 
 #include "base.cuh"
 
 namespace attnforge {
+
+/// (a & mask) ^ b in one instruction: the compiler takes two where mask and b are constants.
+ATTNFORGE_DEVICE u32 masked_xor(u32 a, u32 mask, u32 b) {
+  u32 x;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(x) : "r"(a), "r"(mask), "r"(b));
+  return x;
+}
 
 /// a * b + c of two floats of kDtype each.
 template <int kDtype>

@@ -79,8 +79,8 @@ std::string name_of(int dtype) { return std::string(to_string(static_cast<DType>
 template <FwdMmaSm80Config C>
 Problem problem_of(int queries, int keys) {
   std::string words = "fwd q=" + name_of(C.dtype) + " o=" + name_of(C.dtype) +
-                      " k=" + name_of(C.dtype_k) + " v=" + name_of(C.dtype_v) + " kv_scale=" +
-                      std::string(to_string(static_cast<KvScale>(C.kv_scale))) +
+                      " k=" + name_of(C.dtype_k) + " v=" + name_of(C.dtype_v) +
+                      " kv_scale=" + std::string(to_string(static_cast<KvScale>(C.kv_scale))) +
                       " num_heads=4:2 causal lse alignment=4 seqlen=" + std::to_string(queries) +
                       ":" + std::to_string(keys) + " head_dim=" + std::to_string(C.head_dim) + ":" +
                       std::to_string(C.head_dim_v);
@@ -146,8 +146,7 @@ void expect_outputs(int queries, int keys) {
     const auto blocks = static_cast<unsigned>(params.order.m_blocks * params.order.heads);
     const std::string failure = test::run_together(
         machine, blocks, static_cast<unsigned>(C.num_threads()),
-        static_cast<std::size_t>(C.smem_bytes()),
-        [&] { FwdMmaSm80<C, Pieces, Own>::run(params); });
+        static_cast<std::size_t>(C.smem_bytes()), [&] { FwdMmaSm80<C, Pieces, Own>::run(params); });
     ASSERT_EQ(failure, "");
     const Verdict verdict = compare(problem, tensors, expected);
     EXPECT_TRUE(verdict.passed()) << to_string(verdict);
@@ -155,7 +154,8 @@ void expect_outputs(int queries, int keys) {
   }
 }
 
-constexpr Tiles kOneWarpAHead = {32, 2, 32, 32, 2, 1, 2, 1}, kTwoWarpsARow = {16, 2, 32, 32, 2, 0, 2, 2},
+constexpr Tiles kOneWarpAHead = {32, 2, 32, 32, 2, 1, 2, 1},
+                kTwoWarpsARow = {16, 2, 32, 32, 2, 0, 2, 2}, kHalfARow = {8, 2, 32, 32, 2, 1, 2, 2},
                 kSteps = {64, 2, 64, 32, 3, 2, 1, 1}, kOneStage = {32, 2, 48, 48, 1, 0, 1, 1};
 
 template <int kK, int kV, int kScale, Tiles kTiles, int kPage = 16, int kQ = kBf16, int kDim = 64,
@@ -182,6 +182,11 @@ TEST(FwdMmaOfLowBits, Groups) {
   expect_low_bits<kInt4, kInt4, kScaleGroup32 + 1, kOneWarpAHead, 8, kFp16, 128>();
   expect_low_bits<kInt4, kE4m3, kScaleGroup32, kSteps, 0, kBf16, 96, 40>(70, 100);
   expect_low_bits<kInt8, kInt4, kScaleGroup32 + 1, kTwoWarpsARow, 16, kBf16, 128>();
+}
+TEST(FwdMmaOfLowBits, EightRows) {
+  expect_low_bits<kInt8, kInt8, kScaleToken, kHalfARow>();
+  expect_low_bits<kInt4, kInt4, kScaleGroup32, kHalfARow, 24, kFp16, 128>(3);
+  expect_low_bits<kE4m3, kInt8, kScaleHead, kHalfARow, 0, kBf16, 72>(9);
 }
 TEST(FwdMmaOfLowBits, OneOfThemAlone) {
   expect_low_bits<kInt8, kBf16, kScaleToken, kOneWarpAHead>();

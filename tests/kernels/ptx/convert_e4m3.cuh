@@ -9,6 +9,7 @@
 
 namespace attnforge {
 
+inline u32 masked_xor(u32 a, u32 mask, u32 b) { return (a & mask) ^ b; }
 template <int kDtype>
 u32 fma2(u32 a, u32 b, u32 c) {
   const auto half = [&](int i) {
