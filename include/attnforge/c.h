@@ -504,6 +504,20 @@ typedef struct attnforge_pages {
 #define ATTNFORGE_PAGES_INIT \
   { (uint32_t)sizeof(attnforge_pages), NULL, 0, 0 }
 
+/* Scales of k and v, fp32 in device memory, of those that are of 8 or 4 bits: a value is a number of
+ * k times element batch * stride_batch + row * stride_row + head * stride_head + g of k.data, where
+ * g is the group of its column, 0 but with kv_scale=group32, group64 or group128. With
+ * kv_scale=tensor and head, batch is the sequence and row 0; else they are those of the row in k,
+ * with pages the page and the row in it. The same of v. */
+typedef struct attnforge_kv_scales {
+  uint32_t struct_size;
+  attnforge_tensor k;
+  attnforge_tensor v;
+} attnforge_kv_scales;
+
+#define ATTNFORGE_KV_SCALES_INIT \
+  { (uint32_t)sizeof(attnforge_kv_scales), {NULL, 0, 0, 0}, {NULL, 0, 0, 0} }
+
 /* Gradients, of a problem that begins with bwd: dout, that of o, comes in beside q, k, v, o and
  * lse; dq, dk and dv, of the shapes of q, k and v, and dsinks are written, or with the word
  * accumulate added to. */
@@ -554,12 +568,13 @@ typedef struct attnforge_tensors {
   /* Needed by merge, which has no q, k and v: as many as its word parts says, in host memory, whose
    * keys differ. o and lse, which go out, may be those of one, with equal dtypes. */
   const attnforge_state* parts;
+  const attnforge_kv_scales* kv_scales; /* needed with the word kv_scale */
 } attnforge_tensors;
 
 #define ATTNFORGE_TENSORS_INIT                                                              \
   {                                                                                         \
     (uint32_t)sizeof(attnforge_tensors), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
-        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL       \
+        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
   }
 
 /* Sets the strides of contiguous tensors in the problem's layout; pointers stay as they are. For

@@ -55,6 +55,14 @@ Tensors from_c(const attnforge_tensors* given, std::span<AttentionState> parts) 
     const attnforge_pages pages = part(c.pages, "tensors.pages");
     tensors.pages = {pages.table, pages.stride_batch, pages.num_pages};
   }
+  if (c.kv_scales != nullptr) {
+    const attnforge_kv_scales of = part(c.kv_scales, "tensors.kv_scales");
+    const auto scales = [](const attnforge_tensor& t) {
+      return ScaleTensor{static_cast<const float*>(t.data), t.stride_batch, t.stride_row,
+                         t.stride_head};
+    };
+    tensors.k_scale = scales(of.k), tensors.v_scale = scales(of.v);
+  }
   if (c.gradients != nullptr) {
     const attnforge_gradients g = part(c.gradients, "tensors.gradients");
     tensors.gradients = {.dout = tensor(g.dout),

@@ -17,8 +17,7 @@ from ._arguments import (
 )
 from ._arrays import backend_of
 from ._backward_call import BackwardCall
-from ._code import check_devices, code_of
-from ._dargs import check_dargs_apart, dargs_of
+from ._code import check_dargs_apart, check_devices, code_of, dargs_of
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
 from ._fast import fast
 from ._formats import FP32, ITEM_BYTES

@@ -9,14 +9,14 @@ from ._arguments import alignment_of, problem_of_arrays, used_strides
 from ._arrays import contiguous
 from ._errors import InvalidError, PerformanceWarning
 from ._fast import fast
-from ._formats import FP32, ITEM_BYTES
+from ._formats import DTYPES, FP32, ITEM_BYTES, LOW_BITS, numbers_in
 from ._overlap import overlap, span
 from ._parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, words_of_arrays
 from ._plans import Plan, choice, plan_cache
 
 _NAMES = ("q", "k", "v", "out", "the lse of out", *NAMES)
 _OF_PARTS = ctypes.sizeof(_c.Tensors) - _c.Tensors.rope.offset  # bytes of the words that Tail.pack() begins with
-_TENSORS = struct.Struct(f"=8sQ24sQ24sQ24sQ24sQ16s7Q{_OF_PARTS - 56}x")  # _c.Tensors, as a test compares
+_TENSORS = struct.Struct(f"=8sQ24sQ24sQ24sQ24sQ16s9Q{_OF_PARTS - 72}x")  # _c.Tensors, as a test compares
 _HEAD = struct.pack("=Ixxxx", _TENSORS.size)
 _pack = _TENSORS.pack
 _pack_bare = struct.Struct(f"=8sQ24sQ24sQ24sQ24sQ16s{_OF_PARTS}x").pack  # of a call without parts
@@ -63,11 +63,11 @@ class Call:
         # No family that asks for less than 16 reads through TMA.
         self._most_alignment = 16 if all(each.tma for each in used[:3]) else 8
         places = options.places
-        self._words = words_of_arrays(parts, options, batch, q, k)
+        self._words = words_of_arrays(parts, options, batch, q, k, v)
         self._tail = Tail(parts, options, batch, q, k)
         self._fixed = (
             *(
-                struct.pack("=qqq", *(0 if i is None else array.strides[i] for i in of))
+                struct.pack("=qqq", *(0 if i is None else array.strides[i] * numbers_in(array) for i in of))
                 for array, of in ((q, places), (k, options.places_kv), (v, options.places_kv), (o, places))
             ),
             struct.pack("=qq", *((0, 0) if lse is None else (0, *lse.strides)[-3:-1])),
@@ -193,7 +193,9 @@ class Call:
         if plan.family not in _SLOW_FAMILIES:
             return
         problem = plan.problem
+        low = tuple(DTYPES[code] for code in LOW_BITS)
         dtypes = {"q": problem.dtype_q, "k": problem.dtype_k, "v": problem.dtype_v}
+        dtypes = {name: dtype for name, dtype in dtypes.items() if dtype not in low}
         if len(set(dtypes.values())) > 1:
             mixed = ", ".join(f"{name} is {dtype}" for name, dtype in dtypes.items())
             advice = (

@@ -12,6 +12,7 @@ from ._errors import InvalidError
 from ._formats import FP32, INTEGERS
 from ._lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
 from ._problem import DTYPES
+from ._scales import SCALE_NAMES, check_scales, kv_scale_of, strides_of, view_scales
 
 # ---- What a call has of all parts ----
 
@@ -25,10 +26,12 @@ class PartArrays(NamedTuple):
     of_kv: object = None
     sinks: object = None
     page_table: object = None
+    k_scale: object = None
+    v_scale: object = None
 
 
 # As messages call them.
-NAMES = ("cos of rope", "sin of rope", "the lengths of q", "the lengths of k", "sinks", "page_table")
+NAMES = ("cos of rope", "sin of rope", "the lengths of q", "the lengths of k", "sinks", "page_table", *SCALE_NAMES)
 
 
 class Words(NamedTuple):
@@ -66,7 +69,8 @@ def view(given, stream):
     page_table = view_pages(given.page_table, stream)
     tables = view_rope(given.rope, stream)
     lengths = view_lengths(kind, of_q, of_kv, stream, page_table is not None)
-    return kind, PartArrays(*tables, *lengths, view_sinks(given.sinks, stream), page_table)
+    scales = view_scales(given.k_scale, given.v_scale, stream)
+    return kind, PartArrays(*tables, *lengths, view_sinks(given.sinks, stream), page_table, *scales)
 
 
 def words_of(given, code, kind, arrays):
@@ -89,6 +93,7 @@ def check(arrays, options, q, k, v):
     check_sinks(arrays.sinks, q, options.places)
     batch = check_sequences(arrays.of_q, arrays.of_kv, options, q, arrays.cos)
     check_pages(arrays.page_table, batch, k, v, options.places_kv)
+    check_scales(arrays.k_scale, arrays.v_scale, batch, k, v, options.places_kv)
     return batch
 
 
@@ -97,8 +102,8 @@ def addresses_of(options):
     cos, sin = options.get("rope") or (None, None)
     table = options.get("page_table")
     _, of_q, of_kv = lengths_beside(table, options.get("cu_seqlens"), options.get("used_kv"))
-    sinks = options.get("sinks")
-    return [0 if x is None else x.data_ptr() for x in (cos, sin, of_q, of_kv, sinks, table)]
+    more = options.get("sinks"), table, options.get("k_scale"), options.get("v_scale")
+    return [0 if x is None else x.data_ptr() for x in (cos, sin, of_q, of_kv, *more)]
 
 
 def of_run(given, code, backend, device, queue, more_words=()):
@@ -108,7 +113,7 @@ def of_run(given, code, backend, device, queue, more_words=()):
     return {"block_mask": blocks, "code": code.argument(more_words)}
 
 
-def words_of_arrays(arrays, options, batch, q, k):
+def words_of_arrays(arrays, options, batch, q, k, v=None):
     """Of the problem, by the names of its fields: sizes of sequences too, of packed ones bounds."""
     words = options.parts
     seqlen_q, seqlen_kv = q.shape[options.places[1]], k.shape[options.places_kv[1]]
@@ -129,6 +134,8 @@ def words_of_arrays(arrays, options, batch, q, k):
         "sinks": words.sinks,
         **dict(zip(("score", "mask", "args"), words.code)),
     }
+    if arrays.k_scale is not None or arrays.v_scale is not None:
+        of_problem["kv_scale"] = kv_scale_of(arrays.k_scale, arrays.v_scale, k, v)
     if arrays.cos is not None and arrays.cos.shape[1]:
         of_problem["rope"] = "interleaved" if words.rope_interleaved else "half"
         of_problem["rope_dim"] = 2 * arrays.cos.shape[1]
@@ -140,13 +147,15 @@ def words_of_arrays(arrays, options, batch, q, k):
 # ---- The end of a run's struct ----
 
 NO_ADDRESSES = (0,) * len(NAMES)
-_ROPE_BYTES, _LENGTHS_BYTES, _PAGES_BYTES, _LISTS_BYTES = map(ctypes.sizeof, (_c.Rope, _c.Lengths, _c.Pages, _c.BlockMaskLists))
+_ROPE_BYTES, _LENGTHS_BYTES, _PAGES_BYTES, _LISTS_BYTES, _SCALES_BYTES = map(
+    ctypes.sizeof, (_c.Rope, _c.Lengths, _c.Pages, _c.BlockMaskLists, _c.KvScales)
+)
 
 
 class Tail:
     """What all runs of a call have in it; immutable."""
 
-    __slots__ = ("_rope_rows", "_has_lengths", "_tokens", "_of_pages")
+    __slots__ = ("_rope_rows", "_has_lengths", "_tokens", "_of_pages", "_of_scales")
 
     def __init__(self, arrays, options, batch, q, k):
         words = options.parts
@@ -157,6 +166,8 @@ class Tail:
             self._tokens = packed_rows(batch, words.longest_q, q.shape[0]), of_keys
         table = arrays.page_table
         self._of_pages = None if table is None else (table.strides[0], k.shape[options.places_kv[0]])
+        scales = arrays.k_scale, arrays.v_scale
+        self._of_scales = None if scales == (None, None) else [strides_of(each, len(k.shape), options.places_kv) for each in scales]
 
     def pack(self, addresses, offset=0, block_mask=None, code=None, gradients=0):
         """(the words of _c.Tensors after lse, the structs they point to, to be kept until the run is enqueued).
@@ -164,9 +175,9 @@ class Tail:
         addresses: as PartArrays, 0 where there is none. block_mask: None, or BlockMask.on_gpu(). code: None, or the words of the
         arguments of code as a ctypes array. gradients: the address of a _c.Gradients.
         """
-        cos, sin, of_q, of_kv, sinks, table = addresses
-        rope = lengths = lists = pages = None
-        at_rope = at_lengths = at_lists = at_code = at_pages = 0
+        cos, sin, of_q, of_kv, sinks, table, k_scale, v_scale = addresses
+        rope = lengths = lists = pages = scales = None
+        at_rope = at_lengths = at_lists = at_code = at_pages = at_scales = 0
         if self._rope_rows is not None:
             rope = _c.Rope(_ROPE_BYTES, cos, sin, self._rope_rows, offset)
             at_rope = ctypes.addressof(rope)
@@ -181,8 +192,12 @@ class Tail:
         if self._of_pages is not None:
             pages = _c.Pages(_PAGES_BYTES, table, *self._of_pages)
             at_pages = ctypes.addressof(pages)
-        tail = at_rope, at_lengths, at_lists, at_code, sinks, at_pages, gradients
-        return tail, (rope, lengths, lists, block_mask, code, pages)
+        if self._of_scales is not None:
+            of_k, of_v = self._of_scales
+            scales = _c.KvScales(_SCALES_BYTES, (k_scale, *of_k), (v_scale, *of_v))
+            at_scales = ctypes.addressof(scales)
+        tail = at_rope, at_lengths, at_lists, at_code, sinks, at_pages, gradients, 0, at_scales
+        return tail, (rope, lengths, lists, block_mask, code, pages, scales)
 
 
 # ---- One by one ----

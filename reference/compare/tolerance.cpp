@@ -22,11 +22,10 @@ double allowed_error(const Tolerance& tolerance, double expected, double spread,
 namespace {
 
 /// To which probabilities are rounded: the other factor's dtype, weights of a merge to none. v of
-/// fewer bits is widened to q's; where its rows have scales, which multiply probabilities, to bf16.
+/// fewer bits is widened to q's, or to fp16, which is not as coarse as bf16.
 DType dtype_of_weights(const Problem& problem) {
   if (!is_attention(problem)) return DType::kFp32;
-  if (!is_low_bit(problem.dtype_v)) return problem.dtype_v;
-  return problem.kv_scale >= KvScale::kToken ? DType::kBf16 : problem.dtype_q;
+  return is_low_bit(problem.dtype_v) ? problem.dtype_q : problem.dtype_v;
 }
 
 }  // namespace
@@ -57,8 +56,10 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
   // and the row's keys share the errors of its q.
   tolerance.product_spread_atol = 2 * row_change_error(problem) * max_abs_v;
   // Below the smallest normal number a format has an absolute step instead of a relative one.
-  const double p_step = format_of(p_dtype).step *
-                        (is_low_bit(problem.dtype_v) ? std::max(1.0, max_abs_v) : 1.0);
+  // Of fp16 and v of fewer bits so has each of as many weights as there are keys, of either sign.
+  double p_step = format_of(p_dtype).step;
+  if (is_low_bit(problem.dtype_v))
+    p_step = 0x1p-24 * max_abs_v * std::sqrt(static_cast<double>(problem.seqlen_kv));
   tolerance.atol += std::max(format_of(problem.dtype_o).step, p_step);
   return tolerance;
 }

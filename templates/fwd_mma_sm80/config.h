@@ -63,12 +63,8 @@ struct FwdMmaSm80Config : Shape {
     }
     return ceil_div(padded(head_dim_v) / 8, head_dim_warps);
   }
-  // Of K and V of fewer bits: what products are of, whether rows have scales, how many of them a
-  // warp's part of a row meets, and their bytes in a tile.
-  /// P times V: P times scales may be far smaller than fp16 holds.
-  ATTNFORGE_CONSTEXPR int v_product_dtype() const {
-    return low_bit_v() && scales_of_rows() ? kBf16 : dtype;
-  }
+  // Of K and V of fewer bits: how many scales a row has, and their bytes in a tile. Their products
+  // are of fp16, which holds all of these numbers, and which they become in fewer instructions.
   ATTNFORGE_CONSTEXPR int k_row_scales() const {
     return low_bit_k() && scales_of_rows() ? row_scales(head_dim) : 0;
   }

@@ -49,6 +49,9 @@ template <auto C, class Pieces>
 struct LowBitKeys;
 template <class Kernel>
 struct LowBitProducts;
+/// What a thread knows of them over all keys; nothing where there are none.
+template <bool kLowBits>
+struct LowBitState {};
 
 /// The Keys of K and of V.
 template <auto C, class Pieces, bool kLowBits = C.low_bits()>
@@ -134,6 +137,7 @@ struct FwdMmaSm80 {
   u32 q[kRowFragments][C.q_in_regs ? kDepthSteps : 1][4];
   float o[kRowFragments][kOutFragments][4];
   SoftmaxRows<false, kLaneRows> softmax[kRowFragments];
+  LowBitState<C.low_bits()> low_bits;
 
   ATTNFORGE_DEVICE FwdMmaSm80(const Params& kernel_params, u32 smem_base)
       : params(kernel_params),
@@ -203,7 +207,7 @@ struct FwdMmaSm80 {
   /// Q's columns as those of K come out of codes, once Q is here.
   ATTNFORGE_DEVICE void order_q() {
     if constexpr (C.low_bit_k()) {
-      LowBitProducts<FwdMmaSm80>::order_q(smem, thread_index());
+      LowBitProducts<FwdMmaSm80>::order_q(*this, thread_index());
       __syncthreads();
     }
   }

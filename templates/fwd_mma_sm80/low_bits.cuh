@@ -8,6 +8,7 @@
 
 #include "fwd_mma_sm80/config.h"
 #include "pieces/scaled_keys.cuh"
+#include "ptx/convert.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
 #include "ptx/shared_memory.cuh"
@@ -36,6 +37,12 @@ struct LowBitKeys {
   using V = typename Of<C.dtype_v, C.v_row_scales(), C.v_code_bytes(), true>::Type;
 };
 
+template <>
+struct LowBitState<true> {
+  float q_factor = 1.0f;  // by which scores of Q as it lies in shared memory are multiplied
+  float v_factor = __int_as_float(0x7f800000);  // by which scales of V are, before all else
+};
+
 template <class Kernel>
 struct LowBitProducts {
   static constexpr auto C = Kernel::kConfig;
@@ -44,6 +51,7 @@ struct LowBitProducts {
   static constexpr int kOfLane = 2 * Kernel::kLaneRows;  // of a fragment
   using Scores = typename Kernel::Scores;
   static constexpr bool kOfRows = C.scales_of_rows();
+  static constexpr bool kNormalises = C.v_row_scales() > 0;
 
   /// A group of a warp's columns that share a scale: as many as there are chunks in it.
   struct Groups {
@@ -76,9 +84,17 @@ struct LowBitProducts {
 
   /// The columns of a chunk of K are, in the order of products: of 8 bits 4 t and 4 t + 2, then
   /// 4 t + 1 and 4 t + 3 for t from 0 to 3; of 4 bits 8 t + i and 8 t + 4 + i, for i from 0 to 3.
-  ATTNFORGE_DEVICE static void order_q(u32 q, int thread) {
+  ATTNFORGE_DEVICE static void order_q(Kernel& kernel, int thread) {
     constexpr int kChunks = C.dtype_k == kInt4 ? 4 : 2;  // of Q for one of K
     using Rows = typename Kernel::QkRows;
+    const u32 q = kernel.smem;
+    float factor = 1.0f;
+    if constexpr (kConverts) {
+      const int exponent = exponent_of_q(q, thread);
+      factor = power_of_2(exponent);
+      kernel.low_bits.q_factor = power_of_2(-exponent);
+      __syncthreads();  // all have seen Q as it was
+    }
     for (int i = thread; i < C.block_m * (C.qk_chunks() / kChunks); i += C.num_threads()) {
       const int row = i / (C.qk_chunks() / kChunks),
                 first = i % (C.qk_chunks() / kChunks) * kChunks;
@@ -86,7 +102,8 @@ struct LowBitProducts {
       unrolled<kChunks>([&](int c) {
         u32 words[4];
         load_shared_16(words, q + Rows::offset(row, first + c));
-        unrolled<4>([&](int w) { from[c * 4 + w] = words[w]; });
+        unrolled<4>(
+            [&](int w) { from[c * 4 + w] = kConverts ? as_fp16(words[w], factor) : words[w]; });
       });
       unrolled<kChunks>([&](int c) {
         u32 words[4];
@@ -100,6 +117,33 @@ struct LowBitProducts {
     }
   }
 
+  /// Q of bf16 becomes fp16 where K does, times a power of two that brings the block's largest
+  /// finite number to 2^14 and more: what fp16 does not hold then is too small to matter beside it.
+  static constexpr bool kConverts = C.dtype != kFp16;
+  ATTNFORGE_DEVICE static float power_of_2(int exponent) {
+    return __int_as_float((127 + exponent) << 23);
+  }
+  ATTNFORGE_DEVICE static u32 as_fp16(u32 pair, float factor) {
+    float low, high;
+    unpack2<kBf16>(pair, low, high);
+    return pack2<kFp16>(low * factor, high * factor);
+  }
+  /// Each warp looks at all of Q.
+  ATTNFORGE_DEVICE static int exponent_of_q(u32 q, int thread) {
+    constexpr u32 kInfinity = 0x7f80;
+    u32 most = 0;
+    for (int i = thread % 32; i < C.block_m * C.qk_chunks(); i += 32) {
+      u32 words[4];
+      load_shared_16(words, q + Kernel::QkRows::offset(i / C.qk_chunks(), i % C.qk_chunks()));
+      unrolled<4, 2>([&](int w, int half) {
+        const u32 magnitude = words[w] >> 16 * half & 0x7fffu;
+        most = magnitude < kInfinity ? max(most, magnitude) : most;
+      });
+    }
+    const int exponent = 127 + 14 - int(u32(__reduce_max_sync(~0u, int(most))) >> 7);
+    return min(exponent, 100);
+  }
+
   /// Where chunk `chunk` of the rows from `rows` on lies for a lane.
   template <class Rows>
   ATTNFORGE_DEVICE static u32 at(const typename Rows::Fragment& fragment, u32 rows, int chunk) {
@@ -110,7 +154,7 @@ struct LowBitProducts {
 
   /// Sums of a step over the chunks of K from `first` on.
   ATTNFORGE_DEVICE static void sums(Kernel& kernel, Scores& s, u32 rows, int first, int chunks) {
-    constexpr int kSteps = Widen<C.dtype_k, C.dtype>::kPairs / 2;  // of 16 columns in a chunk
+    constexpr int kSteps = Widen<C.dtype_k>::kPairs / 2;  // of 16 columns in a chunk
 #pragma unroll
     for (int c = first; c < first + chunks; ++c) {
       u32 q[kSteps][kRowFragments][4];
@@ -136,12 +180,12 @@ struct LowBitProducts {
 #pragma unroll
         for (int i = 0; i < 4 && j + i < kKeyFragments; ++i) {
           u32 k[2 * kSteps];
-          Widen<C.dtype_k, C.dtype>::run(words[i], k);
+          Widen<C.dtype_k>::run(words[i], k);
           unrolled<kSteps, kRowFragments>([&](int d, int f) {
             if (c == first && d == 0)
-              mma_m16n8k16_zero<C.dtype>(s[f][j + i], q[d][f], k[2 * d], k[2 * d + 1]);
+              mma_m16n8k16_zero<kFp16>(s[f][j + i], q[d][f], k[2 * d], k[2 * d + 1]);
             else
-              mma_m16n8k16<C.dtype>(s[f][j + i], q[d][f], k[2 * d], k[2 * d + 1]);
+              mma_m16n8k16<kFp16>(s[f][j + i], q[d][f], k[2 * d], k[2 * d + 1]);
           });
         }
       }
@@ -172,12 +216,16 @@ struct LowBitProducts {
   template <bool kFirst>
   ATTNFORGE_DEVICE static void scale_scores(Scores& s, const Scores& part, u32 scales, int group,
                                             const Kernel& kernel) {
-    if constexpr (C.kv_scale == kNoScale) return;
-    const float of_all = kOfRows ? 0.0f : block_scale<false>(kernel);
+    if constexpr (C.kv_scale == kNoScale && !kConverts) return;
+    float of_all = kConverts ? kernel.low_bits.q_factor : 1.0f;
+    if constexpr (C.kv_scale != kNoScale && !kOfRows) of_all *= block_scale<false>(kernel);
 #pragma unroll
     for (int j = 0; j < kKeyFragments; ++j) {
       float pair[2] = {of_all, of_all};
-      if constexpr (kOfRows) load_scales<false>(pair, scales, group, j * 8);
+      if constexpr (kOfRows) {
+        load_scales<false>(pair, scales, group, j * 8);
+        if constexpr (kConverts) pair[0] *= of_all, pair[1] *= of_all;
+      }
       unrolled<kRowFragments, kOfLane>([&](int f, int c) {
         s[f][j][c] = kFirst ? part[f][j][c] * pair[c % 2]
                             : fmaf(part[f][j][c], pair[c % 2], s[f][j][c]);
@@ -198,8 +246,7 @@ struct LowBitProducts {
   /// o += P V over the chunks of V from `first` on, of 16 keys.
   ATTNFORGE_DEVICE static void add(Kernel& kernel, const u32 (&a)[kRowFragments][4], u32 rows,
                                    int first, int chunks) {
-    constexpr int kProduct = C.v_product_dtype();
-    using Widened = Widen<C.dtype_v, kProduct>;
+    using Widened = Widen<C.dtype_v>;
 #pragma unroll
     for (int c = first; c < first + chunks; c += 2) {
       u32 words[4];
@@ -215,7 +262,7 @@ struct LowBitProducts {
         Widened::run(words[2 * i], low);
         Widened::run(words[2 * i + 1], high);
         unrolled<Widened::kPairs, kRowFragments>([&](int n, int f) {
-          mma_m16n8k16<kProduct>(kernel.o[f][(c + i) * Widened::kPairs + n], a[f], low[n], high[n]);
+          mma_m16n8k16<kFp16>(kernel.o[f][(c + i) * Widened::kPairs + n], a[f], low[n], high[n]);
         });
       }
     }
@@ -224,13 +271,18 @@ struct LowBitProducts {
   ATTNFORGE_DEVICE static void outputs(Kernel& kernel, const Scores& s, u32 tile, int step) {
     const u32 rows = tile + step * C.step_n * Kernel::VRows::kRowBytes;
     const u32 scales = tile + C.v_code_bytes() + step * C.step_n * 4;
+    if constexpr (kNormalises) raise_v(kernel, scales);
+    const float of_scales = kNormalises ? kernel.low_bits.v_factor : 1.0f;
 #pragma unroll
     for (int j = 0; j < kKeyFragments; j += 2) {
 #pragma unroll
       for (int g = 0; g < kV.count(); ++g) {
         float of[2][2] = {{1.0f, 1.0f}, {1.0f, 1.0f}};
         if constexpr (kOfRows)
-          unrolled<2>([&](int i) { load_scales<true>(of[i], scales, g, (j + i) * 8); });
+          unrolled<2>([&](int i) {
+            load_scales<true>(of[i], scales, g, (j + i) * 8);
+            if constexpr (kNormalises) of[i][0] *= of_scales, of[i][1] *= of_scales;
+          });
         u32 a[kRowFragments][4];
         unrolled<kRowFragments, 4>([&](int f, int w) {
           if (w % 2 == 1 && Kernel::kLaneRows == 1) {
@@ -239,14 +291,40 @@ struct LowBitProducts {
           }
           const auto& from = s[f][j + w / 2];
           const float p = from[w % 2 * 2], next = from[w % 2 * 2 + 1];
-          a[f][w] = kOfRows ? pack2<C.v_product_dtype()>(p * of[w / 2][0], next * of[w / 2][1])
-                            : pack2<C.v_product_dtype()>(p, next);
+          a[f][w] = kOfRows ? pack2<kFp16>(p * of[w / 2][0], next * of[w / 2][1])
+                            : pack2<kFp16>(p, next);
         });
         const int first = g * kV.of_group, left = kV.chunks - first;
         add(kernel, a, rows + j * 8 * Kernel::VRows::kRowBytes, first,
             kV.of_group < left ? kV.of_group : left);
       }
     }
+  }
+
+  /// Scales times v_factor are at most 2^7, so that P of up to 2^8 times one is some of fp16. The
+  /// first tile's largest becomes 1 to 2; where a later one is too large for that, the factor
+  /// falls, and the output with it.
+  ATTNFORGE_DEVICE static void raise_v(Kernel& kernel, u32 scales) {
+    constexpr float kMost = 128.0f;
+    float& factor = kernel.low_bits.v_factor;
+    float most = 0.0f;
+#pragma unroll
+    for (int g = 0; g < kV.scales; ++g)
+#pragma unroll
+      for (int key = 0; key < C.step_n; key += 32) {
+        const int own = key + Kernel::lane();
+        float scale[1] = {0.0f};
+        if (C.step_n % 32 == 0 || own < C.step_n)
+          load_shared(scale, scales + (g * C.block_n + own) * 4);
+        most = fmaxf(most, fabsf(scale[0]));
+      }
+    if (!any_lane(!(most * factor <= kMost))) return;
+    const int largest = __reduce_max_sync(~0u, __float_as_int(most));
+    const float lower = power_of_2(127 - min(max(largest >> 23, 1), 253));
+    const float change = lower / factor;  // 0 at first, as the output is
+    unrolled<kRowFragments, Kernel::kOutFragments, kOfLane>(
+        [&](int f, int i, int c) { kernel.o[f][i][c] *= change; });
+    factor = lower;
   }
 
   // ---- The columns of the output ----
@@ -267,7 +345,7 @@ struct LowBitProducts {
   /// A row's half of the fragments of a chunk: lane t has all columns of a quarter of it, and is to
   /// have columns 2 t and 2 t + 1 of each fragment. Even and odd ones go alike.
   ATTNFORGE_DEVICE static void order_chunk(float (*o)[4], int half, int t) {
-    constexpr int kFragments = Widen<C.dtype_v, kBf16>::kPairs;
+    constexpr int kFragments = Widen<C.dtype_v>::kPairs;
     const int at = 2 * half;
     if constexpr (kFragments == 2) {
       float even[2] = {o[0][at], o[0][at + 1]}, odd[2] = {o[1][at], o[1][at + 1]};
@@ -287,14 +365,17 @@ struct LowBitProducts {
   }
 
   ATTNFORGE_DEVICE static void store(Kernel& kernel) {
-    constexpr int kFragments = Widen<C.dtype_v, kBf16>::kPairs, kMost = Kernel::kOutFragments;
+    constexpr int kFragments = Widen<C.dtype_v>::kPairs, kMost = Kernel::kOutFragments;
     const int t = Kernel::lane() % 4;
     unrolled<kRowFragments, kMost / kFragments>([&](int f, int chunk) {
-      unrolled<Kernel::kLaneRows>([&](int half) { order_chunk(&kernel.o[f][chunk * kFragments], half, t); });
+      unrolled<Kernel::kLaneRows>(
+          [&](int half) { order_chunk(&kernel.o[f][chunk * kFragments], half, t); });
     });
-    constexpr bool kFactor = C.kv_scale != kNoScale && !kOfRows;
+    constexpr bool kOfBlock = C.kv_scale != kNoScale && !kOfRows;
+    constexpr bool kFactor = kOfBlock || kNormalises;
     float factor = 1.0f;
-    if constexpr (kFactor) factor = block_scale<true>(kernel);
+    if constexpr (kOfBlock) factor = block_scale<true>(kernel);
+    if constexpr (kNormalises) factor = 1.0f / kernel.low_bits.v_factor;
     constexpr int kAll = C.head_dim_v / 8, kFirst = kMost < kAll ? kMost : kAll;
     if (C.head_dim_warps == 1 || Kernel::depth_slice() == 0)
       kernel.template store_columns<kFirst, kFactor>(factor);

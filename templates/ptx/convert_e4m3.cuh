@@ -13,14 +13,10 @@ ATTNFORGE_DEVICE u32 masked_xor(u32 a, u32 mask, u32 b) {
   return x;
 }
 
-/// a * b + c of two floats of kDtype each.
-template <int kDtype>
-ATTNFORGE_DEVICE u32 fma2(u32 a, u32 b, u32 c) {
+/// a * b + c of two fp16 each.
+ATTNFORGE_DEVICE u32 fma2_fp16(u32 a, u32 b, u32 c) {
   u32 sum;
-  if constexpr (kDtype == kBf16)
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
-  else
-    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
   return sum;
 }
 
@@ -30,7 +26,7 @@ ATTNFORGE_DEVICE u32 e4m3_pair_to_fp16(u32 bytes) {
   const u32 magnitude = bytes >> 1 & 0x3f803f80u;
   const u32 nan = (magnitude + 0x00800080u) & 0x40004000u;
   constexpr u32 kTwoTo8 = 0x5c005c00u, kMinusZero = 0x80008000u;
-  return fma2<kFp16>((bytes & 0x80008000u) | magnitude | nan, kTwoTo8, kMinusZero);
+  return fma2_fp16((bytes & 0x80008000u) | magnitude | nan, kTwoTo8, kMinusZero);
 }
 
 /// Bytes 0 and 2 of a word, and bytes 1 and 3.
