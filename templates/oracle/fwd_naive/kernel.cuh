@@ -137,8 +137,9 @@ struct FwdNaive {
   template <int kDtype>
   ATTNFORGE_DEVICE static char* sequence_pointer(const TensorRef& tensor, const Lengths& lengths,
                                                  int head, int begin) {
-    return head_pointer<kDtype>(tensor, lengths.batch(), head) +
-           bytes_of(kDtype, begin * tensor.stride_row);
+    char* const first = head_pointer<kDtype>(tensor, lengths.batch(), head);
+    if constexpr (is_low_bit(kDtype)) return first + bytes_of(kDtype, begin * tensor.stride_row);
+    return first + begin * tensor.stride_row * element_bytes(kDtype);
   }
 
   /// The scale of element d of a key.
@@ -164,8 +165,10 @@ struct FwdNaive {
     if constexpr (C.page_size != 0) {
       return head + bytes_of(kDtype, page_of(params, rows, key) * tensor.stride_batch +
                                          key % C.page_size * tensor.stride_row);
-    } else {
+    } else if constexpr (is_low_bit(kDtype)) {
       return head + bytes_of(kDtype, key * tensor.stride_row);
+    } else {
+      return head + key * tensor.stride_row * element_bytes(kDtype);
     }
   }
 
@@ -265,17 +268,23 @@ struct FwdNaive {
                                             const char* v_head, int tile, int tile_keys,
                                             const SharedMemory& smem, float (&o)[kColumns][kRows]) {
     const TensorRef& tensor = params.fwd.v;
-    const char* v_tile = v_head + bytes_of(C.dtype_v, tile * tensor.stride_row);
+    // The thread's column, but of fewer bits, which lie in no byte of their own.
+    const int first = C.low_bit_v() ? column() : 0;
+    const char* v_column = v_head +
+                           (tile * tensor.stride_row + column()) * element_bytes(C.dtype_v);
 #pragma unroll 2
     for (int i = group(); i < tile_keys; i += C.key_groups()) {
-      const char* v_row = v_tile + bytes_of(C.dtype_v, i * tensor.stride_row);
+      const char* v_row = v_column + i * tensor.stride_row * element_bytes(C.dtype_v);
       if constexpr (C.page_size != 0)
+        v_row = key_row<C.dtype_v>(params, tensor, rows, v_head, tile + i) +
+                column() * element_bytes(C.dtype_v);
+      if constexpr (C.low_bit_v())
         v_row = key_row<C.dtype_v>(params, tensor, rows, v_head, tile + i);
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
         const int d = c * C.threads_per_group();
         if (column() + d >= C.head_dim_v) break;
-        float v = exact_element<C.dtype_v>(v_row, column() + d);
+        float v = exact_element<C.dtype_v>(v_row, first + d);
         if constexpr (C.low_bit_v()) v *= scale_of<true>(params, rows, tile + i, column() + d);
 #pragma unroll
         for (int r = 0; r < kRows; ++r) o[c][r] += smem.p[i][r] * v;
