@@ -186,9 +186,12 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *   fp16             dtype of all tensors [bf16]
  *   fp32             dtype of all tensors; products at fp32 accuracy [bf16]
  *   q=DTYPE          dtype of q alone [fp32, fp16 or bf16; that of all]
- *   k=DTYPE          dtype of k alone [fp32, fp16 or bf16; that of all]
- *   v=DTYPE          dtype of v alone [fp32, fp16 or bf16; that of all]
+ *   k=DTYPE          dtype of k alone [fp32, fp16, bf16, int8, int4, e4m3 or e5m2; that of all]
+ *   v=DTYPE          dtype of v alone [fp32, fp16, bf16, int8, int4, e4m3 or e5m2; that of all]
  *   o=DTYPE          dtype of o alone [fp32, fp16 or bf16; that of all]
+ *   kv_scale=WHAT    of k and v of 8 or 4 bits: what shares a scale, by which a number is
+ *                    multiplied; token: a row of a head, groupN: N elements of one [none, tensor,
+ *                    head, token, group32, group64 or group128; none]
  *   batch=N          sequences [a whole number from 0 to 1048576 (2^20); 1]
  *   num_heads=Q:KV   heads of q and of k and v; one number is both [a whole number from 1 to 65535;
  *                    1]
@@ -272,6 +275,7 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *   page_size needs lengths=used, or lengths=packed and tokens_kv=0: then q and o are packed, and k
  *   and v lie in pages, of which a run's lengths.kv says how many rows of each sequence count. It
  *   does not go with blocks or layout=packed_qkv.
+ *   k and v of 8 or 4 bits need q and o in 16, no rope and no bwd; only they have a kv_scale.
  *   args needs score or mask (USER_CODE.md). In quotes \", \\ and \n are a quote, a backslash and
  *   the end of a line; a text without blanks needs no quotes, and on a command line the shell's do.
  * (end of the words)
