@@ -207,7 +207,6 @@ class GradientFiles : public RunPart {
 std::unique_ptr<RunPart> rope_part() { return std::make_unique<RopeFiles>(); }
 std::unique_ptr<RunPart> sink_part() { return std::make_unique<SinkFiles>(); }
 std::unique_ptr<RunPart> scale_part() { return std::make_unique<ScaleFiles>(); }
-std::unique_ptr<RunPart> scale_part() { return std::make_unique<ScaleFiles>(); }
 std::unique_ptr<RunPart> gradient_part() { return std::make_unique<GradientFiles>(); }
 
 }  // namespace attnforge::cli
