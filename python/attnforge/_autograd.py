@@ -9,6 +9,7 @@ from ._backward import attention_backward, why_not_served
 from ._code import check_devices, code_of
 from ._errors import InvalidError, UnsupportedError
 from ._fast import fast, find, is_autocast_enabled
+from ._library import check
 from ._options import NO_GRADIENTS, OF_FORWARD, check_options
 from ._plans import plan_cache
 
@@ -17,6 +18,40 @@ class Leaf(NamedTuple):
     """In the place of a tensor of torch, which autograd must see beside."""
 
     index: int
+
+
+class Plain(dict):
+    """The options of a call whose only tensors are q, k and v, which is remembered."""
+
+    def __init__(self, options, epoch):
+        """epoch: plan_cache's when the call began."""
+        super().__init__(options)
+        self.forward, self.epoch = {**options, "return_lse": True}, epoch
+        self.backward = {}  # a BackwardCall by the layout of dout
+
+    def gradients(self, saved, dout):
+        """(dq, dk, dv) of a call like an earlier one; None where more must be looked at."""
+        if self.epoch != plan_cache.epoch or dout.is_neg():
+            return None
+        call = self.backward.get(_layout(dout))
+        ran = call and call.run(*saved, dout, None, None, None)
+        if not ran:
+            return None
+        status, found = ran
+        if status:
+            check(status)
+        return found
+
+    def remember(self, saved, dout, options):
+        """After attention_backward() of these: what it found out of the layout of dout."""
+        values = *saved, dout, None, None, False, False, *options.values()
+        call = find(fast.key_of(("backward", *options), values))
+        if call is not None:
+            self.backward[_layout(dout)] = call
+
+
+def _layout(x):
+    return type(x), x.dtype, x.is_contiguous() or x.stride()
 
 
 def without_tensors(torch, value, leaves):
@@ -142,6 +177,7 @@ def attend(attention, name, q, k, v, given, out, stream):
     leaves = []
     given = without_tensors(torch, given.named(), leaves)
     if key is not None and place is None and not leaves and "args" not in given:
+        given = Plain(given, epoch)
         plan_cache.put_call(key, given, epoch)
     return _function_of(torch).apply(attention, given, place, q, k, v, *leaves)
 
@@ -163,7 +199,8 @@ def _make_function(torch):
 
         @staticmethod
         def forward(ctx, attention, given, place, q, k, v, *leaves):
-            forward = {**with_tensors(given, leaves), "return_lse": True}
+            plain = type(given) is Plain
+            forward = given.forward if plain else {**with_tensors(given, leaves), "return_lse": True}
             o, lse = attention(q, k, v, out=place and place(), **forward)
             ctx.given = given
             ctx.save_for_backward(q, k, v, o, lse, *leaves)  # refuses what was written to in between
@@ -176,10 +213,16 @@ def _make_function(torch):
             if dout is None and dlse is None:
                 return nothing
             again = torch.is_grad_enabled()  # create_graph=True
+            plain = type(ctx.given) is Plain and dlse is None and not again
+            saved = ctx.saved_tensors
+            if plain and (found := ctx.given.gradients(saved, dout)):
+                return (*nothing[:3], *found)
             with torch.no_grad():
-                gradients = gradients_of(torch, ctx.given, ctx.saved_tensors, ctx.needs_input_grad[3:], dout, dlse)
+                gradients = gradients_of(torch, ctx.given, saved, ctx.needs_input_grad[3:], dout, dlse)
+                if plain:
+                    ctx.given.remember(saved, dout, _of_backward(ctx.given))
             if again:
-                q, k, v, _, _, *leaves = ctx.saved_tensors
+                q, k, v, _, _, *leaves = saved
                 inputs = q, k, v, *leaves
                 there = iter(NoSecond.apply(len(inputs), *inputs, *(each for each in gradients if each is not None)))
                 gradients = [None if each is None else next(there) for each in gradients]
@@ -199,11 +242,15 @@ def _make_function(torch):
     return Attention
 
 
+def _of_backward(options):
+    return {name: value for name, value in options.items() if name not in OF_FORWARD}
+
+
 def gradients_of(torch, given, saved, needs, dout, dlse):
     """Those of q, k, v and the other tensors of a call, None where nobody asks. given: its options, with a Leaf for each of these; saved:
     q, k, v, o, lse and they."""
     q, k, v, o, lse, *leaves = saved
-    options = {name: value for name, value in with_tensors(given, leaves).items() if name not in OF_FORWARD}
+    options = _of_backward(with_tensors(given, leaves))
     dout = torch.zeros_like(o) if dout is None else readable(torch, dout)
     dlse = None if dlse is None else dlse.resolve_neg().contiguous()
     sinks = given.get("sinks")

@@ -47,9 +47,8 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR bool v_job() const { return dtype_v != dtype; }
   ATTNFORGE_CONSTEXPR bool has_job() const { return k_job() || v_job(); }
   ATTNFORGE_CONSTEXPR int tiles_begin() const { return barriers_begin() + 8 * num_barriers(); }
-  /// Whether a query tile may be begun while the one before is stored. Not with Q in registers: the
-  /// next Q would be read between two products, and that is slower. Of lists those alone that
-  /// warpgroups in turns walk over in parts.
+  /// Whether a query tile may be begun while the one before is stored. Q in registers would be read
+  /// between two products; of lists those alone that warpgroups in turns walk over in parts.
   ATTNFORGE_CONSTEXPR bool joins() const {
     return grid != kGridPlain && q_stages > 1 && !q_in_regs &&
            (!has_key_lists() || (pingpong && !has_block_mask()));

@@ -40,7 +40,6 @@ struct FwdWgmmaSm90aWork {
         walk(Walk::of_rows(params, queries, C.block_n, queries.first_row, C.block_m())) {}
   ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Params& params, int tile)
       : FwdWgmmaSm90aWork(params, Tile(params, Order::place(params, tile), C.block_m())) {}
-  /// What a block does at this place of its share (kShares).
   template <class Share>
   ATTNFORGE_DEVICE static FwdWgmmaSm90aWork of_share(const Params& params, const Share& share) {
     FwdWgmmaSm90aWork work(params, Tile(params, share.place(params), C.block_m()));

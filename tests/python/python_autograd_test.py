@@ -259,6 +259,31 @@ class AutogradTest(unittest.TestCase):
             for _ in range(3):
                 self.assertEqual(attnforge.attention(q, k, v).dtype, torch.float32)
 
+    def test_a_backward_like_an_earlier_one_is_one_look_up(self):
+        def step(dout_of, fresh=False):
+            """Gradients, and how often attention_backward() was called for them."""
+            q, k, v = inputs
+            if fresh:
+                attnforge.plan_cache.clear()
+            o = attnforge.attention(q, k, v, causal=True)
+            with mock.patch.object(_autograd, "attention_backward", wraps=_autograd.attention_backward) as called:
+                return torch.autograd.grad(o, [q, k, v], dout_of(o)), called.call_count
+
+        inputs, shape = self.inputs(), self.inputs()[0].shape
+        dout = torch.randn(shape).to(inputs[0].dtype)
+        turned = dout.transpose(1, 2).contiguous().transpose(1, 2)
+        step(lambda o: dout)  # keeps the options
+        wanted, _ = step(lambda o: dout)
+        for dout_of, count, fresh in (
+            (lambda o: dout, 0, False), (lambda o: turned, 1, False), (lambda o: turned, 0, False), (lambda o: dout, 1, True),
+            (lambda o: torch.ones(()).to(o.dtype).expand(shape), 1, False),
+        ):  # fmt: skip
+            got, called = step(dout_of, fresh)
+            with self.subTest(count=count, fresh=fresh):
+                self.assertEqual(called, count)
+                if dout_of(dout).shape and dout_of(dout).stride()[-1]:
+                    self.compare(got, wanted, 0)
+
     def test_of_sums_and_of_views(self):
         """Gradients of o without strides, and tensors that are slices."""
         qkv = torch.randn(2, 20, 3, 4, 16).to(torch.bfloat16).requires_grad_()

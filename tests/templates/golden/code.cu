@@ -80,7 +80,7 @@ static_assert(seams::Order<Pieces::Order, WithKeyLists<WithCode<WithLengths<FwdM
 static_assert(sizeof(WithKeyLists<WithCode<WithLengths<StepParams>, 2>>) == 304);
 extern "C" __global__ void __launch_bounds__(256, 3)
 mask_states(const __grid_constant__ WithKeyLists<WithCode<WithLengths<StepParams>, 2>> p) {
-  MaskStates<Pieces::Lengths, UserRule<UserCode>, UserTerms<UserCode>, kConfig.block_m, kConfig.block_n, DensePieces<kConfig>::Mask, kConfig.text_bits, 32>::run(p);
+  MaskStates<Pieces::Lengths, UserRule<UserCode>, UserTerms<UserCode>, kConfig.block_m, kConfig.block_n, DensePieces<kConfig>::Mask, kConfig.text_bits, 16>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(256, 4)
 key_lists(const __grid_constant__ WithKeyLists<WithCode<WithLengths<StepParams>, 2>> p) {

@@ -27,19 +27,22 @@ struct Params {
   KeyListParams lists;
 };
 
-/// document_q[q] == document_kv[k], and whether q + k is no multiple of `rare`.
+/// document_q[q] == document_kv[k], and whether q + k is no multiple of `rare`; or else whether it
+/// is one, where `either`.
 struct Text {
   static inline std::vector<int> of_query{}, of_key{};
   static inline std::vector<float> weight_q{}, weight_kv{};
   static inline int rare = 0;
+  static inline bool either = false;
 
   static bool sees(int query, int key) {
     EXPECT_TRUE(query >= 0 && key >= 0 && query < static_cast<int>(of_query.size()) &&
                 key < static_cast<int>(of_key.size()))
         << "the text is asked about pairs that are there";
+    if (either && (query + key) % rare == 0) return true;
     return of_query[static_cast<std::size_t>(query)] == of_key[static_cast<std::size_t>(key)] &&
            weight_q[static_cast<std::size_t>(query)] <= weight_kv[static_cast<std::size_t>(key)] &&
-           (rare == 0 || (query + key) % rare != 0);
+           (rare == 0 || either || (query + key) % rare != 0);
   }
 };
 struct Rule {
@@ -68,6 +71,13 @@ struct TermsOf {
   static auto of_key(const Params&, const Lengths&, int, int, int key) {
     if constexpr (kTerm == 0) return Text::of_key.at(static_cast<std::size_t>(key));
     if constexpr (kTerm == 1) return Text::weight_kv.at(static_cast<std::size_t>(key));
+  }
+};
+
+/// The terms, or something that none of them tells.
+struct EitherTerms : TermsOf<2, true> {
+  static TermVerdicts value(const TermVerdicts* t) {
+    return either(both(t[0], t[1]), TermVerdicts::unknown());
   }
 };
 
@@ -108,7 +118,8 @@ void expect_what_the_text_says(int window_left, int window_right) {
   for (int list = 0; list < lists; ++list)
     for (int group = 0; group < kGroups; ++group)
       for (int f = 0; f < kFragments; ++f) {
-        const std::size_t at = static_cast<std::size_t>(list * kGroups + group);
+        const std::size_t at = static_cast<std::size_t>(list) * kGroups +
+                               static_cast<std::size_t>(group);
         const int query = list * kBlockM + f * 16, key = group * kGroupKeys;
         const FragmentKeys keys = FragmentKeys::of(params.fwd, lengths, query);
         const bool in_window = key <= keys.last && (!kLeft || key + kGroupKeys > keys.first);
@@ -150,11 +161,12 @@ class MaskStatesOfTexts : public testing::Test {
     Text::weight_q.assign(kQueries, -1.5f);
     Text::weight_kv.assign(kKeys, 2.5f);
     Text::rare = 0;
+    Text::either = false;
   }
 };
 
 TEST_F(MaskStatesOfTexts, AreThoseOfEveryPairWhereTermsTellOfMany) {
-  expect_what_the_text_says<TermsOf<2, true>, 128, 96, false, true, 32>(kOpenWindow, kOpenWindow);
+  expect_what_the_text_says<TermsOf<2, true>, 128, 96, false, true, 16>(kOpenWindow, kOpenWindow);
   expect_what_the_text_says<TermsOf<2, true>, 64, 16, true, true, 8>(120, 30);
 }
 
@@ -167,6 +179,13 @@ TEST_F(MaskStatesOfTexts, AskPairsWhereOtherTermsMayHideSome) {
   Text::rare = 7;
   expect_what_the_text_says<TermsOf<2, false>, 128, 64, false, true, 32>(kOpenWindow, kOpenWindow);
   expect_what_the_text_says<TermsOf<1, false>, 32, 112, true, false, 8>(300, 0);
+}
+
+TEST_F(MaskStatesOfTexts, AskNothingOfWhatATermLetsBeSeenAnyway) {
+  Text::rare = 11;
+  Text::either = true;
+  expect_what_the_text_says<EitherTerms, 128, 64, false, true, 8>(kOpenWindow, kOpenWindow);
+  expect_what_the_text_says<EitherTerms, 64, 48, true, true, 16>(200, 40);
 }
 
 TEST_F(MaskStatesOfTexts, AskPairsWhereValuesAreNotNumbers) {
