@@ -61,8 +61,8 @@ inline constexpr Features kFeaturesOfLists = kFeatureBlockMask;
 inline constexpr Features kFeaturesOfForward = kFeaturesOfWindows | kFeaturesOfScores |
                                                kFeatureLse | kFeatureGqa | kFeatureUnequalHeadDims |
                                                kFeatureUnaligned | kFeatureMixedDtypes |
-                                               kFeatureRope | kFeatureBlockMask |
-                                               kFeatureLowBits | kFeaturesOfPieces;
+                                               kFeatureRope | kFeatureBlockMask | kFeatureLowBits |
+                                               kFeaturesOfPieces;
 
 struct FeatureRow {
   Feature bit;

@@ -178,10 +178,11 @@ struct Problem {
 /// Words are separated by blanks, in any order after the op. Shorthands: num_heads=32:8 or
 /// num_heads=32, seqlen=4096:8192 (queries:keys) or seqlen=4096, head_dim=192:128, with
 /// lengths=packed tokens=20000:30000 or tokens=20000. dtypes: one word for all, or q=fp16 k=fp16
-/// v=fp16 o=fp16, and k=int8 v=int4 kv_scale=token. Texts of code stand in double quotes, with \" \\ and \n for a quote, a backslash
-/// and the end of a line: mask="k <= q". Defaults are those of the struct; head_dim_v follows
-/// head_dim, num_heads_kv follows num_heads_q and seqlen_kv follows seqlen_q. Validates. Throws
-/// Error(kInvalidProblem) naming the word, its value and what is allowed.
+/// v=fp16 o=fp16, and k=int8 v=int4 kv_scale=token. Texts of code stand in double quotes, with \"
+/// \\ and \n for a quote, a backslash and the end of a line: mask="k <= q". Defaults are those of
+/// the struct; head_dim_v follows head_dim, num_heads_kv follows num_heads_q and seqlen_kv follows
+/// seqlen_q. Validates. Throws Error(kInvalidProblem) naming the word, its value and what is
+/// allowed.
 ATTNFORGE_API Problem parse_problem(std::string_view text);
 
 /// Canonical text: parse_problem(to_string(p)) == p. Default options are left out, sizes never.
@@ -194,7 +195,7 @@ ATTNFORGE_API std::string_view to_string(Op op);            // "fwd", "bwd", "me
 ATTNFORGE_API std::string_view to_string(Layout layout);    // "bshd", "bhsd", "packed_qkv"
 ATTNFORGE_API std::string_view to_string(Rope rope);        // "none", "interleaved", "half"
 ATTNFORGE_API std::string_view to_string(Lengths lengths);  // "fixed", "packed", "used"
-ATTNFORGE_API std::string_view to_string(KvScale scale);    // "none", "tensor", "head", "token", ...
+ATTNFORGE_API std::string_view to_string(KvScale scale);  // "none", "tensor", "head", "token", ...
 
 /// The multiplier of QK^T that is used: softmax_scale, or its default.
 ATTNFORGE_API float effective_softmax_scale(const Problem& problem);

@@ -302,8 +302,8 @@ constinit const Family fwd_mma_sm80 = typed_family<kFields, illegal, needless, e
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,
     .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureLowBits |
-                kFeaturesOfPieces | kFeaturesOfLists,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureLowBits | kFeaturesOfPieces |
+                kFeaturesOfLists,
     .supports = supports,
     .axes = axes,
 });

@@ -295,8 +295,8 @@ std::vector<ConformanceCase> lengths() {
   };
 }
 
-/// k and v of 8 and 4 bits: each format with each kind of scale, in one piece and in pages, and with
-/// all else that a problem may have. Scales of free pages are NaN.
+/// k and v of 8 and 4 bits: each format with each kind of scale, in one piece and in pages, and
+/// with all else that a problem may have. Scales of free pages are NaN.
 std::vector<ConformanceCase> low_bits() {
   const std::vector<std::string> formats = {"int8", "int4", "e4m3", "e5m2"},
                                  scales = {"none",    "tensor",  "head",    "token",
@@ -354,11 +354,10 @@ std::vector<ConformanceCase> low_bits() {
        "fwd bf16 k=e5m2 v=int8 kv_scale=head layout=bhsd page_size=16" + few,
        "fwd bf16 k=int4 v=e4m3 kv_scale=group64 alignment=8" + many},
       Inputs::kNormal, gaps);
-  for (const auto& [name, inputs] :
-       {std::pair{"LowBitsOfLargeInputs", Inputs::kLarge},
-        {"LowBitsOfGrowingScores", Inputs::kGrowingToFirst},
-        {"LowBitsOfNegativeScores", Inputs::kStronglyNegative},
-        {"LowBitsOfPositiveScores", Inputs::kStronglyPositive}}) {
+  for (const auto& [name, inputs] : {std::pair{"LowBitsOfLargeInputs", Inputs::kLarge},
+                                     {"LowBitsOfGrowingScores", Inputs::kGrowingToFirst},
+                                     {"LowBitsOfNegativeScores", Inputs::kStronglyNegative},
+                                     {"LowBitsOfPositiveScores", Inputs::kStronglyPositive}}) {
     add(name,
         {"fwd bf16 k=int8 v=int8 kv_scale=token" + many,
          "fwd fp16 k=int4 v=int4 kv_scale=group64 page_size=16" + few,
@@ -636,9 +635,8 @@ void PrintTo(const ConformanceCase& c, std::ostream* out) {
 
 std::vector<ConformanceCase> conformance_cases() {
   std::vector<ConformanceCase> cases = edges();
-  for (auto* more :
-       {&masks_and_scores, &ropes, &lengths, &pages, &low_bits, &block_masks, &sinks, &memory,
-        &fp32}) {
+  for (auto* more : {&masks_and_scores, &ropes, &lengths, &pages, &low_bits, &block_masks, &sinks,
+                     &memory, &fp32}) {
     for (ConformanceCase& c : (*more)()) cases.push_back(std::move(c));
   }
   add_head_dims(cases);

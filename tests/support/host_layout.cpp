@@ -88,8 +88,10 @@ void place_tensors(HostProblem& host, const Gaps& gaps) {
       add_storage(host, storage, elements, shape.dtype, placed);
       placed.offset_bytes = kGuardBytes + 4;
     };
-    if (has_scales(p, p.dtype_k)) place_scales(kStorageKScale, shape_of_scales(host, k), host.k_scale);
-    if (has_scales(p, p.dtype_v)) place_scales(kStorageVScale, shape_of_scales(host, v), host.v_scale);
+    if (has_scales(p, p.dtype_k))
+      place_scales(kStorageKScale, shape_of_scales(host, k), host.k_scale);
+    if (has_scales(p, p.dtype_v))
+      place_scales(kStorageVScale, shape_of_scales(host, v), host.v_scale);
   }
   const std::int64_t o_elements = set_strides(o, p.layout, o.heads, gaps, alignment,
                                               host.o.strides);

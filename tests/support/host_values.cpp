@@ -46,10 +46,9 @@ void fill_keys(HostProblem& host, const HostShape& shape, const PlacedTensor& pl
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       for (std::int64_t i = 0; i < rows.count; ++i) {
         const std::int64_t row = rows.begin + i, batch = of_rows ? rows.batch : rows.sequence;
-        const float* const scale =
-            one ? scales
-                : scales + batch * of.stride_batch + head * of.stride_head +
-                      (of_rows ? row * of.stride_row : 0);
+        const float* const scale = one ? scales
+                                       : scales + batch * of.stride_batch + head * of.stride_head +
+                                             (of_rows ? row * of.stride_row : 0);
         const std::int64_t at = rows.batch * strides.stride_batch + head * strides.stride_head +
                                 row * strides.stride_row;
         for (int column = 0; column < shape.columns; ++column)

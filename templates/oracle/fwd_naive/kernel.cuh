@@ -108,7 +108,8 @@ struct FwdNaive {
       if constexpr (C.low_bit_k()) {
 #pragma unroll
         for (int i = 0; i < 8; ++i)
-          k[i] = exact_element<C.dtype_k>(key_row, d + i) * scale_of<false>(params, rows, key, d + i);
+          k[i] = exact_element<C.dtype_k>(key_row, d + i) *
+                 scale_of<false>(params, rows, key, d + i);
       } else {
         load_floats<C.dtype_k, C.alignment>(key_row + d * element_bytes(C.dtype_k), k);
       }

@@ -34,8 +34,9 @@ constinit const Part low_bits_part{
           entry.pieces.include("parts/low_bits/params.h");
           if (!a.kernel.low_bits_header.empty()) entry.pieces.include(a.kernel.low_bits_header);
         },
-    .suffix = [](const Problem& p) {
-      return fmt::format("_{}_{}", to_string(p.dtype_k), to_string(p.dtype_v));
-    }};
+    .suffix =
+        [](const Problem& p) {
+          return fmt::format("_{}_{}", to_string(p.dtype_k), to_string(p.dtype_v));
+        }};
 
 }  // namespace attnforge
