@@ -53,7 +53,9 @@ std::uint8_t float_to_e5m2(float x) {
   const std::uint8_t sign = std::signbit(x) ? 0x80 : 0;
   if (std::isnan(x)) return sign | 0x7f;
   // Its numbers are those of fp16 whose last 8 bits are 0: no second rounding.
-  const float magnitude = rounded<2, -14>(std::min(std::abs(x), 131072.0f));
+  float magnitude = std::abs(x);
+  if (!std::isinf(x))
+    magnitude = std::min(rounded<2, -14>(std::min(magnitude, 65536.0f)), 57344.0f);
   return static_cast<std::uint8_t>(sign | float_to_fp16(magnitude) >> 8);
 }
 

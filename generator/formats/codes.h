@@ -8,8 +8,8 @@ namespace attnforge {
 /// Exact. e4m3 has no infinity, and two NaN; e5m2 is the upper half of a binary16.
 float e4m3_to_float(std::uint8_t bits);
 float e5m2_to_float(std::uint8_t bits);
-/// To nearest, ties to even. Beyond the largest finite value e4m3 has that value, e5m2 infinity; a
-/// NaN stays one.
+/// To nearest, ties to even. Beyond the largest finite value it is that value; of e5m2 an infinity
+/// stays one, and a NaN of both.
 std::uint8_t float_to_e4m3(float x);
 std::uint8_t float_to_e5m2(float x);
 

@@ -22,9 +22,8 @@ void validate_low_bits(const Problem& p) {
   const std::string kv = fmt::format("k={} v={}", to_string(p.dtype_k), to_string(p.dtype_v));
   if (is_backward(p))
     reject_problem("{} does not go with bwd; gradients are of k and v in 16 bits or more", kv);
-  if (p.dtype_q == DType::kFp32 || p.dtype_o == DType::kFp32)
-    reject_problem("{} needs q and o in fp16 or bf16, not q={} o={}", kv, to_string(p.dtype_q),
-                   to_string(p.dtype_o));
+  if (p.dtype_q == DType::kFp32)
+    reject_problem("{} needs q in fp16 or bf16, not q={}", kv, to_string(p.dtype_q));
   if (p.rope != Rope::kNone)
     reject_problem("{} does not go with rope={}; rotate q, and k before it is quantised", kv,
                    to_string(p.rope));
