@@ -18,7 +18,8 @@ from ._scales import SCALE_NAMES, check_scales, kv_scale_of, strides_of, view_sc
 
 
 # None where there is none; of_q, of_kv: lengths.
-_ARRAYS = "cos", "sin", "of_q", "of_kv", "page_table", *SCALE_NAMES, *OF_HEADS
+_BY_NAME = *SCALE_NAMES, *OF_HEADS
+_ARRAYS = "cos", "sin", "of_q", "of_kv", "page_table", *_BY_NAME
 PartArrays = namedtuple("PartArrays", _ARRAYS, defaults=(None,) * len(_ARRAYS))
 # As messages call them.
 NAMES = ("cos of rope", "sin of rope", "the lengths of q", "the lengths of k", *_ARRAYS[4:])
@@ -65,7 +66,9 @@ def addresses_of(options):
     cos, sin = options.get("rope") or (None, None)
     table = options.get("page_table")
     _, of_q, of_kv = lengths_beside(table, options.get("cu_seqlens"), options.get("used_kv"))
-    arrays = cos, sin, of_q, of_kv, table, *map(options.get, (*SCALE_NAMES, *OF_HEADS))
+    arrays = [cos, sin, of_q, of_kv, table]
+    for name in _BY_NAME:
+        arrays.append(options.get(name))
     return [0 if x is None else x.data_ptr() for x in arrays]
 
 
