@@ -30,7 +30,7 @@ struct ElementFormat {
   int tensor_map_type;           // CUtensorMapDataType
 
   // Of arrays in host memory. A rounding is to the nearest, ties to even, beyond the largest to
-  // infinity where the format has one, else to the largest.
+  // infinity, or of 8 and 4 bits to the largest.
   void (*load)(const void* array, std::int64_t first, std::int64_t count, float* to);
   void (*store)(const float* from, std::int64_t count, void* array, std::int64_t first);
   float (*round)(float);
