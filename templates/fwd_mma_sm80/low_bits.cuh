@@ -7,6 +7,7 @@
 #pragma once
 
 #include "fwd_mma_sm80/config.h"
+#include "fwd_mma_sm80/kernel.cuh"
 #include "pieces/scaled_keys.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/ldmatrix.cuh"

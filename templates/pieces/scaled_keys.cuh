@@ -1,6 +1,7 @@
 // scaled_keys.cuh - Keys of K or V whose rows have scales: these are copied beside the rows.
 #pragma once
 
+#include "base_params.h"
 #include "ptx/cp_async.cuh"
 #include "ptx/special_registers.cuh"
 #include "tile/load_tile.cuh"
