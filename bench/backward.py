@@ -13,7 +13,6 @@ its row says so. Rows are written as soon as a point is measured; an existing fi
 """
 
 import functools
-import math
 import pathlib
 import re
 import statistics
@@ -22,6 +21,7 @@ import time
 from typing import NamedTuple, Optional
 
 import choice
+import exact
 import figures
 import peer_kernels
 import rounds
@@ -102,30 +102,6 @@ def rows_of(name, p, times, errors, notes, count, configs):
     return rounds.rows_of_point({"list": name}, p, times, errors, notes, count, 2.5 * rounds.flops(p), configs)
 
 
-def exact(torch, q, k, v, dout, causal, rows_at_once=1024):
-    """(dq, dk, dv) of the first sequence and the first head of k and its group, in fp32: [seqlen, heads of it, head_dim]."""
-    group, rows, keys = q.shape[2] // k.shape[2], q.shape[1], k.shape[1]
-    of_heads = [x[0, :, :heads].transpose(0, 1).float() for x, heads in ((q, group), (k, 1), (v, 1), (dout, group))]
-    q, k, v = (x.detach().requires_grad_() for x in of_heads[:3])
-    hidden = torch.arange(keys, device=q.device) > torch.arange(rows, device=q.device)[:, None] + keys - rows
-    with torch.enable_grad():
-        for begin in range(0, rows, rows_at_once):
-            part = slice(begin, begin + rows_at_once)
-            s = q[:, part] @ k.transpose(1, 2) / math.sqrt(k.shape[2])
-            s = s.masked_fill(hidden[part], -math.inf) if causal else s
-            (torch.softmax(s, -1) @ v * of_heads[3][:, part]).sum().backward()
-    return [x.grad.transpose(0, 1) for x in (q, k, v)]
-
-
-def error_of(gradients, wanted):
-    """The largest relative error of dq, dk and dv, of the head that `wanted` has."""
-    worst = 0.0
-    for got, of in zip(gradients, wanted):
-        error = peer_kernels.relative_error(got[0, :, : of.shape[1]], of)
-        worst = max(worst, error) if error == error else math.inf
-    return worst
-
-
 def choose(attnforge, p, which, args, stored=""):
     """({impl: config, "" for that of a plan}, {impl: how it came about}). stored: the config of --configs; "": it has none."""
     text = text_of(p, which.deterministic)
@@ -161,7 +137,7 @@ def measure(name, p, session, stored, peers):
     shapes = [(p.seqlen_q, p.num_heads_q, p.head_dim)] + [(p.seqlen_kv, p.num_heads_kv, p.head_dim)] * 2
     dtype = peer_runs.DTYPES[p.dtype]
     q, k, v, dout = (torch.randn(p.batch, *shape, device="cuda", dtype=dtype) for shape in (*shapes, shapes[0]))
-    wanted = exact(torch, q, k, v, dout, p.causal)
+    wanted = exact.exact(torch, *(x[0] for x in (q, k, v, dout)), bool(p.causal))
     configs, notes = choose(attnforge, p, which, args, stored.get((name, p), ""))
     o, lse = attnforge.attention(q, k, v, causal=bool(p.causal), return_lse=True)
     options = {"causal": bool(p.causal), "deterministic": which.deterministic, "out": tuple(map(torch.empty_like, (q, k, v)))}
@@ -174,7 +150,7 @@ def measure(name, p, session, stored, peers):
         except attnforge.AttnforgeError as error:
             notes[impl] = first_line(error)
     peer_runs.add_peers(runs, notes, [peer for peer in peers if peer.name in which.peers], p, q, k, v, dout)
-    errors = peer_kernels.drop_wrong(runs, notes, lambda _, run: error_of(run(), wanted), "fp32", WRONG)
+    errors = peer_kernels.drop_wrong(runs, notes, lambda _, run: exact.error_of([x[0] for x in run()], wanted), "fp32", WRONG)
     return rows_of(name, p, session.time_ms(runs), errors, notes, args.rounds, taken)
 
 

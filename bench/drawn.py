@@ -1,102 +1,126 @@
 """Times attnforge beside its peers on problems drawn by a seed (drawn_problems.py), as a user gets it: after its first call, and untuned.
 
     python3 bench/drawn.py decode --seed 1 --count 60 --name drawn_decode
-    python3 bench/drawn.py decode --seed 7 --count 20 --peers fa3,sdpa --out times.csv
+    python3 bench/drawn.py forward --count 40 --limit-s 500 --go-on --name drawn_forward     # again until it has all
+    python3 bench/drawn.py backward --count 30 --peers fa4,torch-cudnn --out times.csv
 
-"attnforge" is policy first_run: its first call tunes. "estimate" is what the model chooses on an empty database, which ATTNFORGE_CACHE must
-name. Peers are those of serving.py:
-in pages FlashAttention-3, FlashInfer and XQA, in one piece FlashAttention-3 and, of one new token and equal lengths, cuDNN and
-FlashAttention-2 of PyTorch. bf16, cold L2, all in shuffled rounds on a heated card, medians; outputs are compared before anything is timed.
+"attnforge" is policy first_run: its first call tunes. "estimate" is what the model chooses. Problems are drawn one by one, so that the
+first ones, which --limit-s leaves, are a sample too. ATTNFORGE_CACHE should name an empty database: first_run tunes nothing twice.
+Peers of decode are those of serving.py: in pages FlashAttention-3, FlashInfer and XQA, in one piece FlashAttention-3 and, of one new token
+and equal lengths, cuDNN and FlashAttention-2 of PyTorch. Peers of forward and backward are in drawn_dense.py. bf16, cold L2, all in shuffled
+rounds on a heated card, medians. Outputs are compared before anything is timed: of decode with attnforge's, else with fp32.
 """
 
+import pathlib
 import statistics
+import time
 
 import choice
+import drawn_dense
 import drawn_problems
+import figures
 import peer_kernels
 import rounds
 import serving
 import serving_peers
 
-COLUMNS = (
-    "point,model,num_heads_q,num_heads_kv,head_dim,batch,seqlen_q,keys,longest,page_size,impl,ms,tb_per_s,ratio,"
-    "best_peer,ratio_to_best_peer,error,rounds,spread,late,note"
-).split(",")
+RESULT = "impl,ms,{},ratio,best_peer,ratio_to_best_peer,error,rounds,spread,late,note".format
 # ratio: the time over that of attnforge. ratio_to_best_peer: how much faster attnforge, or its estimate, is. keys: of all sequences.
+DENSE = "point,model,num_heads_q,num_heads_kv,head_dim,head_dim_v,sequences,queries,keys,longest_q,longest_kv,"
+COLUMNS = {
+    "decode": f"point,model,num_heads_q,num_heads_kv,head_dim,batch,seqlen_q,keys,longest,page_size,{RESULT('tb_per_s')}".split(","),
+    "forward": f"{DENSE}causal,window_left,window_right,softcap,packed,{RESULT('tflops')}".split(","),
+}
+COLUMNS["backward"] = COLUMNS["forward"]
+LOADERS = {"decode": serving_peers.LOADERS, "forward": drawn_dense.LOADERS, "backward": drawn_dense.LOADERS}
 OURS = ("attnforge", "estimate")
 
 
-def case_of(point, torch):
-    heads = point.num_heads_q, point.num_heads_kv
-    words = drawn_problems.words_of(point)
-    return serving.Case(words, heads, point.new_tokens, list(point.lengths), point.page_size or 16, torch, head_dim=point.head_dim)
+class Decode(serving.Case):
+    """A drawn decode step; drawn_dense.Case has the same functions."""
+
+    def __init__(self, point, torch):
+        heads = point.num_heads_q, point.num_heads_kv
+        words = drawn_problems.words_of(point)
+        super().__init__(words, heads, point.new_tokens, list(point.lengths), point.page_size or 16, torch, head_dim=point.head_dim)
+        self.point = point
+
+    def call(self, attnforge):
+        """A function that runs attnforge as a user of such caches calls it."""
+        if self.point.page_size:
+            return lambda: attnforge.attention(self.q, *self.pools, causal=self.causal, used_kv=self.used, page_table=self.table)
+        k, v = self.one_piece
+        if len(set(self.lengths)) > 1:
+            return lambda: attnforge.attention(self.q, k, v, causal=self.causal, used_kv=self.used)
+        k, v = (x[:, : self.lengths[0]] for x in (k, v))
+        return lambda: attnforge.attention(self.q, k, v, causal=self.causal)
+
+    def named(self):
+        return {
+            "num_heads_q": self.heads[0], "num_heads_kv": self.heads[1], "head_dim": self.point.head_dim, "batch": len(self.lengths),
+            "seqlen_q": self.seqlen_q, "keys": sum(self.lengths), "longest": max(self.lengths), "page_size": self.point.page_size,
+        }  # fmt: skip
+
+    def add_peers(self, peers, runs, notes):
+        """Judges and adds: {name: relative error}."""
+        import peer_runs
+
+        reference = runs["attnforge"]().float()
+        error_of = lambda result: peer_kernels.relative_error(peer_kernels.output_of(result), reference)
+        errors = peer_kernels.drop_wrong(runs, notes, lambda _, run: error_of(run()), "attnforge")
+        del errors["attnforge"]  # from itself
+        serving_peers.add(peers, self, error_of, peer_runs.fastest, runs, notes, errors, in_pages=bool(self.point.page_size))
+        return errors
+
+    def work(self):
+        return lambda ms: {"tb_per_s": f"{self.bytes() / ms / 1e9:.2f}"}
 
 
-def call_of(case, in_pages, attnforge):
-    """A function that runs attnforge on a case, as a user of such caches calls it."""
-    if in_pages:
-        return lambda: attnforge.attention(case.q, *case.pools, causal=case.causal, used_kv=case.used, page_table=case.table)
-    k, v = case.one_piece
-    if len(set(case.lengths)) > 1:
-        return lambda: attnforge.attention(case.q, k, v, causal=case.causal, used_kv=case.used)
-    k, v = (x[:, : case.lengths[0]] for x in (k, v))
-    return lambda: attnforge.attention(case.q, k, v, causal=case.causal)
+class Dense(drawn_dense.Case):
+    def add_peers(self, peers, runs, notes):
+        """Judges and adds: {name: relative error}."""
+        import peer_runs
+
+        wrong = drawn_dense.WRONG[self.dout is not None]
+        judge = lambda some: peer_kernels.drop_wrong(some, notes, lambda _, run: self.error_of(run()), "fp32", wrong)
+        errors = judge(runs)
+        for last in (False, True):
+            if set(runs) <= set(OURS):
+                added = {}
+                peer_runs.add_peers(added, notes, [peer for peer in peers if (peer.name in drawn_dense.LAST) == last], self)
+                errors |= judge(added)
+                runs |= added
+        return errors
 
 
-def estimates(points, torch, attnforge):
-    """The configs that policy estimate takes while nothing was measured, in the order of the points."""
-    attnforge.configure(policy="estimate")
-    found = []
-    for point in points:
-        attnforge.plan_cache.clear()
-        call_of(case_of(point, torch), bool(point.page_size), attnforge)()
-        plan = list(attnforge.plan_cache)[-1]
-        if plan.provenance != "estimated":
-            raise SystemExit(f"{plan.problem}: its config is {plan.provenance}; name an empty database by ATTNFORGE_CACHE")
-        found.append(plan.config)
-        torch.cuda.empty_cache()
-    attnforge.configure(policy="first_run")
-    return found
+def case_of(kind, point, torch):
+    return Decode(point, torch) if kind == "decode" else Dense(point, torch, kind == "backward")
 
 
-def settle(call, estimate, device, attnforge):
-    """({name: function}, {name: config}, output) of OURS."""
+def settle(call, device, attnforge):
+    """({name: function}, {name: config}) of OURS."""
     attnforge.plan_cache.clear()
-    output = call()
-    configs = {"attnforge": list(attnforge.plan_cache)[-1].config, "estimate": estimate}
+    call()
+    plan = list(attnforge.plan_cache)[-1]
+    estimate = attnforge.inspect(str(plan.problem), compile=False, max_candidates=1)["candidates"][0]["config"]
+    configs = {"attnforge": plan.config, "estimate": estimate}
     runs = choice.runs_with(call, dict.fromkeys(configs.values()), device, attnforge)
-    return {name: runs[config] for name, config in configs.items() if config in runs}, configs, output
+    return {name: runs[config] for name, config in configs.items() if config in runs}, configs
 
 
-def measure(point, estimate, session, peers, attnforge):
+def measure(kind, point, session, peers, attnforge):
     """The rows of a drawn point."""
-    import peer_runs
-
-    case = case_of(point, session.torch)
-    named = {
-        "point": case.name, "model": point.model, "num_heads_q": case.heads[0], "num_heads_kv": case.heads[1], "head_dim": point.head_dim,
-        "batch": len(case.lengths), "seqlen_q": case.seqlen_q, "keys": sum(case.lengths), "longest": max(case.lengths),
-        "page_size": point.page_size,
-    }  # fmt: skip
-    runs, notes, output = settle(call_of(case, bool(point.page_size), attnforge), estimate, case.q.device.index, attnforge)
-    reference, errors = output.float(), {}
-
-    def error_of(result):
-        return peer_kernels.relative_error(peer_kernels.output_of(result), reference)
-
-    if "estimate" in runs:
-        errors["estimate"] = error_of(runs["estimate"]())
-        if not errors["estimate"] < peer_kernels.WRONG:
-            raise SystemExit(f"{case.name}: estimate differs from attnforge by {errors['estimate']:.1e}")
-    serving_peers.add(peers, case, error_of, peer_runs.fastest, runs, notes, errors, in_pages=bool(point.page_size))
+    case = case_of(kind, point, session.torch)
+    runs, notes = settle(case.call(attnforge), case.q.device.index, attnforge)
+    errors = case.add_peers(peers, runs, notes)
     times = session.time_ms(runs)
     more = {}
     for name in OURS:
         others = {other: time for other, time in times.items() if other not in OURS}
         if name in times:
             more[name] = rounds.beside_best({"attnforge": times[name], **others})
-    work = lambda ms: {"tb_per_s": f"{case.bytes() / ms / 1e9:.2f}"}
-    return rounds.table(COLUMNS, named, [*OURS, *times, *notes], times, errors, notes, session.args.rounds, work, more)
+    named = {"point": case.name, "model": point.model, **case.named()}
+    return rounds.table(session.columns, named, [*OURS, *times, *notes], times, errors, notes, session.args.rounds, case.work(), more)
 
 
 def said_of(rows):
@@ -109,27 +133,58 @@ def said_of(rows):
             yield f"{name}: geometric mean {mean:.3f}x the fastest peer, least {found[least]:.3f}x ({least}), {len(found)} points"
 
 
+def rows_of(kind, point, session, peers, attnforge):
+    """Of measure(), or one that says why there is no time."""
+    try:
+        return measure(kind, point, session, peers, attnforge)
+    except RuntimeError as error:  # of attnforge, or memory ran out
+        session.torch.cuda.synchronize()  # ends this where the GPU's context is broken: nothing after it would be true
+        named = {"point": drawn_problems.words_of(point), "model": point.model}
+        return rounds.table(session.columns, named, ["attnforge"], {}, {}, {"attnforge": peer_kernels.first_line(error)}, 0, None)
+
+
+def drawn(args):
+    """The points that --count and --first leave."""
+    count = args.first + args.count
+    if args.kind == "decode":
+        return list(drawn_problems.decode(args.seed, count))[args.first :]
+    return drawn_problems.dense(args.kind, args.seed, count)[args.first :]
+
+
 def main():
     parser = rounds.options(__doc__, rounds=15, heat_ms=50, tune=None, seed_of="problems and tensors")
-    parser.add_argument("kind", choices=("decode",), help="what is drawn")
+    parser.add_argument("kind", choices=tuple(COLUMNS), help="what is drawn")
     parser.add_argument("--count", type=int, default=60, help="problems (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="leave the first N of them out")
+    parser.add_argument("--limit-s", type=float, default=float("inf"), metavar="S", help="begin no point after so many seconds")
+    parser.add_argument("--go-on", action="store_true", help="add to a file the points that it does not have")
     parser.add_argument("--clean-l2", action="store_true", help="nothing in the L2 has to be written back while a run is timed")
-    parser.add_argument("--peers", help=f"none, or these and no others, of {', '.join(serving_peers.LOADERS)}; default: those that can be imported")
+    parser.add_argument("--peers", help="none, or these and no others; a wrong name prints those that there are; default: those that can be imported")
     args = parser.parse_args()
-    wanted = [name for name in (serving_peers.LOADERS if args.peers is None else args.peers.split(",")) if name not in ("", "none")]
-    session = rounds.Session(args, COLUMNS)
+    usual = LOADERS[args.kind]
+    wanted = [name for name in (usual if args.peers is None else args.peers.split(",")) if name not in ("", "none")]
+    session = rounds.Session(args, COLUMNS[args.kind])
     import attnforge
     import peer_runs
 
-    peers, missing = peer_kernels.find(wanted, serving_peers.LOADERS, needed=args.peers is not None)
+    attnforge.configure(policy="first_run")
+    session.torch.backends.cuda.matmul.allow_tf32 = False
+    peers, missing = peer_kernels.find(wanted, usual, needed=args.peers is not None)
     copies = f"a copy of 1 GiB: {peer_runs.copy_tb_per_s():.2f} TB/s, read and written bytes together"
-    session.begin([*peer_kernels.who(peers, missing, wanted, serving_peers.LOADERS), copies])
-    points = list(drawn_problems.decode(args.seed, args.first + args.count))[args.first :]
-    for point, estimate in zip(points, estimates(points, session.torch, attnforge)):
-        session.add(measure(point, estimate, session, peers, attnforge), drawn_problems.words_of(point), "ms")
+    known = figures.read_csv(session.path)[1] if args.go_on and session.path and pathlib.Path(session.path).exists() else []
+    session.rows += known
+    session.begin([*peer_kernels.who(peers, missing, wanted, usual), copies], goes_on=bool(known))
+    points = [point for point in drawn(args) if drawn_problems.words_of(point) not in {row["point"] for row in known}]
+    for done, point in enumerate(points):
+        if time.monotonic() - session.start > args.limit_s:
+            session.say(f"--limit-s {args.limit_s:g} left {len(points) - done} of {len(points)} points out")
+            break
+        session.add(rows_of(args.kind, point, session, peers, attnforge), drawn_problems.words_of(point), "ms")
     for line in said_of(session.rows):
         session.say(line)
+    failed = {row["point"] for row in session.rows if row["impl"] in OURS and not row["ms"]}
+    if failed:
+        raise SystemExit(f"without a time of attnforge: {'; '.join(failed)}")
 
 
 if __name__ == "__main__":

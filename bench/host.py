@@ -91,9 +91,56 @@ def call_rows(torch):
         "torch.empty_like": ("", lambda: torch.empty_like(q)),
     }
     with torch.no_grad():
-        for _, function in cases.values():
-            per_call_us(torch, function)  # warms clocks, allocators and caches
-        return [(f"Python call: {name}", limit, f"{per_call_us(torch, function):.1f} us") for name, (limit, function) in cases.items()]
+        rows = timed(torch, cases)
+    return [*rows, *timed(torch, training(torch, functional)), *timed(torch, decoding(torch))]
+
+
+def timed(torch, cases):
+    """Rows of {name: (limit, function)}; a first round of all warms clocks, allocators and caches."""
+    for _, function in cases.values():
+        per_call_us(torch, function)
+    return [(f"Python call: {name}", limit, f"{per_call_us(torch, function):.1f} us") for name, (limit, function) in cases.items()]
+
+
+def training(torch, functional):
+    """Cases of gradients, ours and those of PyTorch's own attention."""
+    import attnforge
+
+    q, k, v = (torch.randn(1, 16, 2, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    turned = [x.detach().transpose(1, 2).requires_grad_() for x in (q, k, v)]
+    dout = torch.randn_like(q)
+    plain = [x.detach() for x in (q, k, v)]
+    o, lse = attnforge.attention(*plain, return_lse=True)
+    gradients = [torch.empty_like(x) for x in plain]
+
+    def step(inputs, forward, gradient):
+        for x in inputs:
+            x.grad = None
+        forward(*inputs).backward(gradient)
+
+    return {
+        "with tensors that require grad": ("<= 25 us", lambda: attnforge.attention(q, k, v)),
+        "attention_backward with out": ("<= 15 us", lambda: attnforge.attention_backward(*plain, o, lse, dout, out=gradients)),
+        "attention_backward": ("<= 15 us", lambda: attnforge.attention_backward(*plain, o, lse, dout)),
+        "attention and its backward": ("<= 60 us", lambda: step((q, k, v), attnforge.attention, dout)),
+        "torch's scaled_dot_product_attention and its backward": ("", lambda: step(turned, functional, dout.transpose(1, 2))),
+    }
+
+
+def decoding(torch):
+    """Cases of a step of KvCache: append() and attend() of each layer."""
+    import attnforge
+
+    def step(cache, layer, tensors):
+        cache.append(tensors[1], tensors[2], layer=layer)
+        cache.attend(tensors[0], layer=layer)
+
+    def case(layers):
+        cache = attnforge.KvCache(1, 1 << 16, 2, 64, layers=layers)  # short, so that the GPU is never slower
+        tensors = [torch.randn(1, 1, heads, 64, device="cuda", dtype=torch.bfloat16) for heads in (4, 2, 2)]
+        return lambda: [step(cache, layer, tensors) for layer in range(layers)]
+
+    return {"KvCache step, one layer": ("<= 40 us", case(1)), "KvCache step, nine layers": ("<= 200 us", case(9))}
 
 
 def main():

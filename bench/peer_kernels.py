@@ -194,8 +194,9 @@ def flashinfer():
     return version, prepare
 
 
-def flex_run(q, k, v, mask=None, score=None):
-    """PyTorch's flex_attention, compiled with max-autotune for these tensors, on copies with the rows of a head together."""
+def flex_run(q, k, v, mask=None, score=None, dout=None, kernel=None):
+    """PyTorch's flex_attention, compiled with max-autotune for these tensors, on copies with the rows of a head together. kernel: its
+    kernel_options."""
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -204,8 +205,14 @@ def flex_run(q, k, v, mask=None, score=None):
     options = {"enable_gqa": q.shape[2] != k.shape[2], "score_mod": score}
     if mask is not None:
         options["block_mask"] = create_block_mask(mask, None, None, q.shape[1], k.shape[1], device=q.device, BLOCK_SIZE=128)
-    heads_first = [x.transpose(1, 2).contiguous() for x in (q, k, v)]
-    return lambda: function(*heads_first, **options).transpose(1, 2)
+    if kernel:
+        options["kernel_options"] = kernel
+    heads_first = [x.transpose(1, 2).contiguous().requires_grad_(dout is not None) for x in (q, k, v)]
+    if dout is None:
+        return lambda: function(*heads_first, **options).transpose(1, 2)
+    with torch.enable_grad():
+        backward = of_autograd(function(*heads_first, **options), heads_first, dout.transpose(1, 2).contiguous())
+    return lambda: [x.transpose(1, 2) for x in backward()]
 
 
 def flex():

@@ -5,6 +5,7 @@
 """
 
 import collections
+import functools
 import pathlib
 import re
 import statistics
@@ -333,26 +334,32 @@ def decode():
     )
 
 
+def kind_of_drawn(row):
+    """The line of a table that a row of bench/drawn.py belongs to."""
+    if "page_size" in row:
+        new = "1 new token" if row["seqlen_q"] == "1" else "2 to 8 new tokens"
+        return f"{'pages' if row['page_size'] != '0' else 'one piece'}, {new}"
+    if row["packed"] == "1":
+        return "packed rows"
+    if row["window_left"] != "-1" or float(row["softcap"]):
+        return "windows and soft caps"
+    if row["queries"] != row["keys"]:
+        return "more or fewer keys than queries"
+    return MASKS[int(row["causal"])]
+
+
 def drawn_ratios(rows, impl):
     """{kind of point: speed of `impl` relative to the fastest peer's at each}"""
-    return figures.grouped(
-        (
-            f"{'pages' if row['page_size'] != '0' else 'one piece'}, {'1 new token' if row['seqlen_q'] == '1' else '2 to 8 new tokens'}",
-            float(row["ratio_to_best_peer"]),
-        )
-        for row in rows
-        if row["impl"] == impl and row["ratio_to_best_peer"]
-    )
+    return figures.grouped((kind_of_drawn(row), float(row["ratio_to_best_peer"])) for row in rows if row["impl"] == impl and row["ratio_to_best_peer"])
 
 
-def drawn_decode():
-    """Decode steps that a seed drew: what a first call finds, and what the model chooses."""
-    name = "drawn_decode.csv"
+def drawn(name):
+    """Problems that a seed drew: what a first call finds, and what the model chooses."""
     comments, rows = read(name)
     found = [drawn_ratios(rows, impl) for impl in ("attnforge", "estimate")]
     found = [{**each, "all": [ratio for ratios in each.values() for ratio in ratios]} for each in found]
-    cells = lambda ratios: [f"{statistics.geometric_mean(ratios):.2f}x", f"{min(ratios):.3f}x"]
-    table = [[kind, len(ratios), *cells(ratios), *cells(found[1][kind])] for kind, ratios in found[0].items()]
+    cells = lambda ratios: [f"{statistics.geometric_mean(ratios):.2f}x", f"{min(ratios):.3f}x"] if ratios else ["", ""]
+    table = [[kind, len(ratios), *cells(ratios), *cells(found[1].get(kind))] for kind, ratios in found[0].items()]
     peers = "; ".join(f"{peer}: {version}" for peer, version in figures.peers_in(comments).items())
     header = ["", "points", "`first_run`", "least", "untuned", "least"]
     return page(f"{peers}.", markdown(header, table), source(comments, name))
@@ -424,7 +431,7 @@ PAGES = {
         "varlen": varlen,
         "masks": masks,
         "decode": decode,
-        "drawn_decode": drawn_decode,
+        "drawn_decode": functools.partial(drawn, "drawn_decode.csv"),
         "serving": serving,
         "backward": backward,
         "first_run": first_run,

@@ -123,7 +123,8 @@ std::vector<Candidate> candidates(const Family& family, const Problem& problem,
   family.for_each_point(axes, problem, device, [&](const Point& point) {
     if (point.cut.empty()) {
       require_finite(point.estimate_us);
-      kept.push_back({&family, config_of(family, axes, point.values), point.estimate_us});
+      kept.push_back(
+          {&family, config_of(family, axes, point.values), point.estimate_us, point.spread});
     } else if (cuts != nullptr) {
       cuts->add(point.cut, [&] { return config_of(family, axes, point.values); });
     }

@@ -21,6 +21,7 @@ struct Candidate {
   const Family* family = nullptr;
   Config config;
   double estimate_us = 0;
+  double spread = 1;  // Family::spread()
 };
 
 struct CutCandidate {

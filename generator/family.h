@@ -30,6 +30,7 @@ struct Point {
   std::span<const int> values;  // of the axes, in their order; borrowed for the call
   Reason cut;              // why it is not a candidate: illegal, or needless; empty if it is one
   double estimate_us = 0;  // of a candidate
+  double spread = 1;       // of it: Family::spread()
 };
 
 /// The tile of rows that a block computes, and that of keys which it walks by. 0: no such tile.
@@ -77,6 +78,9 @@ struct Family {
   std::string (*needless)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
   /// Predicted time. Orders candidates; decides when nothing was measured.
   double (*estimate_us)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
+  /// Of a bucket: how many times as long its smaller batches take on the average as its own, for
+  /// the same work. The final of a search, which times the bucket alone, counts it. Null: 1.
+  double (*spread)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
   /// Calls `visit` for each point of the product of `axes`, the last axis fastest, with what
   /// illegal(), needless() and estimate_us() would answer. `axes` are axes()'s, perhaps with a
   /// value forced.

@@ -118,7 +118,7 @@ Reason never_needless(const Typed&, const Problem&, const DeviceFacts&) {
 /// `const Typed&` where Family has `const Config&`. kFields is the table of Typed's fields; only
 /// these are set in what kDescribe gets. kNeedless and kEstimate see typical_problem().
 template <const auto& kFields, auto kIllegal, auto kNeedless, auto kEstimate, auto kRender,
-          auto kLaunch, auto kDescribe = nullptr>
+          auto kLaunch, auto kDescribe = nullptr, auto kSpread = nullptr>
 constexpr Family typed_family(Family family) {
   static_assert(lists_every_member(kFields));
   family.fields = kRulesOf<kFields>;
@@ -143,10 +143,18 @@ constexpr Family typed_family(Family family) {
                              ? kIllegal(c, problem, device)
                              : wrong_value(values, kFields)};
       if (point.cut.empty()) point.cut = kNeedless(c, typical, device);
-      if (point.cut.empty()) point.estimate_us = kEstimate(c, typical, device);
+      if (point.cut.empty()) {
+        point.estimate_us = kEstimate(c, typical, device);
+        if constexpr (!std::is_null_pointer_v<decltype(kSpread)>)
+          point.spread = kSpread(c, typical, device);
+      }
       visit(point);
     });
   };
+  if constexpr (!std::is_null_pointer_v<decltype(kSpread)>)
+    family.spread = [](const Config& config, const Problem& problem, const DeviceFacts& device) {
+      return kSpread(typed<kFields>(config, problem), typical_problem(problem), device);
+    };
   family.tile_shape = [](const Config& config, const Problem& problem) {
     return tile_shape_of(typed<kFields>(config, problem));
   };

@@ -6,7 +6,6 @@
 #include "attnforge/error.h"
 #include "generator/arch.h"
 #include "plan/overrides.h"
-#include "runtime/driver.h"
 
 namespace attnforge {
 namespace {

@@ -2,7 +2,9 @@
 // loaded or planned so far.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -10,13 +12,12 @@
 #include "attnforge/device.h"
 #include "cache/cache.h"
 #include "generator/overrides.h"
-#include "plan/launch_log.h"
 #include "plan/loaded_kernel.h"
 #include "plan/once_map.h"
-#include "plan/ops/append_kv.h"
 #include "plan/plan_state.h"
 #include "plan/recent_map.h"
 #include "plan/said_once.h"
+#include "plan/trace.h"
 #include "runtime/counter_pool.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
@@ -51,11 +52,11 @@ class DeviceState {
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
   OnceMap<std::string, LoadedKernels, std::hash<std::string>>
       block_kernels;  // plan/ops/block_lists.h
-  OnceMap<AppendCode, AppendKernel, AppendCodeHash> appends;
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
-  LaunchLog launches;
-  SaidOnce slow_paths;
+  SaidOnce launches, slow_paths;
+  Trace trace;
+  std::atomic<std::uint64_t> compiles = 0, chosen = 0, untuned = 0;  // attnforge/stats.h
 };
 
 /// Throws Error(kCuda) in a forked child: its parent's threads may hold locks of the state, and the

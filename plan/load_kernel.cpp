@@ -3,17 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
+#include <iterator>
 #include <mutex>
-#include <optional>
+#include <span>
 
 #include "attnforge/error.h"
 #include "plan/choice/choice.h"
-#include "plan/choice/same_code.h"
-#include "plan/choice/tune_bucket.h"
 #include "plan/context_scope.h"
-#include "plan/cubins.h"
+#include "runtime/compile/compiler.h"
+#include "runtime/compile/same_machine_code.h"
+#include "runtime/nvtx.h"
 
 namespace attnforge {
 namespace {
@@ -70,63 +70,89 @@ std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
   if (!choice.rendered) own = rendered(choice.config, key.problem, state.overrides);
   const auto& [source, digest] = choice.rendered ? *choice.rendered : *own;
   loaded->digest = digest;
-  const Arch& arch = state.facts.arch;
-  if (const std::optional<Cubin> stored = choice.cubin ? choice.cubin
-                                                       : stored_cubin(digest, arch, choice.nvrtc,
-                                                                      state.cache)) {
-    try {
-      const ContextScope scope(state.context);
-      loaded->kernels = LoadedKernels(stored->bytes, source, launch);
-      return loaded;
-    } catch (const Error& error) {
-      // Code of a newer NVRTC than the driver knows, for one. What is compiled here and now may
-      // still load.
-      if (!may_compile(options)) throw;
-      state.log.warning(fmt::format("stored code of \"{}\" does not load and is compiled again: {}",
-                                    loaded->config_text, error.what()));
-    }
-  }
-  if (!may_compile(options)) {
-    throw_not_ready(key, options, state,
-                    fmt::format("the code of \"{}\" is not stored", loaded->config_text));
-  }
-  const Cubin cubin = compile_and_store(source, arch, state.cache, state.log);
-  const ContextScope scope(state.context);
-  loaded->kernels = LoadedKernels(cubin.bytes, source, launch);
+  const std::string& name = loaded->config_text;
+  loaded->kernels = load_code(
+      source, launch,
+      choice.cubin ? choice.cubin
+                   : stored_cubin(digest, state.facts.arch, choice.nvrtc, state.cache),
+      may_compile(options), name,
+      [&] {
+        throw_not_ready(key, options, state, fmt::format("the code of \"{}\" is not stored", name));
+      },
+      state);
   return loaded;
 }
 
-/// Tries choices in turn; remembers the first failure, which is the one to report if all fail.
-class Attempts {
- public:
-  Attempts(const ChoiceKey& key, const PlanOptions& options, DeviceState& state)
-      : key_(key), options_(options), state_(state) {}
+std::optional<Cubin> code_of_today(const Rendered& rendered, const std::string& nvrtc,
+                                   bool may_compile, DeviceState& state) {
+  const Arch& arch = state.facts.arch;
+  std::optional<Cubin> stored = stored_cubin(rendered.digest, arch, nvrtc, state.cache);
+  if (stored || !may_compile) return stored;
+  return compile_and_store(rendered.source, state);
+}
 
-  std::unique_ptr<LoadedKernel> operator()(const Choice& choice) {
-    if (std::find(failed_.begin(), failed_.end(), choice.config) != failed_.end()) return nullptr;
-    try {
-      return load(choice, key_, options_, state_);
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::kInternal) throw;
-      if (!first_) first_ = std::current_exception();
-      failed_.push_back(choice.config);
-      if (error.code() != ErrorCode::kNotReady) {
-        state_.log.warning(
+/// Compares the code that a stale choice was measured with, where the database has it, to that of
+/// today's source, which is compiled if it is not stored and `may_compile`. Where they are equal
+/// the choice becomes a measured one, and the try is stored under today's digest too: the next
+/// process finds it so. Anything else, or a compile that fails, leaves the choice as it is. Never
+/// throws but for lack of memory.
+void recognise(Choice& choice, bool may_compile, DeviceState& state) {
+  if (!choice.stale || !choice.rendered) return;
+  Try won = *choice.stale;
+  try {
+    const std::optional<Cubin> then = state.cache.get_cubin(won.digest, state.facts.arch.name,
+                                                            won.nvrtc);
+    if (!then) return;
+    std::optional<Cubin> now = code_of_today(*choice.rendered, won.nvrtc, may_compile, state);
+    if (!now) return;
+    const bool same = same_machine_code(now->bytes, then->bytes);
+    choice.cubin = std::move(now);
+    if (!same) return;
+  } catch (const Error& error) {
+    state.log.debug(
+        fmt::format("whether \"{}\" still has the code that was measured is not known: {}",
+                    won.config, error.what()));
+    return;
+  }
+  choice.provenance = Provenance::kMeasured;
+  choice.measured_us = won.measurement.time_us;
+  choice.why = "it was measured; its source was changed since, its machine code was not";
+  won.config = to_string(choice.config);  // without words that it may have carried then
+  won.digest = choice.rendered->digest;
+  choice.stale.reset();
+  try {
+    state.cache.put({won});
+  } catch (const Error& error) {
+    state.log.warning(fmt::format("that \"{}\" has the code that was measured is not stored: {}",
+                                  won.config, error.what()));
+  }
+}
+
+/// The first choice of those that load. Each list is asked for when all before failed. Throws the
+/// first failure if all fail.
+std::unique_ptr<LoadedKernel> load_first(
+    std::span<const std::function<std::vector<Choice>()>> lists, const ChoiceKey& key,
+    const PlanOptions& options, DeviceState& state) {
+  std::vector<Config> failed;
+  std::exception_ptr first;
+  for (const auto& list : lists) {
+    for (const Choice& choice : list()) {
+      if (std::ranges::find(failed, choice.config) != failed.end()) continue;
+      try {
+        return load(choice, key, options, state);
+      } catch (const Error& error) {
+        if (error.code() == ErrorCode::kInternal) throw;
+        if (!first) first = std::current_exception();
+        failed.push_back(choice.config);
+        if (error.code() == ErrorCode::kNotReady) continue;
+        state.log.warning(
             fmt::format("\"{}\" cannot be used for \"{}\" and the next choice is tried: {}",
-                        to_string(choice.config), to_string(key_.problem), error.what()));
+                        to_string(choice.config), to_string(key.problem), error.what()));
       }
-      return nullptr;
     }
   }
-  [[noreturn]] void rethrow() const { std::rethrow_exception(first_); }
-
- private:
-  const ChoiceKey& key_;
-  const PlanOptions& options_;
-  DeviceState& state_;
-  std::vector<Config> failed_;
-  std::exception_ptr first_;
-};
+  std::rethrow_exception(first);
+}
 
 }  // namespace
 
@@ -161,19 +187,15 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
   if (!key.config.empty())
     return load(forced_choice(key.config, key.problem, state.facts, state.overrides), key, options,
                 state);
-  require_support(key, state.facts, state.overrides);
-  if (key.problem.batch == 0 || key.problem.seqlen_q == 0) {
-    return load(untuned_choice(key, state.facts, state.overrides), key, options,
-                state);  // loads nothing
-  }
+  Chooser chooser(key, state.facts, state.cache, state.overrides, state.log);
+  chooser.require_support();
+  if (key.problem.batch == 0 || key.problem.seqlen_q == 0)
+    return load(chooser.untuned(), key, options, state);  // loads nothing
 
-  Attempts attempt(key, options, state);
   bool tuning_tried = false, provisional = false;
   // What a search that still goes on has stored so far is not its answer.
-  const std::optional<Rigor> at_least = may_tune(options) ? std::optional(Rigor::kQuick)
-                                                          : std::nullopt;
-  std::optional<Choice> stored = stored_choice(key, state.facts, state.cache, state.overrides,
-                                               state.log, at_least);
+  std::optional<Choice> stored = chooser.stored(may_tune(options) ? std::optional(Rigor::kQuick)
+                                                                  : std::nullopt);
   if (stored) recognise(*stored, may_compile(options), state);
   if (may_tune(options) && (!stored || !is_measured(stored->provenance))) {
     tuning_tried = true;
@@ -181,31 +203,79 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
     if (found.choice) stored = std::move(found.choice);
     provisional = found.provisional;
   }
-  if (options.policy == Policy::kCachedOnly &&
-      (!stored || !answers_cached_only(stored->provenance))) {
-    throw_not_ready(key, options, state, undecided(key, state.facts, state.cache, state.overrides));
-  }
-  const bool forced = !forced_text(state.overrides).empty();
-  const auto with_note = [&](std::unique_ptr<LoadedKernel> loaded) {
-    loaded->tuning_tried = tuning_tried;
-    loaded->provisional = provisional;
-    loaded->look_again_ns = now_ns() + kLookAgainNs;
-    if (forced) loaded->provenance = Provenance::kForced;
-    return loaded;
+  const bool cached_only = options.policy == Policy::kCachedOnly;
+  if (cached_only && (!stored || !answers_cached_only(stored->provenance)))
+    throw_not_ready(key, options, state, chooser.undecided());
+
+  const auto listed = [](const std::optional<Choice>& choice) {
+    return choice ? std::vector{*choice} : std::vector<Choice>();
   };
+  const std::function<std::vector<Choice>()> lists[] = {
+      [&] { return listed(stored); }, [&] { return listed(chooser.near()); },
+      [&] { return std::vector{chooser.untuned()}; }, [&] { return chooser.fallbacks(); }};
+  std::unique_ptr<LoadedKernel> loaded = load_first(
+      std::span(lists).first(cached_only ? 1 : std::size(lists)), key, options, state);
+  loaded->tuning_tried = tuning_tried;
+  loaded->provisional = provisional;
+  loaded->look_again_ns = now_ns() + kLookAgainNs;
+  if (!forced_text(state.overrides).empty()) loaded->provenance = Provenance::kForced;
+  return loaded;
+}
+
+void require_arch(const DeviceFacts& device) {
+  if (!device.arch.name.empty()) return;
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("{} has compute capability {}.{}, which attnforge has no kernels for",
+                          device.name, device.arch.sm / 10, device.arch.sm % 10));
+}
+
+std::optional<Cubin> stored_cubin(const std::string& source_digest, const Arch& arch,
+                                  const std::string& nvrtc, Cache& cache) {
+  if (!nvrtc.empty()) {
+    if (std::optional<Cubin> cubin = cache.get_cubin(source_digest, arch.name, nvrtc)) return cubin;
+  }
+  return cache.get_cubin(source_digest, arch.name, "");
+}
+
+Cubin compile_and_store(const Source& source, const Arch& arch, Cache& cache, const Logger& log) {
+  const NvtxRange range("attnforge compile", source.name);
+  Cubin cubin = compile(source, arch);
+  log.info(fmt::format("compiled {} for sm_{} in {:.0f} ms: {} registers, {} bytes spilled",
+                       source.name, arch.name, cubin.compile_ms, cubin.registers,
+                       cubin.spill_store_bytes + cubin.spill_load_bytes));
+  try {
+    cache.put_cubin(cubin, source.text, source.name);
+  } catch (const Error& error) {
+    log.warning(fmt::format("the code of {} is not stored: {}", source.name, error.what()));
+  }
+  return cubin;
+}
+
+Cubin compile_and_store(const Source& source, DeviceState& state) {
+  Cubin cubin = compile_and_store(source, state.facts.arch, state.cache, state.log);
+  ++state.compiles;
+  return cubin;
+}
+
+LoadedKernels load_code(const Source& source, const Launch& launch,
+                        const std::optional<Cubin>& stored, bool may_compile,
+                        const std::string& name, const std::function<void()>& not_ready,
+                        DeviceState& state) {
+  const ContextScope scope(state.context);
   if (stored) {
-    if (auto loaded = attempt(*stored)) return with_note(std::move(loaded));
+    try {
+      return {stored->bytes, source, launch};
+    } catch (const Error& error) {
+      // Code of a newer NVRTC than the driver knows, for one. What is compiled here and now may
+      // still load.
+      if (!may_compile) throw;
+      state.log.warning(fmt::format("stored code of \"{}\" does not load and is compiled again: {}",
+                                    name, error.what()));
+    }
   }
-  if (options.policy == Policy::kCachedOnly) attempt.rethrow();
-  if (const auto near = near_choice(key, state.facts, state.cache, state.overrides)) {
-    if (auto loaded = attempt(*near)) return with_note(std::move(loaded));
-  }
-  if (auto loaded = attempt(untuned_choice(key, state.facts, state.overrides)))
-    return with_note(std::move(loaded));
-  for (const Choice& choice : fallback_choices(key, state.facts, state.overrides)) {
-    if (auto loaded = attempt(choice)) return with_note(std::move(loaded));
-  }
-  attempt.rethrow();
+  if (!may_compile) not_ready();
+  const Cubin cubin = compile_and_store(source, state);
+  return {cubin.bytes, source, launch};
 }
 
 }  // namespace attnforge

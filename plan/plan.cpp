@@ -5,22 +5,21 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
-#include <string>
-#include <utility>
 
 #include "attnforge/error.h"
+#include "attnforge/inspect.h"
+#include "attnforge/stats.h"
 #include "generator/problem/bucket.h"
 #include "plan/checks/input_check.h"
 #include "plan/checks/option_checks.h"
 #include "plan/choice/choice.h"
-#include "plan/choice/slow_path.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
 #include "plan/load_kernel.h"
 #include "plan/plan_state.h"
 #include "runtime/memory.h"
 #include "runtime/nvtx.h"
+#include "templates/registry.h"
 
 namespace attnforge {
 namespace {
@@ -43,17 +42,33 @@ void reserve_counters(const LoadedKernel& loaded, DeviceState& state) {
   state.counters.reserve();
 }
 
+std::string text(const Dim3& size) { return fmt::format("{}x{}x{}", size.x, size.y, size.z); }
+
+/// Logs kernel, grid, block, shared memory, registers, config and problem of each step whose kernel
+/// was not logged before, whatever the level (ATTNFORGE_PRINT_LAUNCH).
+void print_launches(const PlanState& plan, DeviceState& state) {
+  const ContextScope scope(state.context);
+  for (const LoadedLaunch::Step& step : plan.launch.steps()) {
+    const LaunchStep& launch = step.loaded->launch;
+    if (!state.launches.first(plan.loaded->config_text + ' ' + launch.kernel)) continue;
+    const Kernel::Attributes kernel = step.loaded->kernel->attributes();
+    const std::string& forced = state.overrides.kernel_name;
+    state.log.announce(fmt::format(
+        "launch {}{} grid={} block={} smem_bytes={} registers={} local_bytes={} config=\"{}\" "
+        "problem=\"{}\"",
+        launch.kernel, forced.empty() ? "" : " as " + forced, text(step.grid), text(launch.block),
+        launch.smem_bytes + kernel.smem_static_bytes, kernel.registers, kernel.local_bytes,
+        describe_config(plan.loaded->config_text), to_string(plan.problem)));
+  }
+}
+
 /// The slow half of make_plan: the exact problem is new. Its bucket may be known; then only the
 /// launch is computed. `hash`: of its PlanKey.
 std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, DeviceState& state,
                                                     const PlanOptions& options, std::size_t hash) {
   validate(problem);
   require_seconds("time_limit_s", options.time_limit_s);
-  if (state.facts.arch.name.empty()) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("{} has compute capability {}.{}, which attnforge has no kernels for",
-                            state.facts.name, state.facts.arch.sm / 10, state.facts.arch.sm % 10));
-  }
+  require_arch(state.facts);
   const ChoiceKey key{bucket(problem), options.family, options.config};
   const LoadedKernel* loaded = state.kernels.find(key);
   if (loaded == nullptr || time_to_look_again(*loaded, options) || !good_enough(*loaded, options)) {
@@ -62,25 +77,57 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
     loaded = &state.kernels.find_or_make(
         key, [&](const LoadedKernel& kernel) { return good_enough(kernel, options); },
         [&] {
+          state.trace.add(key.problem, state.log);
           warn_of_slow_path(key, state);
           std::unique_ptr<LoadedKernel> made = choose_and_load(key, options, state, called);
+          ++state.chosen;
+          if (made->provenance != Provenance::kForced &&
+              !good_enough(*made, {.policy = Policy::kCachedOnly}))
+            ++state.untuned;
           reserve_counters(*made, state);
           return made;
         });
   }
   if (problem.batch_invariant) require_legal(*loaded, problem, state);
   auto made = std::make_shared<const PlanState>(problem, *loaded, state);
-  if (state.overrides.print_launch) state.launches.print(*made, state.log);
+  if (state.overrides.print_launch) print_launches(*made, state);
   return state.plans.put(std::move(made), hash);
 }
 
 }  // namespace
+
+Stats stats(Device& device) {
+  const DeviceState& state = state_of(device);
+  return {.compiles = state.compiles, .plans = state.chosen, .untuned_plans = state.untuned};
+}
 
 PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_, DeviceState& device_)
     : problem(problem_), loaded(&loaded_), device(&device_) {
   launch = LoadedLaunch(loaded->family->launch(loaded->config, problem, device->facts),
                         loaded->kernels);
   check = PointerCheck(problem);
+}
+
+std::size_t workspace_bound(Problem largest, const std::string& config_text,
+                            const DeviceFacts& device) {
+  // The layout only says how attnforge would allocate; it must not bind the two lengths to each
+  // other here.
+  if (largest.layout == Layout::kPackedQkv) largest.layout = Layout::kBshd;
+  validate(largest);
+  const Config config = parse_config(config_text);
+  const Family* family = find_family(config.family);
+  ATTNFORGE_ASSERT(family != nullptr, "the config of a plan is of a family of this build");
+  // A batch below its bucket's may have more splits of the keys than a larger one
+  // (splits_of_batch() in templates/host/split_counts.h), but no more in all than the bucket's.
+  Problem of_bucket = largest;
+  of_bucket.batch = bucket_batch(largest.batch);
+  if (of_bucket.mask_batch != 1) of_bucket.mask_batch = of_bucket.batch;
+  if (largest.op == Op::kForward && !largest.batch_invariant && products_within_limits(of_bucket) &&
+      family->supports(of_bucket, device.arch).empty())
+    largest = of_bucket;
+  // That a family's workspace grows with batch and lengths is a rule for families
+  // (docs/ADDING_A_FAMILY.md) that a test checks.
+  return family->launch(config, largest, device).workspace_bytes;
 }
 
 Plan make_plan(const Problem& problem, Device& device, const PlanOptions& options) {
@@ -117,5 +164,17 @@ const Problem& Plan::problem() const { return state_->problem; }
 std::string Plan::config() const { return state_->loaded->config_text; }
 Provenance Plan::provenance() const { return state_->loaded->provenance; }
 double Plan::measured_us() const { return state_->loaded->measured_us; }
+
+std::string_view to_string(Policy policy) {
+  switch (policy) {
+    case Policy::kEstimate:
+      return "estimate";
+    case Policy::kFirstRun:
+      return "first_run";
+    case Policy::kCachedOnly:
+      return "cached_only";
+  }
+  return "unknown";
+}
 
 }  // namespace attnforge

@@ -1,6 +1,10 @@
 // plan_state.h - what a Plan points to: everything that a run needs, ready before the first one.
 #pragma once
 
+#include <cstddef>
+#include <string>
+
+#include "attnforge/device.h"
 #include "attnforge/plan.h"
 #include "plan/checks/pointer_check.h"
 #include "plan/loaded_kernel.h"
@@ -24,6 +28,11 @@ class PlanState {
   PointerCheck check;
   LoadedLaunch launch;
 };
+
+/// Bytes that suffice for a plan's config at every batch and lengths up to those of `largest`,
+/// which is the plan's problem but for these. Never shrinks when one of them grows. Throws
+/// Error(kInvalidProblem) for sizes out of range.
+std::size_t workspace_bound(Problem largest, const std::string& config, const DeviceFacts& device);
 
 struct KeyOfPlan {
   PlanKey operator()(const PlanState& plan) const { return plan.key(); }

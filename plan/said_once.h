@@ -7,7 +7,8 @@
 
 namespace attnforge {
 
-/// Thread-safe. Keeps every text: for as many as there are buckets, not as there are runs.
+/// Thread-safe. Keeps every text: for as many as there are
+/// buckets or kernels, not as there are runs.
 class SaidOnce {
  public:
   /// Whether `text` is new.

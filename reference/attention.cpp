@@ -59,7 +59,7 @@ void check_arguments(const Problem& problem, const Tensors& tensors,
   check_pointer(tensors.q.data, "q", true);
   check_pointer(tensors.k.data, "k", !no_keys);
   check_pointer(tensors.v.data, "v", !no_keys);
-  check_sink(problem, tensors);
+  check_head_numbers(problem, tensors);
   for (const QueryRow& row : rows) {
     const bool inside = 0 <= row.batch && row.batch < problem.batch && 0 <= row.head &&
                         row.head < problem.num_heads_q && 0 <= row.query &&
@@ -337,7 +337,7 @@ Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               int threads) {
   check_code_functions(problem, code);
   validate(problem);
-  if (!is_attention(problem)) return reference_merge(problem, tensors, rows);
+  if (problem.op == Op::kMerge) return reference_merge(problem, tensors, rows);
   if (!all_full(problem)) return reference_of_sequences(problem, tensors, rows, code, threads);
   return reference_of_full(problem, tensors, mask_rows_of(sequences_of(problem, tensors)), rows,
                            code, -1, threads);

@@ -187,7 +187,7 @@ void check_gradient_arguments(const Problem& problem, const Tensors& tensors,
   for (const auto& [name, data, needed] : pointers) {
     if (needed && data == nullptr) refuse(fmt::format("{} is null; give a host pointer", name));
   }
-  check_sink(problem, tensors);
+  check_head_numbers(problem, tensors);
   const Sequences sequences = sequences_of(problem, tensors);
   check_sequences(sequences);
   mask_rows_of(sequences);  // throws if it lacks its lists

@@ -25,8 +25,8 @@ PlainScore plain_score(const Problem& problem, DType dtype, float scaled);
 /// The score of a head's rows that has no value; -inf: none.
 float sink_of(const Problem& problem, const Tensors& tensors, std::int64_t head);
 
-/// Throws Error(kInvalidArgument) if the run lacks what sink_of() reads.
-void check_sink(const Problem& problem, const Tensors& tensors);
+/// Throws Error(kInvalidArgument) if the run lacks a number of each head (head_numbers()).
+void check_head_numbers(const Problem& problem, const Tensors& tensors);
 
 /// What a kernel in fp32 may be off by, relative to the score.
 double change_error(const Problem& problem);

@@ -189,7 +189,9 @@ Sequences sequences_of(const Problem& problem, const HostTensors& host) {
            .pages = page_table_of(problem, host)}};
 }
 
-bool all_full(const Problem& problem) { return problem.lengths == Lengths::kFixed; }
+bool all_full(const Problem& problem) {
+  return problem.lengths == Lengths::kFixed || !is_attention(problem);
+}
 
 Problem problem_of_sequence(const Sequences& sequences, std::int64_t index) {
   Problem one = sequences.problem;
@@ -331,6 +333,7 @@ void check_lengths(const Problem& problem, const HostTensors& host) {
 }
 
 void check_tables(const Problem& problem, const HostTensors& host) {
+  if (!is_attention(problem)) return;
   check_lengths(problem, host);
   if (has_pages(problem)) {
     const auto wanted = static_cast<std::size_t>(problem.batch * pages_of_sequence(problem));
@@ -358,6 +361,7 @@ void set_random_sequences(const Problem& problem, HostTensors& host, std::uint64
 }
 
 void set_random_tables(const Problem& problem, HostTensors& host, std::uint64_t seed) {
+  if (!is_attention(problem)) return;
   set_random_sequences(problem, host, seed);
   set_random_pages(problem, host, seed);
   set_random_block_mask(problem, host, seed);

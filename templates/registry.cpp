@@ -20,6 +20,7 @@ extern const Family bwd_wgmma_sm90a;
 extern const Family bwd_mma_sm80;
 extern const Family bwd_naive;
 extern const Family merge_states_family;
+extern const Family append_kv_family;
 
 std::span<const Family* const> registry() {
   // Families that know nothing of ropes, after a step that rotates q and k.
@@ -28,9 +29,9 @@ std::span<const Family* const> registry() {
                                    rotated_family<fwd_regtile_f32>(), rotated_family<fwd_wmma>()};
   static const Family* const families[] = {
       // Tier by tier, the best of each first.
-      &rotated[0],       &rotated[1],          &bwd_wgmma_sm90a, &bwd_mma_sm80,
-      &rotated[2],       &merge_states_family, &rotated[3],      &fwd_flash_vec,
-      &fwd_flash_scalar, &fwd_materialized,    &fwd_naive,       &bwd_naive,
+      &rotated[0],          &rotated[1],       &bwd_wgmma_sm90a, &bwd_mma_sm80,  &rotated[2],
+      &merge_states_family, &append_kv_family, &rotated[3],      &fwd_flash_vec, &fwd_flash_scalar,
+      &fwd_materialized,    &fwd_naive,        &bwd_naive,
   };
   return families;
 }

@@ -8,6 +8,7 @@
 #include "generator/tensors/operands.h"
 #include "reference/compare/outputs.h"
 #include "reference/score.h"
+#include "tuner/append_oracle.h"
 #include "tuner/oracle_list.h"
 #include "tuner/oracle_rows.h"
 
@@ -154,6 +155,8 @@ Oracle::Verdict OutputOracle::compare(const Tensors& tensors, CUstream stream) {
 std::unique_ptr<Oracle> make_oracle(const Sequences& sequences, const DeviceFacts& device,
                                     const Tensors& tensors, unsigned seed,
                                     const Instruments& instruments, CUstream stream) {
+  if (sequences.problem.op == Op::kAppend)
+    return make_append_oracle(sequences.problem, tensors, stream);
   if (!writes(sequences.problem, "o"))
     return make_gradient_oracle(sequences, device, tensors, seed, instruments, stream);
   return std::make_unique<OutputOracle>(sequences, device, tensors, seed, instruments, stream);

@@ -13,7 +13,7 @@ namespace attnforge::cli {
 namespace {
 
 // Each begins a problem's text. A new operation of the library gets its word here.
-constexpr std::string_view kOperations[] = {"fwd", "bwd", "merge"};
+constexpr std::string_view kOperations[] = {"fwd", "bwd", "merge", "append"};
 
 constexpr std::string_view kBetweenWords = " \t\r\n";
 

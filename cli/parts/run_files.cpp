@@ -1,5 +1,5 @@
-// run_files.cpp - parts that are files of run alone: the tables of a rope, the logits of sinks,
-// scales of k and v, and the gradients of o and lse with those of inputs.
+// run_files.cpp - parts that are files of run alone: the tables of a rope, numbers of heads, scales
+// of k and v, and the gradients of o and lse with those of inputs.
 #include <span>
 #include <tuple>
 #include <utility>
@@ -62,27 +62,35 @@ class RopeFiles : public RunPart {
   std::int64_t offset_ = -1;  // -1: not given
 };
 
-class SinkFiles : public RunPart {
+/// An option for each of head_numbers().
+class HeadFiles : public RunPart {
  public:
   void add_options(Command& verb) override {
-    add_value(verb, "--sinks NPY", sinks_, "Logits of the word sinks: float32 [num_heads_q]");
+    for (std::size_t i = 0; i < all_.size(); ++i)
+      add_value(verb, fmt::format("--{} NPY", all_[i].name), files_[i],
+                fmt::format("Of the word {}: float32 [num_heads_q], {} each", all_[i].word,
+                            all_[i].what));
   }
   void check(const Problem& problem, const RunFlags& flags) const override {
-    if (!problem.sinks && !sinks_.empty())
-      refuse(kInvalidArgument, "--sinks needs a problem with the word sinks");
-    if (problem.sinks && sinks_.empty() && !flags.random) {
-      refuse(kInvalidArgument,
-             "--sinks is missing: the word sinks takes a logit for each query head");
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      const HeadNumbers& of = all_[i];
+      if (!of.in(problem) && !files_[i].empty())
+        refuse(kInvalidArgument, "--{} needs a problem with the word {}", of.name, of.word);
+      if (of.in(problem) && files_[i].empty() && !flags.random)
+        refuse(kInvalidArgument, "--{} is missing: the word {} takes {} for each query head",
+               of.name, of.word, of.what);
     }
   }
   void take(const Problem& problem, const RunFlags&, HostTensors& host) const override {
-    if (sinks_.empty()) return;
     const std::int64_t shape[] = {problem.num_heads_q};
-    host.sinks = values_of<float>(read_npy(sinks_, shape, "float32 [num_heads_q]"));
+    for (std::size_t i = 0; i < all_.size(); ++i)
+      if (!files_[i].empty())
+        host.*all_[i].host = values_of<float>(read_npy(files_[i], shape, "float32 [num_heads_q]"));
   }
 
  private:
-  std::string sinks_;
+  std::vector<HeadNumbers> all_ = head_numbers();
+  std::vector<std::string> files_ = std::vector<std::string>(all_.size());
 };
 
 class ScaleFiles : public RunPart {
@@ -205,7 +213,7 @@ class GradientFiles : public RunPart {
 }  // namespace
 
 std::unique_ptr<RunPart> rope_part() { return std::make_unique<RopeFiles>(); }
-std::unique_ptr<RunPart> sink_part() { return std::make_unique<SinkFiles>(); }
+std::unique_ptr<RunPart> head_part() { return std::make_unique<HeadFiles>(); }
 std::unique_ptr<RunPart> scale_part() { return std::make_unique<ScaleFiles>(); }
 std::unique_ptr<RunPart> gradient_part() { return std::make_unique<GradientFiles>(); }
 

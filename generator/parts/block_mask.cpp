@@ -123,6 +123,7 @@ MaskBlocks mask_blocks(const Problem& p) {
           .kv = (p.seqlen_kv + p.mask_block_kv - 1) / p.mask_block_kv};
 }
 
+extern const ProblemPart block_mask_of_problem;
 constinit const ProblemPart block_mask_of_problem{
     .in = [](const Problem& p) { return has_block_mask(p); },
     .validate = validate_mask,

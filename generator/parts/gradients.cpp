@@ -68,18 +68,12 @@ void add_gradients_out(OperandList& list) {
 
 bool gradients_good(const Problem& problem, std::uint64_t, const Tensors& t) {
   const Gradients& g = t.gradients;
-  std::uintptr_t bits = 0;
-  bool present = true;
-  const auto add = [&](const Tensor& tensor, DType dtype) {
-    bits |= alignment_bits(tensor, dtype);
-    present &= tensor.data != nullptr;
-  };
-  add(g.dout, problem.dtype_o);
-  add(g.dq, gradient_dtype(problem, problem.dtype_q));
-  add(g.dk, gradient_dtype(problem, problem.dtype_k));
-  add(g.dv, gradient_dtype(problem, problem.dtype_v));
-  const auto misaligned = static_cast<std::uintptr_t>(problem.alignment_bytes) - 1;
-  return present && (bits & misaligned) == 0 && words_good(t.lse.data) &&
+  GoodTensors tensors;
+  tensors.add(g.dout, problem.dtype_o);
+  tensors.add(g.dq, gradient_dtype(problem, problem.dtype_q));
+  tensors.add(g.dk, gradient_dtype(problem, problem.dtype_k));
+  tensors.add(g.dv, gradient_dtype(problem, problem.dtype_v));
+  return tensors.all(problem) && words_good(t.lse.data) &&
          (!problem.dlse || words_good(g.dlse.data));
 }
 
@@ -129,6 +123,7 @@ bool has_wider_gradients(const Problem& p) {
          (p.dtype_q != DType::kFp32 || p.dtype_k != DType::kFp32 || p.dtype_v != DType::kFp32);
 }
 
+extern const ProblemPart gradients_of_problem;
 constinit const ProblemPart gradients_of_problem{
     .in = [](const Problem& p) { return is_backward(p); },
     .bytes = gradient_bytes,

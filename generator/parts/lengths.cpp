@@ -72,7 +72,7 @@ void validate_lengths(const Problem& p) {
         "tokens_q={} tokens_kv={} need lengths=packed: those of lengths=used are batch * seqlen",
         p.tokens_q, p.tokens_kv);
   }
-  if (p.lengths != Lengths::kPacked) return;
+  if (p.lengths != Lengths::kPacked || !is_attention(p)) return;
   if (p.layout == Layout::kPackedQkv && p.tokens_q != p.tokens_kv) {
     reject_problem("layout=packed_qkv needs tokens_q={} and tokens_kv={} to be equal", p.tokens_q,
                    p.tokens_kv);
@@ -147,8 +147,9 @@ Tokens total_tokens(const Problem& p) {
           .kv = p.tokens_kv != 0 ? p.tokens_kv : p.batch * p.seqlen_kv};
 }
 
+extern const ProblemPart lengths_of_problem;
 constinit const ProblemPart lengths_of_problem{
-    .in = [](const Problem& p) { return p.lengths != Lengths::kFixed; },
+    .in = [](const Problem& p) { return p.lengths != Lengths::kFixed && is_attention(p); },
     .validate = validate_lengths,
     .too_large = too_many_tokens,
     .round = round_lengths,

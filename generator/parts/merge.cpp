@@ -19,7 +19,7 @@ using Role = Operand::Role;
 constexpr std::int64_t kMostRows = std::int64_t{1} << 30;  // of a grid
 
 void validate_merge(const Problem& p) {
-  if (is_attention(p)) return;
+  if (p.op != Op::kMerge) return;
   if (p.parts < 1) reject_problem("parts={} must be from 1 to 32 of a merge", p.parts);
   if (p.dtype_k != p.dtype_q || p.dtype_v != p.dtype_q)
     reject_problem("k and v have no dtypes in a merge; give one to all, and another to o");
@@ -32,7 +32,7 @@ void validate_merge(const Problem& p) {
   check_one("head_dim", p.head_dim, p.head_dim_v);
 }
 
-std::string too_many_rows(const Problem& p) {
+std::string too_many_merged_rows(const Problem& p) {
   const double rows = elements(p.batch * p.seqlen_q, p.num_heads_q, 1);
   if (rows <= kMostRows) return "";
   return fmt::format("batch={} times seqlen={} times num_heads={} are more than {} rows", p.batch,
@@ -86,18 +86,19 @@ void complete_merge(const Problem& p, const BoundOperands& run, Tensors& tensors
 
 bool merge_good(const Problem& p, std::uint64_t, const Tensors& t) {
   if (t.parts == nullptr) return false;
-  std::uintptr_t bits = 0;
-  bool present = true;
+  GoodTensors tensors;
+  bool good = true;
+  tensors.add(t.o, p.dtype_o);
   for (int i = 0; i < p.parts; ++i) {
-    const auto& [o, lse] = t.parts[i];
-    bits |= alignment_bits(o, p.dtype_q);
-    present &= o.data != nullptr && words_good(lse.data);
+    tensors.add(t.parts[i].o, p.dtype_q);
+    good &= words_good(t.parts[i].lse.data);
   }
-  return present && bits % static_cast<std::uintptr_t>(p.alignment_bytes) == 0;
+  return good && tensors.all(p);
 }
 
 void explain_merge(const Problem& p, const Tensors& t) {
   if (t.parts == nullptr) refuse_tensors("parts is null; give o and lse of {} parts", p.parts);
+  check_tensor("o", t.o, p.dtype_o, p.num_heads_q, p.batch, p.seqlen_q, p);
   for (int i = 0; i < p.parts; ++i) {
     check_tensor(fmt::format("o of part {}", i), t.parts[i].o, p.dtype_q, p.num_heads_q, p.batch,
                  p.seqlen_q, p);
@@ -108,10 +109,11 @@ void explain_merge(const Problem& p, const Tensors& t) {
 
 }  // namespace
 
+extern const ProblemPart merge_of_problem;
 constinit const ProblemPart merge_of_problem{
     .in = [](const Problem& p) { return p.op == Op::kMerge; },
     .validate = validate_merge,
-    .too_large = too_many_rows,
+    .too_large = too_many_merged_rows,
     .round = round_merge,
     .bytes = bytes_of_parts,
     .work = 0.5,  // one product for each part

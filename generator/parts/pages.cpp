@@ -26,7 +26,7 @@ void lay_out_pages(const Problem& problem, Tensors& tensors) {
 
 void complete_pages(const Problem&, const BoundOperands& run, Tensors& tensors) {
   for (const Operand& operand : run.list) {
-    if (operand.name == "k") tensors.pages.num_pages = rows_in(operand, run.host);
+    if (operand.any_rows) tensors.pages.num_pages = rows_in(operand, run.host);
   }
 }
 
@@ -84,6 +84,7 @@ std::string too_many_pages(const Problem& p) {
 
 }  // namespace
 
+extern const ProblemPart pages_of_problem;
 constinit const ProblemPart pages_of_problem{
     .in = [](const Problem& p) { return has_pages(p); },
     .validate = validate_pages,

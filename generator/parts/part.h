@@ -43,6 +43,7 @@ struct ProblemPart {
   double work = 1;  // flops() of a problem with the part, relative to one without
 
   // ---- Of a run ----
+  const HeadNumbers* of_heads = nullptr;        // among its inputs
   void (*add_inputs)(OperandList&) = nullptr;   // and tables
   void (*add_outputs)(OperandList&) = nullptr;  // after those of all parts, and a forward's own
   /// Sets what the operands' addresses do not say.
@@ -62,12 +63,7 @@ struct ProblemPart {
   void (*explain)(const Problem&, const Tensors&) = nullptr;
 };
 
-// A file each in generator/parts.
-extern const ProblemPart gradients_of_problem, sinks_of_problem, rope_of_problem,
-    lengths_of_problem, pages_of_problem, block_mask_of_problem, code_of_problem, merge_of_problem,
-    scales_of_problem;
-
-/// All of them, in the order of their operands.
+/// All of them: X_of_problem of each parts/X.cpp, in the order of these names.
 std::span<const ProblemPart* const> problem_parts();
 
 /// Calls a function of all parts that the problem has.

@@ -93,6 +93,7 @@ void validate_rope(const Problem& p) {
 }
 
 double bytes_of_tables(const Problem& p) {
+  if (!is_attention(p)) return 0;  // an append takes rows of them
   return 4.0 * effective_rope_dim(p) * static_cast<double>(std::max(p.seqlen_q, p.seqlen_kv));
 }
 
@@ -116,9 +117,11 @@ int effective_rope_dim(const Problem& problem) {
 }
 
 std::int64_t least_rope_offset(const Problem& problem) {
+  if (!is_attention(problem)) return 0;
   return std::max<std::int64_t>(0, problem.seqlen_q - problem.seqlen_kv);
 }
 
+extern const ProblemPart rope_of_problem;
 constinit const ProblemPart rope_of_problem{
     .in = [](const Problem& p) { return p.rope != Rope::kNone; },
     .validate = validate_rope,

@@ -105,6 +105,7 @@ double bytes_of_scales(const Problem& p) {
 
 }  // namespace
 
+extern const ProblemPart scales_of_problem;
 constinit const ProblemPart scales_of_problem{.in = has_scales,
                                               .validate = validate_low_bits,
                                               .bytes = bytes_of_scales,

@@ -42,9 +42,15 @@ void explain_sinks(const Problem& problem, const Tensors& t) {
     check_of_heads("dsinks", t.gradients.dsinks, "memory for the gradients of the sinks", problem);
 }
 
+constexpr HeadNumbers kSinks{"sinks",         "sinks",
+                             "a logit",       [](const Problem& p) { return p.sinks; },
+                             &Tensors::sinks, &HostTensors::sinks};
+
 }  // namespace
 
-constinit const ProblemPart sinks_of_problem{.in = [](const Problem& p) { return p.sinks; },
+extern const ProblemPart sinks_of_problem;
+constinit const ProblemPart sinks_of_problem{.in = kSinks.in,
+                                             .of_heads = &kSinks,
                                              .add_inputs = add_sinks,
                                              .add_outputs = add_dsinks,
                                              .good = sinks_good,

@@ -253,7 +253,8 @@ void set_code_arguments(const Problem& problem, HostTensors& host, std::uint64_t
   }
 }
 
-constinit const ProblemPart code_of_problem{
+extern const ProblemPart user_code_of_problem;
+constinit const ProblemPart user_code_of_problem{
     .in = [](const Problem& p) { return !p.args.empty(); },
     .validate = check_code,
     .add_inputs = add_code_arrays,

@@ -68,12 +68,12 @@ static_assert(std::ranges::all_of(kDTypes, [](std::string_view name) {
 }));
 /// Those of all tensors: before the formats of caches.
 constexpr std::span kFloats = std::span(kDTypes).first(static_cast<int>(DType::kInt8));
-constexpr std::string_view kOps[] = {"fwd", "bwd", "merge"};
+constexpr std::string_view kOps[] = {"fwd", "bwd", "merge", "append"};
 constexpr std::string_view kLayouts[] = {"bshd", "bhsd", "packed_qkv"};
 constexpr std::string_view kLengths[] = {"fixed", "packed", "used"};
 constexpr std::string_view kRopes[] = {"none", "interleaved", "half"};
 constexpr std::string_view kGradients[] = {"same", "fp32"};
-constexpr std::string_view kKvScales[] = {"none",  "tensor",  "head",    "token",
+constexpr std::string_view kKvScales[] = {"none",    "tensor",  "head",    "token",
                                           "group32", "group64", "group128"};
 
 // ---- 2. Members by their kinds ----
@@ -206,7 +206,7 @@ constexpr ProblemField kFields[] = {
     {.word = {"o", "o=DTYPE", "dtype of o alone", "that of all", kDTypeWords},
      .value = choice<&Problem::dtype_o>(kFloats, never),
      .apart = kOtherDType,
-     .ops = kAllOps},
+     .ops = kNotAppend},
     {.word = {"kv_scale", "kv_scale=WHAT",
               "of k and v of 8 or 4 bits: what shares a scale, by which a number is multiplied; "
               "token: a row of a head, groupN: N elements of one",
@@ -229,7 +229,8 @@ constexpr ProblemField kFields[] = {
      .ops = kAllOps},
     {.word = {"num_heads_kv", "num_heads_kv=N", "heads of k and v", "num_heads_q", kHeads},
      .value = integer<&Problem::num_heads_kv>(within<1, kMaxGrid>, always),
-     .other_names = "kv_heads num_kv_heads num_key_value_heads"},
+     .other_names = "kv_heads num_kv_heads num_key_value_heads",
+     .ops = kNotMerge},
     {.word = {"seqlen", "seqlen=Q:KV", "queries and keys of a sequence; one number is both", "1",
               kSeqlen},
      .value = pair("seqlen_q", "seqlen_kv"),
@@ -241,7 +242,8 @@ constexpr ProblemField kFields[] = {
      .ops = kAllOps},
     {.word = {"seqlen_kv", "seqlen_kv=N", "keys of a sequence; of several lengths, the most",
               "seqlen_q", kSeqlen},
-     .value = integer<&Problem::seqlen_kv>(within<0, kMaxSeqlen>, always)},
+     .value = integer<&Problem::seqlen_kv>(within<0, kMaxSeqlen>, always),
+     .ops = kNotMerge},
     {.word = {"head_dim", "head_dim=QK:V",
               "elements per head of q and k, and of v and o; one number is both", "64", kHeadDim},
      .value = integer_pair<&Problem::head_dim>(within<8, 512, 8>, "head_dim", "head_dim_v"),
@@ -250,7 +252,8 @@ constexpr ProblemField kFields[] = {
      .ops = kAllOps},
     {.word = {"head_dim_v", "head_dim_v=N", "elements per head of v and o", "head_dim", kHeadDim},
      .value = integer<&Problem::head_dim_v>(within<8, 512, 8>, always),
-     .apart = kOtherHeadDims},
+     .apart = kOtherHeadDims,
+     .ops = kNotMerge},
     {.word = {"layout", "layout=ORDER",
               "of contiguous tensors, by the letters of batch, seqlen, heads, dim; any strides may "
               "be run",
@@ -282,7 +285,7 @@ constexpr ProblemField kFields[] = {
     {.word = {"lse", "lse", "lse is written too: fp32, natural logarithm", "only o", ""},
      .value = flag<&Problem::lse>(),
      .apart = kOtherOutputs,
-     .ops = kAllOps,
+     .ops = kNotAppend,
      .not_backward = "it always comes in: leave it out"},
     {.word = {"tf32", "tf32", "with fp32: products may round their inputs to TF32", "fp32 accuracy",
               "", true},
@@ -327,17 +330,21 @@ constexpr ProblemField kFields[] = {
               "arrays on the GPU say how long each is",
               "fixed", "fixed, packed or used"},
      .value = choice<&Problem::lengths>(kLengths),
-     .other_names = "varlen=packed"},
+     .other_names = "varlen=packed",
+     .ops = kNotMerge},
     {.word = {"tokens", "tokens=Q:KV",
               "with lengths=packed: the most rows of q and of k and v; one number is both", "0",
               kTokens},
-     .value = pair("tokens_q", "tokens_kv")},
+     .value = pair("tokens_q", "tokens_kv"),
+     .ops = kNotMerge},
     {.word = {"tokens_q", "tokens_q=N", "the most rows of q and o", "0", kTokens},
      .value = integer<&Problem::tokens_q>(within<0, kMostTokens>,
-                                          either_differs<&Problem::tokens_q, &Problem::tokens_kv>)},
+                                          either_differs<&Problem::tokens_q, &Problem::tokens_kv>),
+     .ops = kNotMerge},
     {.word = {"tokens_kv", "tokens_kv=N", "the most rows of k and v", "tokens_q", kTokens},
-     .value = integer<&Problem::tokens_kv>(
-         within<0, kMostTokens>, either_differs<&Problem::tokens_q, &Problem::tokens_kv>)},
+     .value = integer<&Problem::tokens_kv>(within<0, kMostTokens>,
+                                           either_differs<&Problem::tokens_q, &Problem::tokens_kv>),
+     .ops = kNotMerge},
     {.word = {"page_size", "page_size=N",
               "with lengths=used, or of q alone with lengths=packed: k and v lie in pages of so "
               "many rows; a run's table on the GPU says which pages a sequence has",
@@ -345,6 +352,7 @@ constexpr ProblemField kFields[] = {
      .value = integer<&Problem::page_size>(within<0, 65536, 8>),
      .other_names = "page pages paged",
      .apart = kOtherPages,
+     .ops = kNotMerge,
      .not_backward = "k and v of one that is trained lie in one piece",
      .needs = "lengths",
      .why_needed = "lengths=used, or lengths=packed for queries one after another: of a cache in "
@@ -357,6 +365,7 @@ constexpr ProblemField kFields[] = {
               "none", "none, interleaved or half", true},
      .value = choice<&Problem::rope>(kRopes),
      .apart = 0,
+     .ops = kNotMerge,
      .not_backward = "rotate q and k before, and dq and dk back after it",
      .excludes = "lengths",
      .instead = "rotate q and k before the run"},
@@ -365,7 +374,8 @@ constexpr ProblemField kFields[] = {
      .value = integer<&Problem::rope_dim>(within<0, 512, 8>),
      .apart = 0,
      .meant = [](const Problem& p) -> std::int64_t { return effective_rope_dim(p); },
-     .round = [](Problem& p) { p.rope_dim = p.rope_dim == p.head_dim ? 0 : p.rope_dim; }},
+     .round = [](Problem& p) { p.rope_dim = p.rope_dim == p.head_dim ? 0 : p.rope_dim; },
+     .ops = kNotMerge},
     {.word = {"blocks", "blocks=Q:KV",
               "a mask of blocks of so many queries and keys: a run's lists say which are seen; one "
               "number is both",
@@ -396,6 +406,14 @@ constexpr ProblemField kFields[] = {
               "a whole number from 1 to 32"},
      .value = integer<&Problem::parts>(within<0, kMostMergedStates>),
      .ops = only(Op::kMerge)},
+    {.word = {"queries", "queries", "of append with rope: q is rotated too, and goes to o",
+              "k alone", ""},
+     .value = flag<&Problem::queries>(),
+     .ops = only(Op::kAppend)},
+    {.word = {"lengths_after", "lengths_after",
+              "of append: rows that each sequence has afterwards are written", "they are not", ""},
+     .value = flag<&Problem::lengths_after>(),
+     .ops = only(Op::kAppend)},
     {.word = {"alignment", "alignment=BYTES", "divides every address and stride", "16",
               "2, 4, 8 or 16 (bytes)"},
      .value = integer<&Problem::alignment_bytes>(alignment_ok),
@@ -499,6 +517,7 @@ void check_word(const Problem& p) {
   // Sizes that an op does not have follow from those that it has.
   if (kField.value.is_set != always && (kField.ops & only(p.op)) == 0) refuse_in_op(kField, p);
   if (!kField.not_backward.empty() && is_backward(p)) refuse_in_backward(kField);
+  if (!is_attention(p)) return;  // their parts say what goes together
   if constexpr (!kField.needs.empty()) {
     if (!named(kField.needs).value.is_set(p)) refuse_alone(kField, p);
   }
@@ -543,7 +562,7 @@ std::string_view to_string(Rope rope) { return name_in(kRopes, rope); }
 
 std::optional<Op> op_named(std::string_view name) { return named_in<Op>(kOps, name); }
 
-std::string_view words_of_ops() { return "fwd, bwd or merge"; }
+std::string_view words_of_ops() { return "fwd, bwd, merge or append"; }
 
 const ProblemField* find_field(std::string_view name) {
   const auto* found = std::ranges::find(kFields, name, &ProblemField::name);

@@ -45,7 +45,9 @@ struct FieldValue {
 using Ops = unsigned;
 constexpr Ops only(Op op) { return 1u << static_cast<unsigned>(op); }
 inline constexpr Ops kAttention = only(Op::kForward) | only(Op::kBackward);
-inline constexpr Ops kAllOps = kAttention | only(Op::kMerge);
+inline constexpr Ops kNotAppend = kAttention | only(Op::kMerge);
+inline constexpr Ops kNotMerge = kAttention | only(Op::kAppend);
+inline constexpr Ops kAllOps = kAttention | only(Op::kMerge) | only(Op::kAppend);
 
 struct ProblemField {
   ProblemWord word;

@@ -80,7 +80,7 @@ void validate(const Problem& p) {
   check_exclusions(p);
   check_fields(p);
   check_dtypes(p);
-  if (p.num_heads_q % p.num_heads_kv != 0) {
+  if (is_attention(p) && p.num_heads_q % p.num_heads_kv != 0) {
     reject_problem("num_heads_q={} must be a multiple of num_heads_kv={}", p.num_heads_q,
                    p.num_heads_kv);
   }
@@ -140,7 +140,7 @@ Problem typical_problem(const Problem& problem) {
 double minimum_bytes(const Problem& p) {
   const double lse_bytes = p.lse ? 4.0 * static_cast<double>(p.num_heads_q * total_tokens(p).q)
                                  : 0.0;
-  double bytes = bytes_of(p.dtype_o, elements_o(p)) + lse_bytes;
+  double bytes = p.op == Op::kAppend ? 0 : bytes_of(p.dtype_o, elements_o(p)) + lse_bytes;
   if (is_attention(p))
     bytes += bytes_of(p.dtype_q, elements_q(p)) + bytes_of(p.dtype_k, elements_k(p)) +
              bytes_of(p.dtype_v, elements_v(p));

@@ -1,6 +1,7 @@
 // operand_list.h - how a part of a problem adds its tensors to the table of a run's operands.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -70,7 +71,11 @@ class OperandList {
   }
 
   std::span<Operand> list() { return list_; }
-  std::vector<Operand> take() { return std::move(list_); }
+  /// Inputs, then tables, then outputs.
+  std::vector<Operand> take() {
+    std::ranges::stable_sort(list_, {}, &Operand::role);
+    return std::move(list_);
+  }
 
   const Problem& problem;
   const Tokens tokens;  // of the problem

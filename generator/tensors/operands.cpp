@@ -65,7 +65,7 @@ std::vector<Operand> operands(const Problem& problem) {
   OperandList list(problem);
   if (is_attention(problem)) add_inputs(list);
   for_each_part<&ProblemPart::add_inputs>(problem, list);
-  if (!is_backward(problem)) add_outputs(list);
+  if (!is_backward(problem) && problem.op != Op::kAppend) add_outputs(list);
   for_each_part<&ProblemPart::add_outputs>(problem, list);
   return list.take();
 }
@@ -110,6 +110,13 @@ Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
   for_each_part<&ProblemPart::complete>(problem, problem,
                                         BoundOperands{list, addresses, host, words}, tensors);
   return tensors;
+}
+
+std::vector<HeadNumbers> head_numbers() {
+  std::vector<HeadNumbers> all;
+  for (const ProblemPart* part : problem_parts())
+    if (part->of_heads != nullptr) all.push_back(*part->of_heads);
+  return all;
 }
 
 void check_sizes(const Problem& problem, std::span<const Operand> list, const HostTensors& host) {

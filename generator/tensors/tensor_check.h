@@ -13,16 +13,28 @@ namespace attnforge {
 inline std::uintptr_t address_bits(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
-/// The bits of an address and strides in bytes, of which an aligned tensor has no low ones.
-inline std::uintptr_t alignment_bits(const Tensor& tensor, DType dtype) {
-  const std::int64_t strides = tensor.stride_batch | tensor.stride_row | tensor.stride_head;
-  return address_bits(tensor.data) |
-         static_cast<std::uintptr_t>(strides) * static_cast<std::uintptr_t>(bytes_of(dtype, 1));
-}
 /// Whether there are floats or integers.
 inline bool words_good(const void* words) {
   return words != nullptr && address_bits(words) % 4 == 0;
 }
+
+/// Whether tensors are there and aligned as a problem says: a few operations for each.
+class GoodTensors {
+ public:
+  void add(const Tensor& t, DType dtype) {
+    present_ &= t.data != nullptr;
+    bits_ |= address_bits(t.data) |
+             static_cast<std::uintptr_t>(t.stride_batch | t.stride_row | t.stride_head) *
+                 static_cast<std::uintptr_t>(bytes_of(dtype, 1));
+  }
+  bool all(const Problem& problem) const {
+    return present_ && (bits_ & static_cast<std::uintptr_t>(problem.alignment_bytes - 1)) == 0;
+  }
+
+ private:
+  std::uintptr_t bits_ = 0;
+  bool present_ = true;
+};
 
 /// Throws Error(kInvalidArgument).
 template <class... Values>

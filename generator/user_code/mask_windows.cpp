@@ -6,51 +6,14 @@
 
 #include "generator/shape.h"
 #include "generator/user_code/code_tree.h"
+#include "generator/user_code/position_sums.h"
 #include "generator/user_code/read_once.h"
 
 namespace attnforge {
 namespace {
 
-/// A sum of positions, lengths and a number, each with a factor.
-struct Sum {
-  std::int64_t k = 0, q = 0, seqlen_q = 0, seqlen_kv = 0, number = 0;
-
-  Sum plus(const Sum& other, std::int64_t factor) const {
-    return {k + factor * other.k, q + factor * other.q, seqlen_q + factor * other.seqlen_q,
-            seqlen_kv + factor * other.seqlen_kv, number + factor * other.number};
-  }
-};
-using Sums = std::vector<std::optional<Sum>>;  // one for each node of a tree
-
-std::optional<Sum> sum_of(const CodeNode& node, const Sums& sums) {
-  constexpr double kMostNumber = 1 << 30;  // as far as windows go
-  const auto of = [&](int operand) { return sums[operand]; };
-  switch (node.op) {
-    case CodeOp::kK:
-      return Sum{.k = 1};
-    case CodeOp::kQ:
-      return Sum{.q = 1};
-    case CodeOp::kSeqlenQ:
-      return Sum{.seqlen_q = 1};
-    case CodeOp::kSeqlenKv:
-      return Sum{.seqlen_kv = 1};
-    case CodeOp::kNumber:
-      if (node.is_float || node.number > kMostNumber) return std::nullopt;
-      return Sum{.number = static_cast<std::int64_t>(node.number)};
-    case CodeOp::kNegative:
-      if (!of(node.a)) return std::nullopt;
-      return Sum().plus(*of(node.a), -1);
-    case CodeOp::kPlus:
-    case CodeOp::kMinus:
-      if (!of(node.a) || !of(node.b)) return std::nullopt;
-      return of(node.a)->plus(*of(node.b), node.op == CodeOp::kPlus ? 1 : -1);
-    default:
-      return std::nullopt;
-  }
-}
-
 /// Where a sum that must be 0 or less puts the key, by the query's position; nothing: elsewhere.
-std::optional<KeyBounds> bounds_of_sum(const Sum& sum, const Problem& p) {
+std::optional<KeyBounds> bounds_of_sum(const PositionSum& sum, const Problem& p) {
   if (sum.k * sum.q != -1) return std::nullopt;
   // A position is q + seqlen_kv - seqlen_q.
   const std::int64_t per_q = sum.seqlen_q - sum.k, per_kv = sum.seqlen_kv + sum.k;
@@ -67,29 +30,8 @@ void narrow(KeyBounds& bounds, const KeyBounds& by) {
 /// A term that compares sums: where it is in the text, and what has to be 0 or less.
 struct SumTerm {
   std::size_t begin, end;
-  std::vector<Sum> sums;
+  std::vector<PositionSum> sums;
 };
-
-/// The sums of a term that compares some; empty if it is another.
-std::vector<Sum> sums_of_term(const CodeTree& tree, const CodeNode& term, const Sums& all) {
-  using enum CodeOp;
-  const bool is_strict = term.op == kBelow || term.op == kAbove;
-  const bool has_most = term.op == kBelow || term.op == kAtMost || term.op == kEqual;
-  const bool has_least = term.op == kAbove || term.op == kAtLeast || term.op == kEqual;
-  if (!has_most && !has_least) return {};
-  const CodeNode& first = tree[term.a];
-  const bool magnitude = first.op == kAbs && !first.is_float;
-  const auto& left = all[magnitude ? first.a : term.a];
-  const auto& right = all[term.b];
-  if (!left || !right) return {};
-  if (magnitude && (has_least || right->k != 0 || right->q != 0)) return {};
-  std::vector<Sum> sums;
-  if (has_most) sums.push_back(left->plus(*right, -1));
-  if (has_least) sums.push_back(right->plus(*left, -1));
-  if (magnitude) sums.push_back(Sum().plus(*left, -1).plus(*right, -1));
-  for (Sum& sum : sums) sum.number += is_strict ? 1 : 0;
-  return sums;
-}
 
 /// What is known of a mask's text by itself.
 struct ReadMask {
@@ -100,11 +42,10 @@ struct ReadMask {
 ReadMask read_mask(const std::string& text) {
   const CodeTree tree = code_tree(text, CodeText::kMask, {});
   if (tree.assigns) return {{}, true};
-  Sums sums;
-  for (const CodeNode& node : tree.nodes) sums.push_back(sum_of(node, sums));
+  const PositionSums sums = position_sums(tree);
   ReadMask mask;
   for (const int term : terms_of(tree, text)) {
-    std::vector<Sum> compared = sums_of_term(tree, tree[term], sums);
+    std::vector<PositionSum> compared = sums_of_comparison(tree, tree[term], sums);
     if (compared.empty())
       mask.others = true;
     else
@@ -116,7 +57,7 @@ ReadMask read_mask(const std::string& text) {
 /// The bounds of a term; nothing if it is no window.
 std::optional<KeyBounds> bounds_of_term(const SumTerm& term, const Problem& p) {
   KeyBounds bounds;
-  for (const Sum& sum : term.sums) {
+  for (const PositionSum& sum : term.sums) {
     const std::optional<KeyBounds> found = bounds_of_sum(sum, p);
     if (!found) return std::nullopt;
     narrow(bounds, *found);

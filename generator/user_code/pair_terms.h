@@ -2,6 +2,7 @@
 // the query with something of the key, such as "document[q] == document[k]".
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,13 +20,20 @@ struct PairTerm {
   std::string of_key;
 };
 
-/// Terms that && joins in mask_code(). A term that names only one of q and k is compared with
-/// "true". Both sides are computed for every query and every key of a range, whatever other terms
-/// say of the pair: so a term that reads an array is none unless it comes first and its indexes are
-/// sums of products of batch, head, q, k and lengths, and nothing else.
+/// The terms of mask_code(), and how it joins them. One that names only one of q and k is compared
+/// with "true"; of "q - k < 9" the two sides are made. Both sides are computed for every query and
+/// every key of a range, whatever other terms say of the pair: so a term that reads an array is
+/// none unless it comes first and its indexes are sums of products of batch, head, q, k and
+/// lengths, and nothing else, or they are of batch and head alone, and what comes before is of q
+/// and k alone.
 struct PairTerms {
+  enum Join : int { kBoth = -1, kEither = -2, kOpposite = -3, kUnknown = -4 };
+
   std::vector<PairTerm> terms;
-  bool all = true;  // there are no others
+  /// The text's value, operands first: indexes of terms, and Joins. kUnknown is what no term tells.
+  std::vector<int> value;
+
+  bool all() const { return std::ranges::find(value, int{kUnknown}) == value.end(); }
 };
 PairTerms pair_terms(const Problem& problem);
 

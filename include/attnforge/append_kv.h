@@ -58,11 +58,11 @@ struct AppendTensors {
 /// With ATTNFORGE_CHECK_INPUTS=1 lengths and tables are read on the host first, which waits for the
 /// stream (not during a capture, when nothing is looked at), and Error(kInvalidArgument) names a
 /// length above its bound, a page that is not there, and a page that two sequences write.
-/// The first call for these dtypes, head dims, rope and alignment compiles a kernel, or takes it
-/// from the database; later ones only launch, and may be captured. Thread-safe. Throws
-/// Error(kInvalidArgument) for sizes, strides and addresses that cannot be served (tensors are
-/// aligned to their elements, arrays to 4 bytes, tables to 16), Error(kNotReady) if the kernel is
-/// not there and `allow_compile` is false, Error(kCompile), Error(kCuda).
+/// It makes a plan for an append of these sizes and of the alignment that these tensors have, and
+/// runs it. The first call for this dtype, these head dims, rope and alignment, with or without q
+/// and new lengths, of one row for each sequence or of more, compiles a kernel, or takes it from
+/// the database; later ones only launch, and may be captured. Throws as make_plan() and
+/// Plan::run(); Error(kNotReady) if the kernel is not there and `allow_compile` is false.
 ATTNFORGE_API void append_kv(const AppendSizes& sizes, const AppendTensors& tensors, Device& device,
                              void* stream = nullptr, bool allow_compile = true);
 

@@ -82,16 +82,15 @@
  * launch. Streams that are idle or destroyed give theirs back. Of a captured graph only one
  * executable may run at a time.
  *
- * Cost. attnforge_query takes microseconds, and so do attnforge_run and attnforge_append_kv, which
- * only launch: they do not synchronise, allocate nothing (but more counters when some thousand
- * streams or captured launches have theirs), and may be captured into a CUDA graph. attnforge_run
- * takes about a microsecond more than the driver's launch. These are the exceptions:
- *   may compile       attnforge_plan_create, the first attnforge_append_kv of a kind, functions
- *                     that make or transpose a block mask on a GPU, and attnforge_inspect where it
- *                     is asked to; a capture comes after the first such call
+ * Cost. attnforge_query takes microseconds, and so does attnforge_run, which only launches: it does
+ * not synchronise, allocates nothing (but more counters when some thousand streams or captured
+ * launches have theirs), may be captured into a CUDA graph, and takes about a microsecond more than
+ * the driver's launch. These are the exceptions:
+ *   may compile       attnforge_plan_create, functions that make or transpose a block mask on a
+ *                     GPU, and attnforge_inspect where it is asked to; a capture comes after these
  *   tunes             attnforge_tune, and attnforge_plan_create with ATTNFORGE_POLICY_FIRST_RUN
  *   waits for the GPU functions that make, copy or transpose a block mask on a GPU; with
- *                     ATTNFORGE_CHECK_INPUTS=1 in the environment also runs and appending
+ *                     ATTNFORGE_CHECK_INPUTS=1 in the environment also runs
  *   opens a GPU       attnforge_context_create: the driver and the database
  * ATTNFORGE_NO_JIT forbids to compile and to tune: what would need it is ATTNFORGE_ERR_NOT_READY
  * with the problem's text, to be tuned beforehand.
@@ -255,6 +254,8 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *                    (unknown, taken as 0.5) or a number from 1e-06 to 1; 0]
  *   parts=N          of merge: attentions to parts of the keys that become one [a whole number from
  *                    1 to 32; 0]
+ *   queries          of append with rope: q is rotated too, and goes to o [k alone]
+ *   lengths_after    of append: rows that each sequence has afterwards are written [they are not]
  *   alignment=BYTES  divides every address and stride [2, 4, 8 or 16 (bytes); 16]
  *   args="LIST"      what score and mask may name beside these, given to each run [types and names
  *                    with commas between them, as in float* slope[num_heads_q], int window = 1024;
@@ -270,8 +271,8 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *   q=fp16 and the like win over the dtype for all. tf32 needs fp32 q, k and v.
  *   causal is window_right=0, and takes no other window_right.
  *   layout=packed_qkv needs equal lengths, head dims and dtypes.
- *   tokens needs lengths=packed, rope_dim needs rope. rope does not go with lengths, nor
- *   batch_invariant with blocks.
+ *   tokens needs lengths=packed, rope_dim needs rope. rope does not go with lengths but in append,
+ *   nor batch_invariant with blocks.
  *   page_size needs lengths=used, or lengths=packed and tokens_kv=0: then q and o are packed, and k
  *   and v lie in pages, of which a run's lengths.kv says how many rows of each sequence count. It
  *   does not go with blocks or layout=packed_qkv.
@@ -352,6 +353,21 @@ typedef struct attnforge_context_desc {
 ATTNFORGE_API attnforge_status attnforge_context_create(const attnforge_context_desc* desc,
                                                         attnforge_context** context);
 ATTNFORGE_API void attnforge_context_destroy(attnforge_context* context);
+
+/* What a context of a GPU has done for plans so far: to assert that serving compiles nothing and
+ * runs nothing that was not tuned. */
+typedef struct attnforge_stats {
+  uint32_t struct_size;
+  uint64_t compiles;      /* by NVRTC, of a search's tries only the winner's */
+  uint64_t plans;         /* for problems whose bucket had none yet */
+  uint64_t untuned_plans; /* of these, those that ATTNFORGE_POLICY_CACHED_ONLY would have refused */
+} attnforge_stats;
+
+#define ATTNFORGE_STATS_INIT \
+  { (uint32_t)sizeof(attnforge_stats), 0, 0, 0 }
+
+ATTNFORGE_API attnforge_status attnforge_context_stats(attnforge_context* context,
+                                                       attnforge_stats* stats);
 
 /* Whether plans can be made for a problem: ATTNFORGE_OK, ATTNFORGE_ERR_UNSUPPORTED with one reason
  * a kernel family in attnforge_last_error(), or ATTNFORGE_ERR_INVALID. No compile, no GPU work, no
@@ -508,9 +524,9 @@ typedef struct attnforge_pages {
 #define ATTNFORGE_PAGES_INIT \
   { (uint32_t)sizeof(attnforge_pages), NULL, 0, 0 }
 
-/* Scales of k and v, fp32 in device memory, of those that are of 8 or 4 bits: a value is a number of
- * k times element batch * stride_batch + row * stride_row + head * stride_head + g of k.data, where
- * g is the group of its column, 0 but with kv_scale=group32, group64 or group128. With
+/* Scales of k and v, fp32 in device memory, of those that are of 8 or 4 bits: a value is a number
+ * of k times element batch * stride_batch + row * stride_row + head * stride_head + g of k.data,
+ * where g is the group of its column, 0 but with kv_scale=group32, group64 or group128. With
  * kv_scale=tensor and head, batch is the sequence and row 0; else they are those of the row in k,
  * with pages the page and the row in it. The same of v. */
 typedef struct attnforge_kv_scales {
@@ -519,8 +535,10 @@ typedef struct attnforge_kv_scales {
   attnforge_tensor v;
 } attnforge_kv_scales;
 
-#define ATTNFORGE_KV_SCALES_INIT \
-  { (uint32_t)sizeof(attnforge_kv_scales), {NULL, 0, 0, 0}, {NULL, 0, 0, 0} }
+#define ATTNFORGE_KV_SCALES_INIT                                              \
+  {                                                                           \
+    (uint32_t)sizeof(attnforge_kv_scales), {NULL, 0, 0, 0}, { NULL, 0, 0, 0 } \
+  }
 
 /* Gradients, of a problem that begins with bwd: dout, that of o, comes in beside q, k, v, o and
  * lse; dq, dk and dv, of the shapes of q, k and v, and dsinks are written, or with the word
@@ -548,6 +566,18 @@ typedef struct attnforge_state {
   attnforge_rows lse;
 } attnforge_state;
 
+/* What an append writes to. Rows of positions from seqlen_kv on, and those that have no page, are
+ * not written. */
+typedef struct attnforge_cache {
+  uint32_t struct_size;
+  attnforge_tensor k; /* [batch, seqlen_kv, num_heads_kv, head_dim], or pools of pages */
+  attnforge_tensor v;
+  int32_t* lengths_after; /* needed with the word lengths_after: [batch]; may be lengths.kv */
+} attnforge_cache;
+
+#define ATTNFORGE_CACHE_INIT \
+  { (uint32_t)sizeof(attnforge_cache), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, NULL }
+
 /* Everything that a run reads and writes. A part is NULL where the problem does not have it, and
  * ignored if it is there all the same; structs of parts are read during the call only. */
 typedef struct attnforge_tensors {
@@ -560,6 +590,18 @@ typedef struct attnforge_tensors {
   const attnforge_rope* rope;                   /* needed with the word rope */
   const attnforge_lengths* lengths;             /* needed with the word lengths */
   const attnforge_block_mask_lists* block_mask; /* needed with the word blocks */
+  const attnforge_pages* pages;                 /* needed with the word page_size */
+  const attnforge_gradients* gradients;         /* needed by bwd */
+  /* Needed by merge, which has no q, k and v: as many as its word parts says, in host memory, whose
+   * keys differ. o and lse, which go out, may be those of one, with equal dtypes. */
+  const attnforge_state* parts;
+  /* Needed by append: k and v have the new rows, and with the word queries q, which goes to o,
+   * maybe itself. lengths, which may be there without its word, says how many rows each sequence
+   * has before (kv; NULL: none) and, packed, where the new ones begin (q). All is read on the GPU:
+   * in a CUDA graph it may change between replays, and with lengths_after = kv each replay appends
+   * after the last one's rows. */
+  const attnforge_cache* cache;
+  const attnforge_kv_scales* kv_scales; /* needed with the word kv_scale */
   /* Needed with the word args: 8 bytes for each of its arguments, in their order, in host memory:
    * the address of an array in device memory, or a number in the first 4 bytes (float, int32_t).
    * With the word dargs, after them, 8 bytes for each of its names: the address of an fp32 array of
@@ -567,18 +609,12 @@ typedef struct attnforge_tensors {
    * the first run: no run does. */
   const uint64_t* code_arguments;
   const float* sinks; /* needed with the word sinks: [num_heads_q] logits in device memory */
-  const attnforge_pages* pages;         /* needed with the word page_size */
-  const attnforge_gradients* gradients; /* needed by bwd */
-  /* Needed by merge, which has no q, k and v: as many as its word parts says, in host memory, whose
-   * keys differ. o and lse, which go out, may be those of one, with equal dtypes. */
-  const attnforge_state* parts;
-  const attnforge_kv_scales* kv_scales; /* needed with the word kv_scale */
 } attnforge_tensors;
 
-#define ATTNFORGE_TENSORS_INIT                                                              \
-  {                                                                                         \
-    (uint32_t)sizeof(attnforge_tensors), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
-        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
+#define ATTNFORGE_TENSORS_INIT                                                                    \
+  {                                                                                               \
+    (uint32_t)sizeof(attnforge_tensors), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0},       \
+        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
   }
 
 /* Sets the strides of contiguous tensors in the problem's layout; pointers stay as they are. For
@@ -593,55 +629,6 @@ ATTNFORGE_API attnforge_status attnforge_contiguous_tensors(const attnforge_prob
 ATTNFORGE_API attnforge_status attnforge_run(const attnforge_plan* plan,
                                              const attnforge_tensors* tensors, void* workspace,
                                              size_t workspace_bytes, void* stream);
-
-/* ---- Appending ---- */
-
-/* New rows of k and v, which go to a cache: row i of sequence b becomes row used_kv[b] + i of its
- * cache, k, and q where there is one, rotated by the angles of that position. New rows are [batch,
- * seqlen_new, heads, head_dim], or with cu_seqlens packed, [tokens, heads, head_dim]; caches are
- * [batch, seqlen_kv, num_heads_kv, head_dim], or pools of pages. Rows of positions from seqlen_kv
- * on, and those that have no page, are not written. */
-typedef struct attnforge_append {
-  uint32_t struct_size;
-  const char* dtype; /* of all tensors: "fp32", "fp16" or "bf16" */
-  int64_t batch;
-  int64_t seqlen_new; /* of every sequence; not read with cu_seqlens */
-  int64_t tokens;     /* with cu_seqlens: rows of k, v and q */
-  int64_t seqlen_kv;  /* rows that a sequence may have in the cache */
-  int64_t page_size;  /* rows of a page, a multiple of 8 up to 65536; 0: not in pages */
-  int64_t num_heads_kv;
-  int64_t num_heads_q; /* of q, with a rope; 0: there is none */
-  int64_t head_dim;    /* of k and q: a multiple of 8 up to 512 */
-  int64_t head_dim_v;
-  const char* rope; /* "none", "interleaved" or "half" */
-  int64_t rope_dim; /* 0: all of head_dim */
-  attnforge_tensor k;
-  attnforge_tensor v;
-  attnforge_tensor k_cache;
-  attnforge_tensor v_cache;
-  attnforge_tensor q;
-  attnforge_tensor rotated_q;        /* may be q */
-  const attnforge_pages* pages;      /* needed with page_size; both read during the call only */
-  const attnforge_rope* rope_tables; /* needed with a rope: position p takes row offset + p */
-  const int32_t* cu_seqlens;         /* NULL, or [batch + 1] in device memory */
-  const int32_t* used_kv;            /* [batch], rows before; NULL: none */
-  int32_t* used_kv_after;            /* [batch], written; may be used_kv; NULL: not written */
-} attnforge_append;
-
-#define ATTNFORGE_APPEND_INIT                                                                \
-  {                                                                                          \
-    (uint32_t)sizeof(attnforge_append), "bf16", 1, 1, 0, 0, 0, 1, 0, 128, 128, "none", 0,    \
-        {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
-        {NULL, 0, 0, 0}, NULL, NULL, NULL, NULL, NULL                                        \
-  }
-
-/* Enqueues it on `stream`. Lengths, tables and pages are read on the GPU when it runs: in a CUDA
- * graph they may change between replays, and with used_kv_after = used_kv each replay appends after
- * the last one's rows. The first call for this dtype, these head dims, rope and alignment may
- * compile (ATTNFORGE_NO_JIT: ATTNFORGE_ERR_NOT_READY); later ones only launch, and may be captured.
- * With ATTNFORGE_CHECK_INPUTS=1 lengths and tables are looked at first, which waits. */
-ATTNFORGE_API attnforge_status attnforge_append_kv(attnforge_context* context,
-                                                   const attnforge_append* append, void* stream);
 
 /* ---- Tuning and inspection ---- */
 

@@ -4,11 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "attnforge/problem.h"
 
 namespace attnforge {
+
+struct Tensors;  // attnforge/plan.h
 
 /// Contiguous tensors, laid out as contiguous_tensors(problem) says, in the problem's dtypes.
 struct HostTensors {
@@ -45,10 +48,25 @@ struct HostTensors {
   // Of a merge, else empty: o and lse of all parts, one after another.
   std::vector<std::byte> parts_o{};
   std::vector<float> parts_lse{};
+  // Of an append, else empty: AppendedCache's.
+  std::vector<std::byte> k_cache{}, v_cache{};
+  std::vector<int> lengths_after{};
   // With problem.kv_scale, of those of k and v that have scales, else empty: as
   // contiguous_tensors() says.
   std::vector<float> k_scale{}, v_scale{};
 };
+
+/// An input of runs: one fp32 number for each query head.
+struct HeadNumbers {
+  std::string_view name;  // "sinks", its member of Tensors and HostTensors
+  std::string_view word;  // of the problems that need it
+  std::string_view what;  // "a logit"
+  bool (*in)(const Problem&);
+  const float* Tensors::*run;
+  std::vector<float> HostTensors::*host;
+};
+/// All that there are.
+ATTNFORGE_API std::vector<HeadNumbers> head_numbers();
 
 /// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths, page tables
 /// and block masks random ones of seed 0, other inputs zero, outputs NaN, so that an element that

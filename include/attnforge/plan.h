@@ -30,8 +30,8 @@ struct Rows {
   std::int64_t stride_head = 0;
 };
 
-/// Scales of k or of v, fp32 in device memory, borrowed: that of group g of a row is element batch *
-/// stride_batch + row * stride_row + head * stride_head + g. With KvScale::kHead and kTensor row
+/// Scales of k or of v, fp32 in device memory, borrowed: that of group g of a row is element batch
+/// * stride_batch + row * stride_row + head * stride_head + g. With KvScale::kHead and kTensor row
 /// and g are 0, and batch is the sequence, also of packed ones and of pages. Else batch and row
 /// are those of the row in k or v: with pages the page and the row in it. Strides in elements.
 struct ScaleTensor {
@@ -108,6 +108,16 @@ struct AttentionState {
   Rows lse{};  // -inf: the row has seen no key, and its o is not read
 };
 
+/// What an append writes to: caches of k and v, and rows that sequences have afterwards, in device
+/// memory.
+struct AppendedCache {
+  // [batch, seqlen_kv, num_heads_kv, head_dim], or with problem.page_size pools of pages, whose
+  // stride_batch is from page to page.
+  Tensor k{}, v{};
+  // problem.lengths_after: [batch]. May be LengthArrays::kv itself, else they do not overlap.
+  int* lengths_after = nullptr;
+};
+
 /// Everything that a run reads and writes. Backward reads o and lse. All memory is the caller's and
 /// must stay alive until the stream has passed. A part that the problem does not have is ignored.
 struct Tensors {
@@ -116,6 +126,17 @@ struct Tensors {
   RopeTables rope{};          // problem.rope
   LengthArrays lengths{};     // problem.lengths
   BlockMaskRef block_mask{};  // problem.mask_block_q
+  PageTable pages{};          // problem.page_size
+  Gradients gradients{};      // backward
+  // Merge: problem.parts of them, in host memory and read by run(). What they share with o and lse,
+  // which go out, is the same in both.
+  const AttentionState* parts = nullptr;
+  // Append: k and v (and q) have the new rows, packed or not, `lengths.q` says where they begin if
+  // they are, `lengths.kv` how many rows each sequence has before (null: none); o, where rotated
+  // queries go, may be q.
+  AppendedCache cache{};
+  // problem.kv_scale, of those of k and v that are of a format of caches.
+  ScaleTensor k_scale{}, v_scale{};
   // problem.args: 8 bytes for each, in their order, in host memory and read by run(): the address
   // of an array in device memory, or a number's 4 bytes (float, int) and 4 more of any value. After
   // them, 8 bytes for each name in problem.dargs: the address of an fp32 array, of as many elements
@@ -124,13 +145,6 @@ struct Tensors {
   const std::uint64_t* code_arguments = nullptr;
   // problem.sinks: [num_heads_q] logits in device memory. -inf: none; not NaN nor +inf.
   const float* sinks = nullptr;
-  PageTable pages{};      // problem.page_size
-  Gradients gradients{};  // backward
-  // Merge: problem.parts of them, in host memory and read by run(). What they share with o and lse,
-  // which go out, is the same in both.
-  const AttentionState* parts = nullptr;
-  // problem.kv_scale, of those of k and v that are of a format of caches.
-  ScaleTensor k_scale{}, v_scale{};
 };
 
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v

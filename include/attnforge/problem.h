@@ -14,6 +14,7 @@ enum class Op : std::uint8_t {
   kForward,
   kBackward,  // gradients: from q, k, v, o, lse and that of o to those of q, k and v
   kMerge,     // one attention of several to parts of the keys
+  kAppend,    // new rows of k and v into a cache
 };
 
 /// How attnforge lays out tensors that it allocates itself (tune, bench, run) and the usual strides
@@ -99,6 +100,10 @@ inline constexpr int kMostMergedStates = 32;
 /// Merge (Op::kMerge): `parts` times o and lse of the same queries, each of keys of its own, become
 /// o and lse of the keys of all: the mean of their o, weighted by exp(lse), and the logarithm of
 /// the sum of these weights. dtype_q is that of the parts' o; there are no q, k and v.
+/// Append (Op::kAppend): row i of the new rows of sequence b, seqlen_q of them or packed, becomes
+/// row lengths.kv[b] + i of its cache, which has seqlen_kv rows at most, in one piece or in pages.
+/// With `rope` k is rotated by the angles of that position, and with `queries` q is too, which goes
+/// to o. Tensors::cache has the caches.
 struct Problem {
   Op op = Op::kForward;
   // These belong to kBackward alone, as fp32_gradients below:
@@ -106,6 +111,8 @@ struct Problem {
   bool accumulate = false;     // the gradients are added to what dq, dk and dv hold
   bool dlse = false;           // a gradient of lse comes in too
   int parts = 0;               // of kMerge alone: 1 to kMostMergedStates
+  bool queries = false;        // of kAppend alone: q is rotated too
+  bool lengths_after = false;  // of kAppend alone: rows that sequences have afterwards are written
   // These belong to both kForward and kBackward; dtypes, sizes, lse and alignment to kMerge too:
   DType dtype_q = DType::kBf16;
   DType dtype_k = DType::kBf16;
@@ -167,6 +174,7 @@ struct Problem {
 ///   "fwd bf16 batch=1 num_heads_q=32 num_heads_kv=8 seqlen=4096 head_dim=128 causal lse"
 ///   "bwd bf16 batch=1 num_heads=16 seqlen=1024 head_dim=128 causal deterministic"
 ///   "merge fp32 o=bf16 batch=1 num_heads=16 seqlen=1024 head_dim=128 lse parts=2"
+///   "append bf16 batch=8 num_heads=32:8 seqlen=1:4096 head_dim=128 page_size=64 rope=half queries"
 /// Words are separated by blanks, in any order after the op. Shorthands: num_heads=32:8 or
 /// num_heads=32, seqlen=4096:8192 (queries:keys) or seqlen=4096, head_dim=192:128, with
 /// lengths=packed tokens=20000:30000 or tokens=20000. dtypes: one word for all, or q=fp16 k=fp16
@@ -182,7 +190,7 @@ ATTNFORGE_API std::string to_string(const Problem& problem);
 /// Throws Error(kInvalidProblem) naming the field, its value and what is allowed.
 ATTNFORGE_API void validate(const Problem& problem);
 
-ATTNFORGE_API std::string_view to_string(Op op);            // "fwd", "bwd", "merge"
+ATTNFORGE_API std::string_view to_string(Op op);            // "fwd", "bwd", "merge", "append"
 ATTNFORGE_API std::string_view to_string(Layout layout);    // "bshd", "bhsd", "packed_qkv"
 ATTNFORGE_API std::string_view to_string(Rope rope);        // "none", "interleaved", "half"
 ATTNFORGE_API std::string_view to_string(Lengths lengths);  // "fixed", "packed", "used"

@@ -10,26 +10,17 @@
 #include "attnforge/c.h"
 #include "attnforge/inspect.h"
 #include "attnforge/json.h"
+#include "attnforge/stats.h"
 #include "attnforge/version.h"
 #include "plan/c/convert.h"
 #include "plan/c/error.h"
 #include "plan/c/handle.h"
 #include "plan/c/struct.h"
-#include "plan/workspace_bound.h"
+#include "plan/plan_state.h"
 
-using attnforge::checked_handle;
-using attnforge::Error;
-using attnforge::ErrorCode;
-using attnforge::guarded;
-using attnforge::or_empty;
+using namespace attnforge;
 
 namespace {
-
-template <class Type>
-Type& required(Type* pointer, std::string_view name) {
-  if (pointer == nullptr) throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is NULL", name));
-  return *pointer;
-}
 
 void check_flags(std::string_view name, std::uint32_t flags, std::uint32_t known) {
   if ((flags & ~known) != 0) {
@@ -48,39 +39,33 @@ Enum checked_enum(std::string_view name, std::int32_t value, Enum last) {
   return static_cast<Enum>(value);
 }
 
-char* copied(const std::string& text) {
-  char* copy = static_cast<char*>(std::malloc(text.size() + 1));
-  if (copy == nullptr) throw std::bad_alloc();
-  std::memcpy(copy, text.c_str(), text.size() + 1);
-  return copy;
-}
-
-attnforge::LogFunction log_from_c(attnforge_log_function log, void* user) {
+LogFunction log_from_c(attnforge_log_function log, void* user) {
   if (log == nullptr) return {};
-  return [log, user](attnforge::LogLevel level, std::string_view message) {
+  return [log, user](LogLevel level, std::string_view message) {
     log(user, static_cast<std::int32_t>(level), std::string(message).c_str());
   };
 }
 
 constexpr attnforge_context_desc kContextDefaults = ATTNFORGE_CONTEXT_DESC_INIT;
+constexpr attnforge_stats kStatsDefaults = ATTNFORGE_STATS_INIT;
 constexpr attnforge_plan_options kPlanDefaults = ATTNFORGE_PLAN_OPTIONS_INIT;
 constexpr attnforge_tune_options kTuneDefaults = ATTNFORGE_TUNE_OPTIONS_INIT;
 constexpr attnforge_inspect_options kInspectDefaults = ATTNFORGE_INSPECT_OPTIONS_INIT;
 constexpr attnforge_tensors kTensorsDefaults = ATTNFORGE_TENSORS_INIT;
 
-const attnforge::Problem& problem_of(const attnforge_problem* problem) {
+const Problem& problem_of(const attnforge_problem* problem) {
   return checked_handle(problem, "problem").problem;
 }
 
-void run_merge(const attnforge::Plan& plan, const attnforge_tensors* tensors, void* stream) {
-  std::array<attnforge::AttentionState, attnforge::kMostMergedStates> parts;
+void run_merge(const Plan& plan, const attnforge_tensors* tensors, void* stream) {
+  std::array<AttentionState, kMostMergedStates> parts;
   const auto count = static_cast<std::size_t>(plan.problem().parts);
-  plan.run(attnforge::from_c(tensors, std::span(parts).first(count)), nullptr, stream);
+  plan.run(from_c(tensors, std::span(parts).first(count)), nullptr, stream);
 }
 
 template <class Struct>
 Struct options_or_defaults(const Struct* given, const Struct& defaults, std::string_view name) {
-  return given == nullptr ? defaults : attnforge::read_struct(given, defaults, name);
+  return given == nullptr ? defaults : read_struct(given, defaults, name);
 }
 
 }  // namespace
@@ -88,7 +73,7 @@ Struct options_or_defaults(const Struct* given, const Struct& defaults, std::str
 // ---- Versions and texts ----
 
 uint32_t attnforge_abi_version(void) { return ATTNFORGE_ABI_VERSION; }
-const char* attnforge_version(void) { return attnforge::kVersion; }
+const char* attnforge_version(void) { return kVersion; }
 void attnforge_free_string(char* text) { std::free(text); }
 
 // ---- Problems ----
@@ -96,19 +81,19 @@ void attnforge_free_string(char* text) { std::free(text); }
 attnforge_status attnforge_problem_create(const char* text, attnforge_problem** problem) {
   return guarded([&] {
     required(problem, "problem") = nullptr;
-    *problem = new attnforge_problem{.problem = attnforge::parse_problem(&required(text, "text"))};
+    *problem = new attnforge_problem{.problem = parse_problem(&required(text, "text"))};
     return ATTNFORGE_OK;
   });
 }
 
-void attnforge_problem_destroy(attnforge_problem* problem) { attnforge::destroy(problem); }
+void attnforge_problem_destroy(attnforge_problem* problem) { destroy(problem); }
 
 attnforge_status attnforge_problem_set_sizes(attnforge_problem* problem,
                                              const attnforge_sizes* sizes) {
   return guarded([&] {
-    attnforge::Problem& given = checked_handle(problem, "problem").problem;
-    const attnforge::Problem changed = attnforge::with_sizes(given, sizes, "sizes");
-    attnforge::validate(changed);
+    Problem& given = checked_handle(problem, "problem").problem;
+    const Problem changed = with_sizes(given, sizes, "sizes");
+    validate(changed);
     given = changed;
     return ATTNFORGE_OK;
   });
@@ -117,7 +102,7 @@ attnforge_status attnforge_problem_set_sizes(attnforge_problem* problem,
 attnforge_status attnforge_problem_format(const attnforge_problem* problem, char* buffer,
                                           size_t capacity, size_t* length) {
   return guarded([&] {
-    const std::string text = attnforge::to_string(problem_of(problem));
+    const std::string text = to_string(problem_of(problem));
     if (length != nullptr) *length = text.size();
     if (capacity == 0) return ATTNFORGE_OK;
     required(buffer, "buffer");
@@ -140,13 +125,13 @@ attnforge_status attnforge_context_create(const attnforge_context_desc* desc,
     made->cache_path = or_empty(given.cache_path);
     made->no_jit = (given.flags & ATTNFORGE_NO_JIT) != 0;
     if (given.arch != nullptr) {
-      made->facts = attnforge::typical_device(given.arch);
+      made->facts = typical_device(given.arch);
     } else {
-      made->device.emplace(attnforge::DeviceOptions{
-          .ordinal = given.device,
-          .cache_path = made->cache_path,
-          .log = log_from_c(given.log, given.log_user),
-          .read_only_cache = (given.flags & ATTNFORGE_READ_ONLY_CACHE) != 0});
+      made->device.emplace(
+          DeviceOptions{.ordinal = given.device,
+                        .cache_path = made->cache_path,
+                        .log = log_from_c(given.log, given.log_user),
+                        .read_only_cache = (given.flags & ATTNFORGE_READ_ONLY_CACHE) != 0});
       made->facts = made->device->facts();
     }
     *context = made.release();
@@ -154,15 +139,26 @@ attnforge_status attnforge_context_create(const attnforge_context_desc* desc,
   });
 }
 
-void attnforge_context_destroy(attnforge_context* context) { attnforge::destroy(context); }
+void attnforge_context_destroy(attnforge_context* context) { destroy(context); }
 
 attnforge_status attnforge_query(const attnforge_context* context,
                                  const attnforge_problem* problem) {
   return guarded([&] {
-    const attnforge::Support support = attnforge::supported(
-        problem_of(problem), checked_handle(context, "context").facts);
-    return support.supported ? ATTNFORGE_OK
-                             : attnforge::fail(ATTNFORGE_ERR_UNSUPPORTED, support.reason);
+    const Support support = supported(problem_of(problem),
+                                      checked_handle(context, "context").facts);
+    return support.supported ? ATTNFORGE_OK : fail(ATTNFORGE_ERR_UNSUPPORTED, support.reason);
+  });
+}
+
+attnforge_status attnforge_context_stats(attnforge_context* context, attnforge_stats* stats) {
+  return guarded([&] {
+    (void)attnforge::read_struct(stats, kStatsDefaults, "stats");
+    const attnforge::Stats now = attnforge::stats(attnforge::device_of(context));
+    attnforge::write_struct(stats, attnforge_stats{.struct_size = sizeof(attnforge_stats),
+                                                   .compiles = now.compiles,
+                                                   .plans = now.plans,
+                                                   .untuned_plans = now.untuned_plans});
+    return ATTNFORGE_OK;
   });
 }
 
@@ -175,26 +171,26 @@ attnforge_status attnforge_plan_create(attnforge_context* context, const attnfor
     required(plan, "plan") = nullptr;
     const attnforge_plan_options given = options_or_defaults(options, kPlanDefaults, "options");
     check_flags("options.flags", given.flags, ATTNFORGE_NO_JIT);
-    const attnforge::Problem& wanted = problem_of(problem);
-    attnforge::Device& device = attnforge::device_of(context);
-    const attnforge::Plan made = attnforge::make_plan(
+    const Problem& wanted = problem_of(problem);
+    Device& device = device_of(context);
+    const Plan made = make_plan(
         wanted, device,
-        {.policy = checked_enum("options.policy", given.policy, attnforge::Policy::kCachedOnly),
+        {.policy = checked_enum("options.policy", given.policy, Policy::kCachedOnly),
          .time_limit_s = given.time_limit_s,
          .allow_compile = !context->no_jit && (given.flags & ATTNFORGE_NO_JIT) == 0,
          .family = or_empty(given.family),
          .config = or_empty(given.config),
-         .on_progress = attnforge::progress_from_c(given.progress, given.progress_user, nullptr)});
+         .on_progress = progress_from_c(given.progress, given.progress_user, nullptr)});
     *plan = new attnforge_plan{.plan = made,
                                .facts = device.facts(),
-                               .problem = attnforge::to_string(wanted),
+                               .problem = to_string(wanted),
                                .config = made.config(),
-                               .provenance = std::string(attnforge::to_string(made.provenance()))};
+                               .provenance = std::string(to_string(made.provenance()))};
     return ATTNFORGE_OK;
   });
 }
 
-void attnforge_plan_destroy(attnforge_plan* plan) { attnforge::destroy(plan); }
+void attnforge_plan_destroy(attnforge_plan* plan) { destroy(plan); }
 
 attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
                                           const attnforge_sizes* upper_bound, size_t* bytes) {
@@ -205,24 +201,23 @@ attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
       out = given.plan.workspace_bytes();
       return ATTNFORGE_OK;
     }
-    out = attnforge::workspace_bound(
-        attnforge::with_sizes(given.plan.problem(), upper_bound, "upper_bound"), given.config,
-        given.facts);
+    out = workspace_bound(with_sizes(given.plan.problem(), upper_bound, "upper_bound"),
+                          given.config, given.facts);
     return ATTNFORGE_OK;
   });
 }
 
 const char* attnforge_plan_problem(const attnforge_plan* plan) {
-  return attnforge::is_handle(plan) ? plan->problem.c_str() : "";
+  return is_handle(plan) ? plan->problem.c_str() : "";
 }
 const char* attnforge_plan_config(const attnforge_plan* plan) {
-  return attnforge::is_handle(plan) ? plan->config.c_str() : "";
+  return is_handle(plan) ? plan->config.c_str() : "";
 }
 const char* attnforge_plan_provenance(const attnforge_plan* plan) {
-  return attnforge::is_handle(plan) ? plan->provenance.c_str() : "";
+  return is_handle(plan) ? plan->provenance.c_str() : "";
 }
 double attnforge_plan_measured_us(const attnforge_plan* plan) {
-  return attnforge::is_handle(plan) ? plan->plan.measured_us() : 0.0;
+  return is_handle(plan) ? plan->plan.measured_us() : 0.0;
 }
 
 // ---- Runs ----
@@ -230,10 +225,9 @@ double attnforge_plan_measured_us(const attnforge_plan* plan) {
 attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
                                               attnforge_tensors* tensors) {
   return guarded([&] {
-    attnforge_tensors out = attnforge::read_struct(tensors, kTensorsDefaults, "tensors",
-                                                   attnforge::kFirstTensorsBytes);
-    const attnforge::Tensors strides = attnforge::contiguous_tensors(problem_of(problem));
-    const auto set = [](attnforge_tensor& to, const attnforge::Tensor& from) {
+    attnforge_tensors out = read_struct(tensors, kTensorsDefaults, "tensors", kFirstTensorsBytes);
+    const Tensors strides = contiguous_tensors(problem_of(problem));
+    const auto set = [](attnforge_tensor& to, const Tensor& from) {
       to = {to.data, from.stride_batch, from.stride_row, from.stride_head};
     };
     set(out.q, strides.q);
@@ -241,7 +235,7 @@ attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
     set(out.v, strides.v);
     set(out.o, strides.o);
     out.lse = {out.lse.data, strides.lse.stride_batch, strides.lse.stride_head};
-    attnforge::write_struct(tensors, out);
+    write_struct(tensors, out);
     return ATTNFORGE_OK;
   });
 }
@@ -253,7 +247,7 @@ attnforge_status attnforge_run(const attnforge_plan* plan, const attnforge_tenso
     const std::size_t needed = given.plan.workspace_bytes();
     if (needed > 0 && (workspace == nullptr || workspace_bytes < needed ||
                        reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0)) [[unlikely]] {
-      return attnforge::fail(
+      return fail(
           ATTNFORGE_ERR_WORKSPACE,
           fmt::format("the workspace is {} with {} bytes; this plan needs {} bytes aligned to 256",
                       workspace, workspace_bytes, needed));
@@ -262,7 +256,7 @@ attnforge_status attnforge_run(const attnforge_plan* plan, const attnforge_tenso
       run_merge(given.plan, tensors, stream);
       return ATTNFORGE_OK;
     }
-    given.plan.run(attnforge::from_c(tensors), workspace, stream);
+    given.plan.run(from_c(tensors), workspace, stream);
     return ATTNFORGE_OK;
   });
 }
@@ -273,27 +267,26 @@ attnforge_status attnforge_tune(attnforge_context* context, const attnforge_prob
                                 const attnforge_tune_options* options, char** json) {
   return guarded([&] {
     const attnforge_tune_options given = options_or_defaults(options, kTuneDefaults, "options");
-    const attnforge::Problem& wanted = problem_of(problem);
-    attnforge::Device& device = attnforge::device_of(context);
+    const Problem& wanted = problem_of(problem);
+    Device& device = device_of(context);
     if (context->no_jit) {
       throw Error(
           ErrorCode::kNotReady,
           fmt::format("this context was created with ATTNFORGE_NO_JIT and does not tune \"{}\"",
-                      attnforge::to_string(wanted)));
+                      to_string(wanted)));
     }
     bool stop = false;
-    attnforge::TuneOptions tune_options;
-    tune_options.rigor = checked_enum("options.rigor", given.rigor, attnforge::Rigor::kExhaustive);
+    TuneOptions tune_options;
+    tune_options.rigor = checked_enum("options.rigor", given.rigor, Rigor::kExhaustive);
     tune_options.time_limit_s = given.time_limit_s;
     tune_options.family = or_empty(given.family);
     tune_options.compile_threads = given.compile_threads;
     tune_options.retune = given.retune != 0;
     tune_options.seed = given.seed;
-    tune_options.on_progress = attnforge::progress_from_c(given.progress, given.progress_user,
-                                                          &stop);
+    tune_options.on_progress = progress_from_c(given.progress, given.progress_user, &stop);
     tune_options.cancelled = [&stop] { return stop; };
-    const attnforge::TuneResult result = attnforge::tune(wanted, device, tune_options);
-    if (json != nullptr) *json = copied(attnforge::to_json(result, wanted, device.facts()));
+    const TuneResult result = tune(wanted, device, tune_options);
+    if (json != nullptr) *json = copied(to_json(result, wanted, device.facts()));
     return ATTNFORGE_OK;
   });
 }
@@ -308,7 +301,7 @@ attnforge_status attnforge_inspect(const attnforge_context* context,
                                                                 "options");
     check_flags("options.flags", given.flags,
                 ATTNFORGE_INSPECT_COMPILE | ATTNFORGE_INSPECT_PTX | ATTNFORGE_INSPECT_SASS);
-    const attnforge::Inspection inspection = attnforge::inspect(
+    const Inspection inspection = inspect(
         problem_of(problem), from.facts,
         {.config = or_empty(given.config),
          .family = or_empty(given.family),
@@ -317,7 +310,7 @@ attnforge_status attnforge_inspect(const attnforge_context* context,
          .ptx = (given.flags & ATTNFORGE_INSPECT_PTX) != 0,
          .sass = (given.flags & ATTNFORGE_INSPECT_SASS) != 0,
          .max_candidates = given.max_candidates});
-    out = copied(attnforge::to_json(inspection));
+    out = copied(to_json(inspection));
     return ATTNFORGE_OK;
   });
 }

@@ -1,10 +1,7 @@
 // block_mask.cpp - block masks of the C API.
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "attnforge/block_mask.h"
@@ -33,14 +30,9 @@ struct attnforge_block_mask {
   bool has_bits() const { return on_gpu ? on_gpu->has_bits() : !mask.bits.empty(); }
 };
 
-namespace {
+using namespace attnforge;
 
-using attnforge::BlockMask;
-using attnforge::BlockMaskShape;
-using attnforge::checked_handle;
-using attnforge::Error;
-using attnforge::ErrorCode;
-using attnforge::guarded;
+namespace {
 
 /// Throws Error(kInvalidArgument) for a list that is NULL and not empty.
 template <class Value>
@@ -59,7 +51,7 @@ Handle in_host(BlockMask mask) {
   return handle;
 }
 
-Handle on_gpu(attnforge::DeviceBlockMask mask, attnforge::Device& device, bool no_jit) {
+Handle on_gpu(DeviceBlockMask mask, Device& device, bool no_jit) {
   Handle handle = std::make_unique<attnforge_block_mask>();
   handle->on_gpu = std::move(mask);
   handle->device = &device;
@@ -73,7 +65,7 @@ attnforge_status created_on_gpu(attnforge_context* context, void* stream,
                                 attnforge_block_mask** mask, std::string_view name,
                                 const Make& make) {
   return created(mask, name, [&] {
-    attnforge::Device& device = attnforge::device_of(context);
+    Device& device = device_of(context);
     return on_gpu(make(device, {.stream = stream, .allow_compile = !context->no_jit}), device,
                   context->no_jit);
   });
@@ -81,7 +73,7 @@ attnforge_status created_on_gpu(attnforge_context* context, void* stream,
 
 BlockMaskShape shape_of(const attnforge_block_mask_shape* given) {
   static constexpr attnforge_block_mask_shape kDefaults = ATTNFORGE_BLOCK_MASK_SHAPE_INIT;
-  const attnforge_block_mask_shape shape = attnforge::read_struct(given, kDefaults, "shape");
+  const attnforge_block_mask_shape shape = read_struct(given, kDefaults, "shape");
   return {.block_q = shape.block_q,
           .block_kv = shape.block_kv,
           .seqlen_q = shape.seqlen_q,
@@ -94,8 +86,7 @@ BlockMaskShape shape_of(const attnforge_block_mask_shape* given) {
 template <class Make>
 attnforge_status created(attnforge_block_mask** mask, std::string_view name, const Make& make) {
   return guarded([&] {
-    if (mask == nullptr) throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is NULL", name));
-    *mask = nullptr;
+    required(mask, name) = nullptr;
     *mask = make().release();
     return ATTNFORGE_OK;
   });
@@ -106,13 +97,6 @@ template <class Make>
 attnforge_status created(const attnforge_block_mask_shape* shape, attnforge_block_mask** mask,
                          const Make& make) {
   return created(mask, "mask", [&] { return in_host(make(shape_of(shape))); });
-}
-
-char* copy_of(const std::string& text) {
-  char* copy = static_cast<char*>(std::malloc(text.size() + 1));
-  if (copy == nullptr) throw std::bad_alloc();
-  std::memcpy(copy, text.c_str(), text.size() + 1);
-  return copy;
 }
 
 std::string words_of(const attnforge_block_mask& handle) {
@@ -136,11 +120,11 @@ attnforge_status attnforge_block_mask_from_bsr(const attnforge_block_mask_shape*
                                                attnforge_block_mask** mask) {
   return created(shape, mask, [&](const BlockMaskShape& of) {
     const std::size_t with_bits = bit_blocks == nullptr ? 0 : indices_count;
-    return attnforge::block_mask_from_bsr(
-        of, list_of(row_begin, row_begin_count, "row_begin"),
-        list_of(indices, indices_count, "indices"),
-        list_of(partial, partial == nullptr ? 0 : indices_count, "partial"),
-        list_of(bits, bits_count, "bits"), list_of(bit_blocks, with_bits, "bit_blocks"));
+    return block_mask_from_bsr(of, list_of(row_begin, row_begin_count, "row_begin"),
+                               list_of(indices, indices_count, "indices"),
+                               list_of(partial, partial == nullptr ? 0 : indices_count, "partial"),
+                               list_of(bits, bits_count, "bits"),
+                               list_of(bit_blocks, with_bits, "bit_blocks"));
   });
 }
 
@@ -148,7 +132,7 @@ attnforge_status attnforge_block_mask_from_dense(const attnforge_block_mask_shap
                                                  const uint8_t* seen, size_t count,
                                                  attnforge_block_mask** mask) {
   return created(shape, mask, [&](const BlockMaskShape& of) {
-    return attnforge::block_mask_from_dense(of, list_of(seen, count, "seen"));
+    return block_mask_from_dense(of, list_of(seen, count, "seen"));
   });
 }
 
@@ -156,7 +140,7 @@ attnforge_status attnforge_block_mask_random(const attnforge_block_mask_shape* s
                                              double density, uint64_t seed,
                                              attnforge_block_mask** mask) {
   return created(shape, mask, [&](const BlockMaskShape& of) {
-    return attnforge::random_block_mask(of, {.density = density, .seed = seed});
+    return random_block_mask(of, {.density = density, .seed = seed});
   });
 }
 
@@ -164,23 +148,22 @@ attnforge_status attnforge_block_mask_window(const attnforge_block_mask_shape* s
                                              int64_t global, int64_t left, int64_t right,
                                              attnforge_block_mask** mask) {
   return created(shape, mask, [&](const BlockMaskShape& of) {
-    return attnforge::global_window_mask(of, global, left, right);
+    return global_window_mask(of, global, left, right);
   });
 }
 
 attnforge_status attnforge_block_mask_strided(const attnforge_block_mask_shape* shape,
                                               int64_t local, int64_t stride,
                                               attnforge_block_mask** mask) {
-  return created(shape, mask, [&](const BlockMaskShape& of) {
-    return attnforge::strided_mask(of, local, stride);
-  });
+  return created(shape, mask,
+                 [&](const BlockMaskShape& of) { return strided_mask(of, local, stride); });
 }
 
 attnforge_status attnforge_block_mask_documents(const attnforge_block_mask_shape* shape,
                                                 const int64_t* lengths, size_t count,
                                                 attnforge_block_mask** mask) {
   return created(shape, mask, [&](const BlockMaskShape& of) {
-    return attnforge::document_mask(of, list_of(lengths, count, "lengths"));
+    return document_mask(of, list_of(lengths, count, "lengths"));
   });
 }
 
@@ -189,10 +172,9 @@ attnforge_status attnforge_block_mask_from_text(attnforge_context* context,
                                                 const uint64_t* code_arguments, void* stream,
                                                 attnforge_block_mask** mask) {
   return created_on_gpu(
-      context, stream, mask, "mask",
-      [&](attnforge::Device& device, const attnforge::DeviceMaskOptions& options) {
-        return attnforge::block_mask_from_text(device, checked_handle(problem, "problem").problem,
-                                               code_arguments, options);
+      context, stream, mask, "mask", [&](Device& device, const DeviceMaskOptions& options) {
+        return block_mask_from_text(device, checked_handle(problem, "problem").problem,
+                                    code_arguments, options);
       });
 }
 
@@ -200,30 +182,28 @@ attnforge_status attnforge_block_mask_from_dense_on_gpu(attnforge_context* conte
                                                         const attnforge_block_mask_shape* shape,
                                                         const void* seen, void* stream,
                                                         attnforge_block_mask** mask) {
-  return created_on_gpu(
-      context, stream, mask, "mask",
-      [&](attnforge::Device& device, const attnforge::DeviceMaskOptions& options) {
-        return attnforge::block_mask_from_dense(device, shape_of(shape), seen, options);
-      });
+  return created_on_gpu(context, stream, mask, "mask",
+                        [&](Device& device, const DeviceMaskOptions& options) {
+                          return block_mask_from_dense(device, shape_of(shape), seen, options);
+                        });
 }
 
 attnforge_status attnforge_block_mask_to_gpu(attnforge_context* context,
                                              const attnforge_block_mask* mask,
                                              attnforge_block_mask** to) {
-  return created_on_gpu(
-      context, nullptr, to, "on_gpu",
-      [&](attnforge::Device& device, const attnforge::DeviceMaskOptions&) {
-        const attnforge_block_mask& from = checked_handle(mask, "mask");
-        return attnforge::upload_block_mask(
-            device, from.on_gpu ? attnforge::download_block_mask(*from.on_gpu) : from.mask);
-      });
+  return created_on_gpu(context, nullptr, to, "on_gpu",
+                        [&](Device& device, const DeviceMaskOptions&) {
+                          const attnforge_block_mask& from = checked_handle(mask, "mask");
+                          return upload_block_mask(
+                              device, from.on_gpu ? download_block_mask(*from.on_gpu) : from.mask);
+                        });
 }
 
 attnforge_status attnforge_block_mask_to_host(const attnforge_block_mask* mask,
                                               attnforge_block_mask** to) {
   return created(to, "in_host", [&] {
     const attnforge_block_mask& from = checked_handle(mask, "mask");
-    return in_host(from.on_gpu ? attnforge::download_block_mask(*from.on_gpu) : from.mask);
+    return in_host(from.on_gpu ? download_block_mask(*from.on_gpu) : from.mask);
   });
 }
 
@@ -242,18 +222,18 @@ attnforge_status attnforge_block_mask_on_gpu(const attnforge_block_mask* mask,
                                              attnforge_block_mask_lists* lists) {
   return guarded([&] {
     static constexpr attnforge_block_mask_lists kDefaults = ATTNFORGE_BLOCK_MASK_LISTS_INIT;
-    attnforge_block_mask_lists out = attnforge::read_struct(lists, kDefaults, "lists");
+    attnforge_block_mask_lists out = read_struct(lists, kDefaults, "lists");
     const attnforge_block_mask& of = checked_handle(mask, "mask");
     if (!of.on_gpu) {
       throw Error(ErrorCode::kInvalidArgument,
                   "mask is in host memory; copy it with attnforge_block_mask_to_gpu");
     }
-    const attnforge::BlockMaskRef ref = attnforge::block_mask_ref(*of.on_gpu);
+    const BlockMaskRef ref = block_mask_ref(*of.on_gpu);
     out.row_begin = ref.row_begin;
     out.columns = ref.columns;
     out.bits = ref.bits;
     out.bit_blocks = ref.bit_blocks;
-    attnforge::write_struct(lists, out);
+    write_struct(lists, out);
     return ATTNFORGE_OK;
   });
 }
@@ -262,7 +242,7 @@ attnforge_status attnforge_block_mask_get_shape(const attnforge_block_mask* mask
                                                 attnforge_block_mask_shape* shape) {
   return guarded([&] {
     static constexpr attnforge_block_mask_shape kDefaults = ATTNFORGE_BLOCK_MASK_SHAPE_INIT;
-    attnforge_block_mask_shape out = attnforge::read_struct(shape, kDefaults, "shape");
+    attnforge_block_mask_shape out = read_struct(shape, kDefaults, "shape");
     const BlockMaskShape& of = checked_handle(mask, "mask").shape();
     out.block_q = of.block_q;
     out.block_kv = of.block_kv;
@@ -270,20 +250,20 @@ attnforge_status attnforge_block_mask_get_shape(const attnforge_block_mask* mask
     out.seqlen_kv = of.seqlen_kv;
     out.heads = of.heads;
     out.batch = of.batch;
-    attnforge::write_struct(shape, out);
+    write_struct(shape, out);
     return ATTNFORGE_OK;
   });
 }
 
-void attnforge_block_mask_destroy(attnforge_block_mask* mask) { attnforge::destroy(mask); }
+void attnforge_block_mask_destroy(attnforge_block_mask* mask) { destroy(mask); }
 
 attnforge_status attnforge_block_mask_get(const attnforge_block_mask* mask,
                                           attnforge_block_mask_info* info) {
   return guarded([&] {
     static constexpr attnforge_block_mask_info kDefaults = ATTNFORGE_BLOCK_MASK_INFO_INIT;
-    attnforge_block_mask_info out = attnforge::read_struct(info, kDefaults, "info");
+    attnforge_block_mask_info out = read_struct(info, kDefaults, "info");
     const attnforge_block_mask& handle = checked_handle(mask, "mask");
-    const attnforge::BlockCounts counts = handle.counts();
+    const BlockCounts counts = handle.counts();
     if (handle.on_gpu) {
       out.row_begin = out.columns = out.bit_blocks = nullptr;
       out.bits = nullptr;
@@ -304,15 +284,14 @@ attnforge_status attnforge_block_mask_get(const attnforge_block_mask* mask,
     out.blocks = counts.blocks;
     out.full = counts.full;
     out.partial = counts.partial;
-    attnforge::write_struct(info, out);
+    write_struct(info, out);
     return ATTNFORGE_OK;
   });
 }
 
 attnforge_status attnforge_block_mask_words(const attnforge_block_mask* mask, char** text) {
   return guarded([&] {
-    if (text == nullptr) throw Error(ErrorCode::kInvalidArgument, "text is NULL");
-    *text = copy_of(words_of(checked_handle(mask, "mask")));
+    required(text, "text") = copied(words_of(checked_handle(mask, "mask")));
     return ATTNFORGE_OK;
   });
 }
@@ -320,13 +299,11 @@ attnforge_status attnforge_block_mask_words(const attnforge_block_mask* mask, ch
 attnforge_status attnforge_block_mask_draw(const attnforge_block_mask* mask, int64_t head,
                                            int64_t sequence, int32_t svg, char** text) {
   return guarded([&] {
-    if (text == nullptr) throw Error(ErrorCode::kInvalidArgument, "text is NULL");
+    required(text, "text");
     const attnforge_block_mask& handle = checked_handle(mask, "mask");
-    const BlockMask copy = handle.on_gpu ? attnforge::download_block_mask(*handle.on_gpu)
-                                         : BlockMask{};
+    const BlockMask copy = handle.on_gpu ? download_block_mask(*handle.on_gpu) : BlockMask{};
     const BlockMask& of = handle.on_gpu ? copy : handle.mask;
-    *text = copy_of(svg != 0 ? attnforge::to_svg(of, head, sequence)
-                             : attnforge::to_text(of, head, sequence));
+    *text = copied(svg != 0 ? to_svg(of, head, sequence) : to_text(of, head, sequence));
     return ATTNFORGE_OK;
   });
 }

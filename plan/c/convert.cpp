@@ -1,9 +1,11 @@
 #include "plan/c/convert.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "attnforge/error.h"
 #include "generator/problem/fields.h"
@@ -16,15 +18,21 @@ namespace {
 static_assert(static_cast<int>(Progress::Phase::kCompile) == 0 &&
               static_cast<int>(Progress::Phase::kFinal) == 3);
 
-Tensor tensor(const attnforge_tensor& c) {
-  return {c.data, c.stride_batch, c.stride_row, c.stride_head};
+/// A struct of the C API as the library's, which has the same members in the same order.
+template <class To, class From>
+To same(const From& from) {
+  static_assert(sizeof(To) == sizeof(From) && std::is_trivially_copyable_v<To>);
+  return std::bit_cast<To>(from);
 }
-Rows rows(const attnforge_rows& c) { return {c.data, c.stride_batch, c.stride_head}; }
 
-/// A part that is there; its defaults are zeros.
-template <class Part>
-Part part(const Part* given, std::string_view name) {
-  return read_struct(given, Part{}, name);
+/// Reads a part that is there. Its members after struct_size, by default zeros, are those of `to`.
+template <class Part, class To>
+void read_part(const Part* given, std::string_view name, To& to) {
+  constexpr std::size_t kFirst = sizeof(std::uint64_t);
+  static_assert(sizeof(Part) == kFirst + sizeof(To) && std::is_trivially_copyable_v<To>);
+  if (given == nullptr) return;
+  const Part part = read_struct(given, Part{}, name);
+  std::memcpy(&to, reinterpret_cast<const std::byte*>(&part) + kFirst, sizeof(To));
 }
 
 }  // namespace
@@ -32,50 +40,29 @@ Part part(const Part* given, std::string_view name) {
 Tensors from_c(const attnforge_tensors* given, std::span<AttentionState> parts) {
   static constexpr attnforge_tensors kDefaults = ATTNFORGE_TENSORS_INIT;
   const attnforge_tensors c = read_struct(given, kDefaults, "tensors", kFirstTensorsBytes);
-  Tensors tensors{.q = tensor(c.q),
-                  .k = tensor(c.k),
-                  .v = tensor(c.v),
-                  .o = tensor(c.o),
-                  .lse = rows(c.lse),
-                  .code_arguments = c.code_arguments,
-                  .sinks = c.sinks};
-  if (c.rope != nullptr) {
-    const attnforge_rope rope = part(c.rope, "tensors.rope");
-    tensors.rope = {rope.cos, rope.sin, rope.rows, rope.offset};
-  }
-  if (c.lengths != nullptr) {
-    const attnforge_lengths lengths = part(c.lengths, "tensors.lengths");
-    tensors.lengths = {lengths.q, lengths.kv, lengths.tokens_q, lengths.tokens_kv};
-  }
-  if (c.block_mask != nullptr) {
-    const attnforge_block_mask_lists lists = part(c.block_mask, "tensors.block_mask");
-    tensors.block_mask = {lists.row_begin, lists.columns, lists.bits, lists.bit_blocks};
-  }
-  if (c.pages != nullptr) {
-    const attnforge_pages pages = part(c.pages, "tensors.pages");
-    tensors.pages = {pages.table, pages.stride_batch, pages.num_pages};
-  }
-  if (c.kv_scales != nullptr) {
-    const attnforge_kv_scales of = part(c.kv_scales, "tensors.kv_scales");
-    const auto scales = [](const attnforge_tensor& t) {
-      return ScaleTensor{static_cast<const float*>(t.data), t.stride_batch, t.stride_row,
-                         t.stride_head};
-    };
-    tensors.k_scale = scales(of.k), tensors.v_scale = scales(of.v);
-  }
-  if (c.gradients != nullptr) {
-    const attnforge_gradients g = part(c.gradients, "tensors.gradients");
-    tensors.gradients = {.dout = tensor(g.dout),
-                         .dq = tensor(g.dq),
-                         .dk = tensor(g.dk),
-                         .dv = tensor(g.dv),
-                         .dlse = rows(g.dlse),
-                         .dsinks = g.dsinks};
-  }
+  Tensors tensors{.q = same<Tensor>(c.q),
+                  .k = same<Tensor>(c.k),
+                  .v = same<Tensor>(c.v),
+                  .o = same<Tensor>(c.o),
+                  .lse = same<Rows>(c.lse)};
+  read_part(c.rope, "tensors.rope", tensors.rope);
+  read_part(c.lengths, "tensors.lengths", tensors.lengths);
+  read_part(c.block_mask, "tensors.block_mask", tensors.block_mask);
+  read_part(c.pages, "tensors.pages", tensors.pages);
+  read_part(c.gradients, "tensors.gradients", tensors.gradients);
+  read_part(c.cache, "tensors.cache", tensors.cache);
+  struct {
+    ScaleTensor k, v;
+  } scales;
+  read_part(c.kv_scales, "tensors.kv_scales", scales);
+  tensors.k_scale = scales.k, tensors.v_scale = scales.v;
+  // What is an address in both ends both.
+  constexpr std::size_t kBytes = sizeof(c) - offsetof(attnforge_tensors, code_arguments);
+  static_assert(sizeof(tensors) - offsetof(Tensors, code_arguments) == kBytes);
+  std::memcpy(&tensors.code_arguments, &c.code_arguments, kBytes);
   if (c.parts != nullptr && !parts.empty()) {
-    std::transform(c.parts, c.parts + parts.size(), parts.begin(), [](const attnforge_state& part) {
-      return AttentionState{tensor(part.o), rows(part.lse)};
-    });
+    std::transform(c.parts, c.parts + parts.size(), parts.begin(),
+                   same<AttentionState, attnforge_state>);
     tensors.parts = parts.data();
   }
   return tensors;
@@ -91,13 +78,6 @@ Problem with_sizes(Problem problem, const attnforge_sizes* given, std::string_vi
   problem.tokens_q = sizes.tokens_q;
   problem.tokens_kv = sizes.tokens_kv;
   return problem;
-}
-
-DType dtype_named(std::string_view name, const char* word) {
-  if (const auto dtype = dtype_named(or_empty(word))) return *dtype;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("{} is \"{}\"; it must be {}", name, or_empty(word),
-                          find_field("q")->word.allowed));
 }
 
 ProgressFunction progress_from_c(attnforge_progress_function callback, void* user, bool* stop) {

@@ -21,9 +21,6 @@ Tensors from_c(const attnforge_tensors* tensors, std::span<AttentionState> parts
 /// `problem` with other sizes, not validated. Throws Error(kInvalidArgument), naming the argument.
 Problem with_sizes(Problem problem, const attnforge_sizes* sizes, std::string_view name);
 
-/// The dtype of that name. Throws Error(kInvalidArgument), naming the argument.
-DType dtype_named(std::string_view name, const char* word);
-
 /// `callback` may be NULL. A callback that answers other than 0 sets *stop (which may be nullptr).
 ProgressFunction progress_from_c(attnforge_progress_function callback, void* user, bool* stop);
 

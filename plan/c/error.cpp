@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 namespace attnforge {
 namespace {
@@ -28,7 +29,6 @@ void clear_error() noexcept { t_error[0] = '\0'; }
 attnforge_status status_of(ErrorCode code) noexcept {
   switch (code) {
     case ErrorCode::kInvalidProblem:
-      return ATTNFORGE_ERR_INVALID;
     case ErrorCode::kInvalidArgument:
       return ATTNFORGE_ERR_INVALID;
     case ErrorCode::kUnsupported:
@@ -42,7 +42,6 @@ attnforge_status status_of(ErrorCode code) noexcept {
     case ErrorCode::kCuda:
       return ATTNFORGE_ERR_CUDA;
     case ErrorCode::kCache:
-      return ATTNFORGE_ERR_IO;
     case ErrorCode::kIo:
       return ATTNFORGE_ERR_IO;
     case ErrorCode::kInternal:
@@ -59,29 +58,9 @@ const char* attnforge_status_name(attnforge_status status) {
   int value;  // C lets any int through
   static_assert(sizeof(value) == sizeof(status));
   std::memcpy(&value, &status, sizeof(value));
-  switch (value) {
-    case ATTNFORGE_OK:
-      return "ok";
-    case ATTNFORGE_ERR_INVALID:
-      return "invalid";
-    case ATTNFORGE_ERR_UNSUPPORTED:
-      return "unsupported";
-    case ATTNFORGE_ERR_WORKSPACE:
-      return "workspace";
-    case ATTNFORGE_ERR_COMPILE:
-      return "compile";
-    case ATTNFORGE_ERR_CUDA:
-      return "cuda";
-    case ATTNFORGE_ERR_NOT_READY:
-      return "not_ready";
-    case ATTNFORGE_ERR_NO_MEMORY:
-      return "no_memory";
-    case ATTNFORGE_ERR_NO_DRIVER:
-      return "no_driver";
-    case ATTNFORGE_ERR_IO:
-      return "io";
-    case ATTNFORGE_ERR_INTERNAL:
-      return "internal";
-  }
-  return "unknown";
+  constexpr const char* kNames[] = {"ok",        "invalid", "unsupported", "workspace",
+                                    "compile",   "cuda",    "not_ready",   "no_memory",
+                                    "no_driver", "io",      "internal"};
+  static_assert(std::size(kNames) == ATTNFORGE_ERR_INTERNAL + 1);
+  return value >= 0 && value < static_cast<int>(std::size(kNames)) ? kNames[value] : "unknown";
 }

@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,6 +45,21 @@ struct attnforge_plan {
 };
 
 namespace attnforge {
+
+/// *pointer. Throws Error(kInvalidArgument) with `name`, which is that of the argument.
+template <class Type>
+Type& required(Type* pointer, std::string_view name) {
+  if (pointer == nullptr) throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is NULL", name));
+  return *pointer;
+}
+
+/// For attnforge_free_string().
+inline char* copied(const std::string& text) {
+  char* copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy == nullptr) throw std::bad_alloc();
+  std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
 
 template <class Handle>
 bool is_handle(const Handle* given) noexcept {

@@ -106,6 +106,8 @@ void check_pages(const HostTable& table, int page_size, std::size_t sequence, st
 }  // namespace
 
 void check_run_arrays(const Problem& problem, const Tensors& tensors, CUstream stream) {
+  if (problem.op == Op::kAppend)
+    return check_arrays(problem, read_arrays(problem, tensors, stream));
   if (all_full(problem)) return;
   const std::int64_t of_q = problem.batch + (problem.lengths == Lengths::kPacked ? 1 : 0);
   const std::int64_t of_kv = problem.batch + (has_packed_keys(problem) ? 1 : 0);
@@ -122,36 +124,35 @@ void check_run_arrays(const Problem& problem, const Tensors& tensors, CUstream s
   check_sequences(sequences);
 }
 
-AppendArrays read_arrays(const AppendSizes& sizes, const AppendTensors& tensors, CUstream stream) {
+AppendArrays read_arrays(const Problem& p, const Tensors& tensors, CUstream stream) {
+  const bool packed = p.lengths == Lengths::kPacked;
   AppendArrays arrays{
-      .cu_seqlens = copied_ints(tensors.cu_seqlens, sizes.batch + 1, stream),
-      .used = copied_ints(tensors.used_kv, sizes.batch, stream),
-      .pages = copied_table(tensors.pages, sizes.batch, sizes.seqlen_kv, sizes.page_size, stream)};
-  arrays.used.resize(static_cast<std::size_t>(sizes.batch));  // zeros without an array
+      .cu_seqlens = copied_ints(packed ? tensors.lengths.q : nullptr, p.batch + 1, stream),
+      .used = copied_ints(tensors.lengths.kv, p.batch, stream),
+      .pages = copied_table(tensors.pages, p.batch, p.seqlen_kv, p.page_size, stream)};
+  arrays.used.resize(static_cast<std::size_t>(p.batch));  // zeros without an array
   check(driver().cuStreamSynchronize(stream), "wait for lengths and pages");
   return arrays;
 }
 
-void check_arrays(const AppendSizes& sizes, const AppendArrays& arrays) {
+void check_arrays(const Problem& p, const AppendArrays& arrays) {
   const std::vector<std::int64_t> added = arrays.cu_seqlens.empty()
                                               ? std::vector<std::int64_t>(
-                                                    static_cast<std::size_t>(sizes.batch),
-                                                    sizes.seqlen_new)
+                                                    static_cast<std::size_t>(p.batch), p.seqlen_q)
                                               : packed_lengths("cu_seqlens", arrays.cu_seqlens,
-                                                               sizes.tokens);
+                                                               total_tokens(p).q);
   Writers writers;
   for (std::size_t i = 0; i < added.size(); ++i) {
     const std::int64_t used = arrays.used[i], after = used + added[i];
-    if (used < 0 || after > sizes.seqlen_kv) {
+    if (used < 0 || after > p.seqlen_kv) {
       refuse_append_arrays(
           fmt::format("used_kv[{}] is {}, and {} rows are appended; a sequence of this "
                       "cache has from 0 to {} rows",
-                      i, used, added[i], sizes.seqlen_kv));
+                      i, used, added[i], p.seqlen_kv));
     }
-    if (sizes.page_size == 0) continue;
+    if (p.page_size == 0) continue;
     // A page that is only read may be shared.
-    check_pages(arrays.pages, sizes.page_size, i, added[i] == 0 ? sizes.seqlen_kv : used, after,
-                writers);
+    check_pages(arrays.pages, p.page_size, i, added[i] == 0 ? p.seqlen_kv : used, after, writers);
   }
 }
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "attnforge/append_kv.h"
 #include "attnforge/plan.h"
 
 namespace attnforge {
@@ -27,11 +26,11 @@ struct AppendArrays {
 };
 
 /// Copies them, in the current context, once `stream` has passed. Throws Error(kCuda).
-AppendArrays read_arrays(const AppendSizes& sizes, const AppendTensors& tensors, CUstream stream);
+AppendArrays read_arrays(const Problem& problem, const Tensors& tensors, CUstream stream);
 
 /// Throws Error(kInvalidArgument) for lengths that are negative, descend or are above their bounds,
 /// for pages that rows need and that the pool does not have, and for a page that is written twice.
-void check_arrays(const AppendSizes& sizes, const AppendArrays& arrays);
+void check_arrays(const Problem& problem, const AppendArrays& arrays);
 
 /// Copies the lengths and the page table of a plan's run, in the current context, once `stream` has
 /// passed, and throws as check_sequences() does. Nothing where a problem has none.

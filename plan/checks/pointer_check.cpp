@@ -21,7 +21,7 @@ PointerCheck::PointerCheck(const Problem& problem)
       bits_o_(static_cast<std::uint8_t>(format_of(problem.dtype_o).bits)),
       attends_(is_attention(problem)),
       needs_lse_(problem.lse) {
-  if (!attends_) bits_q_ = bits_k_ = bits_v_ = 0;
+  if (!attends_) misaligned_ = 0;
   const std::span<const ProblemPart* const> parts = problem_parts();
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (!parts[i]->in(problem)) continue;
@@ -53,9 +53,9 @@ void PointerCheck::explain(const Problem& problem, const Tensors& tensors, const
                  problem);
     check_tensor("v", tensors.v, problem.dtype_v, problem.num_heads_kv, stored.kv_batch, rows_kv,
                  problem);
+    check_tensor("o", tensors.o, problem.dtype_o, problem.num_heads_q, stored.batch,
+                 problem.seqlen_q, problem);
   }
-  check_tensor("o", tensors.o, problem.dtype_o, problem.num_heads_q, stored.batch, problem.seqlen_q,
-               problem);
   if (problem.lse) {
     check_address("lse", tensors.lse.data, alignof(float),
                   "but the problem says lse; give it device memory, or make the plan without lse");

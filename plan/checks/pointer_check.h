@@ -39,9 +39,8 @@ class PointerCheck {
                                      address(t.o.data);
     const std::uintptr_t stride_bits = scaled(t.q, bits_q_) | scaled(t.k, bits_k_) |
                                        scaled(t.v, bits_v_) | scaled(t.o, bits_o_);
-    const bool present = t.o.data != nullptr &&
-                         (!attends_ ||
-                          (t.q.data != nullptr && t.k.data != nullptr && t.v.data != nullptr));
+    const bool present = !attends_ || (t.q.data != nullptr && t.k.data != nullptr &&
+                                       t.v.data != nullptr && t.o.data != nullptr);
     const bool lse_good = !needs_lse_ ||
                           (t.lse.data != nullptr && address(t.lse.data) % alignof(float) == 0);
     const bool workspace_good = workspace_bytes == 0 ||
@@ -59,7 +58,7 @@ class PointerCheck {
   // Low bits that must be 0 in every address and every stride in bits.
   std::uint8_t misaligned_ = 0;
   std::uint8_t bits_q_ = 0, bits_k_ = 0, bits_v_ = 0, bits_o_ = 0;
-  bool attends_ = true;  // else it has no q, k and v, and what they hold counts for nothing
+  bool attends_ = true;  // else parts look at all tensors
   bool needs_lse_ = false;
   std::uint64_t parts_ = 0;                 // bit i: the problem has problem_parts()[i]
   std::unique_ptr<std::uint64_t[]> known_;  // ProblemPart::known of each; null: nothing is known

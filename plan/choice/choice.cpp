@@ -7,7 +7,6 @@
 
 #include "attnforge/error.h"
 #include "cache/near_problems.h"
-#include "generator/arch.h"
 #include "templates/registry.h"
 
 namespace attnforge {
@@ -22,90 +21,15 @@ constexpr std::size_t kFallbacksPerProduct = 3;
 constexpr double kNearVeto = 1.05;
 constexpr double kColdCard = 1.1;  // times of different moments differ by as much (kRacedSamples)
 
-/// The config of a row of the database, if a plan may use it. Else a line in the log: a row may be
-/// damaged, imported, or of another version, and must cost no plan more than itself.
-std::optional<Config> usable(const std::string& text, const Problem& problem,
-                             const DeviceFacts& device, const Logger& log) {
-  std::string reason;
+/// Which of `legal` a stored text is; nullptr: none, or it is no config.
+const Candidate* find_candidate(const std::vector<Candidate>& legal, const std::string& text) {
   try {
-    Config config = parse_config(text);
-    reason = illegal(config, problem, device);
-    if (reason.empty()) return config;
-  } catch (const Error& error) {
-    reason = error.what();
-  }
-  log.warning(fmt::format("the stored config \"{}\" is skipped for \"{}\": {}", text,
-                          to_string(problem), reason));
-  return std::nullopt;
-}
-
-/// Nothing for a text that no config has.
-std::optional<Config> parsed(const std::string& text) {
-  try {
-    return parse_config(text);
+    const auto found = std::ranges::find(legal, parse_config(text), &Candidate::config);
+    return found == legal.end() ? nullptr : &*found;
   } catch (const Error&) {
-    return std::nullopt;
+    return nullptr;
   }
 }
-
-/// Whether a try that no finished search chose may answer. It was timed beside nobody, maybe: one
-/// family was looked at alone, one config was forced, a search was killed, a part was imported. So
-/// the model's own choice must not be faster, as it was measured there, else as the model has it.
-class Unchosen {
- public:
-  Unchosen(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
-           const Overrides& overrides)
-      : key_(key), device_(device), cache_(cache), overrides_(overrides) {}
-
-  bool may_answer(const Try& unchosen) {
-    if (!legal_)
-      legal_ = candidates(families_named(key_.family, overrides_), key_.problem, device_,
-                          overrides_);
-    const auto same = std::find_if(legal_->begin(), legal_->end(),
-                                   [config = parsed(unchosen.config)](const Candidate& each) {
-                                     return each.config == config;
-                                   });
-    if (same == legal_->end()) return false;  // no search would try it
-    if (same == legal_->begin()) return true;
-    const std::string own = to_string(legal_->front().config);
-    bool failed = false;
-    for (const Try& each : cache_.tries(unchosen.problem, unchosen.device_class)) {
-      if (each.estimated || each.config != own) continue;
-      failed |= each.measurement.status != Status::kOk;
-      if (each.measurement.status == Status::kOk)
-        return unchosen.measurement.time_us <= kColdCard * each.measurement.time_us;
-    }
-    return failed || same->estimate_us <= kNearVeto * legal_->front().estimate_us;
-  }
-
- private:
-  const ChoiceKey& key_;
-  const DeviceFacts& device_;
-  Cache& cache_;
-  const Overrides& overrides_;
-  std::optional<std::vector<Candidate>> legal_;
-};
-
-/// What the rows of the database become today. Keeps the last: that is the winner, as a rule.
-class RenderedRows {
- public:
-  RenderedRows(const Problem& problem, const Overrides& overrides)
-      : problem_(problem), overrides_(overrides) {}
-
-  const Rendered& of(const Config& config) {
-    if (!last_ || config_ != config) {
-      last_ = rendered(config, problem_, overrides_);
-      config_ = config;
-    }
-    return *last_;
-  }
-
- private:
-  const Problem& problem_;
-  const Overrides& overrides_;
-  Config config_;
-  std::optional<Rendered> last_;
-};
 
 /// `why`: of a try that is of today's source.
 Choice choice_of(const Try& won, Config config, const Rendered& today, std::string why) {
@@ -124,47 +48,6 @@ Choice choice_of(const Try& won, Config config, const Rendered& today, std::stri
                  "an estimate";
   }
   return choice;
-}
-
-/// What a finished search of the problem chose, of whatever family; "": none ended.
-std::string chosen_for(const std::string& problem, const DeviceFacts& device, Cache& cache) {
-  for (Chosen& each : cache.chosen(device_class(device))) {
-    if (each.problem == problem) return std::move(each.config);
-  }
-  return "";
-}
-
-/// The fastest good try of one family: a winner of all families does not answer for one, but one of
-/// its own is not doubted. Those whose kernel is the one of today come first, of these those that
-/// were raced.
-std::optional<Choice> stored_choice_of_family(const ChoiceKey& key, const DeviceFacts& device,
-                                              Cache& cache, const Overrides& overrides,
-                                              const Logger& log) {
-  RenderedRows rows(key.problem, overrides);
-  Unchosen unchosen(key, device, cache, overrides);
-  std::optional<Choice> stale;
-  const std::string problem = stored_as(key.problem, overrides);
-  const std::string chosen = chosen_for(problem, device, cache);
-  std::vector<Try> tries = cache.tries(problem, device_class(device));
-  std::stable_partition(tries.begin(), tries.end(),
-                        [](const Try& each) { return each.measurement.samples >= kRacedSamples; });
-  for (const Try& each : tries) {
-    if (each.family != key.family || each.estimated || each.measurement.status != Status::kOk)
-      continue;
-    std::optional<Config> own = usable(each.config, key.problem, device, log);
-    if (!own || own->family != key.family) continue;
-    const Rendered& today = rows.of(*own);
-    if (stale && each.digest != today.digest) continue;
-    if (each.config != chosen && !unchosen.may_answer(each)) continue;
-    Choice choice = choice_of(
-        each, *std::move(own), today,
-        fmt::format("it is the fastest measured config of {} for this bucket on "
-                    "this GPU class",
-                    key.family));
-    if (!choice.stale) return choice;
-    stale = std::move(choice);
-  }
-  return stale;
 }
 
 }  // namespace
@@ -230,62 +113,131 @@ Choice forced_choice(const std::string& config_text, const Problem& problem,
           .why = "the caller asked for it"};
 }
 
-std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
-                                    const Overrides& overrides, const Logger& log,
-                                    std::optional<Rigor> at_least) {
-  if (!key.family.empty()) return stored_choice_of_family(key, device, cache, overrides, log);
+Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides) {
+  const std::vector<const Family*> families = families_named(key.family, overrides);
+  Candidate candidate = untuned(families, key.problem, device, overrides);
+  return {.family = candidate.family,
+          .config = std::move(candidate.config),
+          .why = fmt::format("the model predicts {:.1f} us, its best", candidate.estimate_us)};
+}
+
+// ---- Chooser ----
+
+std::optional<Config> Chooser::usable(const std::string& text) const {
+  std::string reason;
+  try {
+    Config config = parse_config(text);
+    reason = illegal(config, key_.problem, device_);
+    if (reason.empty()) return config;
+  } catch (const Error& error) {
+    reason = error.what();
+  }
+  log_.warning(fmt::format("the stored config \"{}\" is skipped for \"{}\": {}", text,
+                           to_string(key_.problem), reason));
+  return std::nullopt;
+}
+
+const Rendered& Chooser::today(const Config& config) {
+  if (!last_ || last_config_ != config) {
+    last_ = rendered(config, key_.problem, overrides_);
+    last_config_ = config;
+  }
+  return *last_;
+}
+
+const std::vector<Candidate>& Chooser::legal() {
+  if (!legal_)
+    legal_ = candidates(families_named(key_.family, overrides_), key_.problem, device_, overrides_);
+  return *legal_;
+}
+
+bool Chooser::may_answer(const Try& unchosen) {
+  const Candidate* const same = find_candidate(legal(), unchosen.config);
+  if (same == nullptr) return false;  // no search would try it
+  const Candidate& first = legal().front();
+  if (same == &first) return true;
+  const std::string own = to_string(first.config);
+  bool failed = false;
+  for (const Try& each : cache_.tries(unchosen.problem, unchosen.device_class)) {
+    if (each.estimated || each.config != own) continue;
+    failed |= each.measurement.status != Status::kOk;
+    if (each.measurement.status == Status::kOk)
+      return unchosen.measurement.time_us <= kColdCard * each.measurement.time_us;
+  }
+  return failed || same->estimate_us <= kNearVeto * first.estimate_us;
+}
+
+std::optional<Choice> Chooser::stored_of_family() {
+  std::optional<Choice> stale;
+  const std::vector<Chosen> all = cache_.chosen(class_);  // by finished searches, of any family
+  const auto chosen = std::ranges::find(all, stored_as_, &Chosen::problem);
+  std::vector<Try> tries = cache_.tries(stored_as_, class_);
+  std::stable_partition(tries.begin(), tries.end(),
+                        [](const Try& each) { return each.measurement.samples >= kRacedSamples; });
+  for (const Try& each : tries) {
+    if (each.family != key_.family || each.estimated || each.measurement.status != Status::kOk)
+      continue;
+    std::optional<Config> own = usable(each.config);
+    if (!own || own->family != key_.family) continue;
+    const Rendered& now = today(*own);
+    if (stale && each.digest != now.digest) continue;
+    const bool was_chosen = chosen != all.end() && chosen->config == each.config;
+    if (!was_chosen && !may_answer(each)) continue;
+    Choice choice = choice_of(
+        each, *std::move(own), now,
+        fmt::format("it is the fastest measured config of {} for this bucket on this GPU class",
+                    key_.family));
+    if (!choice.stale) return choice;
+    stale = std::move(choice);
+  }
+  return stale;
+}
+
+std::optional<Choice> Chooser::stored(std::optional<Rigor> at_least) {
+  if (!key_.family.empty()) return stored_of_family();
   // driver and nvrtc stay empty: they only tell kMeasured from kCompatible, which are the same to a
   // plan, and asking NVRTC for its version takes longer than everything else here.
   const Cache::Current current{
-      .device_class = device_class(device), .driver = "", .nvrtc = "", .sm = device.arch.sm};
-  RenderedRows rows(key.problem, overrides);
+      .device_class = class_, .driver = "", .nvrtc = "", .sm = device_.arch.sm};
   // A database may hold winners of searches that tried every family; a plan that names none takes
   // what a search would try today.
   std::optional<Tier> serving;
   const auto would_be_tried = [&](const Family& family) {
-    if (family.tier == Tier::kProduct || family.name == overrides.family) return true;
+    if (family.tier == Tier::kProduct || family.name == overrides_.family) return true;
     if (family.only_named) return false;
-    if (!serving) serving = untuned_choice(key, device, overrides).family->tier;
+    if (!serving) serving = untuned().family->tier;
     return family.tier == *serving;
   };
   // Without a digest a row is passed over, and the next best is asked about.
   const auto digest_today = [&](std::string_view text) {
-    const std::optional<Config> config = usable(std::string(text), key.problem, device, log);
+    const std::optional<Config> config = usable(std::string(text));
     const bool answers = config && would_be_tried(*find_family(config->family));
-    return answers ? rows.of(*config).digest : "";
+    return answers ? today(*config).digest : "";
   };
-  Unchosen unchosen(key, device, cache, overrides);
-  const std::optional<Winner> winner = cache.best(
-      stored_as(key.problem, overrides), current, digest_today, at_least,
-      [&](const Try& each) { return unchosen.may_answer(each); });
+  const std::optional<Winner> winner = cache_.best(
+      stored_as_, current, digest_today, at_least,
+      [&](const Try& each) { return may_answer(each); });
   if (!winner) return std::nullopt;
   Config config = parse_config(winner->best.config);
-  const Rendered& today = rows.of(config);
+  const Rendered& now = today(config);
   const bool near = winner->provenance == Provenance::kNearDevice;
   const std::string what = winner->rigor
                                ? fmt::format("it won a {} search", to_string(*winner->rigor))
                                : "no search ended, but it is the fastest measured config";
   Choice choice = choice_of(
-      winner->best, std::move(config), today,
+      winner->best, std::move(config), now,
       fmt::format("{} of this bucket on {}", what,
                   near ? winner->best.device_class + ", a GPU of the same sm" : "this GPU class"));
   if (near) choice.provenance = Provenance::kNearDevice;
   return choice;
 }
 
-std::optional<Choice> near_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
-                                  const Overrides& overrides) {
-  if (!forced_text(overrides).empty()) return std::nullopt;
-  const std::vector<Chosen> near = near_winners(key.problem, cache.chosen(device_class(device)));
-  if (near.empty()) return std::nullopt;
-  const std::vector<Candidate> legal = candidates(families_named(key.family, overrides),
-                                                  key.problem, device, overrides);
-  for (const Chosen& other : near) {
-    const auto same = std::find_if(
-        legal.begin(), legal.end(),
-        [config = parsed(other.config)](const Candidate& each) { return each.config == config; });
-    if (same == legal.end()) continue;
-    const double model_us = legal.front().estimate_us;  // of untuned_choice()
+std::optional<Choice> Chooser::near() {
+  if (!forced_text(overrides_).empty()) return std::nullopt;
+  for (const Chosen& other : near_winners(key_.problem, cache_.chosen(class_))) {
+    const Candidate* const same = find_candidate(legal(), other.config);
+    if (same == nullptr) continue;
+    const double model_us = legal().front().estimate_us;  // of untuned()
     if (same->estimate_us > kNearVeto * model_us) continue;
     return Choice{
         .family = same->family,
@@ -298,38 +250,28 @@ std::optional<Choice> near_choice(const ChoiceKey& key, const DeviceFacts& devic
   return std::nullopt;
 }
 
-void require_support(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides) {
-  const std::vector<const Family*> families = families_named(key.family, overrides);
+void Chooser::require_support() const {
+  const std::vector<const Family*> families = families_named(key_.family, overrides_);
   const auto serves = [&](const Family* family) {
-    return rejection(*family, key.problem, device.arch).empty();
+    return rejection(*family, key_.problem, device_.arch).empty();
   };
-  if (std::any_of(families.begin(), families.end(), serves)) return;
-  untuned(families, key.problem, device, overrides);  // throws with the reasons
+  if (std::ranges::any_of(families, serves)) return;
+  attnforge::untuned(families, key_.problem, device_, overrides_);  // throws with the reasons
 }
 
-std::string undecided(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
-                      const Overrides& overrides) {
-  const std::vector<Try> tries = cache.tries(stored_as(key.problem, overrides),
-                                             device_class(device));
+std::string Chooser::undecided() const {
+  const std::vector<Try> tries = cache_.tries(stored_as_, class_);
   const auto measured = std::ranges::count(tries, false, &Try::estimated);
   if (measured == 0) return "nothing was measured for it on this GPU class";
   return fmt::format("of what was measured for it nothing decides ({} stored)",
                      measured == 1 ? "1 try is" : fmt::format("{} tries are", measured));
 }
 
-Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides) {
-  const std::vector<const Family*> families = families_named(key.family, overrides);
-  Candidate candidate = untuned(families, key.problem, device, overrides);
-  return {.family = candidate.family,
-          .config = std::move(candidate.config),
-          .why = fmt::format("the model predicts {:.1f} us, its best", candidate.estimate_us)};
-}
-
-std::vector<Choice> fallback_choices(const ChoiceKey& key, const DeviceFacts& device,
-                                     const Overrides& overrides) {
+std::vector<Choice> Chooser::fallbacks() const {
   std::vector<Choice> choices;
-  for (const Family* family : families_named(key.family, overrides)) {
-    std::vector<Candidate> of_family = candidates(*family, key.problem, device, nullptr, overrides);
+  for (const Family* family : families_named(key_.family, overrides_)) {
+    std::vector<Candidate> of_family = candidates(*family, key_.problem, device_, nullptr,
+                                                  overrides_);
     const std::size_t most = family->tier == Tier::kProduct ? kFallbacksPerProduct : 1;
     for (std::size_t i = 0; i < std::min(of_family.size(), most); ++i) {
       choices.push_back({.family = family,

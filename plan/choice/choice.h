@@ -3,12 +3,14 @@
 // overrides.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "attnforge/plan.h"
 #include "cache/cache.h"
+#include "generator/arch.h"
 #include "generator/candidates.h"
 #include "generator/cubin.h"
 #include "generator/source.h"
@@ -16,6 +18,8 @@
 #include "runtime/log.h"
 
 namespace attnforge {
+
+class DeviceState;
 
 /// What a config becomes, and the digest of that.
 struct Rendered {
@@ -53,38 +57,101 @@ Choice forced_choice(const std::string& config_text, const Problem& problem,
 
 Rendered rendered(const Config& config, const Problem& problem, const Overrides& overrides);
 
-/// The database's winner for a bucket, if it can be used. A stale one (its template has changed
-/// since) counts as an estimate, until plan/choice/same_code.h recognises it. Under force it is the
-/// winner under the same force. A row whose config cannot be used is skipped with a warning, one of
-/// a family that was not named and that a better tier makes needless without. With `at_least` only
-/// what a finished search of that rigor chose; a caller who insists on a family gets the fastest of
-/// its tries, since searches of one family are not noted. A try that no finished search chose does
-/// not answer where the model's own choice was measured faster or, unmeasured, is predicted to be.
-std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
-                                    const Overrides& overrides, const Logger& log,
-                                    std::optional<Rigor> at_least = {});
-
-/// The winner of the nearest problem (cache/near_problems.h) on this GPU class that would be a
-/// candidate of this one's search too. The model has a veto: it must not predict that the config
-/// takes more than 5% longer than the model's own choice. Nothing under force: then the model alone
-/// decides what is left. Looks at the whole search space if there is a near winner: a few ms.
-std::optional<Choice> near_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
-                                  const Overrides& overrides);
-
-/// Throws Error(kUnsupported) with each family's reason if none serves the problem. Cheap.
-void require_support(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);
-
-/// Why stored_choice() has none: that nothing was measured, or how many tries decide nothing.
-std::string undecided(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
-                      const Overrides& overrides);
-
-/// The model's first choice, for callers with an undecided() problem. Throws Error(kUnsupported).
-/// Looks at the whole search space: a few ms.
+/// The model's first choice. Throws Error(kUnsupported). Looks at the whole search space: a few ms.
 Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);
 
-/// What to try when that one fails: the model's best few of each product, then its best of each
-/// family of the ladder, the oracle last.
-std::vector<Choice> fallback_choices(const ChoiceKey& key, const DeviceFacts& device,
-                                     const Overrides& overrides);
+/// What may answer for one key that forces no config, of what a database has and of the model.
+/// Borrows all. Looks at the whole search space, which takes a few ms, once and where it has to.
+class Chooser {
+ public:
+  Chooser(const ChoiceKey& key, const DeviceFacts& device, Cache& cache, const Overrides& overrides,
+          const Logger& log)
+      : key_(key),
+        device_(device),
+        cache_(cache),
+        overrides_(overrides),
+        log_(log),
+        stored_as_(stored_as(key.problem, overrides)),
+        class_(device_class(device)) {}
+
+  /// Throws Error(kUnsupported) with each family's reason if none serves the problem. Cheap.
+  void require_support() const;
+
+  /// The database's winner for the bucket, if it can be used. A stale one (its template has changed
+  /// since) counts as an estimate, until a plan recognises its code. Under force it is
+  /// the winner under the same force. A row whose config cannot be used is skipped with a warning,
+  /// one of a family that was not named and that a better tier makes needless without. With
+  /// `at_least` only what a finished search of that rigor chose; a caller who insists on a family
+  /// gets the fastest of its tries, since searches of one family are not noted.
+  std::optional<Choice> stored(std::optional<Rigor> at_least = {});
+
+  /// Why stored() has none: that nothing was measured, or how many tries decide nothing.
+  std::string undecided() const;
+
+  /// The winner of the nearest problem (cache/near_problems.h) on this GPU class that would be a
+  /// candidate of this one's search too. The model has a veto: it must not predict that the config
+  /// takes more than 5% longer than the model's own choice. Nothing under force: then the model
+  /// alone decides what is left.
+  std::optional<Choice> near();
+
+  Choice untuned() const { return untuned_choice(key_, device_, overrides_); }
+
+  /// What to try when that one fails: the model's best few of each product, then its best of each
+  /// family of the ladder, the oracle last.
+  std::vector<Choice> fallbacks() const;
+
+ private:
+  /// The config of a row of the database, if a plan may use it. Else a line in the log: a row may
+  /// be damaged, imported, or of another version, and must cost no plan more than itself.
+  std::optional<Config> usable(const std::string& text) const;
+  /// What a config becomes today. Keeps the last: that is the winner, as a rule.
+  const Rendered& today(const Config& config);
+  /// What a search would try.
+  const std::vector<Candidate>& legal();
+  /// Whether a try that no finished search chose may answer. It was timed beside nobody, maybe: one
+  /// family was looked at alone, one config was forced, a search was killed, a part was imported.
+  /// So the model's own choice must not be faster, as it was measured there, else as the model has
+  /// it.
+  bool may_answer(const Try& unchosen);
+  /// The fastest good try of the key's family: a winner of all families does not answer for one,
+  /// but one of its own is not doubted. Those whose kernel is the one of today come first, of these
+  /// those that were raced.
+  std::optional<Choice> stored_of_family();
+
+  const ChoiceKey& key_;
+  const DeviceFacts& device_;
+  Cache& cache_;
+  const Overrides& overrides_;
+  const Logger& log_;
+  const std::string stored_as_, class_;
+  Config last_config_;
+  std::optional<Rendered> last_;
+  std::optional<std::vector<Candidate>> legal_;
+};
+
+struct FirstRun {
+  std::optional<Choice> choice{};  // nothing: no config worked, or none was tried; it is logged
+  bool provisional = false;        // another process was still tuning when the time was over
+};
+
+/// A plan that tunes because nothing was measured for its bucket gets the winner of the one process
+/// that tunes the bucket, be it this one or another that is waited for, within options.time_limit_s
+/// of `called`. In vain: the best of what the other has stored so far, or nothing. All that find a
+/// winner find the same, since they take it from the database.
+FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState& state,
+                   std::chrono::steady_clock::time_point called);
+
+/// Whether a problem is served worse than it could be: by no product, or for something about its
+/// tensors that is easily changed. "": it is not, or a family is forced. Else one line: which
+/// family serves `problem`, how much slower than another one would be by their models, and what has
+/// to be changed for that: dtypes that differ, tensors that are not aligned to 16 bytes. The
+/// simplest change that gains nearly all there is to gain. Where no product serves there is always
+/// a line, with the products' reasons if no change helps. Some tens of ms where there is something
+/// to change or no product, else nothing. Pure.
+std::string slow_path(const Problem& problem, const DeviceFacts& device,
+                      const Overrides& overrides = {});
+
+/// Logs slow_path(), once for each bucket, unless the kernel was forced.
+void warn_of_slow_path(const ChoiceKey& key, DeviceState& state);
 
 }  // namespace attnforge

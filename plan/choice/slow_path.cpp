@@ -1,5 +1,5 @@
-#include "plan/choice/slow_path.h"
-
+// slow_path.cpp - what serves a problem, and whether a change of its tensors would be served
+// better.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +10,8 @@
 #include "attnforge/error.h"
 #include "generator/candidates.h"
 #include "plan/choice/choice.h"
+#include "plan/device_state.h"
+#include "plan/overrides.h"
 #include "templates/registry.h"
 
 namespace attnforge {
@@ -116,6 +118,23 @@ std::string reasons_of_products(const Problem& problem, const DeviceFacts& devic
 }
 
 }  // namespace
+
+Support supported(const Problem& problem, const DeviceFacts& device) {
+  validate(problem);
+  const std::string forced = family_from_environment();
+  Support support;
+  for (const Family* family : registry()) {
+    if (forced.empty() ? family->only_named || family->op != problem.op : family->name != forced)
+      continue;
+    const std::string reason = rejection(*family, problem, device.arch);
+    if (reason.empty()) return {true, std::string(family->name), ""};
+    support.reason += fmt::format("{}{}: {}", support.reason.empty() ? "" : "\n", family->name,
+                                  reason);
+  }
+  if (!forced.empty() && support.reason.empty())
+    support.reason = fmt::format("ATTNFORGE_FAMILY={} is not a kernel family", forced);
+  return support;
+}
 
 std::string slow_path(const Problem& problem, const DeviceFacts& device,
                       const Overrides& overrides) {

@@ -1,20 +1,17 @@
 // tune_bucket.cpp - tuning on the GPU of a Device: the public tune(), and first-run plans.
-#include "plan/choice/tune_bucket.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "attnforge/error.h"
 #include "plan/checks/option_checks.h"
-#include "plan/choice/slow_path.h"
+#include "plan/choice/choice.h"
 #include "plan/context_scope.h"
-#include "plan/cubins.h"
+#include "plan/device_state.h"
+#include "plan/load_kernel.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/nvtx.h"
 #include "templates/registry.h"
@@ -117,7 +114,7 @@ void store_code_of_winner(const TuneResult& result, const ChoiceKey& key, Device
   const Arch& arch = state.facts.arch;
   if (stored_cubin(source_digest, arch, nvrtc_facts().version_text(), state.cache)) return;
   try {
-    compile_and_store(source, arch, state.cache, state.log);
+    compile_and_store(source, state);
   } catch (const Error& error) {
     state.log.warning(fmt::format("the code of the winner \"{}\" is not stored: {}", result.winner,
                                   error.what()));
@@ -141,8 +138,9 @@ FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState
           "a later one looks for the winner",
           to_string(key.problem), seconds_from(called),
           result.winner.empty() ? "an estimate" : "the best so far"));
-    } else if (std::optional<Choice> stored = stored_choice(
-                   key, state.facts, state.cache, state.overrides, state.log, Rigor::kQuick);
+    } else if (std::optional<Choice> stored = Chooser(key, state.facts, state.cache,
+                                                      state.overrides, state.log)
+                                                  .stored(Rigor::kQuick);
                stored && is_measured(stored->provenance)) {
       return {.choice = std::move(stored)};
     } else if (result.winner.empty()) {

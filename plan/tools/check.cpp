@@ -1,5 +1,7 @@
 #include "attnforge/check.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,8 +19,10 @@
 #include "reference/compare/outputs.h"
 #include "reference/gradients.h"
 #include "reference/half.h"
+#include "reference/parts/append.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"
+#include "tuner/append_oracle.h"
 
 namespace attnforge {
 namespace {
@@ -138,6 +142,23 @@ double badness(const Comparison& c) {
              : std::abs(c.worst_actual - c.worst_expected) / std::max(c.worst_allowed, 1e-300);
 }
 
+/// Of several tensors, without rows.
+CheckReport report_of(std::span<const Comparison> all) {
+  CheckReport report;
+  const Comparison* worst = &all[0];
+  for (const Comparison& each : all) {
+    report.ok &= each.passed();
+    report.wrong += each.wrong;
+    report.nonfinite_wrong += each.nonfinite_wrong;
+    if (badness(each) > badness(*worst)) worst = &each;
+  }
+  report.tensor = worst->tensor;
+  report.max_error = worst->max_error;
+  report.cosine_similarity = worst->cosine;
+  report.worst = element(*worst);
+  return report;
+}
+
 CheckReport check_gradients(const Problem& problem, const HostRun& run,
                             const CheckOptions& options) {
   const Tensors& tensors = run.tensors;
@@ -158,38 +179,27 @@ CheckReport check_gradients(const Problem& problem, const HostRun& run,
         compare_darg(problem, address_of(dargs[i], tensors), expected.dargs[i]));
     darg.tensor = "d" + dargs[i].name;
   }
-  CheckReport report;
-  report.ok = verdict.passed();
+  std::vector<Comparison> all = {verdict.dq, verdict.dk, verdict.dv, verdict.dsinks};
+  all.insert(all.end(), verdict.dargs.begin(), verdict.dargs.end());
+  CheckReport report = report_of(all);
   report.rows_checked = static_cast<std::int64_t>(rows.queries.size() + rows.keys.size());
   report.rows_total = count_rows(sequences, queries_of(problem)) +
                       count_rows(sequences, keys_of(problem));
-  const Comparison* worst = &verdict.dq;
-  std::vector<const Comparison*> all = {&verdict.dq, &verdict.dk, &verdict.dv, &verdict.dsinks};
-  for (const Comparison& darg : verdict.dargs) all.push_back(&darg);
-  for (const Comparison* each : all) {
-    report.wrong += each->wrong;
-    report.nonfinite_wrong += each->nonfinite_wrong;
-    if (badness(*each) > badness(*worst)) worst = each;
-  }
-  report.tensor = worst->tensor;
-  report.max_error = worst->max_error;
-  report.cosine_similarity = worst->cosine;
-  report.worst = element(*worst);
   report.summary = to_string(verdict);
   return report;
 }
 
-/// Row i of `from` to where at(i) says that it lies.
+/// Rows of so many columns: row i to where at(i) says that it lies.
 template <class At>
-void store_gradient(DType dtype, const Tensor& to, const ReferenceGradient& from, const At& at) {
-  const auto columns = static_cast<std::size_t>(from.columns);
-  for (std::size_t i = 0; i < from.terms.size(); ++i) {
-    const QueryRow row = at(i);
+void store_rows(DType dtype, const Tensor& to, std::span<const double> values, int columns,
+                const At& at) {
+  for (std::size_t done = 0; done < values.size(); done += static_cast<std::size_t>(columns)) {
+    const QueryRow row = at(done / static_cast<std::size_t>(columns));
     const std::int64_t begin = row.batch * to.stride_batch + row.head * to.stride_head +
                                row.query * to.stride_row;
-    for (std::size_t d = 0; d < columns; ++d)
-      store_element(dtype, to.data, begin + static_cast<std::int64_t>(d),
-                    static_cast<float>(from.values[i * columns + d]));
+    for (int d = 0; d < columns; ++d)
+      store_element(dtype, to.data, begin + d,
+                    static_cast<float>(values[done + static_cast<std::size_t>(d)]));
   }
 }
 
@@ -204,16 +214,36 @@ void solve_gradients(const Problem& problem, const HostRun& run) {
     return place_of(by_keys, found.rows.keys[i]);
   };
   const Gradients& to = tensors.gradients;
-  store_gradient(gradient_dtype(problem, problem.dtype_q), to.dq, found.dq, query);
-  store_gradient(gradient_dtype(problem, problem.dtype_k), to.dk, found.dk, key);
-  store_gradient(gradient_dtype(problem, problem.dtype_v), to.dv, found.dv, key);
+  const auto store = [](DType dtype, const Tensor& gradient, const ReferenceGradient& from,
+                        const auto& at) {
+    store_rows(dtype, gradient, from.values, from.columns, at);
+  };
+  store(gradient_dtype(problem, problem.dtype_q), to.dq, found.dq, query);
+  store(gradient_dtype(problem, problem.dtype_k), to.dk, found.dk, key);
+  store(gradient_dtype(problem, problem.dtype_v), to.dv, found.dv, key);
   const auto head = [](std::size_t i) {
     return QueryRow{.batch = 0, .head = static_cast<std::int64_t>(i), .query = 0};
   };
-  store_gradient(DType::kFp32, {.data = to.dsinks, .stride_head = 1}, found.dsinks, head);
+  store(DType::kFp32, {.data = to.dsinks, .stride_head = 1}, found.dsinks, head);
   const std::vector<Darg> dargs = dargs_of(problem);
   for (std::size_t i = 0; i < dargs.size(); ++i)
     std::ranges::copy(found.dargs[i].values, address_of(dargs[i], tensors));
+}
+
+/// Of an append that began with caches of zeros.
+CheckReport check_append(const Problem& problem, const HostTensors& host) {
+  HostTensors expected = host;
+  for (const Operand& operand : operands(problem)) {
+    if (operand.role == Operand::Role::kOutput)
+      std::ranges::fill(operand.in_host(expected), std::byte{0});
+  }
+  reference_append(problem, HostRun(problem, expected).tensors);
+  const std::vector<Comparison> all = compare_append(problem, host, expected);
+  CheckReport report = report_of(all);
+  report.rows_checked = report.rows_total = total_tokens(problem).q;
+  for (const Comparison& each : all)
+    report.summary += (report.summary.empty() ? "" : "\n") + to_string(each);
+  return report;
 }
 
 }  // namespace
@@ -222,6 +252,7 @@ CheckReport check_output(const Problem& problem, const HostTensors& host,
                          const CheckOptions& options) {
   const HostRun run(problem, host);
   if (is_backward(problem)) return check_gradients(problem, run, options);
+  if (problem.op == Op::kAppend) return check_append(problem, host);
   const Tensors& tensors = run.tensors;
   CheckReport report;
   const Sequences sequences = sequences_of(problem, tensors);
@@ -249,25 +280,16 @@ CheckReport check_output(const Problem& problem, const HostTensors& host,
 void solve_on_cpu(const Problem& problem, HostTensors& host) {
   const HostRun run(problem, host);
   if (is_backward(problem)) return solve_gradients(problem, run);
+  if (problem.op == Op::kAppend) return reference_append(problem, run.tensors);
   const Tensors& tensors = run.tensors;
   const Sequences sequences = sequences_of(problem, tensors);
   check_sequences(sequences);
   const Reference reference = reference_attention(problem, tensors, all_rows(sequences), run.code);
-  const auto head_dim_v = static_cast<std::size_t>(problem.head_dim_v);
-  for (std::size_t i = 0; i < reference.rows.size(); ++i) {
-    const QueryRow row = place_of(sequences, reference.rows[i]);
-    const std::int64_t o_row = row.batch * tensors.o.stride_batch +
-                               row.head * tensors.o.stride_head + row.query * tensors.o.stride_row;
-    for (std::size_t d = 0; d < head_dim_v; ++d) {
-      store_element(problem.dtype_o, host.o.data(), o_row + static_cast<std::int64_t>(d),
-                    static_cast<float>(reference.o[i * head_dim_v + d]));
-    }
-    if (problem.lse) {
-      const std::int64_t at = row.batch * tensors.lse.stride_batch +
-                              row.head * tensors.lse.stride_head + row.query;
-      host.lse[static_cast<std::size_t>(at)] = static_cast<float>(reference.lse[i]);
-    }
-  }
+  const auto at = [&](std::size_t i) { return place_of(sequences, reference.rows[i]); };
+  store_rows(problem.dtype_o, tensors.o, reference.o, problem.head_dim_v, at);
+  if (!problem.lse) return;
+  const Rows& lse = tensors.lse;
+  store_rows(DType::kFp32, {lse.data, lse.stride_batch, 1, lse.stride_head}, reference.lse, 1, at);
 }
 
 double solve_on_cpu_bytes(const Problem& p) {

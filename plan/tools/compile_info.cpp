@@ -25,6 +25,4 @@ CompileInfo describe(const Cubin& cubin, const Launch& launch, const Arch& arch)
   return info;
 }
 
-CompileInfo describe_failure(const std::string& log) { return {.ok = false, .log = log}; }
-
 }  // namespace attnforge

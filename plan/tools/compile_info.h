@@ -9,7 +9,5 @@ namespace attnforge {
 
 /// Registers, spills, shared memory, and how many blocks of the config's own kernel an SM holds.
 CompileInfo describe(const Cubin& cubin, const Launch& launch, const Arch& arch);
-/// What is known of a compile that failed: only the log.
-CompileInfo describe_failure(const std::string& log);
 
 }  // namespace attnforge

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <span>
-#include <vector>
 
 #include "attnforge/error.h"
 #include "generator/tensors/operands.h"

@@ -24,6 +24,10 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "1: log each kernel that plans launch once: grid, block, shared memory, registers, "
        "config",
        "launches are not logged"},
+      {"ATTNFORGE_TRACE",
+       "file to which each problem that a plan is asked for is added once, a line for attnforge "
+       "tune --file",
+       "problems are not kept"},
       {"ATTNFORGE_CHECK_INPUTS",
        "1: lengths and page tables are read from the GPU before a launch, which waits for the "
        "stream, and what is wrong with them is an error",
@@ -45,6 +49,8 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"ATTNFORGE_LIBRARY", "Python package: path of libattnforge.so",
        "the package's folder, the prefix that it is installed in, build folders of its checkout "
        "(release first), then the loader"},
+      {"FLASH_ATTENTION_DETERMINISTIC",
+       "Python package, for transformers: 1: gradients are deterministic", "they need not be"},
       {"XDG_CACHE_HOME", "folder for caches; a relative path is ignored", "~/.cache"},
       {"HOME", "home folder: of the cache, and of Python wheels of NVRTC",
        "the account's entry in the password database"},

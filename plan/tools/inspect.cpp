@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "attnforge/error.h"
 #include "generator/arch.h"
 #include "plan/checks/option_checks.h"
 #include "plan/choice/choice.h"
-#include "plan/choice/slow_path.h"
 #include "plan/overrides.h"
 #include "plan/tools/compile_info.h"
 #include "runtime/compile/compiler.h"
@@ -50,11 +48,12 @@ void list_candidates(Inspection& inspection, const ChoiceKey& key, const Overrid
 Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
               const Overrides& overrides) {
   if (!key.config.empty()) return forced_choice(key.config, key.problem, device, overrides);
-  std::optional<Choice> stored = stored_choice(key, device, cache, overrides, Logger());
-  if (!stored) stored = near_choice(key, device, cache, overrides);
-  Choice choice = stored ? *std::move(stored) : untuned_choice(key, device, overrides);
-  if (!stored)
-    choice.why = fmt::format("{}; {}", undecided(key, device, cache, overrides), choice.why);
+  const Logger silent;
+  Chooser chooser(key, device, cache, overrides, silent);
+  std::optional<Choice> stored = chooser.stored();
+  if (!stored) stored = chooser.near();
+  Choice choice = stored ? *std::move(stored) : chooser.untuned();
+  if (!stored) choice.why = fmt::format("{}; {}", chooser.undecided(), choice.why);
   if (const std::string forced = forced_text(overrides); !forced.empty()) {
     choice.provenance = Provenance::kForced;
     choice.why = fmt::format("the environment forces it ({}); among the rest, {}", forced,
@@ -71,7 +70,7 @@ void compile_source(Inspection& inspection, const Source& source, const Launch& 
     cubin = compile(source, arch, {.line_info = options.line_info});
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCompile) throw;
-    inspection.compiled = describe_failure(error.what());
+    inspection.compiled = {.ok = false, .log = error.what()};
     inspection.sass = "none: the source does not compile";
     return;
   }
@@ -169,6 +168,16 @@ std::string describe_config(const std::string& config) {
     return describe(parse_config(config));
   } catch (const Error&) {  // of another version, or made up: shown as it is
     return config;
+  }
+}
+
+std::string digest_today(std::string_view problem, std::string_view config) {
+  try {
+    const Config read = parse_config(config);
+    if (find_family(read.family) == nullptr) return "";
+    return rendered(read, parse_problem(problem), {}).digest;
+  } catch (const Error&) {
+    return "";  // of another version, damaged, or stored under what the environment forced
   }
 }
 

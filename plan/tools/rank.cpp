@@ -11,7 +11,7 @@
 #include "attnforge/inspect.h"
 #include "generator/arch.h"
 #include "plan/choice/choice.h"
-#include "plan/cubins.h"
+#include "plan/load_kernel.h"
 #include "plan/overrides.h"
 #include "plan/tools/compile_info.h"
 #include "runtime/compile/compiler.h"
@@ -54,7 +54,7 @@ void compile_all(std::vector<Ranked>& work, const Problem& problem, const Device
       const Launch launch = mine.candidate.family->launch(config, problem, device);
       mine.info = describe(compiled.cubin, launch, device.arch);
     } else {
-      mine.info = describe_failure(compiled.failure.detail);
+      mine.info = {.ok = false, .log = compiled.failure.detail};
       ++failed;
     }
     mine.done = true;

@@ -39,7 +39,7 @@ from ._merge import merge_states
 from ._plans import configure, plan_cache
 from ._problem import Problem
 from ._scales import quantize_kv
-from ._tools import inspect, supported, tune
+from ._tools import inspect, stats, supported, tune
 
 __all__ = [
     "AttnforgeError",
@@ -63,6 +63,7 @@ __all__ = [
     "merge_states",
     "plan_cache",
     "quantize_kv",
+    "stats",
     "supported",
     "texts",
     "tune",

@@ -7,16 +7,22 @@ from . import _c, _checks, _graphs
 from ._arrays import backend_of, contiguous
 from ._errors import InvalidError
 from ._fast import fast
-from ._formats import DTYPES as _DTYPES, INTEGERS
-from ._graphs import outside
-from ._library import check, context, lib
+from ._formats import DTYPES, INTEGERS
+from ._graphs import with_op
+from ._library import check, lib, packer
+from ._ops import PLACES, OpCall, check_array, tensor
 from ._parts import check_rope, view_rope
 from ._plans import plan_cache
 
-DTYPES = tuple(word.encode() for word in _DTYPES)
-PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}  # of batch, rows and heads
 _PACKED = (None, 0, 1)
 _MOST_ROWS = 2**30
+_MOST_QUERIES = 2**27  # that seqlen_q may be; of packed rows tokens_q says all
+# Words of 8 bytes: a _c.Lengths, a _c.Pages, a _c.Rope and a _c.Cache, one after another.
+_PARTS = _c.Lengths, _c.Pages, _c.Rope, _c.Cache
+_PART_WORDS = tuple(ctypes.sizeof(part) // 8 for part in _PARTS)
+_LENGTHS, _PAGES, _ROPE, _CACHE = (sum(_PART_WORDS[:i]) for i in range(4))
+_Words = ctypes.c_uint64 * sum(_PART_WORDS)
+_HEAD, _pack = packer(_c.Tensors, "q", "k", "v", "o", "rope", "lengths", "pages", "cache")
 
 
 class Given(NamedTuple):
@@ -36,7 +42,7 @@ class Given(NamedTuple):
     sin: object
 
 
-@outside
+@with_op
 def append_kv(
     k,
     v,
@@ -74,8 +80,9 @@ def append_kv(
     stream: a CUDA stream as a number; default: the framework's current one.
 
     Enqueues one kernel and returns at once: lengths and pages are read on the GPU when it runs. May be captured into a CUDA graph
-    after a first call with this dtype, these head dims and strides. Raises InvalidError (a ValueError) for what it cannot take; with
-    ATTNFORGE_CHECK_INPUTS=1 for lengths above the capacity, pages that are not there and pages that two sequences write, too.
+    after a first call with this dtype, these head dims and alignment, and of one row for each sequence or of more. configure() decides
+    as for attention(). Raises InvalidError (a ValueError) for what it cannot take; with ATTNFORGE_CHECK_INPUTS=1 for lengths
+    above the capacity, pages that are not there and pages that two sequences write, too.
     """
     arrays = k, v, k_cache, v_cache, q, q_out, used_kv, page_table, cu_seqlens, used_kv_after
     if _graphs.waiting and _graphs.torch_is_there():
@@ -118,8 +125,8 @@ def _append(key, given, layout, rope_interleaved, rope_offset, stream):
         given = given._replace(q_out=backend.empty(tuple(views.q.shape), first.code, device, stream))
         views = views._replace(q_out=backend.view("q_out", given.q_out, stream))
     places = _PACKED if packed else PLACES[layout], PLACES[layout]
-    sizes = _sizes(views, *places, offset)
-    call = _Call(views, *places, sizes, interleaved, offset, backend if allocates else None)
+    problem = _problem(views, *places, interleaved, offset)
+    call = _Call(views, *places, problem, offset, backend if allocates else None)
     check(call.launch(Given(*(0 if array is None else array.address for array in views)), stream))
     if key is not None:
         plan_cache.put_call(key, call, epoch)
@@ -151,77 +158,73 @@ def _views(given, backend, stream):
     )
 
 
-class _Sizes(NamedTuple):
-    """Of an Append, by the names of its fields."""
-
-    batch: int
-    seqlen_new: int
-    tokens: int
-    seqlen_kv: int
-    page_size: int
-    num_heads_kv: int
-    num_heads_q: int
-    head_dim: int
-    head_dim_v: int
-
-
-def _sizes(views, of_rows, of_cache, offset):
-    """The _Sizes of Arrays. Raises InvalidError unless they fit together. Places of batch, rows and heads: of new rows, of caches."""
-    first, table, ends = views.k, views.page_table, views.cu_seqlens
+def _problem(views, of_rows, of_cache, interleaved, offset):
+    """Of the append of these Arrays: the problem's fields but for its alignment. Raises InvalidError unless they fit together. Places of
+    batch, rows and heads: of new rows, of caches."""
+    first, table, ends, cos = views.k, views.page_table, views.cu_seqlens, views.cos
     batch, new, heads = (0 if place is None else first.shape[place] for place in of_rows)
     if ends is not None:
         batch = ends.shape[0] - 1
     for name, shape in (("used_kv", (batch,)), ("used_kv_after", (batch,)), ("cu_seqlens", (batch + 1,))):
         _check_integers(name, getattr(views, name), shape, first.device)
     head_dim, head_dim_v = first.shape[-1], views.v.shape[-1]
-    heads_q = 0 if views.q is None else views.q.shape[of_rows[2]]
-    for name, count, dim in (("k", heads, head_dim), ("v", heads, head_dim_v), ("q", heads_q, head_dim), ("q_out", heads_q, head_dim)):
+    heads_q = heads if views.q is None else views.q.shape[of_rows[2]]
+    of_new = ("k", heads, head_dim), ("v", heads, head_dim_v), ("q", heads_q, head_dim), ("q_out", heads_q, head_dim)
+    for name, count, dim in of_new:
         _check_tensor(name, getattr(views, name), _shape(of_rows, batch, new, count, dim), first)
-    outer, inner = (views.k_cache.shape[place] for place in of_cache[:2])
-    capacity = inner
+    outer, page_size = (views.k_cache.shape[place] for place in of_cache[:2])
+    capacity = page_size
     if table is None:
-        outer = batch
+        outer, page_size = batch, 0
     else:
         _check_integers("page_table", table, (batch, table.shape[1]), first.device)
-        capacity = table.shape[1] * inner
+        capacity *= table.shape[1]
+    rows = page_size or capacity
     for name, dim in (("k_cache", head_dim), ("v_cache", head_dim_v)):
-        _check_tensor(name, getattr(views, name), _shape(of_cache, outer, inner, heads, dim), first)
-    check_rope(views.cos, views.sin, first.device)
-    if views.cos is not None:
-        capacity = min(capacity, views.cos.shape[0] - offset)
+        _check_tensor(name, getattr(views, name), _shape(of_cache, outer, rows, heads, dim), first)
+    check_rope(cos, views.sin, first.device)
+    if cos is not None:
+        capacity = min(capacity, cos.shape[0] - offset)
         if capacity < 0:
-            raise InvalidError(f"rope_offset={offset} is more than the {views.cos.shape[0]} rows of the rope's tables")
-    rows = (new, 0) if ends is None else (0, new)
-    return _Sizes(batch, *rows, capacity, 0 if table is None else inner, heads, heads_q, head_dim, head_dim_v)
+            raise InvalidError(f"rope_offset={offset} is more than the {cos.shape[0]} rows of the rope's tables")
+    return {
+        "op": "append",
+        "batch": batch,
+        "num_heads_q": heads_q,
+        "num_heads_kv": heads,
+        "seqlen_q": new if ends is None else min(new, _MOST_QUERIES),
+        "seqlen_kv": capacity,
+        "head_dim": head_dim,
+        "head_dim_v": head_dim_v,
+        "dtype_q": DTYPES[first.code],
+        "lengths": "fixed" if ends is None else "packed",
+        "tokens_q": 0 if ends is None else new,
+        "page_size": page_size,
+        "rope": "none" if cos is None else "interleaved" if interleaved else "half",
+        "rope_dim": 0 if cos is None else 2 * cos.shape[1],
+        "queries": views.q is not None,
+        "lengths_after": views.used_kv_after is not None,
+    }
 
 
-class _Call:
-    """A call that was checked: its structs without addresses, but for those of words, which are constants of this module."""
+class _Call(OpCall):
+    """Without addresses, but for those of words, which are constants of this module."""
 
-    __slots__ = ("_append", "_pages", "_tables", "_device", "_new_out")
+    __slots__ = ("_rows", "_words", "_new_out")
 
-    def __init__(self, views, of_rows, of_cache, sizes, interleaved, offset, allocator):
+    def __init__(self, views, of_rows, of_cache, problem, offset, allocator):
         """Of Arrays. allocator: the backend that allocates q_out, None if the caller passed it, or there is none."""
         table, cos, first = views.page_table, views.cos, views.k
-        pages, tables = _c.Pages(ctypes.sizeof(_c.Pages)), _c.Rope(ctypes.sizeof(_c.Rope))
+        super().__init__(first.device, [array for array in views[:6] if array is not None], **problem)
+        lengths, pages, tables, cache = (part(ctypes.sizeof(part)) for part in _PARTS)
         if table is not None:
             pages.stride_batch, pages.num_pages = table.strides[0], views.k_cache.shape[of_cache[0]]
         if cos is not None:
             tables.rows, tables.offset = cos.shape[0], offset
-        append = _c.Append(
-            struct_size=ctypes.sizeof(_c.Append),
-            dtype=DTYPES[first.code],
-            **sizes._asdict(),
-            rope=b"none" if cos is None else b"interleaved" if interleaved else b"half",
-            rope_dim=0 if cos is None else 2 * cos.shape[1],
-            k=tensor(views.k, of_rows),
-            v=tensor(views.v, of_rows),
-            k_cache=tensor(views.k_cache, of_cache),
-            v_cache=tensor(views.v_cache, of_cache),
-        )
-        if views.q is not None:
-            append.q, append.rotated_q = tensor(views.q, of_rows), tensor(views.q_out, of_rows)
-        self._append, self._pages, self._tables, self._device = bytes(append), bytes(pages), bytes(tables), first.device
+        cache.k, cache.v = tensor(views.k_cache, of_cache), tensor(views.v_cache, of_cache)
+        self._words = b"".join(map(bytes, (lengths, pages, tables, cache)))
+        rows = views.q, views.k, views.v, views.q_out
+        self._rows = tuple(bytes(24) if array is None else bytes(tensor(array, of_rows))[8:] for array in rows)
         self._new_out = None
         if allocator is not None and allocator.torch is not None:
             like_q = tuple(views.q.strides) == contiguous(views.q.shape)
@@ -245,29 +248,17 @@ class _Call:
 
     def launch(self, addresses, queue):
         """The status. addresses: as Given, 0 where there is none."""
-        append = _c.Append.from_buffer_copy(self._append)
-        pages, tables = _c.Pages.from_buffer_copy(self._pages), _c.Rope.from_buffer_copy(self._tables)
-        append.pages, append.rope_tables = ctypes.addressof(pages), ctypes.addressof(tables)
-        (
-            append.k.data,
-            append.v.data,
-            append.k_cache.data,
-            append.v_cache.data,
-            append.q.data,
-            append.rotated_q.data,
-            append.used_kv,
-            pages.table,
-            append.cu_seqlens,
-            append.used_kv_after,
-            tables.cos,
-            tables.sin,
-        ) = addresses
-        return lib().attnforge_append_kv(context(self._device), ctypes.byref(append), queue)
-
-
-def tensor(array, places):
-    """The struct of an array without its address; places of batch (None: it has none), rows and heads."""
-    return _c.Tensor(None, *(0 if place is None else array.strides[place] for place in places))
+        k, v, k_cache, v_cache, q, out, used, table, ends, after, cos, sin = addresses
+        low = (k | v | k_cache | v_cache | q | out) & 15
+        plan = self._plans.get(low) or self._plan(low)
+        words = _Words.from_buffer_copy(self._words)
+        words[_LENGTHS + 1], words[_LENGTHS + 2], words[_PAGES + 1] = ends, used, table
+        words[_ROPE + 1], words[_ROPE + 2] = cos, sin
+        words[_CACHE + 1], words[_CACHE + 5], words[_CACHE + 9] = k_cache, v_cache, after
+        at = ctypes.addressof(words)
+        of_q, of_k, of_v, of_out = self._rows
+        parts = at + 8 * _ROPE, at + 8 * _LENGTHS, at + 8 * _PAGES, at + 8 * _CACHE
+        return lib().attnforge_run(plan.handle, _pack(_HEAD, q, of_q, k, of_k, v, of_v, out, of_out, *parts), None, 0, queue)
 
 
 def _shape(places, batch, rows, heads, dim):
@@ -280,16 +271,8 @@ def _shape(places, batch, rows, heads, dim):
 
 
 def _check_tensor(name, array, shape, first):
-    if array is None:
-        return
-    if tuple(array.shape) != shape:
-        raise InvalidError(f"{name} has shape {tuple(array.shape)}; it must be {shape}, as k and the other arrays say")
-    if array.code != first.code:
-        raise InvalidError(f"{name} is {DTYPES[array.code].decode()} and k {DTYPES[first.code].decode()}; rows are copied as they are")
-    if array.device != first.device:
-        raise InvalidError(f"{name} is on GPU {array.device} and k on GPU {first.device}")
-    if array.shape[-1] > 1 and array.strides[-1] != 1:
-        raise InvalidError(f"{name} has a stride of {array.strides[-1]} elements in its last dimension; it must be 1")
+    if array is not None:
+        check_array(name, array, shape, first.code, "k", first.device)
 
 
 def _check_integers(name, array, shape, device):

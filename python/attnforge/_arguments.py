@@ -40,6 +40,16 @@ def alignment_of(bits):
     return bits & -bits
 
 
+def alignment_of_all(tensors):
+    """The alignment of a problem with these arrays."""
+    bits, tma = 0, True
+    for array in tensors:
+        strides = used_strides(array)
+        bits |= array.address | strides.bits
+        tma = tma and strides.tma
+    return min(alignment_of(bits), 16 if tma else 8)
+
+
 def check_rows(name, array, places):
     """Raises InvalidError unless an array has the dimensions of the places, and one more, which is contiguous."""
     dimensions = 4 if places[0] is not None else 3
@@ -82,12 +92,30 @@ def shape_of_lse(q, places):
     return (q.shape[head], q.shape[row]) if batch is None else (q.shape[batch], q.shape[head], q.shape[row])
 
 
+def new_outputs(backend, inputs, places, has_lse, queue, zeros=False):
+    """(o, lse) of the framework, lse None where it is not asked for. zeros: filled with zeros."""
+    q, _, v = inputs
+    o = backend.empty(shape_of_o(q, v), q.code, q.device, queue, zeros)
+    return o, backend.empty(shape_of_lse(q, places), FP32, q.device, queue, zeros) if has_lse else None
+
+
 def view_outputs(o, lse, stream):
     """Arrays of o and of lse, None without one."""
     return (
         backend_of(o).view("out", o, stream),
         None if lse is None else backend_of(lse).view("the lse of out", lse, stream),
     )
+
+
+def check_lse(name, array, wanted, device):
+    """Raises InvalidError unless an array is lse, or its gradient, of that shape on that GPU."""
+    shape, strides = tuple(array.shape), tuple(array.strides)
+    rows_apart = len(strides) == len(wanted) and strides[-1] != 1 and wanted[-1] > 1
+    if shape != wanted or array.code != FP32 or array.device != device or rows_apart:
+        raise InvalidError(
+            f"{name} is {DTYPES[array.code]} {shape} with strides {strides} on GPU {array.device}; it must be fp32 {wanted} on GPU "
+            f"{device} with a contiguous last dimension"
+        )
 
 
 def check_outputs(o, lse, q, v, places):
@@ -100,13 +128,7 @@ def check_outputs(o, lse, q, v, places):
         raise InvalidError(f"out {tuple(o.shape)} has strides {tuple(o.strides)}: elements of it lie at one place")
     if lse is None:
         return
-    wanted = shape_of_lse(q, places)
-    rows_apart = len(lse.strides) == len(wanted) and lse.strides[-1] != 1 and wanted[-1] > 1
-    if tuple(lse.shape) != wanted or lse.code != FP32 or lse.device != q.device or rows_apart:
-        raise InvalidError(
-            f"the lse of out is {DTYPES[lse.code]} {tuple(lse.shape)} with strides {tuple(lse.strides)} on GPU {lse.device}; it "
-            f"must be fp32 {wanted} on GPU {q.device} with a contiguous last dimension"
-        )
+    check_lse("the lse of out", lse, shape_of_lse(q, places), q.device)
     if overlaps_itself(lse.shape, lse.strides):
         raise InvalidError(f"the lse of out has strides {tuple(lse.strides)}: elements of it lie at one place")
 
@@ -140,10 +162,6 @@ def problem_of(q, k, v, rope_offset=0, **options):
     check_inputs(q, k, v, options)
     check_devices(code, q.device)
     batch = _parts.check(arrays, options, q, k, v)
-    strides = [used_strides(array) for array in (q, k, v)]
-    bits = q.address | k.address | v.address  # those of o are aligned: head dims are multiples of 8
-    for each in strides:
-        bits |= each.bits
-    alignment = min(alignment_of(bits), 16 if all(each.tma for each in strides) else 8)
+    alignment = alignment_of_all((q, k, v))  # those of o are aligned: head dims are multiples of 8
     words = _parts.words_of_arrays(arrays, options, batch, q, k, v)
     return problem_of_arrays(q, k, v, q.code, options, alignment, batch, words), q.device

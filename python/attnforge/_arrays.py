@@ -3,9 +3,7 @@
 A backend is found by the module of an array's type, so a framework is used only if the caller has imported it. Each has
   view(name, array, stream, allowed)  an Array whose dtype is one of `allowed`, by default of what attention computes with; raises
                                     InvalidError, which calls the array `name`, for what cannot be taken
-  empty(shape, code, device, stream)  a new contiguous array of the framework, for use on the stream
-  zeros(shape, code, device, stream)  the same, filled with zeros on the stream
-  clear(array, device, stream)      zeros into an array, on the stream; not of other frameworks than torch and cupy
+  empty(shape, code, device, stream, zeros)  a new contiguous array of the framework, for use on the stream; zeros: filled with zeros
   scratch(size_bytes, device, stream) a context manager: the address of memory for use on the stream, freed in the stream's order
   upload(data, device, stream)      (address, owner) of bytes on the GPU, which any stream may read once it has returned
   stream(device)                    number of the framework's current stream
@@ -14,6 +12,7 @@ A backend is found by the module of an array's type, so a framework is used only
 
 import contextlib
 import ctypes
+import struct
 import sys
 from typing import NamedTuple
 
@@ -47,6 +46,18 @@ class _Torch:
         self._dtypes = [getattr(torch, name, None) for name in _NAMES]  # older ones have no float8
         self._codes = {dtype: code for code, dtype in enumerate(self._dtypes)}
         self.stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or self._slow_stream
+        self._Tensor = torch.Tensor
+        self._transforms = getattr(torch._C, "_functorch", None)
+        self._transform = self._transforms.peek_interpreter_stack if self._transforms else lambda: None
+
+    def is_traced(self, q, k, v):
+        """Whether ops are to take tensors: those of torch.export and torch.vmap have no memory."""
+        Tensor = self._Tensor
+        if type(q) is not Tensor or type(k) is not Tensor or type(v) is not Tensor:
+            if any(type(each).__module__.startswith("torch._subclasses") for each in (q, k, v)):
+                return True
+        transform = self._transform()
+        return transform is not None and transform.key() == self._transforms.TransformType.Vmap
 
     def view(self, name, tensor, stream=None, allowed=FLOATS):
         # Tensor subclasses are refused first: some raise when they are asked for a shape.
@@ -102,13 +113,10 @@ class _Torch:
             return torch.cuda.stream(torch.cuda.default_stream(device))
         return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device))
 
-    def empty(self, shape, code, device, stream):
+    def empty(self, shape, code, device, stream, zeros=False):
+        make = self.torch.zeros if zeros else self.torch.empty
         with self._on(device, stream):
-            return self.torch.empty(shape, dtype=self._dtypes[code], device=self.torch.device("cuda", device))
-
-    def zeros(self, shape, code, device, stream):
-        with self._on(device, stream):
-            return self.torch.zeros(shape, dtype=self._dtypes[code], device=self.torch.device("cuda", device))
+            return make(shape, dtype=self._dtypes[code], device=self.torch.device("cuda", device))
 
     def allocator(self, shape, code, device):
         """A function of any arguments that does what empty() does for the current stream, quickly."""
@@ -163,13 +171,10 @@ class _Cupy:
                 with cuda.ExternalStream(stream, device):
                     yield
 
-    def empty(self, shape, code, device, stream):
+    def empty(self, shape, code, device, stream, zeros=False):
+        make = self._cupy.zeros if zeros else self._cupy.empty
         with self._on(device, stream):
-            return self._cupy.empty(shape, dtype=_NAMES[code])
-
-    def zeros(self, shape, code, device, stream):
-        with self._on(device, stream):
-            return self._cupy.zeros(shape, dtype=_NAMES[code])
+            return make(shape, dtype=_NAMES[code])
 
     @contextlib.contextmanager
     def scratch(self, size_bytes, device, stream):
@@ -189,26 +194,8 @@ class _Cupy:
             return self._cupy.cuda.get_current_stream().ptr
 
 
-class _DLDevice(ctypes.Structure):
-    _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
-
-
-class _DLDataType(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-class _DLTensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device", _DLDevice),
-        ("ndim", ctypes.c_int32),
-        ("dtype", _DLDataType),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
+# A DLTensor: data, type and id of the device, ndim, code, bits and lanes of the dtype, shape, strides, byte_offset.
+_DL_TENSOR = struct.Struct("=QiiiBBHQQQ")
 _DL_CUDA, _DL_CUDA_MANAGED = 2, 13
 _DL_CODES = {(each.dlpack, each.bits): code for code, each in enumerate(FORMATS)}
 _TYPESTRS = {each.typestr: code for code, each in enumerate(FORMATS) if each.typestr}
@@ -281,16 +268,15 @@ class _Protocols:
             raise InvalidError(f"{name} is on DLPack device type {kind}; attention needs CUDA arrays (type {_DL_CUDA})")
         # The array's owner makes this stream wait for whatever still writes the array.
         capsule = array.__dlpack__(stream=stream or _LEGACY_DEFAULT_STREAM)
-        tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
-        code = _DL_CODES.get((tensor.dtype.code, tensor.dtype.bits)) if tensor.dtype.lanes == 1 else None
+        tensor = ctypes.string_at(_capsule_pointer(capsule, b"dltensor"), _DL_TENSOR.size)
+        data, _, device, ndim, kind, bits, lanes, sizes, steps, offset = _DL_TENSOR.unpack(tensor)
+        code = _DL_CODES.get((kind, bits)) if lanes == 1 else None
         if code not in allowed:
-            raise InvalidError(
-                f"{name} has DLPack dtype (code {tensor.dtype.code}, {tensor.dtype.bits} bits), {_no_dtype(allowed)}"
-            )
-        shape = tuple(tensor.shape[: tensor.ndim])
-        strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else contiguous(shape)
+            raise InvalidError(f"{name} has DLPack dtype (code {kind}, {bits} bits), {_no_dtype(allowed)}")
+        shape = tuple((ctypes.c_int64 * ndim).from_address(sizes)) if ndim else ()
+        strides = tuple((ctypes.c_int64 * ndim).from_address(steps)) if steps else contiguous(shape)
         # The capsule keeps the memory alive until it is dropped.
-        return Array((tensor.data or 0) + tensor.byte_offset, shape, strides, code, tensor.device.device_id, capsule)
+        return Array(data + offset, shape, strides, code, device, capsule)
 
     @staticmethod
     def _cuda_array_interface(name, interface, allowed):
@@ -304,12 +290,10 @@ class _Protocols:
         # The interface does not name the GPU, so 0 is assumed; DLPack names it.
         return Array(interface["data"][0] or 0, shape, strides, code, 0)
 
-    def empty(self, shape, code, device, stream):
+    def empty(self, shape, code, device, stream, zeros=False):
         raise InvalidError(
             "attnforge cannot allocate arrays of this framework: pass out= (and, for return_lse, a pair out=(o, lse))"
         )
-
-    zeros = empty
 
     @contextlib.contextmanager
     def scratch(self, size_bytes, device, stream):

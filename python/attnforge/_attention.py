@@ -1,19 +1,18 @@
 """attention(): a call like an earlier one is one look-up and one call of the library."""
 
 from . import _autograd, _checks, _graphs, _parts
-from ._arguments import check_inputs, check_outputs, shape_of_lse, shape_of_o, view_inputs, view_outputs
+from ._arguments import check_inputs, check_outputs, new_outputs, view_inputs, view_outputs
 from ._arrays import backend_of
 from ._call import Call
 from ._code import check_devices, code_of
 from ._fast import fast, find
-from ._formats import FP32
-from ._graphs import outside
+from ._graphs import with_op
 from ._library import check
 from ._options import check_options, options_of, takes_options
 from ._plans import plan_cache
 
 
-@outside
+@with_op
 @takes_options()
 def attention(q, k, v, *, out=None, stream=None, rope_offset=0, **options):
     """softmax(softmax_scale * q k^T, masked) v on the GPU; returns o, or (o, lse) with return_lse.
@@ -54,10 +53,13 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, **options):
         if status:
             check(status)
         return result
-    given = options_of(options)
-    converted = _autograd.autocast(q, k, v) if out is None and not given.tf32 else None
-    if converted is not None:
-        return attention(*converted, stream=stream, rope_offset=rope_offset, **options)
+    given, backend = options_of(options), backend_of(q)
+    if backend.torch is not None:
+        if backend.is_traced(q, k, v):
+            return attention._torchdynamo_inline(q, k, v, out=out, stream=stream, rope_offset=rope_offset, **options)
+        converted = _autograd.autocast(backend.torch, q, k, v) if out is None and not given.tf32 else None
+        if converted is not None:
+            return attention(*converted, stream=stream, rope_offset=rope_offset, **options)
     name = _autograd.name_that_requires_grad(given.args, q=q, k=k, v=v, sinks=given.sinks)
     if name is not None:
         return _autograd.attend(attention, name, q, k, v, given, out, stream)
@@ -104,7 +106,7 @@ def _attend(key, q, k, v, given, out, stream, rope_offset):
     check_devices(code, device)
     queue = backend.stream(device) if stream is None else stream
     if out is None:
-        o, lse = _new_outputs(backend, inputs, options, queue)
+        o, lse = new_outputs(backend, inputs, options.places, options.lse, queue)
         outputs = view_outputs(o, lse, stream)
     result = (o, lse) if return_lse else o
     arrays = (*inputs, *outputs, *parts)
@@ -129,10 +131,3 @@ def _attend(key, q, k, v, given, out, stream, rope_offset):
     # Owners kept memory alive until here, as `kept` what the argument points to; frameworks free it in the stream's order.
     del arrays, inputs, outputs, parts, kept, code, of_run
     return result
-
-
-def _new_outputs(backend, inputs, options, queue):
-    """(o, lse) of the framework, lse None where it is not asked for."""
-    first = inputs[0]
-    o = backend.empty(shape_of_o(first, inputs[2]), first.code, first.device, queue)
-    return o, backend.empty(shape_of_lse(first, options.places), FP32, first.device, queue) if options.lse else None

@@ -3,52 +3,85 @@
 from typing import NamedTuple
 
 from . import _checks, _parts
-from ._arguments import check_inputs, shape_of_lse, shape_of_o, view_inputs
+from ._arguments import check_inputs, new_outputs, view_inputs
 from ._arrays import backend_of
 from ._backward import attention_backward, why_not_served
 from ._code import check_devices, code_of
 from ._errors import InvalidError, UnsupportedError
 from ._fast import fast, find, is_autocast_enabled
-from ._formats import FP32
+from ._library import check
 from ._options import NO_GRADIENTS, OF_FORWARD, check_options
 from ._plans import plan_cache
 
 
-class _Leaf(NamedTuple):
+class Leaf(NamedTuple):
     """In the place of a tensor of torch, which autograd must see beside."""
 
     index: int
 
 
-def _without_tensors(torch, value, leaves):
-    """`value` of an argument, or of what is in it, with a _Leaf for each tensor, which goes to `leaves`, the same one once."""
+class Plain(dict):
+    """The options of a call whose only tensors are q, k and v, which is remembered."""
+
+    def __init__(self, options, epoch):
+        """epoch: plan_cache's when the call began."""
+        super().__init__(options)
+        self.forward, self.epoch = {**options, "return_lse": True}, epoch
+        self.backward = {}  # a BackwardCall by the layout of dout
+
+    def gradients(self, saved, dout):
+        """(dq, dk, dv) of a call like an earlier one; None where more must be looked at."""
+        if self.epoch != plan_cache.epoch or dout.is_neg():
+            return None
+        call = self.backward.get(_layout(dout))
+        ran = call and call.run(*saved, dout, None, None, None)
+        if not ran:
+            return None
+        status, found = ran
+        if status:
+            check(status)
+        return found
+
+    def remember(self, saved, dout, options):
+        """After attention_backward() of these: what it found out of the layout of dout."""
+        values = *saved, dout, None, None, False, False, *options.values()
+        call = find(fast.key_of(("backward", *options), values))
+        if call is not None:
+            self.backward[_layout(dout)] = call
+
+
+def _layout(x):
+    return type(x), x.dtype, x.is_contiguous() or x.stride()
+
+
+def without_tensors(torch, value, leaves):
+    """`value` of an argument, or of what is in it, with a Leaf for each tensor, which goes to `leaves`, the same one once."""
     if isinstance(value, torch.Tensor):
         index = next((i for i, leaf in enumerate(leaves) if leaf is value), len(leaves))
         if index == len(leaves):
             leaves.append(value)
-        return _Leaf(index)
+        return Leaf(index)
     if type(value) in (tuple, list):
-        return tuple(_without_tensors(torch, each, leaves) for each in value)
+        return tuple(without_tensors(torch, each, leaves) for each in value)
     if isinstance(value, dict):
-        return {name: _without_tensors(torch, each, leaves) for name, each in value.items()}
+        return {name: without_tensors(torch, each, leaves) for name, each in value.items()}
     return value
 
 
-def _with_tensors(value, leaves):
+def with_tensors(value, leaves):
     """The same the other way round."""
-    if isinstance(value, _Leaf):
+    if isinstance(value, Leaf):
         return leaves[value.index]
     if type(value) is tuple:
-        return tuple(_with_tensors(each, leaves) for each in value)
+        return tuple(with_tensors(each, leaves) for each in value)
     if isinstance(value, dict):
-        return {name: _with_tensors(each, leaves) for name, each in value.items()}
+        return {name: with_tensors(each, leaves) for name, each in value.items()}
     return value
 
 
-def autocast(q, k, v):
+def autocast(torch, q, k, v):
     """q, k and v as torch.autocast would have them: all of its dtype if one is float32. None where nothing changes."""
-    torch = backend_of(q).torch
-    if torch is None or not is_autocast_enabled(torch):
+    if not is_autocast_enabled(torch):
         return None
     if not all(isinstance(x, torch.Tensor) for x in (q, k, v)) or all(x.dtype != torch.float32 for x in (q, k, v)):
         return None
@@ -136,15 +169,15 @@ def attend(attention, name, q, k, v, given, out, stream):
     # ---- 2. Outputs: what the kernels leave out is 0, lest something made of it is no number ----
     place = None
     if options.parts.rows_may_not_count:
-        device, queue = inputs[0].device, backend.stream(inputs[0].device)
+        queue = backend.stream(inputs[0].device)
 
         def place():
-            o = backend.zeros(shape_of_o(inputs[0], inputs[2]), inputs[0].code, device, queue)
-            return o, backend.zeros(shape_of_lse(inputs[0], options.places), FP32, device, queue)
+            return new_outputs(backend, inputs, options.places, True, queue, zeros=True)
 
     leaves = []
-    given = _without_tensors(torch, given.named(), leaves)
+    given = without_tensors(torch, given.named(), leaves)
     if key is not None and place is None and not leaves and "args" not in given:
+        given = Plain(given, epoch)
         plan_cache.put_call(key, given, epoch)
     return _function_of(torch).apply(attention, given, place, q, k, v, *leaves)
 
@@ -166,7 +199,8 @@ def _make_function(torch):
 
         @staticmethod
         def forward(ctx, attention, given, place, q, k, v, *leaves):
-            forward = {**_with_tensors(given, leaves), "return_lse": True}
+            plain = type(given) is Plain
+            forward = given.forward if plain else {**with_tensors(given, leaves), "return_lse": True}
             o, lse = attention(q, k, v, out=place and place(), **forward)
             ctx.given = given
             ctx.save_for_backward(q, k, v, o, lse, *leaves)  # refuses what was written to in between
@@ -179,38 +213,20 @@ def _make_function(torch):
             if dout is None and dlse is None:
                 return nothing
             again = torch.is_grad_enabled()  # create_graph=True
+            plain = type(ctx.given) is Plain and dlse is None and not again
+            saved = ctx.saved_tensors
+            if plain and (found := ctx.given.gradients(saved, dout)):
+                return (*nothing[:3], *found)
             with torch.no_grad():
-                gradients = Attention.gradients(ctx, dout, dlse)
+                gradients = gradients_of(torch, ctx.given, saved, ctx.needs_input_grad[3:], dout, dlse)
+                if plain:
+                    ctx.given.remember(saved, dout, _of_backward(ctx.given))
             if again:
-                q, k, v, _, _, *leaves = ctx.saved_tensors
+                q, k, v, _, _, *leaves = saved
                 inputs = q, k, v, *leaves
                 there = iter(NoSecond.apply(len(inputs), *inputs, *(each for each in gradients if each is not None)))
                 gradients = [None if each is None else next(there) for each in gradients]
             return (*nothing[:3], *gradients)
-
-        @staticmethod
-        def gradients(ctx, dout, dlse):
-            """Those of q, k, v and the other tensors; None where nobody asks."""
-            q, k, v, o, lse, *leaves = ctx.saved_tensors
-            needs = ctx.needs_input_grad[3:]
-            given = {name: value for name, value in _with_tensors(ctx.given, leaves).items() if name not in OF_FORWARD}
-            dout = torch.zeros_like(o) if dout is None else _readable(torch, dout)
-            dlse = None if dlse is None else dlse.resolve_neg().contiguous()
-            sinks = ctx.given.get("sinks")
-            of_sinks = sinks is not None and needs[3 + sinks.index]
-            of_args = {each: leaf.index for each, leaf in (ctx.given.get("args") or {}).items() if isinstance(leaf, _Leaf)}
-            of_args = {each: i for each, i in of_args.items() if needs[3 + i]}
-            dargs = {each: torch.zeros(leaves[i].shape, dtype=torch.float32, device=leaves[i].device) for each, i in of_args.items()}
-            if not of_sinks:
-                given.pop("sinks", None)
-            found = attention_backward(q, k, v, o, lse, dout, **given, dlse=dlse, dargs=dargs)
-            gradients = [each if wanted else None for each, wanted in zip(found[:3], needs)] + [None] * len(leaves)
-            if of_sinks:
-                gradients[3 + sinks.index] = found[3]
-            for each, i in of_args.items():
-                gradient = dargs[each].to(leaves[i].dtype)
-                gradients[3 + i] = gradient if gradients[3 + i] is None else gradients[3 + i] + gradient
-            return gradients
 
     class NoSecond(torch.autograd.Function):
         """Gradients as they are, of which no derivative is taken without a word."""
@@ -226,7 +242,35 @@ def _make_function(torch):
     return Attention
 
 
-def _readable(torch, tensor):
+def _of_backward(options):
+    return {name: value for name, value in options.items() if name not in OF_FORWARD}
+
+
+def gradients_of(torch, given, saved, needs, dout, dlse):
+    """Those of q, k, v and the other tensors of a call, None where nobody asks. given: its options, with a Leaf for each of these; saved:
+    q, k, v, o, lse and they."""
+    q, k, v, o, lse, *leaves = saved
+    options = _of_backward(with_tensors(given, leaves))
+    dout = torch.zeros_like(o) if dout is None else readable(torch, dout)
+    dlse = None if dlse is None else dlse.resolve_neg().contiguous()
+    sinks = given.get("sinks")
+    of_sinks = sinks is not None and needs[3 + sinks.index]
+    of_args = {each: leaf.index for each, leaf in (given.get("args") or {}).items() if isinstance(leaf, Leaf)}
+    of_args = {each: i for each, i in of_args.items() if needs[3 + i]}
+    dargs = {each: torch.zeros(leaves[i].shape, dtype=torch.float32, device=leaves[i].device) for each, i in of_args.items()}
+    if not of_sinks:
+        options.pop("sinks", None)
+    found = attention_backward(q, k, v, o, lse, dout, **options, dlse=dlse, dargs=dargs)
+    gradients = [each if wanted else None for each, wanted in zip(found[:3], needs)] + [None] * len(leaves)
+    if of_sinks:
+        gradients[3 + sinks.index] = found[3]
+    for each, i in of_args.items():
+        gradient = dargs[each].to(leaves[i].dtype)
+        gradients[3 + i] = gradient if gradients[3 + i] is None else gradients[3 + i] + gradient
+    return gradients
+
+
+def readable(torch, tensor):
     """A gradient as kernels can read it: those of sums are one element with strides of 0, others may begin anywhere."""
     tensor = tensor.resolve_neg()
     item, bits = tensor.element_size(), tensor.data_ptr()

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from . import _c, _checks, _graphs, _parts
 from ._arguments import (
-    alignment_of,
+    alignment_of_all,
     check_inputs,
     check_rows,
     problem_of,
     problem_of_arrays,
+    check_lse,
     shape_of_lse,
-    used_strides,
     view_inputs,
 )
 from ._arrays import backend_of
@@ -20,20 +20,20 @@ from ._backward_call import BackwardCall
 from ._code import check_dargs_apart, check_devices, code_of, dargs_of
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
 from ._fast import fast
-from ._formats import FP32, ITEM_BYTES
-from ._graphs import outside
+from ._formats import FP32
+from ._graphs import with_op
 from ._library import check, context, lib
 from ._options import OF_FORWARD, check_options, options_of, takes_options
-from ._overlap import overlap, overlaps_itself, span
-from ._parts import check_sinks
-from ._plans import Plan, choice, plan_cache
+from ._overlap import first_overlap, overlaps_itself
+from ._parts import check_of_heads
+from ._plans import plan_cache, plan_of
 from ._problem import DTYPES
 
 _NAMES = ("q", "k", "v", "o", "dout", "dq", "dk", "dv", "dsinks", "lse", "dlse", *_parts.NAMES)
 _OUTPUTS = (5, 6, 7, 8)
 
 
-@outside
+@with_op
 @takes_options(without=OF_FORWARD)
 def attention_backward(
     q, k, v, o, lse, dout, *, out=None, stream=None, dlse=None, accumulate=False, fp32_gradients=False, dargs=None, **options
@@ -127,7 +127,8 @@ def attention_backward(
     words.update(dargs=dargs.word, gradients="fp32" if gradients[0].code == FP32 else "same")
     words = {**_parts.words_of_arrays(parts, options, batch, *inputs[:2]), **words}
     known = plan_cache.get_call(key)  # before the plan, which a call that was made after a clear() must not get
-    plan = _plan(_problem(inputs, o.code, options, batch, words, alignment_of_all(tensors)), device, epoch)
+    problem = _problem(inputs, o.code, options, batch, words, alignment_of_all(tensors))
+    plan = plan_of(problem, device, _warn_of_cliffs, epoch)
     of_run = _parts.of_run(given, code, backend, device, queue, dargs.addresses())
     tail = _parts.Tail(parts, options, batch, *inputs[:2])
     argument = _argument(tensors, lse, dlse, dsinks, parts, tail, options, of_run)
@@ -191,15 +192,8 @@ def _check_outputs_of_forward(o, dout, rows, inputs, options):
         raise InvalidError(f"dout is {DTYPES[dout.code]} and o is {DTYPES[o.code]}; they must be of one dtype")
     wanted = shape_of_lse(q, options.places)
     for name, array in zip(("lse", "dlse"), rows):
-        if array is None:
-            continue
-        shape, strides = tuple(array.shape), tuple(array.strides)
-        rows_apart = len(strides) == len(wanted) and strides[-1] != 1 and wanted[-1] > 1
-        if shape != wanted or array.code != FP32 or array.device != q.device or rows_apart:
-            raise InvalidError(
-                f"{name} is {DTYPES[array.code]} {shape} with strides {strides} on GPU {array.device}; it must be fp32 {wanted} on GPU "
-                f"{q.device} with a contiguous last dimension"
-            )
+        if array is not None:
+            check_lse(name, array, wanted, q.device)
 
 
 def _out_of(sinks):
@@ -208,9 +202,12 @@ def _out_of(sinks):
 
 def _new_gradients(backend, inputs, sinks, fp32_gradients, options, queue):
     """Arrays of the framework for the gradients of inputs and of sinks, or None; rows that do not count are 0."""
-    make, device = backend.zeros if options.parts.rows_may_not_count else backend.empty, inputs[0].device
-    out = tuple(make(tuple(x.shape), FP32 if fp32_gradients else x.code, device, queue) for x in inputs)
-    return out if sinks is None else (*out, make(tuple(sinks.shape), FP32, device, queue))
+
+    def new(array, code):
+        return backend.empty(tuple(array.shape), code, inputs[0].device, queue, options.parts.rows_may_not_count)
+
+    out = tuple(new(x, FP32 if fp32_gradients else x.code) for x in inputs)
+    return out if sinks is None else (*out, new(sinks, FP32))
 
 
 def _given_gradients(out, inputs, sinks, fp32_gradients, options, stream):
@@ -219,7 +216,7 @@ def _given_gradients(out, inputs, sinks, fp32_gradients, options, stream):
         raise InvalidError(f"out must be {'three' if sinks is None else 'four'} arrays, {_out_of(sinks is not None)}")
     views = _view_gradients(out, stream)
     _check_gradients(views[:3], inputs, fp32_gradients)
-    check_sinks(views[3], inputs[0], options.places, "dsinks of out")
+    check_of_heads("dsinks of out", views[3], inputs[0], options.places)
     return tuple(out), views
 
 
@@ -248,54 +245,27 @@ def _check_gradients(gradients, inputs, fp32_gradients):
 
 def _check_apart(arrays):
     """Raises InvalidError if a gradient shares memory with another array; arrays as in _NAMES, None where there is none."""
-    spans = [array and span(array.shape, array.strides, ITEM_BYTES[array.code]) for array in arrays]
-    for i in _OUTPUTS:
-        for j, other in enumerate(arrays):
-            if arrays[i] is None or other is None or j == i or j in _OUTPUTS and j < i:
-                continue
-            a, b = arrays[i], other
-            distance = a.address - b.address
-            if not spans[j][0] - spans[i][1] < distance < spans[j][1] - spans[i][0]:
-                continue
-            first, second = ((at, x.shape, x.strides, ITEM_BYTES[x.code]) for at, x in ((distance, a), (0, b)))
-            if overlap(first, second):
-                raise InvalidError(
-                    f"{_NAMES[i]} of out shares memory with {_NAMES[j]}, but kernels read and write in any order; give it memory of its own"
-                )
+    found = first_overlap(arrays, _OUTPUTS)
+    if found is not None:
+        name, other = (_NAMES[i] for i in found)
+        raise InvalidError(f"{name} of out shares memory with {other}, but kernels read and write in any order; give it memory of its own")
 
 
 # ---- The problem, its plan and the argument of a run ----
-
-
-def alignment_of_all(tensors):
-    """The alignment of a problem with these arrays."""
-    bits, tma = 0, True
-    for array in tensors:
-        strides = used_strides(array)
-        bits |= array.address | strides.bits
-        tma = tma and strides.tma
-    return min(alignment_of(bits), 16 if tma else 8)
 
 
 def _problem(inputs, code_o, options, batch, words, alignment):
     return replace(problem_of_arrays(*inputs, code_o, options, alignment, batch, words), op="bwd")
 
 
-def _plan(problem, device, epoch):
-    key = device, problem
-    plan = plan_cache.get(key)
-    if plan is None:
-        chosen = choice("bwd")
-        plan = Plan(problem, device, chosen)
-        if chosen.family is None and chosen.config is None and plan.family == "bwd_naive":
-            warnings.warn(
-                f'gradients run bwd_naive for "{problem}": no tensor-core kernel takes these dtypes, head dims or addresses, and it may be '
-                "100 times slower; use float16 or bfloat16 for all of q, k and v, head dims up to 256, and multiples of 16 bytes as addresses",
-                PerformanceWarning,
-                stacklevel=3,
-            )
-        plan_cache.put(key, plan, epoch)
-    return plan
+def _warn_of_cliffs(plan):
+    if plan.family == "bwd_naive":
+        warnings.warn(
+            f'gradients run bwd_naive for "{plan.problem}": no tensor-core kernel takes these dtypes, head dims or addresses, and it may be '
+            "100 times slower; use float16 or bfloat16 for all of q, k and v, head dims up to 256, and multiples of 16 bytes as addresses",
+            PerformanceWarning,
+            stacklevel=4,
+        )
 
 
 def _argument(tensors, lse, dlse, dsinks, parts, tail, options, of_run):
@@ -313,5 +283,5 @@ def _argument(tensors, lse, dlse, dsinks, parts, tail, options, of_run):
         gradients.dsinks = dsinks.address
     addresses = [0 if array is None else array.address for array in parts]
     end, kept = tail.pack(addresses, gradients=ctypes.addressof(gradients), **of_run)
-    argument = _c.Tensors(ctypes.sizeof(_c.Tensors), of(q), of(k), of(v), of(o), rows(lse), *end)
+    argument = _c.Tensors(ctypes.sizeof(_c.Tensors), of(q), of(k), of(v), of(o), rows(lse), **dict(zip(_parts.Tail.MEMBERS, end)))
     return argument, (gradients, kept)

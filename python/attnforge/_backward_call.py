@@ -1,20 +1,16 @@
 """A call of attention_backward() that was checked: its plans, and the argument of the launch but for the addresses."""
 
 import struct
-from ctypes import addressof, sizeof
+from ctypes import addressof
 
 from . import _c
 from ._fast import fast
 from ._formats import ITEM_BYTES
+from ._library import packer
 from ._overlap import span
 
-# _c.Tensors without parts but gradients, and _c.Gradients, as tests compare.
-_BEFORE = _c.Tensors.gradients.offset - _c.Tensors.rope.offset
-_AFTER = sizeof(_c.Tensors) - _c.Tensors.gradients.offset - 8
-_TENSORS = struct.Struct(f"=8sQ24sQ24sQ24sQ24sQ16s{_BEFORE}xQ{_AFTER}x")
-_GRADIENTS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16s8x")
-_TENSORS_HEAD, _GRADIENTS_HEAD = (struct.pack("=Ixxxx", each.size) for each in (_TENSORS, _GRADIENTS))
-_pack_tensors, _pack_gradients = _TENSORS.pack, _GRADIENTS.pack
+_TENSORS_HEAD, _pack_tensors = packer(_c.Tensors, "q", "k", "v", "o", "lse", "gradients")
+_GRADIENTS_HEAD, _pack_gradients = packer(_c.Gradients, "dout", "dq", "dk", "dv", "dlse")
 _OUTPUTS = (5, 6, 7)
 
 

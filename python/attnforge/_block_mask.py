@@ -2,10 +2,12 @@
 GPU, or on a GPU."""
 
 import ctypes
+import itertools
 import math
 import re
 import sys
 import threading
+import weakref
 from typing import NamedTuple
 
 from . import _c, _checks
@@ -16,6 +18,15 @@ from ._library import check, context, lib, take_string
 from ._problem import Problem
 
 _INT64_MAX = 2**63 - 1
+_numbers, _by_number = itertools.count(1), weakref.WeakValueDictionary()
+
+
+def of_number(number):
+    """The BlockMask of a number, which ops of torch have in its place."""
+    mask = _by_number.get(number)
+    if mask is None:
+        raise InvalidError(f"block mask {number} is not there: it must live as long as what was traced with it is called, in one process")
+    return mask
 
 
 class _Lists(NamedTuple):
@@ -114,6 +125,7 @@ class BlockMask:
     block: 16, 32, 64 or 128, or a pair (of queries, of keys). seqlen: a number, or a pair. heads: 1, or as many as heads of k, or of
     q, with a mask of their own; batch: 1, or as many as sequences. What cannot be made is an InvalidError with its position.
 
+    number: of this mask among all of the process.
     mask, args: the text that partial blocks are left to, and its arguments, which attention() takes where it is given no mask of its
     own; None where there is none. device: the GPU that the lists were made on; None: they are in host memory.
     """
@@ -135,6 +147,8 @@ class BlockMask:
         self.block = shape.block_q, shape.block_kv
         self.heads, self.batch = shape.heads, shape.batch
         self._uploaded, self._lock = {}, threading.Lock()
+        self.number = next(_numbers)
+        _by_number[self.number] = self
 
     def __del__(self):
         handle = getattr(self, "_handle", None)
@@ -325,25 +339,19 @@ class BlockMask:
 
 
 class BlockWords(NamedTuple):
-    """What a problem says of a block mask."""
+    """What a problem says of a block mask, and of what seqlen it is."""
 
-    block: tuple
     seqlen: tuple
-    heads: int
-    batch: int
-    bits: bool
+    mask_block_q: int
+    mask_block_kv: int
+    mask_heads: int
+    mask_batch: int
+    mask_bits: bool
     density: float  # the nearest power of two: masks of about one density share a plan
 
     def of_problem(self):
         """By the names of its fields."""
-        return {
-            "mask_block_q": self.block[0],
-            "mask_block_kv": self.block[1],
-            "mask_heads": self.heads,
-            "mask_batch": self.batch,
-            "mask_bits": self.bits,
-            "density": self.density,
-        }
+        return dict(zip(self._fields[1:], self[1:]))
 
 
 def block_words_of(block_mask):
@@ -354,4 +362,4 @@ def block_words_of(block_mask):
         raise InvalidError(f"block_mask is a {type(block_mask).__name__}; it must be an attnforge.BlockMask")
     m = block_mask
     density = 2.0 ** round(math.log2(max(m.density, 2.0**-19)))
-    return BlockWords(m.block, m.seqlen, m.heads, m.batch, m.has_bits, min(density, 1.0))
+    return BlockWords(m.seqlen, *m.block, m.heads, m.batch, m.has_bits, min(density, 1.0))

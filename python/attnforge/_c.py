@@ -48,6 +48,10 @@ class ContextDesc(Structure):
     ]
 
 
+class Stats(Structure):
+    _fields_ = [("struct_size", c_uint32), ("compiles", c_uint64), ("plans", c_uint64), ("untuned_plans", c_uint64)]
+
+
 class Progress(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("phase", c_int32), ("done", c_int32), ("total", c_int32), ("failed", c_int32),
@@ -107,21 +111,15 @@ class State(Structure):
     _fields_ = [("o", Tensor), ("lse", Rows)]
 
 
+class Cache(Structure):
+    _fields_ = [("struct_size", c_uint32), ("k", Tensor), ("v", Tensor), ("lengths_after", c_void_p)]
+
+
 class Tensors(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("q", Tensor), ("k", Tensor), ("v", Tensor), ("o", Tensor), ("lse", Rows), ("rope", c_void_p),
-        ("lengths", c_void_p), ("block_mask", c_void_p), ("code_arguments", c_void_p), ("sinks", c_void_p), ("pages", c_void_p),
-        ("gradients", c_void_p), ("parts", c_void_p), ("kv_scales", c_void_p),
-    ]
-
-
-class Append(Structure):
-    _fields_ = [
-        ("struct_size", c_uint32), ("dtype", c_char_p), ("batch", c_int64), ("seqlen_new", c_int64), ("tokens", c_int64),
-        ("seqlen_kv", c_int64), ("page_size", c_int64), ("num_heads_kv", c_int64), ("num_heads_q", c_int64),
-        ("head_dim", c_int64), ("head_dim_v", c_int64), ("rope", c_char_p), ("rope_dim", c_int64), ("k", Tensor), ("v", Tensor),
-        ("k_cache", Tensor), ("v_cache", Tensor), ("q", Tensor), ("rotated_q", Tensor), ("pages", c_void_p),
-        ("rope_tables", c_void_p), ("cu_seqlens", c_void_p), ("used_kv", c_void_p), ("used_kv_after", c_void_p),
+        ("lengths", c_void_p), ("block_mask", c_void_p), ("pages", c_void_p), ("gradients", c_void_p), ("parts", c_void_p),
+        ("cache", c_void_p), ("kv_scales", c_void_p), ("code_arguments", c_void_p), ("sinks", c_void_p),
     ]
 
 
@@ -167,6 +165,7 @@ FUNCTIONS = {
     "attnforge_problem_format": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "attnforge_context_create": (c_int, [c_void_p, c_void_p]),
     "attnforge_context_destroy": (None, [c_void_p]),
+    "attnforge_context_stats": (c_int, [c_void_p, c_void_p]),
     "attnforge_query": (c_int, [c_void_p, c_void_p]),
     "attnforge_plan_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "attnforge_plan_destroy": (None, [c_void_p]),
@@ -177,7 +176,6 @@ FUNCTIONS = {
     "attnforge_plan_measured_us": (c_double, [c_void_p]),
     "attnforge_contiguous_tensors": (c_int, [c_void_p, c_void_p]),
     "attnforge_run": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p]),
-    "attnforge_append_kv": (c_int, [c_void_p, c_void_p, c_void_p]),
     "attnforge_tune": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "attnforge_inspect": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "attnforge_block_mask_from_bsr": (c_int, [

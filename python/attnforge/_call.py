@@ -1,6 +1,5 @@
 """A call of attention() that was checked: its problem, its plans, and the argument of the launch but for the addresses."""
 
-import ctypes
 import struct
 import warnings
 
@@ -10,16 +9,14 @@ from ._arrays import contiguous
 from ._errors import InvalidError, PerformanceWarning
 from ._fast import fast
 from ._formats import DTYPES, FP32, ITEM_BYTES, LOW_BITS, numbers_in
+from ._library import packer
 from ._overlap import overlap, span
 from ._parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, words_of_arrays
-from ._plans import Plan, choice, plan_cache
+from ._plans import plan_of
 
 _NAMES = ("q", "k", "v", "out", "the lse of out", *NAMES)
-_OF_PARTS = ctypes.sizeof(_c.Tensors) - _c.Tensors.rope.offset  # bytes of the words that Tail.pack() begins with
-_TENSORS = struct.Struct(f"=8sQ24sQ24sQ24sQ24sQ16s9Q{_OF_PARTS - 72}x")  # _c.Tensors, as a test compares
-_HEAD = struct.pack("=Ixxxx", _TENSORS.size)
-_pack = _TENSORS.pack
-_pack_bare = struct.Struct(f"=8sQ24sQ24sQ24sQ24sQ16s{_OF_PARTS}x").pack  # of a call without parts
+_HEAD, _pack_bare = packer(_c.Tensors, "q", "k", "v", "o", "lse")  # of a call without parts
+_, _pack = packer(_c.Tensors, "q", "k", "v", "o", "lse", *Tail.MEMBERS)
 
 
 class Call:
@@ -176,16 +173,7 @@ class Call:
         alignment = min(self._most_alignment, alignment_of(self._bits | low))
         q, k, v, o = self._arrays[:4]
         problem = problem_of_arrays(q, k, v, o.code, self.options, alignment, self._batch, self._words)
-        epoch = plan_cache.epoch
-        key = self.device, problem
-        plan = plan_cache.get(key)
-        if plan is None:
-            chosen = choice()
-            plan = Plan(problem, self.device, chosen)
-            if chosen.family is None and chosen.config is None:  # the caller did not ask for it
-                self._warn_of_cliffs(plan, addresses)
-            plan_cache.put(key, plan, epoch)
-        self._plans[low] = plan
+        plan = self._plans[low] = plan_of(problem, self.device, lambda plan: self._warn_of_cliffs(plan, addresses))
         return plan
 
     def _warn_of_cliffs(self, plan, addresses):
@@ -214,7 +202,7 @@ class Call:
             )
         else:
             return
-        warnings.warn(f"attention runs {plan.family} for \"{problem}\": {advice}", PerformanceWarning, stacklevel=5)
+        warnings.warn(f"attention runs {plan.family} for \"{problem}\": {advice}", PerformanceWarning, stacklevel=7)
 
 
 def _is_offset(offset):

@@ -1,14 +1,16 @@
-"""The user's own score and mask: texts, their arguments as the problem and a run have them, and the gradients of these."""
+"""The user's own score and mask: texts, and their arguments as the problem and a run have them, with gradients of these."""
 
 import ctypes
+import math
 import struct
 from typing import NamedTuple
 
 from . import _checks
 from ._arrays import backend_of, contiguous
 from ._errors import InvalidError
-from ._formats import ANY_DTYPE, DTYPES, FORMATS, FP32, ITEM_BYTES
-from ._overlap import overlap, span
+from ._formats import ANY_DTYPE, FORMATS, FP32, ITEM_BYTES
+from ._overlap import first_overlap
+from ._problem import DTYPES
 
 _USUAL = 1 << 20  # bytes of an array whose size the problem need not say
 
@@ -74,20 +76,14 @@ def _array(name, value, stream):
     name_here = f"args[{name!r}]"
     backend = backend_of(value)
     array = backend.view(name_here, value, stream, allowed=ANY_DTYPE)
-    if tuple(array.strides) != contiguous(array.shape) and _elements(array) > 1:
+    elements, whole = math.prod(array.shape), contiguous(array.shape)
+    if any(size > 1 and array.strides[i] != whole[i] for i, size in enumerate(array.shape)) and elements > 0:
         raise InvalidError(f"{name_here} {tuple(array.shape)} has strides {tuple(array.strides)}; it must be contiguous")
     if array.address == 0:
         raise InvalidError(f"{name_here} is empty; leave it out, or pass an array of one element")
     # Of a large one the tuner must know the size: it makes up arrays to run on.
-    extent = f"[{_elements(array)}]" if _elements(array) * ITEM_BYTES[array.code] > _USUAL else ""
+    extent = f"[{elements}]" if elements * ITEM_BYTES[array.code] > _USUAL else ""
     return f"{FORMATS[array.code].in_code}* {name}{extent}", array.address, array
-
-
-def _elements(array):
-    count = 1
-    for size in array.shape:
-        count *= size
-    return count
 
 
 def check_devices(code, device, name="q"):
@@ -97,7 +93,7 @@ def check_devices(code, device, name="q"):
             raise InvalidError(f"an array of args is on GPU {array.device} and {name} is on GPU {device}")
 
 
-# ---- Gradients of the arrays that a score's text reads: what attention_backward() adds them to ----
+# ---- gradients of the arrays that a score reads ----
 
 
 class Dargs(NamedTuple):
@@ -136,11 +132,7 @@ def dargs_of(dargs, args, device, stream):
 
 def check_dargs_apart(dargs, others):
     """Raises InvalidError if one of them shares memory with another, or with an array of others, of which some may be None."""
-    arrays = [*dargs.views, *(array for array in others if array is not None)]
-    for i, a in enumerate(dargs.views):
-        for b in arrays[i + 1 :]:
-            first, second = ((x.address - b.address, x.shape, x.strides, ITEM_BYTES[x.code]) for x in (a, b))
-            (a_first, a_end), (b_first, b_end) = (span(*x[1:]) for x in (first, second))
-            if b_first - a_end < first[0] < b_end - a_first and overlap(first, second):
-                name = dargs.word.split(", ")[i]
-                raise InvalidError(f"dargs[{name!r}] shares memory with another array of the call; give it memory of its own")
+    found = first_overlap((*dargs.views, *others), range(len(dargs.views)))
+    if found is not None:
+        name = dargs.word.split(", ")[found[0]]
+        raise InvalidError(f"dargs[{name!r}] shares memory with another array of the call; give it memory of its own")

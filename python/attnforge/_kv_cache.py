@@ -76,6 +76,9 @@ class KvCache:
     its layers: append() for layer 0 begins a step, in which each layer appends and attends to the same sequences with as many rows.
     dtype, device: torch's; default bfloat16 on the current GPU.
 
+    A model under torch.compile has the host's part outside of its graph: begin(1, ["a", "b"]), and then in the model append(k, v, layer=i)
+    and attend(q, layer=i) of each layer.
+
     Rows of different numbers go in one step when they are packed: append(k, v, ["a", "b"], new_rows=[300, 1]) of k and v [301, 8, 128],
     a chunk of a prompt beside a token of a sequence that decodes, and attend() of q packed likewise.
 
@@ -122,6 +125,8 @@ class KvCache:
         self._of_layers = tuple((self.k[i], self.v[i]) for i in range(self.layers))  # to index a tensor takes microseconds
         self._pages = Pages(num_pages, self.page_size, self._columns)
         self._step = None  # sequences, how many rows each gets, and whether these are packed
+        self._begun = False  # by begin(), not by append()
+        self._longest = 0  # of packed rows, those of a sequence
         self._ends = None  # of packed rows, on the GPU
         self._before = self._after = None  # lengths of its sequences, on the GPU
         self._table = self._table_of = None
@@ -135,6 +140,33 @@ class KvCache:
         """How many rows a sequence has; 0 of one that is not there."""
         return self._pages.lengths.get(sequence, 0)
 
+    def begin(self, new_rows, sequences=None):
+        """Begins a step of new_rows (a number, or a list of numbers for packed rows) of each sequence, for append() without sequences in
+        every layer. sequences: as of append(), default as many as new_rows has, or as the step before."""
+        packed = isinstance(new_rows, (tuple, list))
+        if sequences is None:
+            sequences = range(len(new_rows)) if packed else self._step[0] if self._step else (0,)
+        sequences = tuple(sequences)
+        rows = tuple(_checks.integer("new_rows", count, 0, 2**30) for count in (new_rows if packed else (new_rows,) * len(sequences)))
+        self._start(sequences, rows, packed)
+        self._begun = True
+
+    def _start(self, sequences, rows, packed):
+        """begin() of checked arguments: all of it, or nothing."""
+        if len(sequences) != len(rows):
+            raise InvalidError(f"there are {len(sequences)} sequences, but rows of {len(rows)}")
+        before = self._extend(sequences, rows)
+        try:
+            self._begin(sequences, rows, packed, before)
+        except Exception:
+            self._undo(sequences, before)
+            raise
+        return before
+
+    def _undo(self, sequences, before):
+        for sequence, length in zip(sequences, before):
+            self.trim(sequence, length)
+
     def append(self, k, v, sequences=None, layer=0, new_rows=None, q=None, rope=None, rope_interleaved=False, rope_offset=0):
         """Writes new rows of k and v, [batch, new rows, heads_kv, head_dim], after those that the sequences have.
 
@@ -144,28 +176,28 @@ class KvCache:
         and so is q, which is returned.
         """
         layer = _checks.integer("layer", layer, 0, self.layers - 1)
+        of_rope = {"rope": rope, "rope_interleaved": rope_interleaved, "rope_offset": rope_offset}
+        if self._begun and sequences is None and new_rows is None:
+            return self._append(k, v, layer, q, of_rope)
         rows = self._rows_of(k.shape, new_rows)
         sequences = tuple(range(len(rows))) if sequences is None else tuple(sequences)
-        if len(sequences) != len(rows):
-            raise InvalidError(f"there are {len(sequences)} sequences, but rows of {len(rows)}")
         step = sequences, rows, new_rows is not None
-        if layer == 0:
-            before = self._extend(sequences, rows)
-        elif self._step != step:
-            raise InvalidError(
-                f"layer {layer} appends {sum(rows)} rows of {len(rows)} sequences in a step that append() for layer 0 began with others; "
-                "all layers of a step take the same"
-            )
-        of_rope = {"rope": rope, "rope_interleaved": rope_interleaved, "rope_offset": rope_offset}
+        if layer > 0:
+            if self._step != step:
+                raise InvalidError(
+                    f"layer {layer} appends {sum(rows)} rows of {len(rows)} sequences in a step that append() for layer 0 began with others; "
+                    "all layers of a step take the same"
+                )
+            return self._append(k, v, layer, q, of_rope)
+        before = self._start(*step)
         try:
-            if layer == 0:
-                self._begin(*step, before)
-            return append_kv(k, v, *self._of_layers[layer], self._before, self._table, cu_seqlens=self._ends, q=q, **of_rope)
-        except Exception:
-            if layer == 0:  # no step was begun
-                for sequence, length in zip(sequences, before):
-                    self.trim(sequence, length)
+            return self._append(k, v, layer, q, of_rope)
+        except Exception:  # no step was begun
+            self._undo(sequences, before)
             raise
+
+    def _append(self, k, v, layer, q, of_rope):
+        return append_kv(k, v, *self._of_layers[layer], self._before, self._table, cu_seqlens=self._ends, q=q, **of_rope)
 
     def attend(self, q, layer=0, causal=True, **options):
         """attention() of q, [batch, new rows, heads_q, head_dim], to all rows of the step's sequences, the new ones too.
@@ -177,7 +209,7 @@ class KvCache:
         if self._step is None:
             raise InvalidError("there are no rows to attend to: append() comes first")
         if self._ends is not None:
-            options.update(cu_seqlens=self._ends, max_seqlen=max(self._step[1]))
+            options.update(cu_seqlens=self._ends, max_seqlen=self._longest)
         return attention(q, *self._of_layers[layer], causal=causal, used_kv=self._after, page_table=self._table, **options)
 
     def trim(self, sequence, length):
@@ -223,7 +255,7 @@ class KvCache:
             self._step = self._table_of = None
         self._stream = stream
         goes_on = self._step is not None and self._step[0] == sequences
-        self._step = sequences, rows, packed
+        self._step, self._begun, self._longest = (sequences, rows, packed), False, max(rows)
         if goes_on and not packed:  # the lengths are on the GPU, and to add there takes less of the host than a copy
             self._before, self._after = self._after, self._after + rows[0]
         else:

@@ -50,23 +50,18 @@ def longest_of(kind, max_seqlen):
 
 def view_lengths(kind, of_q, of_kv, stream, paged=False):
     """Arrays of both, None where there is none."""
-    if kind == "fixed":
-        return None, None
-    if kind == "packed" and paged:
-        arrays = ("cu_seqlens", of_q), ("used_kv", of_kv)
-        return tuple(backend_of(array).view(name, array, stream, allowed=INTEGERS) for name, array in arrays)
-    name = "cu_seqlens" if kind == "packed" else "used_kv"
+    packed, name = kind == "packed", "cu_seqlens" if kind == "packed" else "used_kv"
+    names = f"{name}[0]", f"{name}[1]"
+    if of_q is of_kv or of_q is None and not packed:
+        names = name, name
+    elif packed and paged:
+        names = "cu_seqlens", "used_kv"
 
     def view(name, array):
-        missing = array is None and kind == "used"
-        return None if missing else backend_of(array).view(name, array, stream, allowed=INTEGERS)
+        return None if array is None and not packed else backend_of(array).view(name, array, stream, allowed=INTEGERS)
 
-    if of_q is of_kv:
-        array = view(name, of_kv)
-        return array, array
-    if kind == "used" and of_q is None:
-        return None, view(name, of_kv)
-    return view(f"{name}[0]", of_q), view(f"{name}[1]", of_kv)
+    array = view(names[0], of_q)
+    return array, array if of_q is of_kv else view(names[1], of_kv)
 
 
 def check_lengths(kind, of_q, of_kv, batch, device, paged=False):

@@ -4,6 +4,7 @@ import ctypes
 import glob
 import logging
 import os
+import struct
 import threading
 
 from . import _c
@@ -139,3 +140,18 @@ def context(device=0, arch=None):
                 check(lib().attnforge_context_create(ctypes.byref(desc), ctypes.byref(made)))
                 handle = _contexts[key] = made.value
     return handle
+
+
+def opened_devices():
+    """The GPUs that have a context."""
+    return [key for key in list(_contexts) if isinstance(key, int)]
+
+
+def packer(of, *names):
+    """(bytes, function) of a ctypes struct that begins with struct_size: the function packs these bytes and the named members, which are in
+    its order, each as an address, and after it 24 or 16 bytes of a tensor's or of rows' strides. Other members are zeros."""
+    form = "=8s"
+    for name, kind in of._fields_[1:]:
+        size = ctypes.sizeof(kind)
+        form += f"{size}x" if name not in names else "Q" if size == 8 else f"Q{size - 8}s"
+    return struct.pack("=Ixxxx", ctypes.sizeof(of)), struct.Struct(form).pack

@@ -1,28 +1,23 @@
 """merge_states(): attention to several parts of the keys as one."""
 
 import ctypes
-import struct
 
 from . import _c, _checks, _graphs
-from ._append import DTYPES, PLACES, tensor
-from ._arguments import alignment_of, used_strides
 from ._arrays import backend_of
 from ._errors import InvalidError
 from ._fast import fast
-from ._formats import FP32, ITEM_BYTES
-from ._graphs import outside
-from ._library import check, lib
-from ._plans import Plan, choice, plan_cache
-from ._problem import Problem
+from ._formats import DTYPES, FP32
+from ._graphs import with_op
+from ._library import check, lib, packer
+from ._ops import PLACES, OpCall, check_array, tensor
+from ._plans import plan_cache
 
 _MOST_PARTS = 32
 _STATE_WORDS = ctypes.sizeof(_c.State) // 8
-_HEAD = struct.pack("=Ixxxx", ctypes.sizeof(_c.Tensors))
-_BEFORE, _AFTER = _c.Tensors.parts.offset - _c.Tensors.rope.offset, ctypes.sizeof(_c.Tensors) - _c.Tensors.parts.offset - 8
-_pack = struct.Struct(f"=8s96xQ24sQ16s{_BEFORE}xQ{_AFTER}x").pack  # of a _c.Tensors of a merge, as a test compares
+_HEAD, _pack = packer(_c.Tensors, "o", "lse", "parts")
 
 
-@outside
+@with_op
 def merge_states(o, lse, layout="bshd", out=None, stream=None):
     """The attention to the keys of all parts, from that to each part; returns (o, lse).
 
@@ -68,8 +63,8 @@ def _merge(key, o, lse, layout, out, stream):
     batch, seqlen, heads = (first.shape[place] for place in PLACES[layout])
     rows = batch, heads, seqlen
     for i, (part, weight) in enumerate(zip(parts, weights)):
-        _check_array(f"o[{i}]", part, tuple(first.shape), first.code, first.device)
-        _check_array(f"lse[{i}]", weight, rows, FP32, first.device)
+        check_array(f"o[{i}]", part, tuple(first.shape), first.code, "o[0]", first.device)
+        check_array(f"lse[{i}]", weight, rows, FP32, "o[0]", first.device)
     if stream is None:
         stream = backend.stream(first.device)
     stream = _checks.integer("stream", stream, 0, 2**64 - 1)
@@ -79,8 +74,8 @@ def _merge(key, o, lse, layout, out, stream):
     if not isinstance(out, (tuple, list)) or len(out) != 2:
         raise InvalidError("out must be a pair (o, lse)")
     merged, merged_lse = backend.view("the o of out", out[0]), backend.view("the lse of out", out[1])
-    _check_array("the o of out", merged, tuple(first.shape), merged.code, first.device)
-    _check_array("the lse of out", merged_lse, rows, FP32, first.device)
+    check_array("the o of out", merged, tuple(first.shape), merged.code, "o[0]", first.device)
+    check_array("the lse of out", merged_lse, rows, FP32, "o[0]", first.device)
     call = _Call(parts, weights, merged, merged_lse, layout, backend if allocates else None)
     check(call.launch([array.address for array in (*parts, *weights, merged, merged_lse)], stream))
     if key is not None:
@@ -89,25 +84,20 @@ def _merge(key, o, lse, layout, out, stream):
     return out[0], out[1]
 
 
-class _Call:
-    """A call that was checked, without addresses; immutable but for its plans."""
-
-    __slots__ = ("_sizes", "_states", "_result", "_parts", "_device", "_bits", "_least_alignment", "_plans", "_new")
+class _Call(OpCall):
+    __slots__ = ("_states", "_result", "_parts", "_new")
 
     def __init__(self, parts, weights, merged, merged_lse, layout, allocator):
         """Of Arrays. allocator: the backend that allocates outputs, None if the caller passed them."""
         places, first = PLACES[layout], parts[0]
         batch, seqlen, heads = (first.shape[place] for place in places)
-        dtypes = {"dtype_q": DTYPES[first.code].decode(), "dtype_o": DTYPES[merged.code].decode()}
-        self._sizes = {"batch": batch, "seqlen_q": seqlen, "num_heads_q": heads, "head_dim": first.shape[3], **dtypes}
+        sizes = {"batch": batch, "seqlen_q": seqlen, "num_heads_q": heads, "head_dim": first.shape[3]}
+        dtypes = {"dtype_q": DTYPES[first.code], "dtype_o": DTYPES[merged.code]}
+        super().__init__(first.device, (*parts, merged), op="merge", parts=len(parts), lse=True, **sizes, **dtypes)
         states = [_c.State(tensor(part, places), _rows(weight)) for part, weight in zip(parts, weights)]
         self._states = bytes((_c.State * len(parts))(*states))
         self._result = bytes(tensor(merged, places))[8:], bytes(_rows(merged_lse))[8:]
-        self._parts, self._device, self._plans, self._new = len(parts), first.device, {}, None
-        self._bits = 0
-        for array in (*parts, merged):
-            self._bits |= used_strides(array).bits
-        self._least_alignment = max(ITEM_BYTES[first.code], ITEM_BYTES[merged.code])
+        self._parts, self._new = len(parts), None
         if allocator is not None and allocator.torch is not None:
             self._new = [allocator.allocator(array.shape, array.code, array.device) for array in (merged, merged_lse)]
 
@@ -134,29 +124,6 @@ class _Call:
         of_o, of_lse = self._result
         tensors = _pack(_HEAD, addresses[-2], of_o, addresses[-1], of_lse, ctypes.addressof(states))
         return lib().attnforge_run(plan.handle, tensors, None, 0, queue)
-
-    def _plan(self, low):
-        epoch = plan_cache.epoch
-        alignment = max(alignment_of(self._bits | low), self._least_alignment)
-        problem = Problem(op="merge", parts=self._parts, lse=True, alignment_bytes=alignment, **self._sizes)
-        key = self._device, problem
-        plan = plan_cache.get(key)
-        if plan is None:
-            plan = Plan(problem, self._device, choice("merge"))
-            plan_cache.put(key, plan, epoch)
-        self._plans[low] = plan
-        return plan
-
-
-def _check_array(name, array, shape, code, device):
-    if tuple(array.shape) != tuple(shape):
-        raise InvalidError(f"{name} has shape {tuple(array.shape)}; it must be {tuple(shape)}")
-    if array.code != code:
-        raise InvalidError(f"{name} is {DTYPES[array.code].decode()}; it must be {DTYPES[code].decode()}")
-    if array.device != device:
-        raise InvalidError(f"{name} is on GPU {array.device} and o[0] on GPU {device}")
-    if array.shape[-1] > 1 and array.strides[-1] != 1:
-        raise InvalidError(f"{name} has a stride of {array.strides[-1]} elements in its last dimension; it must be 1")
 
 
 def _rows(array):

@@ -4,8 +4,9 @@ import inspect
 from typing import NamedTuple, Optional
 
 from . import _checks
+from ._block_mask import BlockWords
+from ._code import NO_CODE
 from ._errors import InvalidError
-from ._parts import NO_WORDS, Words
 
 _INT64_MAX = 2**63 - 1
 
@@ -91,6 +92,8 @@ class Options(NamedTuple):
         return self[:9]
 
 
+# Those that are float32 [heads_q], and what a problem says where one is there.
+OF_HEADS = {"sinks": {"sinks": True}}
 # What calls with gradients do not have, and what to do instead.
 NO_GRADIENTS = {
     "rope": "rotate q and k before it",
@@ -133,6 +136,35 @@ def takes_options(without=()):
     return decorated
 
 
+class Words(NamedTuple):
+    """What calls share that are one problem but for sizes; plain values, a key."""
+
+    rope_interleaved: bool = False
+    lengths: str = "fixed"
+    longest_q: int = 0  # of packed sequences
+    longest_kv: int = 0
+    code: tuple = NO_CODE.texts  # score, mask, args
+    blocks: Optional[BlockWords] = None
+    of_heads: tuple = ()  # names of OF_HEADS
+    pages: int = 0  # of a row of the page table
+
+    @property
+    def packed(self):
+        """Whether q, and k and v unless they lie in pages, have no batch."""
+        return self.lengths == "packed"
+
+    @property
+    def rows_may_not_count(self):
+        return self.lengths != "fixed"
+
+    def check_layout(self, layout):
+        if self.packed and layout != "bshd":
+            raise InvalidError(f"layout={layout!r} does not go with cu_seqlens; pass views [tokens, heads, head_dim] of any strides")
+
+
+NO_WORDS = Words()
+
+
 class CheckedOptions(NamedTuple):
     """Options as plain values; a key, and what the problem is made from."""
 
@@ -149,17 +181,10 @@ class CheckedOptions(NamedTuple):
 
     def words(self):
         """Of a problem with these options, by the names of its fields; without those of its parts."""
-        return {
-            "causal": self.causal,
-            "window_left": self.window_left,
-            "window_right": self.window_right,
-            "softmax_scale": self.softmax_scale or 0.0,
-            "softcap": self.softcap,
-            "lse": self.lse,
-            "layout": self.layout,
-            "tf32": self.tf32,
-            "batch_invariant": self.batch_invariant,
-        }
+        words = self._asdict()
+        del words["parts"]
+        words["softmax_scale"] = self.softmax_scale or 0.0
+        return words
 
     @property
     def places(self):

@@ -4,6 +4,8 @@ A byte of an array lies at its address plus a sum of multiples of its strides, s
 solution within bounds. Strides of real tensors nest, and the search then follows one or two ways at each of them.
 """
 
+from ._formats import ITEM_BYTES
+
 # Strides that do not nest could make the search long; what is not known after so many steps counts as shared.
 _MOST_STEPS = 10_000
 
@@ -62,6 +64,23 @@ def overlap(a, b):
     distance = (b_address + b_end - 1) - (a_address + a_first)
     terms = _steps(a_shape, a_strides, a_bytes) + _steps(b_shape, b_strides, b_bytes)
     return _solvable(distance, [*terms, (1, a_bytes - 1), (1, b_bytes - 1)])
+
+
+def first_overlap(arrays, outputs):
+    """Indices (i, j) of the first two Arrays that share memory, of which i is in outputs; None where none do. Those that are None
+    share none."""
+    spans = [array and span(array.shape, array.strides, ITEM_BYTES[array.code]) for array in arrays]
+    for i in outputs:
+        for j, b in enumerate(arrays):
+            a = arrays[i]
+            if a is None or b is None or j == i or j in outputs and j < i:
+                continue
+            distance = a.address - b.address
+            if not spans[j][0] - spans[i][1] < distance < spans[j][1] - spans[i][0]:
+                continue
+            if overlap(*((at, x.shape, x.strides, ITEM_BYTES[x.code]) for at, x in ((distance, a), (0, b)))):
+                return i, j
+    return None
 
 
 def overlaps_itself(shape, strides):

@@ -2,65 +2,26 @@
 these, what the problem says of them, and their structs in a run. What walks rows names no part."""
 
 import ctypes
-from typing import NamedTuple, Optional
+from collections import namedtuple
 
 from . import _c, _checks
 from ._arrays import backend_of
-from ._block_mask import BlockWords, block_words_of
-from ._code import NO_CODE
+from ._block_mask import block_words_of
 from ._errors import InvalidError
 from ._formats import FP32, INTEGERS
 from ._lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
+from ._options import OF_HEADS, Words
 from ._problem import DTYPES
 from ._scales import SCALE_NAMES, check_scales, kv_scale_of, strides_of, view_scales
 
 # ---- What a call has of all parts ----
 
 
-class PartArrays(NamedTuple):
-    """None where there is none."""
-
-    cos: object = None
-    sin: object = None
-    of_q: object = None  # lengths
-    of_kv: object = None
-    sinks: object = None
-    page_table: object = None
-    k_scale: object = None
-    v_scale: object = None
-
-
+# None where there is none; of_q, of_kv: lengths.
+_ARRAYS = "cos", "sin", "of_q", "of_kv", "page_table", *SCALE_NAMES, *OF_HEADS
+PartArrays = namedtuple("PartArrays", _ARRAYS, defaults=(None,) * len(_ARRAYS))
 # As messages call them.
-NAMES = ("cos of rope", "sin of rope", "the lengths of q", "the lengths of k", "sinks", "page_table", *SCALE_NAMES)
-
-
-class Words(NamedTuple):
-    """What calls share that are one problem but for sizes; plain values, a key."""
-
-    rope_interleaved: bool = False
-    lengths: str = "fixed"
-    longest_q: int = 0  # of packed sequences
-    longest_kv: int = 0
-    code: tuple = NO_CODE.texts  # score, mask, args
-    blocks: Optional[BlockWords] = None
-    sinks: bool = False
-    pages: int = 0  # of a row of the page table
-
-    @property
-    def packed(self):
-        """Whether q, and k and v unless they lie in pages, have no batch."""
-        return self.lengths == "packed"
-
-    @property
-    def rows_may_not_count(self):
-        return self.lengths != "fixed"
-
-    def check_layout(self, layout):
-        if self.packed and layout != "bshd":
-            raise InvalidError(f"layout={layout!r} does not go with cu_seqlens; pass views [tokens, heads, head_dim] of any strides")
-
-
-NO_WORDS = Words()
+NAMES = ("cos of rope", "sin of rope", "the lengths of q", "the lengths of k", *_ARRAYS[4:])
 
 
 def view(given, stream):
@@ -70,7 +31,8 @@ def view(given, stream):
     tables = view_rope(given.rope, stream)
     lengths = view_lengths(kind, of_q, of_kv, stream, page_table is not None)
     scales = view_scales(given.k_scale, given.v_scale, stream)
-    return kind, PartArrays(*tables, *lengths, view_sinks(given.sinks, stream), page_table, *scales)
+    of_heads = (view_of_heads(name, getattr(given, name), stream) for name in OF_HEADS)
+    return kind, PartArrays(*tables, *lengths, page_table, *scales, *of_heads)
 
 
 def words_of(given, code, kind, arrays):
@@ -81,7 +43,7 @@ def words_of(given, code, kind, arrays):
         *longest_of(kind, given.max_seqlen),
         code.texts,
         block_words_of(given.block_mask),
-        arrays.sinks is not None,
+        tuple(name for name in OF_HEADS if getattr(arrays, name) is not None),
         columns_of(arrays.page_table),
     )
 
@@ -90,7 +52,8 @@ def check(arrays, options, q, k, v):
     """The number of sequences. Raises InvalidError unless PartArrays fit to the arrays of q, k and v."""
     check_block_mask(options.parts.blocks, options, q, k)
     check_rope(arrays.cos, arrays.sin, q.device)
-    check_sinks(arrays.sinks, q, options.places)
+    for name in OF_HEADS:
+        check_of_heads(name, getattr(arrays, name), q, options.places)
     batch = check_sequences(arrays.of_q, arrays.of_kv, options, q, arrays.cos)
     check_pages(arrays.page_table, batch, k, v, options.places_kv)
     check_scales(arrays.k_scale, arrays.v_scale, batch, k, v, options.places_kv)
@@ -102,8 +65,8 @@ def addresses_of(options):
     cos, sin = options.get("rope") or (None, None)
     table = options.get("page_table")
     _, of_q, of_kv = lengths_beside(table, options.get("cu_seqlens"), options.get("used_kv"))
-    more = options.get("sinks"), table, options.get("k_scale"), options.get("v_scale")
-    return [0 if x is None else x.data_ptr() for x in (cos, sin, of_q, of_kv, *more)]
+    arrays = cos, sin, of_q, of_kv, table, *map(options.get, (*SCALE_NAMES, *OF_HEADS))
+    return [0 if x is None else x.data_ptr() for x in arrays]
 
 
 def of_run(given, code, backend, device, queue, more_words=()):
@@ -131,9 +94,10 @@ def words_of_arrays(arrays, options, batch, q, k, v=None):
         "tokens_q": tokens_q,
         "tokens_kv": tokens_kv,
         "page_size": page_size,
-        "sinks": words.sinks,
         **dict(zip(("score", "mask", "args"), words.code)),
     }
+    for name in words.of_heads:
+        of_problem.update(OF_HEADS[name])
     if arrays.k_scale is not None or arrays.v_scale is not None:
         of_problem["kv_scale"] = kv_scale_of(arrays.k_scale, arrays.v_scale, k, v)
     if arrays.cos is not None and arrays.cos.shape[1]:
@@ -156,6 +120,8 @@ class Tail:
     """What all runs of a call have in it; immutable."""
 
     __slots__ = ("_rope_rows", "_has_lengths", "_tokens", "_of_pages", "_of_scales")
+    # Of _c.Tensors.
+    MEMBERS = "rope", "lengths", "block_mask", "pages", "gradients", "kv_scales", "code_arguments", *OF_HEADS
 
     def __init__(self, arrays, options, batch, q, k):
         words = options.parts
@@ -175,7 +141,7 @@ class Tail:
         addresses: as PartArrays, 0 where there is none. block_mask: None, or BlockMask.on_gpu(). code: None, or the words of the
         arguments of code as a ctypes array. gradients: the address of a _c.Gradients.
         """
-        cos, sin, of_q, of_kv, sinks, table, k_scale, v_scale = addresses
+        cos, sin, of_q, of_kv, table, k_scale, v_scale, *of_heads = addresses
         rope = lengths = lists = pages = scales = None
         at_rope = at_lengths = at_lists = at_code = at_pages = at_scales = 0
         if self._rope_rows is not None:
@@ -196,7 +162,7 @@ class Tail:
             of_k, of_v = self._of_scales
             scales = _c.KvScales(_SCALES_BYTES, (k_scale, *of_k), (v_scale, *of_v))
             at_scales = ctypes.addressof(scales)
-        tail = at_rope, at_lengths, at_lists, at_code, sinks, at_pages, gradients, 0, at_scales
+        tail = at_rope, at_lengths, at_lists, at_pages, gradients, at_scales, at_code, *of_heads
         return tail, (rope, lengths, lists, block_mask, code, pages, scales)
 
 
@@ -241,20 +207,20 @@ def check_rope(cos, sin, device):
         raise InvalidError(f"cos and sin of rope have shapes {tuple(cos.shape)} and {tuple(sin.shape)}; they must be one")
 
 
-def view_sinks(sinks, stream):
-    """The array of the logits of sinks; None without."""
-    return None if sinks is None else backend_of(sinks).view("sinks", sinks, stream)
+def view_of_heads(name, array, stream):
+    """The array of a number for each query head; None without."""
+    return None if array is None else backend_of(array).view(name, array, stream)
 
 
-def check_sinks(sinks, q, places, name="sinks"):
-    """Raises InvalidError unless an array is of the logits of sinks for that of q, or of as many other numbers, or None."""
-    if sinks is None:
+def check_of_heads(name, array, q, places):
+    """Raises InvalidError unless an array has a number for each head of that of q, or is None."""
+    if array is None:
         return
     heads = q.shape[places[2]]
-    contiguous = tuple(sinks.shape) == (heads,) and (sinks.strides[0] == 1 or heads == 1)
-    if sinks.code != FP32 or not contiguous or sinks.device != q.device:
+    contiguous = tuple(array.shape) == (heads,) and (array.strides[0] == 1 or heads == 1)
+    if array.code != FP32 or not contiguous or array.device != q.device:
         raise InvalidError(
-            f"{name} is {DTYPES[sinks.code]} {tuple(sinks.shape)} with strides {tuple(sinks.strides)} on GPU {sinks.device}; it must "
+            f"{name} is {DTYPES[array.code]} {tuple(array.shape)} with strides {tuple(array.strides)} on GPU {array.device}; it must "
             f"be contiguous float32 {(heads,)}, a {'logit' if name == 'sinks' else 'number'} for each query head, on GPU {q.device}"
         )
 

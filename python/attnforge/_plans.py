@@ -113,7 +113,7 @@ class Choice(NamedTuple):
 
     def of(self, op):
         """The same for problems of an op: a family or a config of another's is not meant."""
-        others = tuple(f"{other}_" for other in ("fwd", "bwd", "merge") if other != op)
+        others = tuple(f"{other}_" for other in ("fwd", "bwd", "merge", "append") if other != op)
         family, config = (None if text and text.startswith(others) else text for text in (self.family, self.config))
         return self._replace(family=family, config=config)
 
@@ -139,13 +139,28 @@ def choice(op="fwd"):
     return _choice.of(op)
 
 
+def plan_of(problem, device, warn=None, epoch=None):
+    """The plan of a problem, made if there is none. warn(plan) is called of a new one whose kernel the caller did not ask for.
+    epoch: the cache's when the call began, if that was before."""
+    epoch, key = plan_cache.epoch if epoch is None else epoch, (device, problem)
+    plan = plan_cache.get(key)
+    if plan is None:
+        chosen = choice(problem.op)
+        plan = Plan(problem, device, chosen)
+        if warn is not None and chosen.family is None and chosen.config is None:
+            warn(plan)
+        plan_cache.put(key, plan, epoch)
+    return plan
+
+
 def configure(policy=None, time_limit_s=None, no_jit=None, family=None, config=None):
     """How later plans are chosen; what is not given stays.
 
     policy: "estimate" (the tuned winner, else that of a problem like it, else the model's choice), "first_run" (the winner, else
     tune within time_limit_s) or "cached_only" (the winner, else NotReadyError). no_jit: never compile, NotReadyError instead.
     family: only this kernel family, "" any again. config: exactly this config, as a plan's .config says it, "" any again: of forward
-    problems where its name begins with fwd_, of gradients where it begins with bwd_, of merge_states() with merge_. Forgets all plans.
+    problems where its name begins with fwd_, of gradients where it begins with bwd_, of merge_states() with merge_, of
+    append_kv() with append_. Forgets all plans.
     """
     global _choice
     changes = {}

@@ -36,6 +36,7 @@ class Problem:
     op: "fwd", or "bwd", its gradients, which has words of its own. deterministic: equal runs give equal bits. accumulate: gradients
     are added to what dq, dk and dv hold. dlse: a gradient of lse comes in. gradients: dtype of dq, dk and dv, "same" or "fp32".
     dargs: arrays of args that get a gradient, "slope, bias". With op="merge" o and lse of so many parts become those of all.
+    With op="append" new rows go to caches; queries: q is rotated too; lengths_after: new lengths are written.
     """
 
     batch: int = 1
@@ -83,6 +84,8 @@ class Problem:
     gradients: str = "same"
     dargs: str = ""
     parts: int = 0
+    queries: bool = False
+    lengths_after: bool = False
 
     def __post_init__(self):
         follow = {

@@ -45,11 +45,6 @@ float sink_of(const Problem& problem, const Tensors& tensors, std::int64_t head)
   return problem.sinks ? tensors.sinks[head] : -std::numeric_limits<float>::infinity();
 }
 
-void check_sink(const Problem& problem, const Tensors& tensors) {
-  if (problem.sinks && tensors.sinks == nullptr)
-    throw Error(ErrorCode::kInvalidArgument, "reference: sinks is null; give a host pointer");
-}
-
 ReferenceGradient sink_gradients(const Problem& problem, const Tensors& tensors) {
   if (!problem.sinks) return {};
   if (problem.accumulate && tensors.gradients.dsinks == nullptr)

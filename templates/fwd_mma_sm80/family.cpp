@@ -145,12 +145,12 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
 Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.num_splits == 1) return "";
   if (Reason wrong = wrong_splits(problem, c.num_splits, device)) return wrong;
-  return too_much_smem(c.smem_bytes() + split_smem_bytes(c), device.arch);
+  return too_much_smem(c.smem_bytes() + split_smem_bytes(c, false), device.arch);
 }
 Reason needless_number_of_splits(const Typed& c, const Problem& problem,
                                  const DeviceFacts& device) {
   if (c.num_splits == 1) return "";
-  if (!smem_has_room(c, device.arch, split_smem_bytes(c)))
+  if (!smem_has_room(c, device.arch, split_smem_bytes(c, false)))
     return "an SM has no room for so many blocks with what each knows of its splits";
   if (!has_few_rows(problem) &&
       (c.block_m < 64 || c.block_n < 64 || c.stages != 2 || c.q_in_regs == 2 || c.pad_head_dim))
@@ -204,6 +204,11 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
     return "shared memory is not scarce: Q need not give its own away";
   }
   return needless_by_parts(c, problem, tiling_of(c), device);
+}
+
+double spread(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  return spread_of_batches(
+      problem, double(query_tiles(problem, c.block_m, c.pack_gqa)) * c.num_splits, device);
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -292,7 +297,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
 
 extern const Family fwd_mma_sm80;
 constinit const Family fwd_mma_sm80 = typed_family<kFields, illegal, needless, estimate_us, render,
-                                                   launch, describe>({
+                                                   launch, describe, spread>({
     .name = kName,
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,

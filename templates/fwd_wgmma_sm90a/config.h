@@ -15,8 +15,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   int q_in_regs;   // 1: Q is read into registers once, and its shared memory is free for the next
   int q_stages;    // query tiles in shared memory: with 2, the next comes during this one
   int pingpong;    // 1: warpgroups issue their products in turn
-  int grid;        // kGridPlain, kGridStatic, kGridDynamic. Persistent blocks load the next tile's
-                   // Q, K and V while they finish a tile; dynamic: for masks, where tiles differ
+  int grid;        // hopper/grid.cuh; persistent blocks load the next tile while they finish one
   int blocks_per_sm;  // resident blocks that registers are to leave room for
   int swizzle;        // bytes: a row lies in column chunks this wide
   int pack_gqa;       // query heads of a K/V head in one query tile, next to each other; 1: none
@@ -47,25 +46,27 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR bool v_job() const { return dtype_v != dtype; }
   ATTNFORGE_CONSTEXPR bool has_job() const { return k_job() || v_job(); }
   ATTNFORGE_CONSTEXPR int tiles_begin() const { return barriers_begin() + 8 * num_barriers(); }
-  /// Whether a query tile may be begun while the one before is stored. Not with Q in registers: the
-  /// next Q would be read between two products, and that is slower.
+  /// Whether a query tile may be begun while the one before is stored. Q in registers would be read
+  /// between two products; of lists those alone that warpgroups in turns walk over in parts.
   ATTNFORGE_CONSTEXPR bool joins() const {
-    return grid != kGridPlain && q_stages > 1 && !q_in_regs && !has_key_lists();
+    return grid != kGridPlain && q_stages > 1 && !q_in_regs &&
+           (!has_key_lists() || (pingpong && !has_block_mask()));
   }
   /// Whether all of a query tile is told to consumers, not its number alone: it may take loads from
   /// global memory to know it, and takes a few divisions.
   ATTNFORGE_CONSTEXPR bool tells_all() const {
-    return has_key_lists() || has_tile_queue() || joins();
+    return has_key_lists() || has_tile_queue() || joins() || grid == kGridShares;
   }
   /// Whether at least its number is: blocks ask for one.
   ATTNFORGE_CONSTEXPR bool tells() const { return grid == kGridDynamic || tells_all(); }
   ATTNFORGE_CONSTEXPR int tile_bytes() const {
-    return has_key_lists() ? 48 : has_tile_queue() ? 32 : tells_all() ? 16 : 4;
+    if (has_key_lists() || grid == kGridShares) return 48;
+    return has_tile_queue() ? 32 : tells_all() ? 16 : 4;
   }
   /// Warps that load a tile of so many boxes: four begin their copies sooner than one. Where blocks
   /// ask for query tiles, one warp alone knows the answers; where there is a job, the others do it.
   ATTNFORGE_CONSTEXPR int loading_warps(int boxes) const {
-    return grid != kGridPlain || has_job() ? 1 : boxes < 4 ? boxes : 4;
+    return (grid != kGridPlain && grid != kGridShares) || has_job() ? 1 : boxes < 4 ? boxes : 4;
   }
   /// Gathered key tiles: the groups of each that is in K's ring.
   ATTNFORGE_CONSTEXPR int key_groups() const { return key_groups_of(block_n); }
@@ -115,7 +116,7 @@ struct FwdWgmmaSm90aConfig : Shape {
 
   ATTNFORGE_CONSTEXPR int producer_registers() const {
     if (has_job()) return 56;
-    if (has_tile_queue()) return warpgroups == 3 ? 32 : 40;
+    if (has_tile_queue() || grid == kGridShares) return warpgroups == 3 ? 32 : 40;
     return warpgroups == 3 ? 32 : 24;
   }
   ATTNFORGE_CONSTEXPR RegisterShare registers() const {
@@ -138,7 +139,7 @@ struct FwdWgmmaSm90aConfig : Shape {
            (!one_query() || pack_gqa <= block_m());
   }
   ATTNFORGE_CONSTEXPR bool lists_valid() const {
-    return (!has_key_lists() || (pack_gqa == 1 && blocks_fit(block_n))) &&
+    return (!has_key_lists() || (pack_gqa == 1 && blocks_fit(block_n) && grid != kGridShares)) &&
            (!own_lists || (may_list_alone() && grid == kGridPlain));
   }
   ATTNFORGE_CONSTEXPR bool valid() const {

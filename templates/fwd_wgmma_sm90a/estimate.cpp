@@ -84,16 +84,22 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   const double heads = double(problem.batch) *
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
   const double blocks = double(query_tiles(problem, c.block_m(), c.pack_gqa));
+  const double places = double(device.num_sms) * c.blocks_per_sm;
   VisitedKeys tiles = visited_keys(problem, c.block_m(), c.pack_gqa, c.block_n);
   keep_listed(tiles, problem, c.block_m());
   const double clocks = heads *
                             (tiles.all * clocks_per_tile + tiles.masked * kMask * cost.softmax) +
                         blocks * start;
 
+  if (c.grid == kGridShares) {
+    // A block has whole tiles of keys, and one query tile more than begin in it.
+    const double share = std::max(heads * tiles.all / places, 1e-9);
+    return (clocks * std::ceil(share) / share + places * start) / device.num_sms /
+           device.sm_clock_mhz;
+  }
   // Equal tiles come in whole rounds. Unequal ones are given to whoever is free, the light ones
   // last.
-  const double blocks_at_a_time = double(device.num_sms) * c.blocks_per_sm;
-  const double rounds = std::max(blocks / blocks_at_a_time, 1e-9);
+  const double rounds = std::max(blocks / places, 1e-9);
   const bool masked = has_window(c) || c.has_key_lists();
   if (c.has_tile_queue() && !c.has_key_lists()) {
     // Longest first: best among all heads. Of tiles that do not fill the GPU each takes its time.

@@ -39,7 +39,7 @@ constexpr Field<Typed> kFields[] = {
     {"q_in_regs", &Typed::q_in_regs, kFlag},
     {"q_stages", &Typed::q_stages, from_to(1, 2)},
     {"pingpong", &Typed::pingpong, kFlag},
-    {"grid", &Typed::grid, from_to(kGridPlain, kGridDynamic)},
+    {"grid", &Typed::grid, from_to(kGridPlain, kGridShares)},
     {"blocks_per_sm", &Typed::blocks_per_sm, from_to(1, 4)},
     {"swizzle", &Typed::swizzle, doubled(64, 128)},
     {"pack_gqa", &Typed::pack_gqa, kPackedHeads},
@@ -55,6 +55,7 @@ constexpr int kRegisterSlack = 28, kSoftcapSlack = 8, kScoreCodeSlack = 8, kMask
 // Head dims of Q K^T and P V together from which heads may be walked in groups even where they are
 // few, and from which tiles of few keys are all that fits.
 constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;
+constexpr int kLongestPacked = 1024;         // queries of a head; more fill tiles of 128 rows
 constexpr int kMostColumns = 256;            // of a wgmma's result
 constexpr int kMostRows = 3 * 64;            // of a query tile
 constexpr int kListedGroupMb = 32;           // first of those tried with lists of keys
@@ -69,6 +70,7 @@ QueryTiling tiling_of(const Typed& c) {
           .pack_gqa = c.pack_gqa,
           .blocks_per_sm = c.blocks_per_sm,
           .num_splits = c.num_splits,
+          .shares = c.grid == kGridShares,
           .own_list_groups = c.own_lists ? c.own_list_groups() : 0};
 }
 
@@ -128,7 +130,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   // Values that this problem has no use for are left out here: the product of the axes is walked.
   const bool packs = !shape.has_key_lists() && group > 1 &&
                      (64 % group == 0 || one_tile_of_heads(problem, kMostRows)) &&
-                     problem.seqlen_q < kLongQuery;
+                     problem.seqlen_q < kLongestPacked;
   const bool narrow = padded_columns(shape, 64) < padded_columns(shape, 128);
   const bool few = few_tiles(typical_problem(problem), device);
   const std::vector<int> stages = few || shape.has_key_lists() ? std::vector<int>{2, 3, 4}
@@ -149,6 +151,9 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   } else if (few && shape.head_dim + shape.head_dim_v < kLargeHeadDims) {
     groups.resize(1);  // all are under way at once
   }
+  // The next block that is free takes a tile of unequal work.
+  std::vector<int> grids{masked || shape.has_tile_queue() ? kGridDynamic : kGridStatic, kGridPlain};
+  if (has_few_rows(problem)) grids.push_back(kGridShares);
   const auto either = [](int usual, bool choice, int other) {
     return choice ? std::vector<int>{usual, other} : std::vector<int>{usual};
   };
@@ -160,8 +165,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"q_in_regs", {0, 1}},
       {"q_stages", {1, 2}},
       {"pingpong", {1, 0}},
-      // The next block that is free takes a tile of unequal work.
-      {"grid", {masked || shape.has_tile_queue() ? kGridDynamic : kGridStatic, kGridPlain}},
+      {"grid", grids},
       {"blocks_per_sm", {1, 2, 3}},
       {"swizzle", either(128, narrow, 64)},
       {"pack_gqa", either(1, packs, group)},
@@ -193,19 +197,30 @@ bool registers_fit(const Typed& c) {
   return needed_registers(c) <= c.consumer_registers() && !product_too_wide(c);
 }
 
+/// Whether several blocks share the keys of a query tile.
+bool has_parts(const Typed& c) { return c.num_splits > 1 || c.grid == kGridShares; }
+int split_smem_bytes(const Typed& c) { return split_smem_bytes(c, c.grid == kGridShares); }
+double places_for(const Typed& c, const DeviceFacts& device) {
+  return double(device.num_sms) * c.blocks_per_sm;
+}
+
 /// Reasons against this number of splits that other numbers do not share.
 Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  if (c.num_splits == 1) return "";
+  if (!has_parts(c)) return "";
   if (c.has_key_lists()) return "the tiles of a list are not split";
-  if (c.grid != kGridPlain) return "blocks that take several query tiles do not split keys";
+  if (c.grid != kGridPlain && c.num_splits > 1)
+    return "blocks that take several query tiles do not split keys, but may have shares of them";
   if (problem.seqlen_q * gqa_group(problem) > c.block_m())
     return "keys are split where one tile has all rows of a head";
+  if (c.grid == kGridShares) {
+    if (Reason wrong = wrong_shares(problem)) return wrong;
+  }
   if (Reason wrong = wrong_splits(problem, c.num_splits, device)) return wrong;
   return too_much_smem(c.smem_bytes() + split_smem_bytes(c), device.arch);
 }
 Reason needless_number_of_splits(const Typed& c, const Problem& problem,
                                  const DeviceFacts& device) {
-  if (c.num_splits == 1) return "";
+  if (!has_parts(c)) return "";
   if (!smem_has_room(c, device.arch, split_smem_bytes(c)))
     return "an SM has no room for so many blocks with what each knows of its splits";
   if (c.block_n % 32 != 0 || c.block_n < 64 || c.k_stages != c.v_stages)
@@ -214,9 +229,27 @@ Reason needless_number_of_splits(const Typed& c, const Problem& problem,
   if (c.pack_gqa == 1 && group > 1 && (64 % group == 0 || one_tile_of_heads(problem, c.block_m())))
     return "each head would read the keys that one tile of all heads reads once";
   const double tiles = double(query_tiles(problem, c.block_m(), c.pack_gqa));
-  return needless_splits(problem, c.num_splits, c.block_n, tiles,
-                         double(device.num_sms) * c.blocks_per_sm,
+  if (c.grid == kGridShares && !c.has_tile_queue() && c.head_group_mb != (has_window(c) ? 32 : 0))
+    return "shares have their own order of heads";
+  if (c.grid == kGridShares)
+    return needless_shares(problem, c.block_n, tiles, places_for(c, device));
+  return needless_splits(problem, c.num_splits, c.block_n, tiles, places_for(c, device),
                          has_unequal_sequences(c, problem));
+}
+
+/// Whole query tiles where blocks could have shares of their keys. A smaller batch of the bucket
+/// has a last round with few of them, which the winner of the bucket was not measured in.
+Reason needless_rounds(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  constexpr double kMostRounds = 8;
+  if (has_parts(c) || c.has_key_lists() || !has_few_rows(problem) || wrong_shares(problem) ||
+      problem.seqlen_q * gqa_group(problem) > c.block_m())
+    return "";
+  const double tiles = double(query_tiles(problem, c.block_m(), c.pack_gqa)),
+               places = places_for(c, device);
+  if (tiles <= places || tiles > kMostRounds * places ||
+      needless_shares(problem, c.block_n, tiles, places))
+    return "";
+  return "so few rounds of query tiles end unevenly, shares of their keys do not";
 }
 
 bool every_tile_at_once(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -290,12 +323,13 @@ Reason needless_sizes(const Typed& c, const Problem& problem, const Arch& arch) 
   if (c.block_n < 64 && c.head_dim + c.head_dim_v < kLargestHeadDims && memory_fits(more, arch) &&
       registers_fit(more))
     return "there is room for more keys";
-  return needless_pack(problem, c.pack_gqa);
+  return needless_pack(problem, c.pack_gqa, kLongestPacked);
 }
 
 /// How blocks share the SMs.
 Reason needless_blocks(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const bool at_once = every_tile_at_once(c, problem, device);
+  if (c.grid == kGridShares) return c.blocks_per_sm > 1 && c.pingpong ? "blocks take turns" : "";
   if (c.grid != kGridPlain && at_once) return "every tile has an SM of its own";
   if (c.blocks_per_sm * c.warpgroups < 2 && !at_once && problem.seqlen_q * c.pack_gqa > 64 &&
       !stays_narrow(c, problem, device))
@@ -306,6 +340,7 @@ Reason needless_blocks(const Typed& c, const Problem& problem, const DeviceFacts
 Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (Reason waste = needless_number_of_splits(c, problem, device)) return waste;
   if (Reason waste = needless_own_lists(c, problem, device)) return waste;
+  if (Reason waste = needless_rounds(c, problem, device)) return waste;
   if (!registers_fit(c)) {
     return Reason("about {} registers for the {} that a thread has", needed_registers(c),
                   c.consumer_registers());
@@ -316,27 +351,44 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   return needless_by_parts(c, problem, tiling_of(c), device);
 }
 
+double blocks_of(const Typed& c, const Problem& problem) {
+  return double(query_tiles(problem, c.block_m(), c.pack_gqa)) * c.num_splits;
+}
+
+double spread(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (c.grid == kGridShares) return 1;
+  return spread_of_batches(problem, blocks_of(c, problem), device) *
+         spread_of_rows(problem, c.block_m(), c.pack_gqa);
+}
+
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  // What waits for the longest sequence at the end waits for more than the memory.
-  const double unequal = unequal_factor(c, problem, c.num_splits);
-  if (c.num_splits == 1) {
-    const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device) +
-                      part_steps_us(c, problem, tiling_of(c), device);
-    if (!has_few_rows(problem)) return us;
-    return std::max(with_memory_time(us, problem, device), reads_us(problem, c.pack_gqa, device)) *
-           unequal;
+  if (!has_parts(c) && !has_few_rows(problem))
+    return estimate_fwd_wgmma_sm90a_us(c, problem, device) *
+               spread_of_rows(problem, c.block_m(), c.pack_gqa) +
+           part_steps_us(c, problem, tiling_of(c), device);
+  const double reads = reads_us(problem, c.pack_gqa, device), blocks = blocks_of(c, problem);
+  if (c.grid == kGridShares) {
+    const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
+    return std::max(with_memory_time(us, problem, device), reads) +
+           combine_us(problem, results_of_shares(blocks, places_for(c, device)), device);
   }
   // Splits count as sequences of their own.
   Problem split = problem;
   split.batch *= c.num_splits;
   split.seqlen_kv = (problem.seqlen_kv + c.num_splits - 1) / c.num_splits;
-  return with_memory_time(estimate_fwd_wgmma_sm90a_us(c, split, device), problem, device) *
-             unequal +
+  const double rounds = problem.lengths == Lengths::kFixed
+                            ? late_readers(blocks, device) * spread(c, problem, device)
+                            : 1;
+  const double us = estimate_fwd_wgmma_sm90a_us(c, split, device) +
+                    part_steps_us(c, problem, tiling_of(c), device);
+  // What waits for the longest sequence at the end waits for more than the memory.
+  return std::max(with_memory_time(us, problem, device, rounds), reads) *
+             unequal_factor(c, problem, c.num_splits) +
          combine_us(problem, c.num_splits, device);
 }
 
 std::string describe(const Typed& c) {
-  const char* const grids[] = {"one tile per block", "persistent", "dynamic"};
+  const char* const grids[] = {"one tile per block", "persistent", "dynamic", "shares of keys"};
   return phrases(
       {fmt::format("{}x64 x {} keys", c.warpgroups, c.block_n),
        fmt::format("stages {}+{}", c.k_stages, c.v_stages), if_so(c.q_in_regs, "Q in registers"),
@@ -413,17 +465,22 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   KernelTraits kernel = kernel_of(c);
-  kernel.tiling.num_splits = splits_of_batch(problem, c.num_splits, c.block_n,
-                                             double(query_tiles(problem, c.block_m(), c.pack_gqa)),
-                                             double(device.num_sms) * c.blocks_per_sm);
+  const double query_tiles_of_all = double(query_tiles(problem, c.block_m(), c.pack_gqa));
+  kernel.tiling.num_splits = c.grid == kGridShares
+                                 ? results_of_shares(query_tiles_of_all, places_for(c, device))
+                                 : splits_of_batch(problem, c.num_splits, c.block_n,
+                                                   query_tiles_of_all, places_for(c, device));
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(assembly, device, c.head_group_mb);
   const std::int64_t tiles = work.tiles.all_tiles();
   ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");
   LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
   const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm);
-  step.grid = {static_cast<unsigned>(c.grid == kGridPlain ? tiles : std::min(tiles, resident)),
-               static_cast<unsigned>(kernel.tiling.num_splits)};
+  const bool shares = c.grid == kGridShares;
+  step.grid = {static_cast<unsigned>(shares                 ? resident
+                                     : c.grid == kGridPlain ? tiles
+                                                            : std::min(tiles, resident)),
+               static_cast<unsigned>(shares ? 1 : kernel.tiling.num_splits)};
   fill_argument(step, work, [&](Argument& argument) {
     argument.fwd(problem).value(work.tiles.order).value(static_cast<int>(tiles));
     if (c.grid == kGridDynamic)
@@ -439,7 +496,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
 
 extern const Family fwd_wgmma_sm90a;
 constinit const Family fwd_wgmma_sm90a = typed_family<kFields, illegal, needless, estimate_us,
-                                                      render, launch, describe>({
+                                                      render, launch, describe, spread>({
     .name = kName,
     .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
     .tier = Tier::kProduct,

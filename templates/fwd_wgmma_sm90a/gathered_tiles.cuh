@@ -17,8 +17,8 @@ struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, true> {
   using Groups = typename Walk::template Groups<C.block_n>;
   using Scores = typename Walk::template Scores<typename Warpgroup::ScoreArray, C.block_n>;
 
-  static constexpr bool kLeavesOut = false;  // the tiles of a range
-  /// Warpgroups that take turns take every tile.
+  /// Warpgroups that take turns take every tile, but for those at both ends of a list.
+  static constexpr bool kLeavesOut = C.warpgroups > 1 && C.pingpong&& Walk::kInParts;
   static constexpr bool kSkips = C.warpgroups > 1 && !C.pingpong;
 
   Groups groups;  // of the tile whose scores are next

@@ -162,6 +162,15 @@ struct FwdWgmmaSm90aProducer {
 
   ATTNFORGE_DEVICE void run() {
     Work::Order::begin();
+    if constexpr (Work::kShares) {  // each warp that loads goes through the block's by itself
+      for (auto share = Work::Order::share(); share.more(); share.advance(params))
+        load(Work::of_share(params, share), 0, [] {});
+      tell_end(0);
+    } else {
+      run_tiles();
+    }
+  }
+  ATTNFORGE_DEVICE void run_tiles() {
     int tile = Work::first_tile();
     while (tile < Work::num_tiles(params)) {
       const Work work(params, tile);

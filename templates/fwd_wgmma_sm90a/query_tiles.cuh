@@ -74,6 +74,7 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
       if (begun) {
         Consumer::issue_last_outputs(work, part);
         Consumer::issue_first_scores();
+        Consumer::tiles.note_first(wg, next.queries);
         wgmma_wait<1>();
         pin(wg.o);
         wg.release_v();

@@ -14,13 +14,18 @@ struct FwdWgmmaSm90aWork {
   using Walk = typename Pieces::Walk;
   using Order = typename Pieces::Order;
 
-  static constexpr bool kListed = Walk::kListed;  // key tiles are gathered from a list
+  static constexpr bool kListed = Walk::kListed;          // key tiles are gathered from a list
+  static constexpr bool kShares = C.grid == kGridShares;  // walks are slices that blocks deal out
   // The producer tells the others which query tile comes with Q.
   static constexpr bool kTellsAll = C.tells_all();
   static constexpr bool kTells = C.tells();
   static_assert(kTellsAll || (Tile::Lengths::kWords == 0 && !kListed),
                 "lengths and lists must be told to consumers");
-  static_assert(!kTellsAll || 4 * (1 + Tile::kWords) <= C.tile_bytes(),
+  ATTNFORGE_DEVICE static constexpr int told_words() {
+    if constexpr (kListed) return 1 + Tile::kWords + Walk::kWords;
+    return 1 + Tile::kWords + (kShares ? 2 : 0);
+  }
+  static_assert(!kTellsAll || 4 * told_words() <= C.tile_bytes(),
                 "the told words must fit tile_bytes()");
   static_assert(kTellsAll || !Order::kMayBeEmpty, "an empty tile must be told");
   /// Told in place of a number after the last tile.
@@ -29,23 +34,30 @@ struct FwdWgmmaSm90aWork {
   Tile queries;
   Walk walk;
 
-  ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Tile& tile, const Walk& its_walk)
-      : queries(tile), walk(its_walk) {}
+  ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Tile& q, const Walk& kv) : queries(q), walk(kv) {}
   ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Params& params, const Tile& tile)
       : queries(tile),
         walk(Walk::of_rows(params, queries, C.block_n, queries.first_row, C.block_m())) {}
   ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Params& params, int tile)
       : FwdWgmmaSm90aWork(params, Tile(params, Order::place(params, tile), C.block_m())) {}
+  template <class Share>
+  ATTNFORGE_DEVICE static FwdWgmmaSm90aWork of_share(const Params& params, const Share& share) {
+    FwdWgmmaSm90aWork work(params, Tile(params, share.place(params), C.block_m()));
+    work.walk.cut(share.slice());
+    return work;
+  }
 
   // This work as words in shared memory (kTellsAll).
   ATTNFORGE_DEVICE void store(u32 to) const {
     queries.store(to);
-    if constexpr (kListed) walk.store(to + 4 * Tile::kWords);
+    if constexpr (kListed || kShares) walk.store(to + 4 * Tile::kWords);
   }
   ATTNFORGE_DEVICE static FwdWgmmaSm90aWork load(const Params& params, u32 from) {
     const Tile queries = Tile::load(params, from);
     if constexpr (kListed) return {queries, Walk::load(from + 4 * Tile::kWords)};
-    return {params, queries};
+    FwdWgmmaSm90aWork work(params, queries);
+    if constexpr (kShares) work.walk.load_slice(from + 4 * Tile::kWords);
+    return work;
   }
 
   /// Fully masked rows only: nothing to load, zeros to store.

@@ -10,6 +10,7 @@ namespace attnforge {
 inline constexpr int kGridPlain = 0;    // a block has one tile
 inline constexpr int kGridStatic = 1;   // persistent, every gridDim-th tile
 inline constexpr int kGridDynamic = 2;  // persistent, the next tile that nobody has
+inline constexpr int kGridShares = 3;   // persistent, an equal share of the key tiles of all
 
 /// Registers a thread. What the producer gives must be what the consumers take, or a block hangs:
 /// 128 * producer + 128 * warpgroups * consumer() <= launch() * threads.

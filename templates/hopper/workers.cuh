@@ -99,8 +99,13 @@ struct Workers {
     mbarrier_wait(smem.q_full(q_ring.stage), q_ring.parity);
     return from_lane_0(load_shared(smem.tile(q_ring.stage)));
   }
+  ATTNFORGE_DEVICE int end() const {
+    if constexpr (Work::kTellsAll) return Work::kNoTile;
+    return Work::num_tiles(params);
+  }
   ATTNFORGE_DEVICE Work work_of(int tile) const {
     if constexpr (!Work::kTellsAll) return Work(params, tile);
+    if constexpr (!Work::kListed) return Work::load(params, smem.tile(q_ring.stage) + 4);
     return Work(params, Work::Tile::load(params, smem.tile(q_ring.stage) + 4));
   }
   ATTNFORGE_DEVICE void give_q_back() {
@@ -111,8 +116,7 @@ struct Workers {
   }
 
   ATTNFORGE_DEVICE void run() {
-    const int end = Work::kTellsAll ? Work::kNoTile : Work::num_tiles(params);
-    for (int tile = await_tile(-1); tile < end; tile = await_tile(tile)) {
+    for (int tile = await_tile(-1); tile < end(); tile = await_tile(tile)) {
       const Work work = work_of(tile);
       give_q_back();
       work_on_keys(work);

@@ -99,7 +99,12 @@ struct Assembly {
   bool gathers() const { return kernel.gathers && shape.has_key_lists(); }
   /// Whether steps before the kernel write these.
   bool lists_by_steps() const { return gathers() && kernel.tiling.own_list_groups == 0; }
-  bool splits() const { return kernel.tiling.num_splits > 1; }
+  /// Whether what they write is of the mask's text, which a step before them asks. The last of its
+  /// blocks also makes the order of query tiles.
+  bool lists_of_text() const {
+    return lists_by_steps() && shape.user_mask != 0 && !shape.has_block_mask();
+  }
+  bool splits() const { return kernel.tiling.num_splits > 1 || kernel.tiling.shares; }
 };
 /// Cost: no text is made, and no memory is allocated.
 Assembly assemble(const Problem& problem, const Shape& shape, const KernelTraits& kernel);

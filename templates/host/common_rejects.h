@@ -187,8 +187,9 @@ inline Reason few_warps(int blocks_per_sm, int num_warps) {
   return blocks_per_sm * num_warps < 4 ? "fewer than 4 warps per SM" : "";
 }
 
-inline Reason needless_pack(const Problem& problem, int pack_gqa) {
-  return pack_gqa > 1 && problem.seqlen_q >= kLongQuery
+/// longest: rows of a head below which packing gains something.
+inline Reason needless_pack(const Problem& problem, int pack_gqa, int longest = kLongQuery) {
+  return pack_gqa > 1 && problem.seqlen_q >= longest
              ? "queries fill the tiles without packing heads"
              : "";
 }

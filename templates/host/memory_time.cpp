@@ -1,8 +1,10 @@
 #include "templates/host/memory_time.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
+#include "generator/problem/bucket.h"
 #include "templates/host/fwd_params.h"
 
 namespace attnforge {
@@ -24,9 +26,29 @@ double reads_us(const Problem& problem, int pack_gqa, const DeviceFacts& device)
   return times > 1 ? memory_us(problem, device) * times / kL2Rate : 0;
 }
 
-double with_memory_time(double us, const Problem& problem, const DeviceFacts& device) {
+double with_memory_time(double us, const Problem& problem, const DeviceFacts& device,
+                        double rounds) {
   constexpr double kSharp = 4;
-  return std::pow(std::pow(us, kSharp) + std::pow(memory_us(problem, device), kSharp), 1 / kSharp);
+  return std::pow(std::pow(us, kSharp) + std::pow(memory_us(problem, device) * rounds, kSharp),
+                  1 / kSharp);
+}
+
+double late_readers(double blocks, const DeviceFacts& device) {
+  constexpr double kLeast = 1.0 / 3;  // of a round, however few blocks it has
+  const double rounds = blocks / std::max(device.num_sms, 1), whole = std::floor(rounds);
+  if (rounds <= 1 || rounds == whole) return 1;
+  return (whole + std::max(rounds - whole, kLeast)) / rounds;
+}
+
+double spread_of_batches(const Problem& problem, double blocks, const DeviceFacts& device) {
+  if (problem.lengths != Lengths::kFixed || problem.batch_invariant || !has_few_rows(problem))
+    return 1;
+  double sum = 0;
+  std::int64_t batches = 0;
+  for (std::int64_t batch = problem.batch; batch > 0 && bucket_batch(batch) == problem.batch;
+       --batch, ++batches)
+    sum += late_readers(blocks * double(batch) / double(problem.batch), device);
+  return batches == 0 ? 1 : sum / double(batches) / late_readers(blocks, device);
 }
 
 }  // namespace attnforge

@@ -13,9 +13,17 @@ bool has_few_rows(const Problem& problem);
 /// For one time through all tensors. 0 if the memory is not known.
 double memory_us(const Problem& problem, const DeviceFacts& device);
 
-/// `us` of a model that knows no memory: no less than memory_us(), and more where both are alike.
-/// The order of several times stays.
-double with_memory_time(double us, const Problem& problem, const DeviceFacts& device);
+/// `us` of a model that knows no memory: no less than memory_us() times `rounds`, and more where
+/// both are alike. The order of several times stays.
+double with_memory_time(double us, const Problem& problem, const DeviceFacts& device,
+                        double rounds = 1);
+
+/// How many times as long `blocks` that read keys take as where all SMs read until the end. In a
+/// last round that is not full an SM gets some times its share of the memory, and no more.
+double late_readers(double blocks, const DeviceFacts& device);
+/// Family::spread() of a kernel with as many `blocks` a query tile in every batch of a bucket: more
+/// than 1 only for few rows of fixed lengths.
+double spread_of_batches(const Problem& problem, double blocks, const DeviceFacts& device);
 
 /// For reads of K and V by tiles that have pack_gqa of the heads of a group: the L2 has them for
 /// all but the first.

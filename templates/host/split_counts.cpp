@@ -30,9 +30,30 @@ double least_of_every_batch(const Problem& typical, double busy_alone) {
 
 }  // namespace
 
-int split_smem_bytes(const Shape& shape) {
-  constexpr int kWhichSplit = 16;
-  return kWhichSplit + (shape.lengths == kUsedLengths ? 4 * kMostSequencesOfSplits : 0);
+int split_smem_bytes(const Shape& shape, bool shares) {
+  const int which = shares ? 32 : 16;
+  return which + (shares || shape.lengths == kUsedLengths ? 4 * kMostSequencesOfSplits : 0);
+}
+
+int results_of_shares(double query_tiles, double places) {
+  return 1 + static_cast<int>(std::ceil(places / std::max(query_tiles, 1.0)));
+}
+
+Reason wrong_shares(const Problem& problem) {
+  if (problem.batch_invariant) return "shares of the keys depend on the batch";
+  if (problem.lengths == Lengths::kPacked) return "packed sequences have no shares of their keys";
+  if (bucket_batch(problem.batch) > kMostSequencesOfSplits)
+    return Reason("the keys of more than {} sequences are not shared out", kMostSequencesOfSplits);
+  if (bucket_batch(problem.batch) * bucket_seqlen(problem.seqlen_kv) > kMostKeysOfSplits)
+    return "so many keys are not shared out: their tiles are counted in 32 bits";
+  return "";
+}
+
+Reason needless_shares(const Problem& problem, int block_n, double query_tiles, double places) {
+  constexpr double kLeastTiles = 3;  // of keys, that a block has
+  const double key_tiles = std::ceil(double(problem.seqlen_kv) / block_n);
+  if (query_tiles * key_tiles < kLeastTiles * places) return "shares of so few key tiles";
+  return "";
 }
 
 bool has_unequal_sequences(const Problem& problem) {

@@ -14,10 +14,12 @@ namespace attnforge {
 inline constexpr int kMostSplits = 256;
 /// Sequences whose splits the blocks of a grid share out by themselves.
 inline constexpr int kMostSequencesOfSplits = 256;
+/// Keys of all of them: key tiles are counted in 32 bits.
+inline constexpr std::int64_t kMostKeysOfSplits = 1 << 30;
 
 /// Of shared memory, at most, that blocks take for splits beside a config's own: which one a block
-/// has, and of sequences whose lengths only the device knows the key tiles of each.
-int split_smem_bytes(const Shape& shape);
+/// has, and of sequences whose lengths only the device knows, or of shares, the key tiles of each.
+int split_smem_bytes(const Shape& shape, bool shares);
 
 /// Whether sequences of few rows may differ in length, so that splits that follow the lengths pay
 /// where equal ones need none.
@@ -30,6 +32,14 @@ bool has_unequal_sequences(const Shape& shape, const Problem& typical);
 /// there, within the key tiles of block_n. Not of packed sequences.
 int splits_of_batch(const Problem& problem, int splits, int block_n, double query_tiles,
                     double places);
+
+/// Results of a query tile, on the average, that `places` persistent blocks with shares of
+/// `query_tiles` leave.
+int results_of_shares(double query_tiles, double places);
+
+/// Illegal, and needless, where persistent blocks have shares of all key tiles of block_n.
+Reason wrong_shares(const Problem& problem);
+Reason needless_shares(const Problem& problem, int block_n, double query_tiles, double places);
 
 /// Rows of all heads, which have partial results each.
 std::int64_t partial_rows(const Problem& problem);

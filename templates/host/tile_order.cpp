@@ -69,6 +69,23 @@ double idle_factor(const TileOrder& order, double places) {
   return 1 + (kTail + kLateGroup * std::max(0.0, 1 - last_rounds / kLateRounds)) / rounds;
 }
 
+double spread_of_rows(const Problem& problem, int block_m, int pack_gqa) {
+  constexpr std::int64_t kShortest = 256, kLongest = 512;
+  const std::int64_t bucket = problem.seqlen_q;
+  if (bucket < kShortest || bucket > kLongest || bucket_seqlen(bucket) != bucket ||
+      problem.batch_invariant)
+    return 1;
+  const auto rows_each = [&](std::int64_t queries) {
+    const std::int64_t rows = queries * pack_gqa;
+    return double((rows + block_m - 1) / block_m * block_m) / double(rows);
+  };
+  double sum = 0;
+  std::int64_t lengths = 0;
+  for (std::int64_t queries = bucket; bucket_seqlen(queries) == bucket; --queries, ++lengths)
+    sum += rows_each(queries);
+  return sum / double(lengths) / rows_each(bucket);
+}
+
 std::int64_t query_tiles_of_head(const Problem& problem, int block_m, int pack_gqa) {
   const std::int64_t padded = problem.batch *
                               ((problem.seqlen_q * pack_gqa + block_m - 1) / block_m);
@@ -78,9 +95,9 @@ std::int64_t query_tiles_of_head(const Problem& problem, int block_m, int pack_g
 }
 
 TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling& tiling) {
-  constexpr std::int64_t kMostKeys = 1 << 30;  // of all: key tiles are counted in 32 bits
-  constexpr std::int64_t kSms = 128;           // of a large GPU
+  constexpr std::int64_t kSms = 128;  // of a large GPU
   if (key_lists && tiling.own_list_groups == 0) return TileSource::kList;
+  if (tiling.shares) return TileSource::kShares;
   if (problem.lengths == Lengths::kFixed) return TileSource::kSizes;
   const std::int64_t rows = bucket_seqlen(problem.seqlen_q) * tiling.pack_gqa,
                      tiles_of_sequence = (rows + tiling.block_m - 1) / tiling.block_m;
@@ -89,7 +106,8 @@ TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling
     return tiles_of_sequence <= 1 ? TileSource::kBound : TileSource::kList;
   const std::int64_t batch = bucket_batch(problem.batch);
   if (tiling.num_splits > 1 && tiles_of_sequence <= 1 && problem.lengths == Lengths::kUsed &&
-      batch <= kMostSequencesOfSplits && batch * bucket_seqlen(problem.seqlen_kv) <= kMostKeys)
+      batch <= kMostSequencesOfSplits &&
+      batch * bucket_seqlen(problem.seqlen_kv) <= kMostKeysOfSplits)
     return TileSource::kLengths;
   const std::int64_t tiles = batch * (problem.num_heads_q / tiling.pack_gqa) * tiles_of_sequence;
   return tiles <= kSms * tiling.blocks_per_sm ? TileSource::kBound : TileSource::kList;

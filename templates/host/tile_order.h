@@ -37,13 +37,19 @@ double idle_factor(double blocks, double places);
 /// the last round, unless the last group is small: its heavy tiles start late.
 double idle_factor(const TileOrder& order, double places);
 
+/// How many more rows tiles have for each query, over the lengths of a bucket on the average, than
+/// for its own: what a length just above a multiple of block_m leaves empty. Of buckets of 129 to
+/// 512 queries; else 1.
+double spread_of_rows(const Problem& problem, int block_m, int pack_gqa);
+
 /// What of a config decides how its blocks come by their query tiles.
 struct QueryTiling {
   int block_m = 0;
   int block_n = 0;
   int pack_gqa = 1;
   int blocks_per_sm = 1;
-  int num_splits = 1;  // more: several blocks a tile, each with a part of the keys
+  int num_splits = 1;   // more: several blocks a tile, each with a part of the keys
+  bool shares = false;  // persistent blocks have equal shares of all key tiles
   // Most groups of keys in a list that the tile's block makes itself, and no step orders the
   // tiles. 0: a step makes all lists.
   int own_list_groups = 0;
@@ -57,6 +63,7 @@ enum class TileSource {
              // not matter, and those without rows end
   kList,     // from a list that a step before the kernel writes
   kLengths,  // splits of sequences with one tile a head, found by each block from all lengths
+  kShares,   // the same, of a persistent block several slices
 };
 /// key_lists: a mask decides which keys each tile has.
 TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling& tiling);

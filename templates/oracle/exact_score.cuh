@@ -47,15 +47,17 @@ struct ExactScore {
   float value, slope;
 };
 
-template <auto C>
-ATTNFORGE_DEVICE ExactScore exact_score(const FwdParams& p, float product) {
+template <auto C, class Params>
+ATTNFORGE_DEVICE ExactScore exact_score(const Params& params, int /*head*/, float product) {
+  const FwdParams& p = params.fwd;
   const float scaled = product * p.softmax_scale;
+  ExactScore score{scaled, 1.0f};
   if constexpr (C.softcap) {
     const float softcap = p.softmax_scale / p.softcap_to_x;
     const float x = tanhf(scaled / softcap);
-    return {softcap * x, 1.0f - x * x};
+    score = {softcap * x, 1.0f - x * x};
   }
-  return {scaled, 1.0f};
+  return score;
 }
 
 /// The score of a head's rows that has no value, where there is one.

@@ -19,7 +19,8 @@ concept Int = Is<T, int>;
 template <class T>
 concept Bool = Is<T, bool>;
 
-/// Which query tile a block has: by number, or all of it where there is no number to divide.
+/// Which query tile a block has: by number, or a share of all, or all of it where there is no
+/// number to divide.
 template <class T, class Params, class Tile>
 concept Order = requires(const Params& params) {
   T::begin();
@@ -28,6 +29,9 @@ concept Order = requires(const Params& params) {
   requires requires {
     { T::place(params, 0) } -> Is<TilePlace>;
     { T::tiles(params) } -> Int;
+  } || requires {
+    { T::share().place(params) } -> Is<TilePlace>;
+    T::share().slice().first;
   } || requires {
     { T::template tile<Tile>(params) } -> Is<Tile>;
     requires(T::kMostRows > 0);

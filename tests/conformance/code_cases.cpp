@@ -269,6 +269,17 @@ const std::vector<CodeCase> kCodeCases = {
      {.mask = "q % 2 == 0"},
      {{}, [](const CodePair& p) { return p.q % 2 == 0; }},
      kUsual},
+    {"SinksBesideAWindowOfTheRun",
+     {.mask = "k < 5 || abs(q - k) < window", .args = "int window"},
+     {{}, [](const CodePair& p) { return p.k < 5 || std::abs(p.q - p.k) < kWindow; }},
+     kUsual},
+    {"TermsJoinedInAnyWay",
+     {.mask = "!(k >= 40 && q % 3 == 0) && (k <= q || (q + k) % 5 == 0)"},
+     {{},
+      [](const CodePair& p) {
+        return !(p.k >= 40 && p.q % 3 == 0) && (p.k <= p.q || (p.q + p.k) % 5 == 0);
+      }},
+     kUsual},
     {"Numbers",
      {.score = "s * factor", .mask = "q - k < window", .args = "float factor, int window"},
      {[](double s, const CodePair&) { return s * 1.5; },

@@ -37,6 +37,26 @@ Candidate with_splits(Candidate candidate, int splits) {
   return candidate;
 }
 
+/// Some of these configs with shares of the keys in place of splits, where that is legal.
+std::vector<Candidate> with_shares(const Family& family, std::vector<Candidate> all,
+                                   const Problem& problem) {
+  constexpr std::size_t kMost = 4;
+  constexpr int kShares = 3;
+  std::vector<Candidate> found;
+  std::mt19937 random(kConformanceSeed);
+  std::shuffle(all.begin(), all.end(), random);
+  for (Candidate& each : all) {
+    if (family.name != "fwd_wgmma_sm90a" || found.size() == kMost) break;
+    for (auto& [name, value] : each.config.fields) {
+      if (name == "grid") value = kShares;
+      if (name == "num_splits") value = 1;
+      if (name == "q_stages") value = each.config.get("q_in_regs") ? 1 : 1 + int(random() % 2);
+    }
+    if (illegal(family, each.config, problem, gpu_facts()).empty()) found.push_back(each);
+  }
+  return found;
+}
+
 /// The config used when nothing was measured and another, each with so many splits: one cubin
 /// serves all of them.
 std::vector<Compiled> compile_splits(const Family& family, const Problem& problem,
@@ -51,6 +71,8 @@ std::vector<Compiled> compile_splits(const Family& family, const Problem& proble
   if (family.name == "fwd_wgmma_sm90a" && problem.mask_block_q != 0) all.clear();
   std::vector<Compiled> compiled;
   if (all.empty()) return compiled;
+  for (const Candidate& each : with_shares(family, all, problem))
+    compiled.push_back(compile_candidate(each, problem));
   const std::size_t other = std::mt19937(kConformanceSeed)() % all.size();
   for (const std::size_t at : {std::size_t{0}, other}) {
     const Compiled first = compile_candidate(with_splits(all[at], counts.front()), problem);

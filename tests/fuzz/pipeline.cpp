@@ -8,7 +8,7 @@
 #include "generator/arch.h"
 #include "generator/candidates.h"
 #include "plan/choice/choice.h"
-#include "plan/workspace_bound.h"
+#include "plan/plan_state.h"
 #include "templates/registry.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/launches.h"

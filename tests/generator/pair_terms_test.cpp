@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace attnforge {
 namespace {
 
-/// "of_query relation of_key; ..." and "..." where there are other terms.
+/// "of_query relation of_key; " of what && joins, else in brackets, and "..." where there are other
+/// terms.
 std::string terms(const std::string& mask, const std::string& args = "") {
   Problem p;
   p.seqlen_q = p.seqlen_kv = 64;
@@ -17,11 +19,27 @@ std::string terms(const std::string& mask, const std::string& args = "") {
   p.args = args;
   const PairTerms found = pair_terms(p);
   constexpr const char* kRelations[] = {"==", "!=", "<", "<=", ">", ">="};
-  std::string text;
-  for (const PairTerm& term : found.terms)
-    text += term.of_query + " " + kRelations[static_cast<int>(term.relation)] + " " + term.of_key +
-            "; ";
-  return text + (found.all ? "" : "...");
+  std::vector<std::string> operands;
+  for (const int item : found.value) {
+    if (item == PairTerms::kUnknown) {
+      operands.emplace_back("...");
+    } else if (item >= 0) {
+      const PairTerm& term = found.terms.at(static_cast<std::size_t>(item));
+      operands.push_back(term.of_query + " " + kRelations[static_cast<int>(term.relation)] + " " +
+                         term.of_key);
+    } else if (item == PairTerms::kOpposite) {
+      operands.back() = "!(" + operands.back() + ")";
+    } else {
+      const std::string last = operands.back();
+      operands.pop_back();
+      operands.back() += item == PairTerms::kBoth ? "; " + last : " | " + last;
+      if (item == PairTerms::kEither) operands.back() = "(" + operands.back() + ")";
+    }
+  }
+  EXPECT_LE(operands.size(), 1u);
+  if (operands.empty()) return "";
+  const std::string& text = operands.front();
+  return text.ends_with("...") ? text : text + "; ";
 }
 
 TEST(PairTerms, CompareSomethingOfTheQueryWithSomethingOfTheKey) {
@@ -42,11 +60,58 @@ TEST(PairTerms, CompareSomethingOfTheQueryWithSomethingOfTheKey) {
 TEST(PairTerms, AreNotWhatNamesBothOnOneSide) {
   EXPECT_EQ(terms("(q + k) % 3 == 0"), "...");
   EXPECT_EQ(terms("abs(q * 2 - k) < 5"), "...");
+  EXPECT_EQ(terms("(q + k) % 3 == 0 && (q * k) % 5"), "...; ...");
   EXPECT_EQ(terms("q % 2 == 0 && (k * q) % 5 != 1"), "q % 2 == 0; ...");
 }
 
+TEST(PairTerms, MayBeJoinedInAnyWay) {
+  constexpr const char* kArgs = "int* a, int n";
+  EXPECT_EQ(terms("q < 5 || k < 3"), "(q < 5 | 3 > k); ");
+  EXPECT_EQ(terms("k <= q or k < n", kArgs), "(q >= k | n > k); ");
+  EXPECT_EQ(terms("k < n || a[q * 64 + k - n]", kArgs), "(n > k | ...); ");
+  EXPECT_EQ(terms("k % 2 && (k < 3 || !(k < q || q == 9))"),
+            "true == bool(k % 2); (3 > k | !((q > k | q == 9))); ");
+  EXPECT_EQ(terms("k <= q && (q % 2 == 0 || k == 0)"), "(q % 2 == 0 | 0 == k); ");
+}
+
+TEST(PairTerms, AreMadeOfWindowsThatOthersAreJoinedWith) {
+  EXPECT_EQ(terms("k < 4 || q - k < 1024"), "(4 > k | q + (-1023) <= k); ");
+  EXPECT_EQ(terms("k - q == 3 || q == 1"), "(q + (3) >= k; q + (3) <= k | q == 1); ");
+  EXPECT_EQ(terms("q == 0 || abs(k - q) <= 64 + seqlen_q"),
+            "(q == 0 | q + (1) * seqlen_q + (64) >= k; q + (-1) * seqlen_q + (-64) <= k); ");
+  EXPECT_EQ(terms("q == 0 || q - k < 3 * seqlen_q"), "(q == 0 | ...); ") << "an int might overflow";
+  EXPECT_EQ(terms("q == 0 || q - 2 * k < 3"), "(q == 0 | ...); ");
+}
+
+TEST(PairTerms, AreMadeOfWindowsThatARunSays) {
+  constexpr const char* kArgs = "int window, int sink, float f, int* a";
+  constexpr const char* kClamped = "min(max(window, -1073741824), 1073741824)";
+  EXPECT_EQ(terms("k <= q && q - k < window", kArgs),
+            std::string("q + (1) + (-1) * ") + kClamped + " <= k; ");
+  EXPECT_EQ(terms("k < sink || abs(q - k) <= window", kArgs),
+            std::string("(sink > k | q + (-1) * ") + kClamped + " <= k; q + (1) * " + kClamped +
+                " >= k); ");
+  EXPECT_EQ(terms("q - k < window + sink", kArgs), "...");
+  EXPECT_EQ(terms("q - k < 2 * window", kArgs), "...");
+  EXPECT_EQ(terms("q - k < f", kArgs), "...");
+  EXPECT_EQ(terms("q - k < a[batch]", kArgs), "...");
+}
+
+TEST(PairTerms, AreNotMoreThanAStepHasMemoryFor) {
+  std::string text = "(q + k) % 2", deep = "k == q * 2";
+  for (int i = 0; i < 5000; ++i) text += "||k<q", deep += "||!q";
+  Problem p;
+  p.mask = text.substr(0, 16000);
+  EXPECT_LE(pair_terms(p).terms.size(), 24u);
+  p.mask = "k<2";
+  for (int i = 0; i < 100; ++i) p.mask += "||k==q+" + std::to_string(i);
+  const PairTerms found = pair_terms(p);
+  EXPECT_GT(found.terms.size(), 10u);
+  EXPECT_LE(found.terms.size(), 24u);
+  EXPECT_FALSE(found.all());
+}
+
 TEST(PairTerms, AreNotWhatIsDecidedAnotherWay) {
-  EXPECT_EQ(terms("q < 5 || k < 3"), "...");
   EXPECT_EQ(terms("q < 5 ? k < 3 : k > 7"), "...");
   EXPECT_EQ(terms("(q == 1) == (k == 1)"), "(q == 1) == (k == 1); ");
   EXPECT_EQ(terms("q == k % 7 == 1"), "...") << "two comparisons";
@@ -63,6 +128,17 @@ TEST(PairTerms, ReadArraysOnlyWhereNoOtherTermCanBoundTheIndex) {
   EXPECT_EQ(terms("a[k / 2] == a[q]", kArgs), "...");
   EXPECT_EQ(terms("*(a + k) == a[q]", kArgs), "...");
   EXPECT_EQ(terms("a[q] == a[k] && b[k] == 1", kArgs), "a[q] == a[k]; ...");
+  // What is of positions alone bounds no index of a sequence.
+  EXPECT_EQ(terms("k <= q || k < a[batch]", kArgs), "(q >= k | a[batch] > k); ");
+  EXPECT_EQ(terms("k % 2 || k < a[batch * head]", kArgs),
+            "(true == bool(k % 2) | a[batch * head] > k); ");
+  EXPECT_EQ(terms("k <= q + seqlen_kv - seqlen_q || k < a[batch]", kArgs),
+            "(q + seqlen_kv - seqlen_q >= k | a[batch] > k); ");
+  EXPECT_EQ(terms("seqlen_q < 3 || k < a[batch]", kArgs), "(seqlen_q < 3 | ...); ");
+  EXPECT_EQ(terms("batch < 3 && k < a[batch]", kArgs), "batch < 3; ...");
+  EXPECT_EQ(terms("q < n || k < a[batch]", kArgs), "(q < n | ...); ");
+  EXPECT_EQ(terms("k <= 2 * q || k < a[q]", kArgs), "(2 * q >= k | ...); ");
+  EXPECT_EQ(terms("k <= 2 * q || k < a[batch - 1]", kArgs), "(2 * q >= k | ...); ");
 }
 
 TEST(PairTerms, SayWhichArraysHoldLabels) {

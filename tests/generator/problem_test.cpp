@@ -25,7 +25,7 @@ TEST(Problem, ValidationNamesTheFieldItsValueAndWhatIsAllowed) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
   const std::vector<Invalid> table = {
-      {{.op = static_cast<Op>(7)}, {"op=7", "fwd, bwd or merge"}},
+      {{.op = static_cast<Op>(7)}, {"op=7", "fwd, bwd, merge or append"}},
       {{.deterministic = true}, {"deterministic is of bwd alone"}},
       {{.accumulate = true}, {"accumulate is of bwd alone"}},
       {{.dlse = true}, {"dlse is of bwd alone"}},

@@ -272,7 +272,7 @@ TEST(ProblemText, ErrorsNameTheWordTheValueAndWhatIsAllowed) {
   const std::vector<Refused> table = {
       {"", {"empty", "fwd"}},
       {"   ", {"empty"}},
-      {"bf16 seqlen=4", {"op \"bf16\"", "must be fwd, bwd or merge"}},
+      {"bf16 seqlen=4", {"op \"bf16\"", "must be fwd, bwd, merge or append"}},
       {"fwd causl", {"unknown word \"causl\"", "did you mean \"causal\"?", "help problem"}},
       {"fwd seqlen_k=8", {"unknown word \"seqlen_k=8\"", "did you mean \"seqlen_kv=8\"?"}},
       {"fwd hed_dim=8", {"did you mean \"head_dim=8\"?"}},

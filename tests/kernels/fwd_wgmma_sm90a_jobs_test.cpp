@@ -88,6 +88,11 @@ constexpr FwdWgmmaSm90aConfig with_lists(FwdWgmmaSm90aConfig c, int group_keys) 
   c.mask_block_q = 64, c.mask_block_kv = group_keys;
   return c;
 }
+/// Lists of key tiles.
+constexpr FwdWgmmaSm90aConfig with_text(FwdWgmmaSm90aConfig c) {
+  c.user_mask = 1;
+  return c;
+}
 constexpr FwdWgmmaSm90aConfig with_jobs(FwdWgmmaSm90aConfig c) {
   c.dtype_k = c.dtype_v = kFp16;
   return c;
@@ -150,6 +155,10 @@ struct OfLists : Dense<C> {
   using Order = QueueOrder;
 };
 template <FwdWgmmaSm90aConfig C>
+struct OfListsInParts : OfLists<C> {
+  using Walk = PartedListWalk<C.warpgroups>;
+};
+template <FwdWgmmaSm90aConfig C>
 struct OfListsAndPages : OfLists<C> {
   using Lengths = UsedLengths;
   using Keys = PagedTmaKeys<C>;
@@ -167,6 +176,7 @@ struct World {
   std::vector<std::byte> queue;
   std::vector<KeyGroup> groups;
   std::vector<int> counts;
+  std::vector<u32> parts;
   TileCounters counters{};
   Params params{};
 
@@ -235,17 +245,29 @@ void set_lists(World& w, int most_kv, int m_blocks) {
     for (int g = 0; g * kKeys < keys; ++g) {
       const u32 seen = static_cast<u32>(g / kGroups % 3 == 0   ? 0x0f
                                         : g / kGroups % 3 == 1 ? 0xf0
-                                                               : 0x5a);
+                                                               : 0x5a) |
+                       static_cast<u32>(C.warpgroups > 2 && g > 1 && g % 3 != 1 ? 0x900 : 0);
       if ((g + list) % 4 != 0 && list != 1)
         own.push_back(
             {static_cast<u32>(g) | ((g + 1) * kKeys > keys ? KeyGroup::kEdge : 0u), seen});
     }
     while (own.size() % kGroups != 0) own.push_back({static_cast<u32>(all) | KeyGroup::kEdge, 0});
     w.counts.push_back(static_cast<int>(own.size()) / kGroups);
+    for (int wg = 0; wg < C.warpgroups; ++wg) {
+      int first = -1, last = -1;  // in the order of the walk
+      for (int i = 0; i < w.counts.back() * kGroups; ++i) {
+        if ((own[own.size() - 1 - static_cast<std::size_t>(i)].rows >> 4 * wg & 15) == 0) continue;
+        first = first < 0 ? i / kGroups : first;
+        last = i / kGroups;
+      }
+      const WalkPart part = first < 0 ? WalkPart{0, 0} : WalkPart{first, last - first + 1};
+      w.parts.push_back(part.word());
+    }
     own.resize(static_cast<std::size_t>(capacity));
     w.groups.insert(w.groups.end(), own.begin(), own.end());
   }
   lists.groups = w.groups.data(), lists.counts = w.counts.data();
+  lists.parts = w.parts.data();
 }
 
 template <FwdWgmmaSm90aConfig C>
@@ -337,6 +359,45 @@ void expect_same_bits(const std::vector<int>& rows_q, const std::vector<int>& ro
     EXPECT_TRUE(other.o == plain.o) << "slow warp " << slow << (late ? ", late" : "");
     EXPECT_TRUE(other.lse == plain.lse) << "slow warp " << slow << (late ? ", late" : "");
   }
+}
+
+/// What warpgroups leave out of their lists changes no bit, nor does what they begin early.
+template <FwdWgmmaSm90aConfig C, FwdWgmmaSm90aConfig Other = C>
+void expect_same_in_parts(const std::vector<int>& rows_q, const std::vector<int>& rows_kv,
+                          int blocks) {
+#ifdef ATTNFORGE_THREADS_OF_SYSTEM
+  GTEST_SKIP() << "blocks that wait for one another want threads that take turns";
+#endif
+  World whole = world_of<C>(rows_q, rows_kv, false),
+        parts = world_of<Other>(rows_q, rows_kv, false);
+  test::Machine machine;
+  ASSERT_EQ((run<C, OfLists>(whole, machine, blocks)), "");
+  bool left_out = false;
+  for (std::size_t i = 0; i < parts.parts.size(); ++i) {
+    const int tiles = parts.counts[i / C.warpgroups];
+    left_out |= WalkPart::of(parts.parts[i], tiles).count < tiles;
+  }
+  EXPECT_TRUE(left_out) << "there is something to leave out";
+  for (const auto& [late, slow] : {std::pair{false, 1u}, {false, 5u}, {true, 4u * C.warpgroups}}) {
+    test::Machine its;
+    its.late = late, its.slow_warp = slow;
+    EXPECT_EQ((run<Other, OfListsInParts>(parts, its, blocks)), "") << "slow warp " << slow;
+    EXPECT_TRUE(parts.o == whole.o) << "slow warp " << slow;
+    EXPECT_TRUE(parts.lse == whole.lse) << "slow warp " << slow;
+  }
+}
+
+TEST(ListsInParts, AreWalkedOverByWarpgroupsAsFarAsTheySee) {
+  constexpr auto kTwo = with_turns(with_lists(config_of(2, kGridDynamic), 64));
+  expect_same_in_parts<kTwo>({200}, {700}, 2);
+  expect_same_in_parts<with_q_in_regs(kTwo)>({270}, {420}, 3);
+  expect_same_in_parts<with_turns(with_lists(config_of(3, kGridDynamic), 64))>({330}, {700}, 2);
+  static_assert(with_text(with_turns(config_of(2, kGridDynamic))).joins() && !kTwo.joins());
+  expect_same_in_parts<kTwo, with_text(with_turns(config_of(2, kGridDynamic)))>({400}, {700}, 2);
+  expect_same_in_parts<with_turns(with_lists(config_of(3, kGridDynamic), 64)),
+                       with_text(with_turns(config_of(3, kGridDynamic)))>({530}, {420}, 1);
+  // Those that take no turns leave out any tile as they come to it.
+  expect_same_in_parts<with_lists(config_of(2, kGridDynamic), 64)>({200}, {500}, 2);
 }
 
 TEST(JobsOnTheHost, OfOneQueryTile) {

@@ -236,7 +236,6 @@ std::string run_together(Machine& all, unsigned blocks, unsigned threads, std::s
 #ifndef __clang__
 #define __builtin_assume(condition) static_cast<void>(condition)
 #endif
-inline int atomicAdd(int* to, int x) { return *to += x, *to - x; }
 inline void __syncwarp() {
   attnforge::test::dawdle();
   attnforge::test::wait_at(attnforge::test::own_warp->barrier);

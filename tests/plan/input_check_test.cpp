@@ -105,7 +105,8 @@ TEST_F(InputCheckTest, LooksAtPackedLengthsToo) {
 
 // ---- Appends ----
 
-constexpr AppendSizes kSmall{.batch = 3, .tokens = 20, .seqlen_kv = 64, .page_size = 16};
+const Problem kSmall = parse_problem(
+    "append bf16 batch=3 seqlen=20:64 lengths=packed tokens=20 page_size=16");
 
 /// Two rows for sequence 0, none for 1, 17 for 2; four pages each of a pool of 12.
 AppendArrays arrays() {
@@ -114,9 +115,9 @@ AppendArrays arrays() {
           .pages = {{3, 7, -1, -1, 0, 1, 2, 4, 5, 6, 8, -1}, 4, 12}};
 }
 
-std::string fault_of(const AppendArrays& of, const AppendSizes& sizes = kSmall) {
+std::string fault_of(const AppendArrays& of, const Problem& problem = kSmall) {
   try {
-    check_arrays(sizes, of);
+    check_arrays(problem, of);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     return error.what();
@@ -179,9 +180,7 @@ TEST(AppendArrays, BordersOfPagesBelongToThePageBefore) {
 }
 
 TEST(AppendArrays, OfPaddedRowsAndStridedCaches) {
-  AppendSizes sizes = kSmall;
-  sizes.page_size = 0;
-  sizes.seqlen_new = 2;
+  const Problem sizes = parse_problem("append bf16 batch=3 seqlen=2:64");
   EXPECT_EQ(fault_of({.cu_seqlens = {}, .used = {0, 62, 5}}, sizes), "");
   EXPECT_THAT(fault_of({.cu_seqlens = {}, .used = {0, 63, 5}}, sizes),
               HasSubstr("used_kv[1] is 63, and 2 rows are appended"));

@@ -1,5 +1,5 @@
 // slow_path_test.cpp - which problems are told that they are served badly, and what they are told.
-#include "plan/choice/slow_path.h"
+#include "plan/choice/choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

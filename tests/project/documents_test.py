@@ -68,7 +68,7 @@ class ApiPagesTest(unittest.TestCase):
     def test_python_has_the_c_api_of_the_headers(self):
         mirror = ROOT / "python/attnforge/_c.py"
         self.assertEqual(mirror.read_text(), c_mirror.mirror(), "_c.py is old: run python3 tools/c_mirror.py")
-        for text in ('class Append(Structure)', '"attnforge_block_mask_draw": (c_int, [c_void_p, c_int64, c_int64, c_int32, c_void_p])'):
+        for text in ('class Cache(Structure)', '"attnforge_block_mask_draw": (c_int, [c_void_p, c_int64, c_int64, c_int32, c_void_p])'):
             self.assertIn(text, mirror.read_text())
 
     def test_every_function_of_the_c_api_has_an_entry(self):

@@ -34,7 +34,7 @@ TABLE = {
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "plan": (
-        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|plan/((c|ops|checks|choice)/)?\w+\.h|templates/(registry|embedded|ops/append_kv/host|ops/block_lists/host)\.h",
+        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|plan/((c|ops|checks|choice)/)?\w+\.h|templates/(registry|embedded|ops/block_lists/host)\.h",
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "plan/tools": (

@@ -10,6 +10,7 @@ import sys
 
 BASE = "."  # base.cuh shape.h base_params.h embedded.h registry.h
 DEVICE = f"{BASE} ptx tile pieces"
+OF_PARTS = f"{DEVICE} host"  # without a row
 ROWS = {  # folder -> folders; its own is understood. `parts/*`: of any part
     "ptx": BASE,
     "tile": f"{BASE} ptx",
@@ -18,14 +19,10 @@ ROWS = {  # folder -> folders; its own is understood. `parts/*`: of any part
     "hopper": DEVICE,
     "backward": f"{DEVICE} host",
     "parts": "host",  # list.cpp alone
-    "parts/softcap": f"{DEVICE} host",
     "parts/sinks": f"{DEVICE} host backward",
-    "parts/rope": f"{DEVICE} host",
-    "parts/lengths": f"{DEVICE} host",
     "parts/splits": f"{DEVICE} host parts/lengths",
-    "parts/key_lists": f"{DEVICE} host",
+    "parts/key_lists": f"{DEVICE} host parts/lengths",
     "parts/pages": f"{DEVICE} host parts/key_lists",
-    "parts/low_bits": f"{DEVICE} host",
     "parts/block_mask": f"{DEVICE} host parts/key_lists",
     "parts/query_bits": f"{DEVICE} host backward parts/block_mask",
     "parts/user_code": f"{DEVICE} host backward parts/key_lists",
@@ -52,6 +49,10 @@ def room(path):
     return {"fwd": "fwd", "bwd": "bwd"}.get(parts[0][:3], parts[0])
 
 
+def row(of):
+    return ROWS.get(of, OF_PARTS if of.startswith("parts/") else BASE).split()
+
+
 def own(a, b):  # a family sees itself, and what its group shares
     first, second = a.split("/"), b.split("/")
     if first[0] != second[0]:
@@ -70,7 +71,7 @@ def main():
             match = INCLUDE.match(line)
             if not match:
                 for target in QUOTED.findall(line):
-                    allowed = ROWS.get(room(file), BASE).split()
+                    allowed = row(room(file))
                     if own(file, target) or room(target) in allowed or "parts/*" in allowed:
                         continue
                     broken.append(f"{file} names {target}: not in the row of {room(file)}")
@@ -78,7 +79,7 @@ def main():
             if match.group(1) not in files:
                 continue
             target, lines = match.group(1), lines + 1
-            allowed = ROWS.get(room(file), BASE).split()
+            allowed = row(room(file))
             if own(file, target) or room(target) in allowed or ("parts/*" in allowed and room(target).startswith("parts/")):
                 continue
             if (file, target) in KNOWN:

@@ -12,7 +12,7 @@
 #include "generator/candidates.h"
 #include "generator/problem/bucket.h"
 #include "generator/tensors/tensor_elements.h"
-#include "plan/workspace_bound.h"
+#include "plan/plan_state.h"
 #include "templates/registry.h"
 
 namespace attnforge {
@@ -102,15 +102,13 @@ std::string table() {
         "batch=28800 num_heads=16 seqlen=15 head_dim=72",
         "batch=64 num_heads=16 seqlen=1024 head_dim=64 lengths=packed tokens=8192"}) {
     const Problem problem = parse_problem(std::string("bwd bf16 ") + words);
-    for (const char* arch : {"90a", "86"}) {
-      const DeviceFacts& device = typical_device(arch);
-      const Config config = untuned(registry(), bucket(problem), device).config;
-      const Launch launch = find_family(config.family)->launch(config, problem, device);
-      const Scratch said = formula(problem, config, sums_dq(launch));
-      text += fmt::format("| `{}` | sm_{} | {} | {} | {:.1f} MB | {:.1f} |\n", words, arch,
-                          said.tile, said.columns, double(launch.workspace_bytes) * 1e-6,
-                          double(launch.workspace_bytes) / (elements_q(problem) * 2));
-    }
+    const DeviceFacts& device = typical_device("90a");
+    const Config config = untuned(registry(), bucket(problem), device).config;
+    const Launch launch = find_family(config.family)->launch(config, problem, device);
+    const Scratch said = formula(problem, config, sums_dq(launch));
+    text += fmt::format("| `{}` | sm_90a | {} | {} | {:.1f} MB | {:.1f} |\n", words, said.tile,
+                        said.columns, double(launch.workspace_bytes) * 1e-6,
+                        double(launch.workspace_bytes) / (elements_q(problem) * 2));
   }
   return text;
 }

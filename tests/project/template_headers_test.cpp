@@ -80,7 +80,9 @@ struct Served {
 Served served_by(const Family& family) {
   for (const char* dtype : {"bf16", "fp32"}) {
     const Problem problem = parse_problem(
-        family.op == Op::kMerge
+        family.op == Op::kAppend
+            ? fmt::format("append {} num_heads=32 seqlen=4096 head_dim=64", dtype)
+        : family.op == Op::kMerge
             ? fmt::format("merge {} num_heads=32 seqlen=4096 head_dim=64 parts=2", dtype)
             : fmt::format("{} {} num_heads=32:8 seqlen=4096 head_dim=64 causal{}",
                           to_string(family.op), dtype, family.op == Op::kForward ? " lse" : ""));

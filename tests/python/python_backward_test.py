@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _autograd, _backward, _c, _fast, _library, _tools  # noqa: E402
+from attnforge import _autograd, _backward, _c, _fast, _library, _plans, _tools  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()
@@ -63,7 +63,7 @@ class BackwardTest(unittest.TestCase):
                 seen.append(_c.Lengths.from_buffer_copy(_c.Lengths.from_address(struct.lengths)))
 
         stack = contextlib.ExitStack()
-        stack.enter_context(mock.patch.object(_backward.Plan, "run", run))
+        stack.enter_context(mock.patch.object(_plans.Plan, "run", run))
         stack.enter_context(mock.patch.object(_backward.BackwardCall, "run", lambda *_: None))  # the long way
         return stack
 
@@ -136,18 +136,18 @@ class FastTest(BackwardTest):
 
     def test_a_plan_from_before_a_clear_is_not_for_calls_after_it(self):
         self.backward()
-        plan_of, old = _backward._plan, []
+        plan_of, old = _backward.plan_of, []
 
         def late(*arguments):
             """Another thread changes the configuration and makes this call, between this one's plan and its run."""
             old.append(plan_of(*arguments))
-            with mock.patch.object(_backward, "_plan", plan_of):
+            with mock.patch.object(_backward, "plan_of", plan_of):
                 attnforge.configure(family="bwd_naive")
                 self.backward()
             return old[0]
 
         self.addCleanup(attnforge.configure, family="")
-        with mock.patch.object(_backward, "_plan", late), mock.patch.object(_backward.BackwardCall, "run", lambda *_: None):
+        with mock.patch.object(_backward, "plan_of", late), mock.patch.object(_backward.BackwardCall, "run", lambda *_: None):
             self.backward()
         seen = []
         with mock.patch.object(_fast.fast, "run", lambda handle, *_: seen.append(handle) or 0):
@@ -242,7 +242,7 @@ class CallTest(BackwardTest):
 
     def test_the_second_call_makes_no_plan(self):
         self.backward()
-        with mock.patch.object(_backward, "Plan", side_effect=AssertionError("a second plan")):
+        with mock.patch.object(_plans, "Plan", side_effect=AssertionError("a second plan")):
             self.backward()
 
     def test_arrays_that_do_not_fit_are_refused_by_name(self):

@@ -13,6 +13,7 @@ import random
 import sys
 import threading
 import types
+import typing
 import unittest
 import warnings
 from unittest import mock
@@ -21,7 +22,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _arguments, _arrays, _attention, _c, _call, _checks, _fast, _formats, _lengths, _library, _options, _overlap, _parts  # noqa: E402
+from attnforge import _arguments, _arrays, _attention, _c, _call, _checks, _fast, _formats, _lengths, _library, _options, _overlap, _parts, _plans  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()
@@ -97,8 +98,9 @@ class FastPathTest(CallTest):
     def test_every_option_is_in_the_key_of_a_call(self):
         values = {
             **{name: True for name, default in _options.Options._field_defaults.items() if default is False},
-            **{"window": 3, "softmax_scale": 0.5, "softcap": 20.0, "layout": "bhsd", "max_seqlen": 9, "score": "s * 2", "mask": "k <= q"},
-            **{name: torch.Tensor((3,), "int32") for name in ("cu_seqlens", "used_kv", "page_table", "sinks")},
+            **{name: 0.5 for name, kind in _options.Options.__annotations__.items() if kind == typing.Optional[float]},
+            **{"window": 3, "layout": "bhsd", "max_seqlen": 9, "score": "s * 2", "mask": "k <= q"},
+            **{name: torch.Tensor((3,), "int32") for name in ("cu_seqlens", "used_kv", "page_table", *_options.OF_HEADS)},
             **{name: torch.Tensor((4,), "float32") for name in ("k_scale", "v_scale")},
             "rope": (torch.Tensor((64, 32), "float32"), torch.Tensor((64, 32), "float32")),
         }
@@ -118,15 +120,18 @@ class FastPathTest(CallTest):
             self.assertEqual(self.driver.fake_last_argument(), self.q.data_ptr())
 
     def test_the_argument_is_the_struct_of_the_header(self):
-        arrays = []
-        for i, shape in enumerate((SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,), (4,), (2, 9), (2, 64, 4), (2, 64, 4))):
+        arrays, of_heads = [], {name: 40 + i for i, name in enumerate(_options.OF_HEADS)}
+        of_scales = (2, 64, 4), (2, 64, 4)
+        shapes = SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,), (2, 9), *of_scales, *((4,) for _ in of_heads)
+        for i, shape in enumerate(shapes):
             strides = tuple(1000 * (i + 1) + j for j in range(len(shape) - 1)) + (1,)
             arrays.append(_arrays.Array(0, shape, strides, _formats.FP16, 0))
-        words = _parts.Words(lengths="used", sinks=True)
+        words = _options.Words(lengths="used", of_heads=tuple(of_heads))
         options = _options.check_options(_options.Options(return_lse=True), words)
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
         words = (ctypes.c_uint64 * 2)(31, 32)
-        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, 18, 19, 25, 27, 28, 29), -5, block_mask=(21, 22, 23, 24, "owners"), code=words)
+        addresses = 16, 17, 18, 19, 27, 28, 29, *of_heads.values()
+        argument, parts = call.argument(11, 12, 13, 14, 15, addresses, -5, block_mask=(21, 22, 23, 24, "owners"), code=words)
         struct = _c.Tensors.from_buffer_copy(argument)
         self.assertEqual(struct.struct_size, len(argument))
         for i, name in enumerate("qkvo"):
@@ -145,15 +150,15 @@ class FastPathTest(CallTest):
         self.assertEqual((lists.row_begin, lists.columns, lists.bits, lists.bit_blocks), (21, 22, 23, 24))
         self.assertEqual((ctypes.addressof(parts[2]), parts[3][4]), (struct.block_mask, "owners"))
         self.assertEqual((struct.code_arguments, parts[4]), (ctypes.addressof(words), words))
-        self.assertEqual(struct.sinks, 25)
+        self.assertEqual({name: getattr(struct, name) for name in of_heads}, of_heads)
         pages = _c.Pages.from_address(struct.pages)
         self.assertEqual((pages.struct_size, pages.table), (ctypes.sizeof(pages), 27))
-        self.assertEqual((pages.stride_batch, pages.num_pages), (11000, 2))
+        self.assertEqual((pages.stride_batch, pages.num_pages), (10000, 2))
         scales = _c.KvScales.from_address(struct.kv_scales)
         self.assertEqual((scales.struct_size, struct.parts), (ctypes.sizeof(scales), None))
-        for tensor, address, strides in ((scales.k, 28, (12000, 12001, 1)), (scales.v, 29, (13000, 13001, 1))):
+        for tensor, address, strides in ((scales.k, 28, (11000, 11001, 1)), (scales.v, 29, (12000, 12001, 1))):
             self.assertEqual((tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head), (address, *strides))
-        call = _call.Call([*arrays[:5], *(None,) * 8], _options.check_options(_options.Options(return_lse=True)), 2, _arrays._protocols)
+        call = _call.Call([*arrays[:5], *(None for _ in _parts.NAMES)], _options.check_options(_options.Options(return_lse=True)), 2, _arrays._protocols)
         argument, parts = call.argument(11, 12, 13, 14, 15, _parts.NO_ADDRESSES)
         struct = _c.Tensors.from_buffer_copy(argument)
         self.assertEqual((struct.q.data, struct.o.stride_head, parts), (11, 4002, (None,) * 7))
@@ -208,7 +213,7 @@ class FastPathTest(CallTest):
         self.assertEqual([plan.family for plan in attnforge.plan_cache], ["fwd_wgmma_sm90a"])
 
     def test_a_plan_begun_before_configure_is_not_kept_after(self):
-        make = _call.Plan
+        make = _plans.Plan
 
         def slow_plan(*arguments):
             plan = make(*arguments)
@@ -217,7 +222,7 @@ class FastPathTest(CallTest):
 
         attnforge.plan_cache.clear()
         try:
-            with mock.patch.object(_call, "Plan", slow_plan):
+            with mock.patch.object(_plans, "Plan", slow_plan):
                 self.call()
             self.assertEqual(len(attnforge.plan_cache), 0)
             self.call()
@@ -1224,18 +1229,21 @@ class AppendKvTest(CallTest):
         self.rope = of((100, 16), "float32"), of((100, 16), "float32")
 
     def appended(self, *arrays, **options):
-        """The struct of the call, with its parts as `pages` and `rope_tables`, and what the call returned."""
+        """The problem and the structs of the run, and what the call returned."""
         seen = []
 
-        def recorded(context, append, stream):
-            struct = append._obj
-            seen.append((struct, _c.Pages.from_address(struct.pages), _c.Rope.from_address(struct.rope_tables)))
-            seen[0] = tuple(type(each).from_buffer_copy(each) for each in seen[0])
+        def recorded(plan, tensors, workspace, size, stream):
+            struct = _c.Tensors.from_buffer_copy(tensors)
+            problem = attnforge.Problem.parse(attnforge._library.lib().attnforge_plan_problem(plan).decode())
+            parts = _c.Pages, _c.Rope, _c.Lengths, _c.Cache
+            addresses = struct.pages, struct.rope, struct.lengths, struct.cache
+            parts = (part.from_buffer_copy(part.from_address(address)) for part, address in zip(parts, addresses))
+            seen.append((problem, struct, *parts))
             return 0
 
-        with mock.patch.object(attnforge._append, "lib", lambda: types.SimpleNamespace(attnforge_append_kv=recorded)):
+        with mock.patch.object(attnforge._append, "lib", lambda: types.SimpleNamespace(attnforge_run=recorded)):
             returned = attnforge.append_kv(*arrays, **options)
-        return (*seen[0], returned)
+        return types.SimpleNamespace(**dict(zip(("problem", "tensors", "pages", "rope", "lengths", "cache"), seen[0])), returned=returned)
 
     def test_is_one_launch(self):
         launches = self.driver.fake_launches()
@@ -1245,20 +1253,19 @@ class AppendKvTest(CallTest):
 
     def test_rows_of_pages(self):
         q = torch.Tensor((self.BATCH, 1, 4, self.DIM))
-        append, pages, rope, rotated = self.appended(
+        run = self.appended(
             self.k, self.v, self.k_pool, self.v_pool, self.used, self.table, rope=self.rope, rope_offset=7, q=q, used_kv_after=self.used
         )
-        self.assertEqual(rotated.shape, q.shape)
-        self.assertEqual((append.dtype, append.rope, append.rope_dim), (b"bf16", b"half", 32))
-        self.assertEqual((append.batch, append.seqlen_new, append.tokens), (3, 1, 0))
-        self.assertEqual((append.seqlen_kv, append.page_size), (64, 16))
-        self.assertEqual((append.num_heads_kv, append.num_heads_q, append.head_dim, append.head_dim_v), (2, 4, 64, 32))
-        self.assertEqual((pages.table, pages.stride_batch, pages.num_pages), (self.table.data_ptr(), 4, 20))
+        self.assertEqual(run.returned.shape, q.shape)
+        text = "append bf16 batch=3 num_heads=4:2 seqlen=1:64 head_dim=64:32 page_size=16 rope=half rope_dim=32 queries lengths_after"
+        self.assertEqual(run.problem, attnforge.Problem.parse(text))
+        self.assertEqual((run.pages.table, run.pages.stride_batch, run.pages.num_pages), (self.table.data_ptr(), 4, 20))
+        rope = run.rope
         self.assertEqual((rope.cos, rope.sin, rope.rows, rope.offset), (self.rope[0].data_ptr(), self.rope[1].data_ptr(), 100, 7))
-        got = append.v_cache
+        got = run.cache.v
         self.assertEqual((got.data, got.stride_batch, got.stride_row, got.stride_head), (self.v_pool.data_ptr(), 1024, 64, 32))
-        self.assertEqual((append.q.data, append.rotated_q.data), (q.data_ptr(), rotated.data_ptr()))
-        self.assertEqual((append.used_kv, append.used_kv_after, append.cu_seqlens), (self.used.data_ptr(),) * 2 + (None,))
+        self.assertEqual((run.tensors.q.data, run.tensors.o.data), (q.data_ptr(), run.returned.data_ptr()))
+        self.assertEqual((run.lengths.kv, run.cache.lengths_after, run.lengths.q), (self.used.data_ptr(),) * 2 + (None,))
 
     def test_a_call_like_an_earlier_one_is_not_checked_again(self):
         q = torch.Tensor((self.BATCH, 1, 4, self.DIM))
@@ -1273,14 +1280,13 @@ class AppendKvTest(CallTest):
                 attnforge.append_kv(*others[:5], torch.Tensor((3, 5), "int32"), **options)
             with self.assertRaisesRegex(AssertionError, "it was"):
                 attnforge.append_kv(*others, rope_interleaved=True, **options)
-        for name, other in zip(("k", "v", "k_cache", "v_cache"), others):
-            self.assertEqual(getattr(second[0], name).data, other.data_ptr())
-        self.assertEqual((second[0].used_kv, second[1].table), (others[4].data_ptr(), others[5].data_ptr()))
-        self.assertEqual((second[0].used_kv_after, second[2].cos), (self.used.data_ptr(), self.rope[0].data_ptr()))
-        self.assertEqual(second[3].shape, q.shape)
-        self.assertEqual(second[0].rotated_q.data, second[3].data_ptr())
-        for name in ("batch", "seqlen_kv", "page_size", "num_heads_q", "rope", "dtype", "rope_dim"):
-            self.assertEqual(getattr(second[0], name), getattr(first[0], name))
+        places = second.tensors.k, second.tensors.v, second.cache.k, second.cache.v
+        self.assertEqual([place.data for place in places], [other.data_ptr() for other in others[:4]])
+        self.assertEqual((second.lengths.kv, second.pages.table), (others[4].data_ptr(), others[5].data_ptr()))
+        self.assertEqual((second.cache.lengths_after, second.rope.cos), (self.used.data_ptr(), self.rope[0].data_ptr()))
+        self.assertEqual(second.returned.shape, q.shape)
+        self.assertEqual(second.tensors.o.data, second.returned.data_ptr())
+        self.assertEqual(second.problem, first.problem)
         q.requires_grad, torch.grad_enabled = True, True
         try:
             with self.assertRaisesRegex(attnforge.InvalidError, "q requires grad"):
@@ -1310,18 +1316,20 @@ class AppendKvTest(CallTest):
         k, v = torch.Tensor((9, 2, 64)), torch.Tensor((9, 2, 32))
         caches = torch.Tensor((3, 500, 2, 64)), torch.Tensor((3, 500, 2, 32))
         ends = torch.Tensor((4,), "int32")
-        append, pages, _, returned = self.appended(k, v, *caches, self.used, cu_seqlens=ends, rope=self.rope, rope_interleaved=True)
-        self.assertEqual((append.batch, append.seqlen_new, append.tokens, append.seqlen_kv), (3, 0, 9, 100))
-        self.assertEqual((append.page_size, append.rope, pages.table), (0, b"interleaved", None))
-        self.assertEqual((append.k.stride_batch, append.k.stride_row, append.k.stride_head), (0, 128, 64))
-        self.assertEqual((append.cu_seqlens, returned), (ends.data_ptr(), None))
+        run = self.appended(k, v, *caches, self.used, cu_seqlens=ends, rope=self.rope, rope_interleaved=True)
+        self.assertEqual((run.problem.batch, run.problem.tokens_q, run.problem.seqlen_kv), (3, 9, 100))
+        self.assertEqual((run.problem.page_size, run.problem.rope, run.pages.table), (0, "interleaved", None))
+        of_k = run.tensors.k
+        self.assertEqual((of_k.stride_batch, of_k.stride_row, of_k.stride_head), (0, 128, 64))
+        self.assertEqual((run.lengths.q, run.returned), (ends.data_ptr(), None))
 
     def test_heads_first(self):
         k, v = torch.Tensor((3, 2, 5, 64)), torch.Tensor((3, 2, 5, 32))
         pools = torch.Tensor((20, 2, 16, 64)), torch.Tensor((20, 2, 16, 32))
-        append, *_ = self.appended(k, v, *pools, self.used, self.table, layout="bhsd")
-        self.assertEqual((append.seqlen_new, append.num_heads_kv, append.page_size), (5, 2, 16))
-        self.assertEqual((append.k_cache.stride_batch, append.k_cache.stride_row, append.k_cache.stride_head), (2048, 64, 1024))
+        run = self.appended(k, v, *pools, self.used, self.table, layout="bhsd")
+        self.assertEqual((run.problem.seqlen_q, run.problem.num_heads_kv, run.problem.page_size), (5, 2, 16))
+        of_k = run.cache.k
+        self.assertEqual((of_k.stride_batch, of_k.stride_row, of_k.stride_head), (2048, 64, 1024))
 
     def test_what_is_refused(self):
         of, launches = torch.Tensor, self.driver.fake_launches()
@@ -1329,7 +1337,7 @@ class AppendKvTest(CallTest):
         for text, changed in (
             ("k has shape .* 4 dimensions", {"k": of((3, 2, 64))}),
             (r"v has shape .* it must be \(3, 1, 2, 32\)", {"v": of((3, 2, 2, 32))}),
-            ("v is fp16 and k bf16", {"v": of((3, 1, 2, 32), "float16")}),
+            ("v is fp16; it must be bf16", {"v": of((3, 1, 2, 32), "float16")}),
             (r"v_cache has shape .* it must be \(20, 16, 2, 32\)", {"v_cache": of((20, 16, 2, 64))}),
             ("v_cache is on GPU 1", {"v_cache": of((20, 16, 2, 32), device=("cuda", 1))}),
             ("k_cache has a stride of 2", {"k_cache": of((20, 16, 2, 64), strides=(4096, 256, 128, 2))}),

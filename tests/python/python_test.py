@@ -42,12 +42,30 @@ class FakeArray:
         }
 
 
+class DLTensor(ctypes.Structure):
+    class Device(ctypes.Structure):
+        _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
+
+    class DataType(ctypes.Structure):
+        _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", Device),
+        ("ndim", ctypes.c_int32),
+        ("dtype", DataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
 class FakeDlpack:
     """A device array by DLPack, bfloat16, with a byte offset."""
 
     def __init__(self, shape, strides=None, device_type=2, code=4, bits=16):
         self.dropped = False
-        self._tensor = _arrays._DLTensor()
+        self._tensor = DLTensor()
         self._tensor.data = 0x20000
         self._tensor.byte_offset = 64
         self._tensor.device.device_type = device_type
@@ -150,17 +168,20 @@ class ProblemTest(unittest.TestCase):
             'bwd args="float* a, float* b" score="s + a[k] + b[q]" dargs="a, b"',
             "bwd fp16 num_heads=4:2 seqlen=100 head_dim=64:72 causal deterministic accumulate dlse gradients=fp32",
             "merge fp32 o=bf16 num_heads=4 seqlen=100 head_dim=72 lse parts=3",
+            "append bf16 num_heads=4:2 seqlen=1:100 head_dim=72 rope=half queries lengths_after",
             "fwd bf16 batch=2 num_heads=4 seqlen=100 blocks=64:32 mask_heads=4 mask_batch=2 mask_bits density=0.25 "
             r'args="float* slope, int window" score="s + slope[head]" mask="k <= q\n && q - k <= window"',
         )
+        # Numbers go by themselves too.
+        fields = attnforge.Problem.__dataclass_fields__
+        alone = [str(attnforge.Problem(**{name: 2.0})) for name, field in fields.items() if field.type is float and name != "density"]
         defaults, changed = attnforge.Problem(), set()
-        for text in texts:
+        for text in (*texts, *alone):
             problem = attnforge.Problem.parse(text)
             self.assertEqual(attnforge.Problem.parse(problem.words()), problem)
             self.assertEqual(str(problem), str(attnforge.Problem.parse(str(problem))))
-            fields = attnforge.Problem.__dataclass_fields__
             changed |= {name for name in fields if getattr(problem, name) != getattr(defaults, name)}
-        self.assertEqual(changed, set(attnforge.Problem.__dataclass_fields__))
+        self.assertEqual(changed, set(fields))
 
     def test_tf32_is_a_flag_of_fp32(self):
         problem = attnforge.Problem.parse("fwd fp32 seqlen=9 tf32")
@@ -521,6 +542,54 @@ class RunTest(unittest.TestCase):
                 attnforge.attention(q, q, q, out=o)
         finally:
             attnforge.configure(no_jit=False)
+
+    def test_stats_count_compiles_and_what_was_not_tuned(self):
+        q, o = FakeArray((1, 16, 2, 96)), FakeArray((1, 16, 2, 96), pointer=0x40000)
+        before = attnforge.stats()
+        for options in ({"causal": True}, {"causal": True}, {"window": 3}):
+            attnforge.attention(q, q, q, out=o, **options)
+        after = attnforge.stats(device=0)
+        grown = {name: after[name] - before[name] for name in before}
+        self.assertEqual((grown["plans"], grown["untuned_plans"]), (2, 2))
+        self.assertIn(grown["compiles"], (1, 2))
+        attnforge.attention(q, q, q, out=o, causal=True)
+        self.assertEqual(attnforge.stats(), after, "a call like an earlier one")
+        attnforge.configure(policy="cached_only")
+        try:
+            with self.assertRaisesRegex(attnforge.NotReadyError, "attnforge tune"):
+                attnforge.attention(q, q, q, out=o, causal=True)
+        finally:
+            attnforge.configure(policy="estimate")
+        self.assertEqual(attnforge.stats(), after)
+
+    def test_problems_are_traced_once_for_the_tuner(self):
+        code = """if True:
+            import attnforge
+            class Array:
+                def __init__(self, pointer, seqlen):
+                    self.__cuda_array_interface__ = {"shape": (1, seqlen, 2, 64), "typestr": "<f2", "data": (pointer, False), "version": 3}
+            for seqlen in (1000, 1024, 1000, 64):
+                x = [Array(0x100000 * i, seqlen) for i in (1, 2, 3, 4)]
+                attnforge.attention(*x[:3], out=x[3])
+            attnforge.configure(no_jit=True)
+            try:
+                attnforge.attention(*x[:3], out=x[3], causal=True)
+            except attnforge.NotReadyError:
+                print("refused")
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "problems.txt")
+            for _ in range(2):  # two processes add to one file
+                done = run_python(code, ATTNFORGE_TRACE=path)
+                self.assertEqual((done.returncode, done.stdout), (0, "refused\n"), done.stderr)
+            with open(path) as file:
+                lines = file.read().splitlines()
+            self.assertEqual(len(lines), 6)
+            self.assertEqual(lines[:3], lines[3:])
+            self.assertEqual([attnforge.Problem.parse(line).seqlen_q for line in lines[:3]], [1024, 64, 64])
+            self.assertTrue(attnforge.Problem.parse(lines[2]).causal, "also what was refused")
+            done = run_python(code, ATTNFORGE_TRACE=folder)
+            self.assertIn("is not written: Is a directory", done.stderr)
 
     def test_family(self):
         q, o = FakeArray((1, 16, 2, 64)), FakeArray((1, 16, 2, 64), pointer=0x40000)

@@ -117,6 +117,21 @@ inline void __threadfence() {}
 inline unsigned atomicAdd(unsigned* to, unsigned x) {
   return std::atomic_ref<unsigned>(*to).fetch_add(x);
 }
+template <class Choose>
+int atomic_choice(int* to, int x, const Choose& choose) {
+  const std::atomic_ref<int> word(*to);
+  int old = word.load();
+  while (!word.compare_exchange_weak(old, choose(old, x))) {
+  }
+  return old;
+}
+inline int atomicMin(int* to, int x) {
+  return atomic_choice(to, x, [](int a, int b) { return std::min(a, b); });
+}
+inline int atomicMax(int* to, int x) {
+  return atomic_choice(to, x, [](int a, int b) { return std::max(a, b); });
+}
+inline int atomicAdd(int* to, int x) { return std::atomic_ref<int>(*to).fetch_add(x); }
 /// 0 after `most`.
 inline unsigned atomicInc(unsigned* to, unsigned most) {
   const std::atomic_ref<unsigned> word(*to);

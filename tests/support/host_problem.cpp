@@ -81,7 +81,6 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
                          .bits = reinterpret_cast<const std::uint32_t*>(
                              list(mask_bits, problem.mask_bits)),
                          .bit_blocks = list(mask_bit_blocks, problem.mask_bits)},
-          .sinks = problem.sinks ? static_cast<const float*>(at(sinks).data) : nullptr,
           .pages = {.table = list(page_table, has_pages(problem)),
                     .stride_batch = table_stride,
                     .num_pages = num_pages},
@@ -95,7 +94,8 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
                         .dsinks = backward && problem.sinks ? static_cast<float*>(at(dsinks).data)
                                                             : nullptr},
           .k_scale = scales(k_scale, problem.dtype_k),
-          .v_scale = scales(v_scale, problem.dtype_v)};
+          .v_scale = scales(v_scale, problem.dtype_v),
+          .sinks = problem.sinks ? static_cast<const float*>(at(sinks).data) : nullptr};
 }
 
 std::string HostProblem::trespass() const {

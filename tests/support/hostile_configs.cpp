@@ -43,7 +43,9 @@ std::span<const Problem> hostile_problems() {
           "bwd bf16 batch=1 num_heads=4 seqlen=500 head_dim=192:128 window_left=64 dlse",
           "bwd fp16 batch=1 num_heads=4:2 seqlen=1000 head_dim=64 softcap=30",
           "merge fp32 o=bf16 batch=3 num_heads=5 seqlen=17 head_dim=72 lse parts=9",
-          "merge bf16 num_heads=16 seqlen=1000 head_dim=512 alignment=2 parts=32"}) {
+          "merge bf16 num_heads=16 seqlen=1000 head_dim=512 alignment=2 parts=32",
+          "append bf16 batch=8 num_heads=32:8 seqlen=1:4096 head_dim=128 rope=half queries",
+          "append fp32 batch=3 num_heads=5 seqlen=17:90 head_dim=72 lengths_after"}) {
       list.push_back(parse_problem(text));
     }
     return list;

@@ -28,7 +28,7 @@ template <class Visit>
 void for_each_product(const Visit& visit) {
   const DeviceFacts& device = typical_device("90a");
   for (const Family* family : registry()) {
-    if (family->tier != Tier::kProduct || family->op == Op::kMerge) continue;
+    if (family->tier != Tier::kProduct || family->op > Op::kBackward) continue;
     int served = 0;
     for (const char* const text : kDense) {
       const Problem problem = parse_problem(text);

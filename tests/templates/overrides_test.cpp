@@ -43,7 +43,8 @@ std::vector<Served> all_served() {
     for (const char* text : {"fwd fp16 num_heads=2 seqlen=512 head_dim=64",
                              "fwd fp32 num_heads=2 seqlen=512 head_dim=64",
                              "bwd fp16 num_heads=2 seqlen=512 head_dim=64",
-                             "merge fp16 num_heads=2 seqlen=512 head_dim=64 parts=2"}) {
+                             "merge fp16 num_heads=2 seqlen=512 head_dim=64 parts=2",
+                             "append fp16 num_heads=2 seqlen=512 head_dim=64"}) {
       const Problem problem = parse_problem(text);
       const DeviceFacts device = typical_device("90");
       if (!rejection(*family, problem, device.arch).empty()) continue;

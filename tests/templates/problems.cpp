@@ -136,7 +136,30 @@ std::span<const Problem> merge_problems() {
   return problems;
 }
 
+std::span<const Problem> append_problems() {
+  static const std::vector<Problem> problems = parsed({
+      "append bf16 batch=64 num_heads=32:8 seqlen=1:4096 head_dim=128 page_size=64 rope=half "
+      "queries "
+      "lengths_after",
+      "append bf16 batch=64 num_heads=8 seqlen=1:4096 head_dim=128 page_size=16",
+      "append fp16 batch=4 num_heads=8:2 seqlen=5:100 head_dim=128 rope=interleaved rope_dim=64 "
+      "queries "
+      "alignment=2",
+      "append fp16 batch=9 num_heads=2 seqlen=40:300 head_dim=72:40 lengths=packed tokens=90 "
+      "rope=half "
+      "alignment=8 lengths_after",
+      "append fp32 batch=2 num_heads=3 seqlen=2:64 head_dim=512:256 rope=half alignment=4",
+      "append bf16 batch=3 num_heads=5:1 seqlen=9:64 head_dim=192:128 rope=interleaved rope_dim=24 "
+      "queries alignment=4",
+      "append fp32 batch=7 num_heads=1 seqlen=17:40 head_dim=64 alignment=8 lengths_after",
+      "append bf16 num_heads=8 seqlen=3000:3100 head_dim=128 page_size=128 lengths=packed "
+      "lengths_after",
+  });
+  return problems;
+}
+
 std::span<const Problem> problems_of(const Family& family) {
+  if (family.op == Op::kAppend) return append_problems();
   if (family.op == Op::kMerge) return merge_problems();
   if (family.op == Op::kBackward) return backward_problems();
   const bool only_fp32 = archs_that_serve(family, template_problems()[0]) == 0 &&

@@ -35,6 +35,7 @@ std::span<const Problem> fp32_problems();
 std::span<const Problem> backward_problems();
 
 std::span<const Problem> merge_problems();
+std::span<const Problem> append_problems();
 
 /// The list that a family's tests walk through: template_problems(), or fp32_problems() for one
 /// that takes nothing else, or backward_problems(), or merge_problems().

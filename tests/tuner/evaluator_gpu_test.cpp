@@ -141,6 +141,43 @@ TEST_F(GpuTest, MergesAreRightInEachConfig) {
   }
 }
 
+TEST_F(GpuTest, AppendsAreRightInEachConfig) {
+  std::vector<std::string> texts = {
+      "append bf16 batch=64 num_heads=32:8 seqlen=1:64 head_dim=128 page_size=16 rope=half queries "
+      "lengths_after",
+      "append fp16 batch=4 num_heads=8:2 seqlen=5:100 head_dim=128 rope=interleaved rope_dim=64 "
+      "queries "
+      "alignment=2",
+      "append fp16 batch=9 num_heads=2 seqlen=40:300 head_dim=72:40 lengths=packed tokens=90 "
+      "rope=half "
+      "alignment=8 lengths_after",
+      "append fp32 batch=2 num_heads=3 seqlen=2:64 head_dim=512:256 rope=half alignment=4",
+      "append bf16 num_heads=8 seqlen=3000:3100 head_dim=128 page_size=128 lengths=packed "
+      "lengths_after",
+  };
+  std::mt19937 random(7);
+  const auto drawn = [&](int least, int most) {
+    return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
+  };
+  const char* const dtypes[] = {"fp32", "fp16", "bf16"};
+  const char* const ropes[] = {"", " rope=half queries", " rope=interleaved"};
+  for (int i = 0; i < 20; ++i)
+    texts.push_back(fmt::format(
+        "append {} batch={} num_heads={} seqlen={}:{} head_dim={}:{} alignment={}{}{}{}",
+        dtypes[drawn(0, 2)], drawn(1, 20), drawn(1, 9), drawn(1, 30), drawn(1, 90),
+        8 * drawn(1, 32), 8 * drawn(1, 32), 4 << drawn(0, 2), ropes[drawn(0, 2)],
+        drawn(0, 1) ? fmt::format(" page_size={}", 8 * drawn(1, 4)) : "",
+        i % 2 == 0 ? " lengths_after" : ""));
+  for (const std::string& text : texts) {
+    const Problem problem = parse_problem(text);
+    for (const Candidate& candidate : candidates(registry(), problem, device)) {
+      SCOPED_TRACE(text + "\n  " + to_string(candidate.config));
+      const Measurement result = try_out(problem, candidate);
+      EXPECT_EQ(result.status, Status::kOk) << result.detail;
+    }
+  }
+}
+
 TEST_F(GpuTest, ElementPastTheEndIsFound) {
   expect_found<FaultKind::kPastEnd>(Status::kWrongResult, "before or past o");
 }

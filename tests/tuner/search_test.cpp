@@ -200,6 +200,17 @@ TEST(Decide, AFavouriteFallsByFewRoundsOnlyIfAllSaySo) {
       << "9 rounds";
 }
 
+TEST(Decide, CountsWhatAConfigLosesInSmallerBatchesOfTheBucket) {
+  for (const int rounds : {0, 3, 41}) {
+    std::vector<Finalist> both{finalist("a", 100, 0.001, 1, rounds),
+                               finalist("b", 102, 0.001, 2, rounds)};
+    for (Finalist& each : both) each.time_us = each.estimate_us;
+    EXPECT_EQ(both[decide(both)].text, "a") << rounds;
+    both[0].spread = 1.1;
+    EXPECT_EQ(both[decide(both)].text, "b") << rounds;
+  }
+}
+
 TEST(Standing, MoreRoundsDecide) {
   const Finalist first = finalist("a", 100, 0.03, 1, 400);
   const Finalist other = finalist("b", 101.2, 0.03, 2, 400);

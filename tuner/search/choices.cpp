@@ -28,13 +28,14 @@ constexpr double
 constexpr double kTieAtMost = 1.02;  // however noisy
 
 double middle_us(const Finalist& finalist) {
-  return finalist.samples.empty() ? finalist.time_us : median(finalist.samples);
+  return finalist.spread * (finalist.samples.empty() ? finalist.time_us : median(finalist.samples));
 }
 
 /// other's time over the leader's, by round.
 std::vector<double> ratios_of(const Finalist& leader, const Finalist& other) {
   std::vector<double> ratios(std::min(leader.samples.size(), other.samples.size()));
-  for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] = other.samples[i] / leader.samples[i];
+  for (std::size_t i = 0; i < ratios.size(); ++i)
+    ratios[i] = other.samples[i] / leader.samples[i] * (other.spread / leader.spread);
   return ratios;
 }
 
@@ -176,7 +177,7 @@ bool falls(const Finalist& leader, const Finalist& favourite) {
   std::vector<double> ratios = ratios_of(leader, favourite);
   if (!std::isinf(median_interval(ratios).high))
     return standing(leader, favourite) == Standing::kSlower;
-  if (ratios.empty()) ratios = {favourite.time_us / leader.time_us};
+  if (ratios.empty()) ratios = {middle_us(favourite) / middle_us(leader)};
   const double rounds = static_cast<double>(ratios.size());
   return *std::min_element(ratios.begin(), ratios.end()) > 1 + 0.5 / (rounds * rounds);
 }

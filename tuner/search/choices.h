@@ -41,6 +41,7 @@ struct Finalist : Racer {
   std::size_t index = 0;  // among the candidates
   std::string text;       // of the config
   double estimate_us = 0;
+  double spread = 1;       // Family::spread(): its times count so many times
   bool incumbent = false;  // the winner that the database has
   bool untuned = false;    // the model's first choice
   double time_us = 0;      // from before the race: of another moment and another heat

@@ -51,6 +51,7 @@ std::vector<std::size_t> contenders(SearchBench& bench) {
 Finalist finalist(const SearchBench& bench, std::size_t index) {
   Finalist result{bench.racer(index), index, bench.state[index].config};
   result.estimate_us = bench.candidates[index].estimate_us;
+  result.spread = bench.candidates[index].spread;
   result.incumbent = index == bench.history.incumbent;
   result.untuned = index == 0;
   result.time_us = bench.state[index].measurement.time_us;

@@ -2,7 +2,7 @@
 // rotates the queries of these positions with them.
 #pragma once
 
-#include "ops/append_kv/params.h"
+#include "ops/append_kv/config.h"
 #include "parts/rope/rotate_pair.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
@@ -332,5 +332,8 @@ struct AppendKv {
     }
   }
 };
+
+template <AppendRowsConfig kConfig>
+struct AppendRows : AppendKv<kConfig.append_shape(), kConfig.alignment> {};
 
 }  // namespace attnforge

@@ -92,7 +92,7 @@ struct AppendWork {
 /// token's row is among all tokens and stride_batch is 0. Position p of a sequence lies in row
 /// p % page_size of page table[sequence * table_stride + p / page_size] of the caches, or without a
 /// table in row p of their batch's `sequence`.
-struct AppendParams {
+struct AppendArgument {
   TensorRef from[3];      // k, v, q; null if there is no q
   TensorRef to[3];        // caches of k and v, rotated q
   const int* cu_seqlens;  // [batch + 1]; null: each sequence has seqlen_new
@@ -102,14 +102,21 @@ struct AppendParams {
   i64 table_stride;
   const float* cos;  // of position 0
   const float* sin;
-  // With used_after alone. Null even so: each block writes the lengths of the sequences whose first
-  // tokens it has, and if used_after is `used`, it has all of their tokens.
-  AppendCounters* counters;
   int batch, tokens, seqlen_new;
   int seqlen_kv;  // positions from here on do not exist
   int page_size, num_pages;
   int num_heads_kv, num_heads_q;
   AppendWork work;
+  // What the problem says of pointers that each run brings.
+  struct Planned {
+    int pairs;  // columns of the tables; 0: no rope
+    bool packed, lengths_after;
+  } planned;
+};
+struct AppendParams : AppendArgument {
+  // With used_after alone. Null even so: each block writes the lengths of the sequences whose first
+  // tokens it has, and if used_after is `used`, it has all of their tokens.
+  AppendCounters* counters;
 };
 
 }  // namespace attnforge

@@ -232,7 +232,7 @@ struct BwdNaive {
                         lse != negative_infinity() && rows.present(r) &&
                         exact_mask<C, Pieces>(params, lengths, rows.sequence, query_head, query,
                                               key);
-      auto [score, slope] = exact_score<C>(params.fwd, s[r]);
+      auto [score, slope] = exact_score<C>(params, query_head, s[r]);
       if constexpr (kOfArrays) {
         if (sees) add_to_arrays(params, rows, query_head, query, key, score, lse, delta, dp[r]);
         continue;

@@ -100,7 +100,6 @@ struct FwdNaive {
   ATTNFORGE_DEVICE static void scores(const Params& params, const SharedMemory& smem,
                                       const Rows& rows, const char* key_row, int key,
                                       float (&s)[kRows]) {
-    const FwdParams& p = params.fwd;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) s[r] = 0.0f;
 #pragma unroll 1
@@ -123,7 +122,7 @@ struct FwdNaive {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       s[r] = exact_text<C, Pieces>(params, rows.lengths, rows.sequence, rows.head, rows.query[r],
-                                   key, exact_score<C>(p, s[r]).value);
+                                   key, exact_score<C>(params, rows.head, s[r]).value);
     }
   }
 

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+#include <utility>
+
 #include "attnforge/error.h"
 #include "generator/shape.h"
 #include "generator/user_code/user_code.h"
@@ -9,6 +13,7 @@
 #include "templates/host/fwd_params.h"
 #include "templates/host/launch_work.h"
 #include "templates/host/visited_keys.h"
+#include "templates/parts/lengths/host.h"
 
 namespace attnforge {
 
@@ -16,7 +21,6 @@ extern const Part key_lists_part;
 
 namespace {
 
-constexpr int kGroupsPerBlock = kListStepThreads / 32;
 constexpr const char* kListsKernel = "key_lists";
 
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -29,8 +33,8 @@ std::int64_t KeyLists::capacity() const {
 
 std::int64_t KeyLists::bytes() const {
   const std::int64_t states = of_text ? groups_of_sequence * sizeof(std::uint32_t) : 0;
-  return lists() *
-             (capacity() * std::int64_t{sizeof(KeyGroup)} + states + std::int64_t{sizeof(int)}) +
+  return lists() * (capacity() * std::int64_t{sizeof(KeyGroup)} + states +
+                    std::int64_t{sizeof(int)} * (1 + parts)) +
          bits_bytes();
 }
 
@@ -42,6 +46,7 @@ KeyLists key_lists(const Problem& problem, const Shape& shape, int block_m, int 
   result.m_blocks = quotient_up(problem.seqlen_q, block_m);
   result.groups_of_sequence = quotient_up(problem.seqlen_kv, result.group_keys);
   result.of_text = !shape.has_block_mask();
+  if (result.of_text) result.parts = block_m / 64;
   if (shape.text_bits)
     result.bits_of_group = block_m * quotient_up(result.group_keys, 32) *
                            std::int64_t{sizeof(std::uint32_t)};
@@ -67,6 +72,8 @@ KeyListParams key_list_params(const KeyLists& lists, std::size_t begin) {
   params.groups = reinterpret_cast<KeyGroup*>(begin);
   params.states = reinterpret_cast<u32*>(begin + groups_bytes);
   params.counts = reinterpret_cast<int*>(begin + groups_bytes + states_bytes);
+  params.parts = reinterpret_cast<u32*>(begin + groups_bytes + states_bytes +
+                                        lists.lists() * sizeof(int));
   params.capacity = lists.capacity(), params.m_blocks = static_cast<int>(lists.m_blocks);
   params.heads = lists.heads, params.batch = lists.batch;
   return params;
@@ -77,8 +84,10 @@ KeyLists key_lists(const LaunchWork& work) {
   return key_lists(work.problem(), work.assembly.shape, tiling.block_m, tiling.block_n);
 }
 
-std::int64_t state_blocks(const KeyLists& lists) {
-  return lists.lists() * quotient_up(lists.groups_of_sequence, kGroupsPerBlock);
+std::int64_t state_blocks(const KeyLists& lists, int groups_of_block) {
+  // One at least, which begins to count the lists.
+  return std::max(std::int64_t{1},
+                  lists.lists() * quotient_up(lists.groups_of_sequence, groups_of_block));
 }
 
 void bind_key_lists(KeyListParams& lists, const Tensors&, const RunMemory& memory) {
@@ -87,6 +96,7 @@ void bind_key_lists(KeyListParams& lists, const Tensors&, const RunMemory& memor
         static_cast<std::byte*>(memory.workspace) + reinterpret_cast<std::uintptr_t>(pointer));
   };
   place(lists.groups), place(lists.counts), place(lists.states), place(lists.bits);
+  place(lists.parts);
 }
 
 namespace {
@@ -109,7 +119,7 @@ Reason illegal_lists(const Shape& shape, const Problem& problem, const QueryTili
   const KeyLists lists = key_lists(problem, shape, tiling.block_m, tiling.block_n);
   // As doubles they do not overflow.
   const double blocks = double(lists.lists()) *
-                        double(quotient_up(lists.groups_of_sequence, kGroupsPerBlock));
+                        double(quotient_up(lists.groups_of_sequence, state_groups_of_block(false)));
   if (blocks > double(kMaxGridX) || lists.groups_of_sequence > kMostGroups)
     return "the lists of keys have more entries than a grid can write";
   if (tiling.own_list_groups != 0 && !own_list_fits(lists, tiling))
@@ -137,14 +147,20 @@ double steps_us(const Shape& shape, const Problem& problem, const QueryTiling& t
   return tiling.own_list_groups == 0 && may_have_own_lists(shape, problem, device) ? kSavedUs : 0;
 }
 
+/// Whether warpgroups leave out the ends of a list that their rows do not see.
+bool walks_in_parts(const Assembly& a) {
+  return a.lists_of_text() && a.kernel.pieces->tma && !a.splits() && a.kernel.tiling.block_m > 64;
+}
+
 /// Keys come in groups; what hides them inside one is what other parts offer.
 void fill_lists(Entry& entry, const Assembly& a) {
   PieceSet& pieces = entry.pieces;
   const std::string window = pieces.dense(Slot::kMask);
   const bool own = !a.lists_by_steps();
-  pieces.fill(Slot::kWalk,
-              {fmt::format("ListWalk<kConfig.key_groups(){}>", own ? ", OwnList<kConfig>" : ""),
-               "parts/key_lists/walk.cuh"});
+  std::string walk = fmt::format("ListWalk<kConfig.key_groups(){}>",
+                                 own ? ", OwnList<kConfig>" : "");
+  if (walks_in_parts(a)) walk = "PartedListWalk<kConfig.warpgroups>";
+  pieces.fill(Slot::kWalk, {std::move(walk), "parts/key_lists/walk.cuh"});
   pieces.fill(Slot::kMask, {fmt::format("ListMask<{}, {}>", window, pieces.type(Slot::kListRule)),
                             "parts/key_lists/mask.cuh"});
   if (a.kernel.pieces->tma)
@@ -167,13 +183,17 @@ constexpr Step kListsStep{
     .text =
         [](Entry& entry, const Assembly& a) {
           entry.pieces.include("parts/key_lists/step_lists.cuh");
+          std::string type = fmt::format(
+              "MakeKeyLists<Pieces::Lengths, {0}, kConfig.{1}, kConfig.key_groups(), kConfig.{2} / "
+              "kConfig.key_groups(), {3}",
+              entry.pieces.type(Slot::kListSource), a.kernel.block_m, a.kernel.block_n,
+              entry.pieces.dense(Slot::kMask));
+          if (a.lists_of_text())
+            type = fmt::format("MakeListsAndQueue<{}, {}, {}>, {}", type, kListStepThreads,
+                               walks_in_parts(a) ? "kConfig.warpgroups" : "0",
+                               tile_queue_type(entry, a, kListStepThreads));
           return Step::Text{
-              .threads = kListStepThreads,
-              .blocks_per_sm = kListStepBlocks,
-              .type = fmt::format("MakeKeyLists<Pieces::Lengths, {0}, kConfig.{1}, "
-                                  "kConfig.key_groups(), kConfig.{2} / kConfig.key_groups(), {3}>",
-                                  entry.pieces.type(Slot::kListSource), a.kernel.block_m,
-                                  a.kernel.block_n, entry.pieces.dense(Slot::kMask))};
+              .threads = kListStepThreads, .blocks_per_sm = kListStepBlocks, .type = type + ">"};
         },
     .launch =
         [](const LaunchWork& work) {
@@ -191,6 +211,7 @@ void add_lists(Argument& argument, const LaunchWork& work) {
   ATTNFORGE_ASSERT(own_list_fits(lists, work.assembly.kernel.tiling),
                    "illegal() lets no longer list through");
   params.groups = nullptr, params.counts = nullptr, params.states = params.bits = nullptr;
+  params.parts = nullptr;
   argument.value(params);
 }
 

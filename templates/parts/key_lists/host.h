@@ -20,6 +20,7 @@ struct KeyLists {
   std::int64_t m_blocks = 0;       // query tiles of a head
   std::int64_t groups_of_sequence = 0;
   bool of_text = false;            // the mask's text says what is seen: a step more
+  int parts = 0;                   // words for each list: which tiles its rows see, 64 at a time
   std::int64_t bits_of_group = 0;  // bytes: of all rows of a query tile, where that step writes any
 
   std::int64_t lists() const { return m_blocks * heads * batch; }
@@ -40,8 +41,9 @@ void bind_key_lists(KeyListParams& lists, const Tensors& tensors, const RunMemor
 
 /// Threads of a block of the steps, and blocks on an SM for which registers must suffice.
 inline constexpr int kListStepThreads = 256, kListStepBlocks = 4;
-/// Blocks of the step before, of a mask's text: a warp for each group. 0: no sequence has keys to
-/// ask about.
-std::int64_t state_blocks(const KeyLists& lists);
+/// Blocks of the step before, of a mask's text, each of so many groups of a list: of many where the
+/// text's terms decide all of it, as few pairs are left to ask then.
+constexpr int state_groups_of_block(bool terms_decide) { return terms_decide ? 16 : 8; }
+std::int64_t state_blocks(const KeyLists& lists, int groups_of_block);
 
 }  // namespace attnforge

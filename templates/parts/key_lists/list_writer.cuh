@@ -7,6 +7,11 @@
 
 namespace attnforge {
 
+/// Who has nothing to do with a list beside writing it.
+struct NoNote {
+  ATTNFORGE_DEVICE void operator()(int, const KeyGroup&) const {}
+};
+
 /// kBlockM rows of a query tile, kGroups groups of kGroupKeys keys in a key tile. Source says what
 /// the mask lets be seen; windows and lengths hide more. kNumThreads are those of a block,
 /// kNumStates how many groups are looked at together.
@@ -19,12 +24,14 @@ struct KeyListWriter {
 
   /// Writes the list of `place`, and returns how many key tiles it has. By all threads of a block,
   /// which see all of it after their next barrier. `states`, `fragments` and `of_warps` are shared
-  /// memory; `list` may lie where `states` does if it has no more than kAtATime groups.
-  template <class Params>
+  /// memory; `list` may lie where `states` does if it has no more than kAtATime groups. All threads
+  /// call note(place, group) before they write a group there, or of no rows where they write none.
+  template <class Params, class Note = NoNote>
   ATTNFORGE_DEVICE static int write(const Params& params, const ListPlace& place,
                                     u32 (&states)[kAtATime],
                                     FragmentKeys (&fragments)[kBlockM / 16],
-                                    int (&of_warps)[kWarps], KeyGroup* list) {
+                                    int (&of_warps)[kWarps], KeyGroup* list,
+                                    const Note& note = {}) {
     const FwdParams& p = params.fwd;
     const Lengths lengths(params, place.sequence);
     const int thread = int(threadIdx.x);
@@ -54,8 +61,10 @@ struct KeyListWriter {
       int at = written + sum_before(count, of_warps, total);
       written += total;
 #pragma unroll
-      for (int i = 0; i < kPerThread; ++i)
+      for (int i = 0; i < kPerThread; ++i) {
+        note(at, own[i]);
         if (own[i].rows != 0) list[at++] = own[i];
+      }
     }
     // The last tile is filled up with groups that lie after all keys.
     const int filled = round_up(written, kGroups);

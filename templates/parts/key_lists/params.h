@@ -35,7 +35,8 @@ struct alignas(16) KeyListParams {
   int m_blocks;      // query tiles of a head
   int heads;         // 1, num_heads_kv or num_heads_q
   int batch;         // 1 or batch
-  int unused[3];
+  int unused;
+  u32* parts;  // [lists, warpgroups]: which tiles each 64 rows see (WalkPart), of a mask's text
 };
 
 /// The argument of a kernel that gathers its keys.

@@ -4,6 +4,7 @@
 #include "base_params.h"
 #include "parts/key_lists/groups.cuh"
 #include "parts/key_lists/params.h"
+#include "parts/key_lists/walk_part.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
@@ -28,6 +29,7 @@ struct NoOwnList {
 template <int kGroups, class Own = NoOwnList>
 struct ListWalk {
   static constexpr bool kListed = true;
+  static constexpr bool kInParts = false;  // it is known which tiles each warpgroup sees
 
   // For consumers of key tiles of kTileKeys: what a warp knows of one, its scores, and those of a
   // step of kStepKeys.
@@ -105,6 +107,56 @@ struct ListWalk {
   ATTNFORGE_DEVICE void store(u32 to) const { store_shared(to, tiles); }
   ATTNFORGE_DEVICE static ListWalk load(u32 from) {
     return {nullptr, from_lane_0(load_shared(from))};
+  }
+};
+
+/// A list whose step also says which of its tiles each of kWarpgroups warpgroups sees, from the
+/// first to the last: a mask's text is known for all 64 rows before the kernel.
+template <int kWarpgroups>
+struct PartedListWalk : ListWalk<1> {
+  static constexpr bool kInParts = true;
+
+  u32 of_parts[kWarpgroups];  // of who reads the list
+  u32 told;                   // where shared memory has these, of who is told of it
+  int left_out;               // tiles before these, of a part
+
+  template <class Params, class QueryTile>
+  ATTNFORGE_DEVICE static PartedListWalk of_rows(const Params& params, const QueryTile& tile, int,
+                                                 int row, int rows) {
+    const KeyListParams& lists = params.lists;
+    const int list = list_index(params.fwd, lists, tile.batch, tile.head, row / rows);
+    PartedListWalk walk{{lists.groups + list * lists.capacity, lists.counts[list]}, {}, 0, 0};
+#pragma unroll
+    for (int w = 0; w < kWarpgroups; ++w) walk.of_parts[w] = lists.parts[list * kWarpgroups + w];
+    return walk;
+  }
+
+  template <class QueryTile>
+  ATTNFORGE_DEVICE PartedListWalk of_part(const QueryTile&, int, int, int) const {
+    return *this;
+  }
+  /// The tiles of this walk that some of the rows see anything of, and those between them.
+  template <class QueryTile>
+  ATTNFORGE_DEVICE PartedListWalk seen_by(const QueryTile& tile, int, int row, int rows) const {
+    const u32 at = told + 4 * ((row - tile.first_row) / rows);
+    const WalkPart its = WalkPart::of(u32(from_lane_0(load_shared(at))), tiles);
+    return {{nullptr, its.count}, {}, told, its.before};
+  }
+  /// How many of these tiles come before those of `part`, and how many after.
+  ATTNFORGE_DEVICE int before(const PartedListWalk& part) const { return part.left_out; }
+  ATTNFORGE_DEVICE int after(const PartedListWalk& part) const {
+    return tiles - part.left_out - part.tiles;
+  }
+
+  // Beside a query tile in shared memory.
+  static constexpr int kWords = 1 + kWarpgroups;
+  ATTNFORGE_DEVICE void store(u32 to) const {
+    store_shared(to, tiles);
+#pragma unroll
+    for (int w = 0; w < kWarpgroups; ++w) store_shared(to + 4 + 4 * w, int(of_parts[w]));
+  }
+  ATTNFORGE_DEVICE static PartedListWalk load(u32 from) {
+    return {{nullptr, from_lane_0(load_shared(from))}, {}, from + 4, 0};
   }
 };
 

@@ -16,7 +16,7 @@ extern const Part lengths_part;
 
 namespace {
 
-constexpr int kListThreads = 1024;  // of MakeTileQueue, one block
+constexpr int kQueueThreads = 1024;  // one block
 constexpr const char* kListKernel = "tile_queue";
 static_assert(sizeof(StepParams) == sizeof(FwdParams), "kForwardSteps says so");
 
@@ -35,18 +35,23 @@ void fill_lengths(Entry& entry, const Assembly& a) {
 
 constexpr Step kQueueStep{
     .kernel = kListKernel,
-    .in = [](const Assembly& a) { return a.tiles == TileSource::kList; },
+    .in = [](const Assembly& a) { return a.tiles == TileSource::kList && !a.lists_of_text(); },
     .text =
         [](Entry& entry, const Assembly& a) {
-          entry.pieces.include("parts/lengths/step_queue.cuh");
-          return Step::Text{.threads = kListThreads,
-                            .type = fmt::format("MakeTileQueue<Pieces::Lengths, Pieces::Walk, "
-                                                "kConfig.{}, kConfig.{}, kConfig.pack_gqa>",
-                                                a.kernel.block_m, a.kernel.block_n)};
+          return Step::Text{.threads = kQueueThreads,
+                            .type = tile_queue_type(entry, a, kQueueThreads)};
         },
-    .launch = [](const LaunchWork&) { return step_of(kListKernel, kListThreads, 0); }};
+    .launch = [](const LaunchWork&) { return step_of(kListKernel, kQueueThreads, 0); }};
 
 }  // namespace
+
+std::string tile_queue_type(Entry& entry, const Assembly& a, int threads) {
+  entry.pieces.include("parts/lengths/step_queue.cuh");
+  return fmt::format(
+      "MakeTileQueue<Pieces::Lengths, Pieces::Walk, kConfig.{}, kConfig.{}, kConfig.pack_gqa{}>",
+      a.kernel.block_m, a.kernel.block_n,
+      threads == kQueueThreads ? "" : fmt::format(", {}", threads));
+}
 
 LengthsParams lengths_params(const TileSchedule& tiles) {
   LengthsParams params{};

@@ -16,7 +16,8 @@ struct QueuedTile {
 /// batch) bytes.
 struct alignas(16) TileQueue {
   int tiles;
-  int unused[3];
+  unsigned lists_done;  // of the step before, where that makes this (parts/key_lists/step_lists)
+  int unused[2];
   // Followed by as many QueuedTiles.
 };
 

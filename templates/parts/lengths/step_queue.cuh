@@ -11,11 +11,13 @@ namespace attnforge {
 /// kBlockM rows (kPackGqa of them a query) and kBlockN keys. Counts tiles by group and work, and
 /// then deals each its place. Which of two tiles of like work comes first differs from run to run;
 /// outputs do not depend on it.
-template <class Lengths, class Walk, int kBlockM, int kBlockN, int kPackGqa>
+template <class Lengths, class Walk, int kBlockM, int kBlockN, int kPackGqa, int kNumThreads = 1024>
 struct MakeTileQueue {
-  static constexpr int kNumThreads = 1024, kNumWarps = kNumThreads / 32;
-  static constexpr int kWorkBins = 32, kGroups = 32;  // a bin per thread
-  static_assert(kWorkBins * kGroups == kNumThreads, "the prefix sum takes a bin a thread");
+  static constexpr int kNumWarps = kNumThreads / 32;
+  static constexpr int kWorkBins = 32, kGroups = 32, kBins = kWorkBins * kGroups;
+  static constexpr int kPerThread = kBins / kNumThreads;  // bins
+  static_assert(kPerThread * kNumThreads == kBins && kNumWarps <= 32,
+                "the prefix sum takes as many bins a thread, and a warp a lane");
 
   /// Calls f(item, bin) for all tiles; a warp takes every kNumWarps-th sequence. Bins are in the
   /// order of the list.
@@ -49,30 +51,41 @@ struct MakeTileQueue {
 
   template <class Params>
   ATTNFORGE_DEVICE static void run(const Params& params) {
-    __shared__ int bins[kNumThreads];  // tiles in a bin, then where its next tile goes
+    __shared__ int bins[kBins];  // tiles in a bin, then where its next tile goes
     __shared__ int of_warps[kNumWarps];
     const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;
     start_next_grid();
     if constexpr (Walk::kListed) await_previous_grid();
-    bins[thread] = 0;
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) bins[thread * kPerThread + i] = 0;
     __syncthreads();
     for_each_tile(params, [&](const QueuedTile&, int bin) { atomicAdd(&bins[bin], 1); });
     __syncthreads();
 
     // Where each bin begins: sums over lanes, then over warps.
-    const int own = bins[thread];
+    int own = 0;
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) own += bins[thread * kPerThread + i];
     const int through = sum_of_lanes_before(own, lane) + own;
     if (lane == 31) of_warps[warp] = through;
     __syncthreads();
+    const bool has_warp = kNumWarps == 32 || lane < kNumWarps;
     if (warp == 0) {
-      const int tiles = of_warps[lane];
-      of_warps[lane] = sum_of_lanes_before(tiles, lane);
+      const int tiles = has_warp ? of_warps[lane] : 0;
+      const int before = sum_of_lanes_before(tiles, lane);
+      if (has_warp) of_warps[lane] = before;
       // Arrays that say more than the problem does must not write after the list's end.
-      if (lane == 31)
-        params.lengths.work->tiles = min(of_warps[lane] + tiles, params.lengths.most_tiles);
+      if (lane == 31) params.lengths.work->tiles = min(before + tiles, params.lengths.most_tiles);
     }
     __syncthreads();
-    bins[thread] = of_warps[warp] + through - own;
+    int begin = of_warps[warp] + through - own;
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      int& bin = bins[thread * kPerThread + i];
+      const int tiles = i + 1 < kPerThread ? bin : 0;
+      bin = begin;
+      begin += tiles;
+    }
     __syncthreads();
 
     QueuedTile* const list = reinterpret_cast<QueuedTile*>(params.lengths.work + 1);

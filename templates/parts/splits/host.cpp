@@ -23,21 +23,40 @@ constexpr std::int64_t kMostMergeBlocks = 384;   // of that step, for rows to ha
 constexpr std::int64_t kMostSpreadBlocks = 256;  // of it: two on each SM of a large GPU
 static_assert(kMostSequencesOfSplits == kMostSharingSequences);
 
-std::size_t o_bytes(const Problem& problem, int splits) {
-  return scratch_aligned(static_cast<std::size_t>(partial_rows(problem)) * splits *
-                         problem.head_dim_v * sizeof(float));
+/// Blocks that are under way at once.
+std::int64_t places(const LaunchWork& work) {
+  return std::max<std::int64_t>(
+      std::int64_t{work.device.num_sms} * work.assembly.kernel.tiling.blocks_per_sm, 1);
+}
+
+/// Partial results of rows. Of shares each block has one more query tile than begin in it.
+std::size_t results(const LaunchWork& work) {
+  const std::int64_t rows = partial_rows(work.problem());
+  if (work.tiles.source != TileSource::kShares)
+    return static_cast<std::size_t>(rows) *
+           static_cast<std::size_t>(work.assembly.kernel.tiling.num_splits);
+  const std::int64_t tiles = std::max<std::int64_t>(work.tiles.all_tiles(), 1);
+  return static_cast<std::size_t>(rows / tiles * (tiles + places(work)));
+}
+std::size_t o_bytes(const LaunchWork& work) {
+  return scratch_aligned(results(work) * static_cast<std::size_t>(work.problem().head_dim_v) *
+                         sizeof(float));
 }
 
 void fill_splits(Entry& entry, const Assembly& a) {
   constexpr const char* kHeader = "parts/splits/walk.cuh";
   constexpr const char* kOfLengths = "parts/splits/by_length.cuh";
+  constexpr const char* kOfShares = "parts/splits/by_share.cuh";
   PieceSet& pieces = entry.pieces;
-  if (a.tiles == TileSource::kLengths) {
-    pieces.fill(Slot::kSplits, {fmt::format("LengthSplits<{}, {}, kConfig.{}, kConfig.pack_gqa>",
-                                            pieces.type(Slot::kLengths), pieces.type(Slot::kWalk),
-                                            a.kernel.block_n),
-                                kOfLengths});
-    pieces.fill(Slot::kOrder, {"LengthSplitOrder<Splits>", kOfLengths});
+  const bool shares = a.tiles == TileSource::kShares;
+  if (shares || a.tiles == TileSource::kLengths) {
+    const char* const header = shares ? kOfShares : kOfLengths;
+    pieces.fill(
+        Slot::kSplits,
+        {fmt::format("{}Splits<{}, {}, kConfig.{}, kConfig.pack_gqa>", shares ? "Shared" : "Length",
+                     pieces.type(Slot::kLengths), pieces.type(Slot::kWalk), a.kernel.block_n),
+         header});
+    pieces.fill(Slot::kOrder, {shares ? "ShareOrder<Splits>" : "LengthSplitOrder<Splits>", header});
   } else if (!a.kernel.grid_order.empty()) {
     pieces.fill(Slot::kSplits, {"GridSplits", kHeader});
     pieces.fill(Slot::kOrder, {fmt::format("SplitOrder<{}>", a.kernel.grid_order), kHeader});
@@ -45,7 +64,10 @@ void fill_splits(Entry& entry, const Assembly& a) {
     pieces.fill(Slot::kSplits, {"EvenSplits", kHeader});
     pieces.wrap(Slot::kOrder, {"SplitOrder<{}>", kHeader});
   }
-  pieces.wrap(Slot::kWalk, {"SplitWalk<{}, Splits>", kHeader});
+  if (shares)
+    pieces.wrap(Slot::kWalk, {"ShareWalk<{}>", kOfShares});
+  else
+    pieces.wrap(Slot::kWalk, {"SplitWalk<{}, Splits>", kHeader});
   pieces.fill(Slot::kOutput, {"PartialOutput<kConfig.head_dim_v, Splits>", kHeader,
                               "template <int kDtype, int kAlignment, bool kLse> "});
 }
@@ -56,7 +78,9 @@ void fill_splits(Entry& entry, const Assembly& a) {
 int row_warps(const LaunchWork& work) {
   const Problem& problem = work.problem();
   int warps = MergeShape::of(work.assembly.kernel.tiling.num_splits).warps;
-  if (work.tiles.source == TileSource::kLengths && problem.batch > 1) {
+  const bool unequal = work.tiles.source == TileSource::kLengths ||
+                       work.tiles.source == TileSource::kShares;
+  if (unequal && problem.batch > 1) {
     while (warps < MergeShape::of(kUnequalSplits).warps &&
            2 * warps * partial_rows(problem) <= kMostMergeBlocks * MergeShape::kWarps)
       warps *= 2;
@@ -69,11 +93,12 @@ void add_partials(Argument& argument, const LaunchWork& work) {
   const Problem& problem = work.problem();
   const QueryTiling& tiling = work.assembly.kernel.tiling;
   const StoredRows stored = stored_rows(problem);
-  const std::int64_t places = std::int64_t{work.device.num_sms} * tiling.blocks_per_sm;
   const std::size_t begin = work.begin_of(splits_part);
-  argument.scratch(begin).scratch(begin + o_bytes(problem, tiling.num_splits));
-  const std::int64_t at_once = std::max<std::int64_t>(places, 1) * problem.batch /
-                               std::max<std::int64_t>(work.tiles.all_tiles(), 1);
+  argument.scratch(begin).scratch(begin + o_bytes(work));
+  const std::int64_t at_once = work.tiles.source == TileSource::kShares
+                                   ? places(work)
+                                   : places(work) * problem.batch /
+                                         std::max<std::int64_t>(work.tiles.all_tiles(), 1);
   constexpr std::array<int, 6> kUnused{};
   argument.value(tiling.num_splits, static_cast<int>(stored.q), row_warps(work),
                  static_cast<int>(stored.batch), static_cast<int>(at_once),
@@ -122,11 +147,6 @@ constinit const Part splits_part{
     .fill = fill_splits,
     .steps = {&kCombine, 1},
     .scratch =
-        [](const LaunchWork& work) {
-          const Problem& problem = work.problem();
-          const int splits = work.assembly.kernel.tiling.num_splits;
-          return o_bytes(problem, splits) +
-                 static_cast<std::size_t>(partial_rows(problem)) * splits * sizeof(float);
-        }};
+        [](const LaunchWork& work) { return o_bytes(work) + results(work) * sizeof(float); }};
 
 }  // namespace attnforge

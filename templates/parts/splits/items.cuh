@@ -35,6 +35,17 @@ struct SplitItem {
   int number;    // of the item
 };
 
+/// Of the lanes of a warp before this one.
+ATTNFORGE_DEVICE int sum_of_lanes_before(int x) {
+  int sum = x;
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const int before = __shfl_up_sync(~0u, sum, distance);
+    if (thread_index() % 32 >= distance) sum += before;
+  }
+  return sum - x;
+}
+
 /// Splits of all sequences of a batch, at most `most` together, which are at least twice the
 /// sequences: each sequence has as many as its key tiles need for none to be longer than
 /// item_tiles. So all splits take about as long, however the lengths differ. `at_once` of them have
@@ -138,16 +149,6 @@ struct SplitItems {
       before = from_lane(first + splits, 31);
     }
     return {-1, 0, 0, number};
-  }
-
-  ATTNFORGE_DEVICE static int sum_of_lanes_before(int x) {
-    int sum = x;
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const int before = __shfl_up_sync(~0u, sum, distance);
-      if (lane() >= distance) sum += before;
-    }
-    return sum - x;
   }
 };
 

@@ -55,6 +55,20 @@ struct EvenSplits {
   }
 };
 
+/// Leaves of a walk the tiles of a slice.
+template <class Walk>
+ATTNFORGE_DEVICE void keep_slice(Walk& walk, const TileSlice& slice) {
+  if constexpr (Walk::kListed) {
+    if (slice.first < slice.last) walk.groups = walk.groups_at(slice.last - 1);
+    walk.tiles = slice.last - slice.first;
+  } else {
+    walk.begin = walk.end - slice.last;
+    walk.end -= slice.first;
+    walk.clear_end = min(max(walk.clear_end, walk.begin), walk.end);
+    walk.clear_begin = min(max(walk.clear_begin, walk.begin), walk.clear_end);
+  }
+}
+
 /// A slice of another Walk, of which only the first may begin with a ragged tile. `Its` are the
 /// Splits.
 template <class Walk, class Its>
@@ -63,7 +77,7 @@ struct SplitWalk : Walk {
   ATTNFORGE_DEVICE static SplitWalk of_rows(const Params& params, const QueryTile& tile,
                                             int block_n, int row, int rows) {
     SplitWalk walk{Walk::of_rows(params, tile, block_n, row, rows)};
-    walk.take(Its::slice(params, walk.count()));
+    keep_slice(walk, Its::slice(params, walk.count()));
     return walk;
   }
   template <class QueryTile>
@@ -73,19 +87,6 @@ struct SplitWalk : Walk {
   template <class QueryTile>
   ATTNFORGE_DEVICE SplitWalk seen_by(const QueryTile& tile, int block_n, int row, int rows) const {
     return {Walk::seen_by(tile, block_n, row, rows)};
-  }
-
- private:
-  ATTNFORGE_DEVICE void take(const TileSlice& slice) {
-    if constexpr (Walk::kListed) {
-      if (slice.first < slice.last) this->groups = this->groups_at(slice.last - 1);
-      this->tiles = slice.last - slice.first;
-    } else {
-      this->begin = this->end - slice.last;
-      this->end -= slice.first;
-      this->clear_end = min(max(this->clear_end, this->begin), this->end);
-      this->clear_begin = min(max(this->clear_begin, this->begin), this->clear_end);
-    }
   }
 };
 

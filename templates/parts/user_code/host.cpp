@@ -113,30 +113,36 @@ void fill_by_code(Entry& entry, const Assembly& a) {
   if (a.shape.user_mask != 0) fill_mask(entry.pieces, a);
 }
 
+bool terms_decide(const Problem& problem) {
+  const PairTerms terms = pair_terms(problem);
+  return !terms.terms.empty() && terms.all();
+}
+
 /// What rows see of each group of keys by the text, before lists are made of it.
 constexpr const char* kStatesKernel = "mask_states";
 constexpr Step kStates{
     .kernel = kStatesKernel,
-    .in =
-        [](const Assembly& a) {
-          return a.lists_by_steps() && a.shape.user_mask != 0 && !has_block_mask(a.problem);
-        },
+    .in = [](const Assembly& a) { return a.lists_of_text(); },
     .text =
         [](Entry& entry, const Assembly& a) {
           entry.pieces.include("parts/user_code/mask.cuh");
           entry.pieces.include("parts/user_code/step_states.cuh");
           entry.pieces.include("parts/user_code/terms.cuh");
-          return Step::Text{.threads = kListStepThreads,
-                            .blocks_per_sm = kListStepBlocks,
-                            .type = fmt::format("MaskStates<Pieces::Lengths, UserRule<UserCode>, "
-                                                "UserTerms<UserCode>, kConfig.{}, kConfig.{}, {}, "
-                                                "kConfig.text_bits>",
-                                                a.kernel.block_m, a.kernel.block_n,
-                                                entry.pieces.dense(Slot::kMask))};
+          const bool decide = terms_decide(a.problem);  // with more registers
+          return Step::Text{
+              .threads = kListStepThreads,
+              .blocks_per_sm = decide ? kListStepBlocks - 1 : kListStepBlocks,
+              .type = fmt::format("MaskStates<Pieces::Lengths, UserRule<UserCode>, "
+                                  "UserTerms<UserCode>, kConfig.{}, kConfig.{}, {}, "
+                                  "kConfig.text_bits, {}>",
+                                  a.kernel.block_m, a.kernel.block_n,
+                                  entry.pieces.dense(Slot::kMask), state_groups_of_block(decide))};
         },
     .launch =
         [](const LaunchWork& work) {
-          return step_of(kStatesKernel, kListStepThreads, 0, state_blocks(key_lists(work)));
+          return step_of(
+              kStatesKernel, kListStepThreads, 0,
+              state_blocks(key_lists(work), state_groups_of_block(terms_decide(work.problem()))));
         }};
 
 }  // namespace

@@ -10,114 +10,162 @@
 
 namespace attnforge {
 
-/// A warp for each group of a list, eight a block. Terms (parts/user_code/terms.cuh) decide where
-/// they can; what is left is asked of Rule::of_row(), pair by pair. kBits: whose pairs are asked
-/// gets a bit for each, else it is done at the first mix of seen and unseen.
+/// Groups of a list, eight warps a block, some groups a warp. Terms (parts/user_code/terms.cuh)
+/// decide where they can; what is left is asked of Rule::of_row(), pair by pair. kBits: whose pairs
+/// are asked gets a bit for each, else it is done at the first mix of seen and unseen.
 template <class Lengths, class Rule, class Terms, int kBlockM, int kGroupKeys, class Window,
-          bool kBits>
+          bool kBits, int kGroupsOfBlock>
 struct MaskStates {
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
-  static constexpr int kFragments = kBlockM / 16;
+  static constexpr int kFragments = kBlockM / 16, kPerWarp = kGroupsOfBlock / kWarps;
+  static constexpr int kVerdicts = Terms::kCount > 0 ? Terms::kCount : 1;
   static_assert(kGroupKeys % 16 == 0, "keys are shared by all lanes of a warp, or by halves");
-  static_assert(kFragments <= 32, "a fragment a lane");
+  static_assert(kFragments <= 2 * kWarps, "a fragment a lane, and one for half a warp");
+  static_assert(kGroupsOfBlock <= 32 && kGroupsOfBlock % kWarps == 0, "a group a lane");
 
   template <class Params>
   ATTNFORGE_DEVICE static void run(const Params& params) {
-    __shared__ u32 of_warps[kWarps], asked[kWarps], partial[kWarps];  // bit f: fragment f
+    // Bit f: fragment f.
+    __shared__ u32 of_groups[kGroupsOfBlock], asked[kGroupsOfBlock], partial[kGroupsOfBlock];
     start_next_grid();
+    if (blockIdx.x == 0 && threadIdx.x == 0) params.lengths.work->lists_done = 0;
     const FwdParams& p = params.fwd;
-    const int groups = ceil_div(p.seqlen_kv, kGroupKeys), blocks = ceil_div(groups, kWarps);
-    const int list = int(blockIdx.x) / blocks, first_group = int(blockIdx.x) % blocks * kWarps;
+    const int groups = ceil_div(p.seqlen_kv, kGroupKeys), blocks = ceil_div(groups, kGroupsOfBlock);
+    if (blocks == 0) return;
+    const int list = int(blockIdx.x) / blocks,
+              first_group = int(blockIdx.x) % blocks * kGroupsOfBlock;
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     const ListPlace place(params.lists, list);
     const Lengths lengths(params, place.sequence);
-    const int first = (first_group + warp) * kGroupKeys, first_query = place.m_block * kBlockM;
+    const int first_query = place.m_block * kBlockM;
+    const i64 first_state = i64(list) * groups + first_group;
+    const bool has_group = int(threadIdx.x) < min(kGroupsOfBlock, groups - first_group);
 
-    // 1. Fragments whose windows let them see some of the warp's group.
+    // 1. Fragments whose windows let them see some of a group. Under causal masks half of the
+    // blocks have groups that no row's window reaches.
     const FragmentKeys keys = FragmentKeys::of(p, lengths, first_query + lane * 16);
-    u32 some = lanes_where(lane < kFragments && first < lengths.kv() && first <= keys.last &&
-                           (!Window::kLeft || first + kGroupKeys > keys.first));
+    u32 some[kPerWarp], any = 0;
+#pragma unroll
+    for (int i = 0; i < kPerWarp; ++i) {
+      const int first = (first_group + i * kWarps + warp) * kGroupKeys;
+      some[i] = lanes_where(lane < kFragments && first < lengths.kv() && first <= keys.last &&
+                            (!Window::kLeft || first + kGroupKeys > keys.first));
+      any |= some[i];
+    }
+    if (!__syncthreads_or(any != 0)) {
+      if (has_group) params.lists.states[first_state + threadIdx.x] = 0;
+      return;
+    }
 
     // 2. What terms decide of many pairs at once.
-    u32 left = some;
+    u32 left[kPerWarp];
     if constexpr (Terms::kCount > 0) {
-      // All threads or none do this. Under causal masks half of the blocks have groups that no
-      // row's window reaches.
-      if (__syncthreads_or(some != 0)) {
-        const Verdicts verdicts = decide<0>(params, place, lengths, first);
-        some &= ~verdicts.none;
-        left = Terms::kAll ? some & ~verdicts.all : some;
+      find_rows<0>(params, place, lengths);
+      __syncthreads();
+      TermVerdicts of_terms[kPerWarp][kVerdicts];
+      decide<0>(params, place, lengths, (first_group + warp) * kGroupKeys, of_terms);
+#pragma unroll
+      for (int i = 0; i < kPerWarp; ++i) {
+        const TermVerdicts found = Terms::value(of_terms[i]);
+        some[i] &= ~found.none;
+        left[i] = some[i] & ~found.all;
       }
+    } else {
+      for (int i = 0; i < kPerWarp; ++i) left[i] = some[i];
     }
-    if (lane == 0) of_warps[warp] = some, asked[warp] = left, partial[warp] = 0;
+#pragma unroll
+    for (int i = 0; i < kPerWarp; ++i) {
+      const int group = i * kWarps + warp;
+      if (lane == 0) of_groups[group] = some[i], asked[group] = left[i], partial[group] = 0;
+    }
     __syncthreads();
 
     // 3. Pair by pair; who is done helps the others.
-    const i64 first_state = i64(list) * groups + first_group;
+    const u32 own = lane < kGroupsOfBlock ? asked[lane] : 0;
     int turn = 0;
 #pragma unroll 1
-    for (int w = 0; w < kWarps; ++w) {
+    for (u32 open = lanes_where(own != 0); open != 0; open &= open - 1) {
+      const int g = __ffs(int(open)) - 1;
 #pragma unroll 1
-      for (u32 rest = asked[w]; rest != 0; rest &= rest - 1, ++turn) {
+      for (u32 rest = u32(from_lane(int(own), g)); rest != 0; rest &= rest - 1, ++turn) {
         if (turn % kWarps != warp) continue;
         const int f = __ffs(int(rest)) - 1;
-        u32* const bits = kBits ? params.lists.bits + ((first_state + w) * kFragments + f) *
+        u32* const bits = kBits ? params.lists.bits + ((first_state + g) * kFragments + f) *
                                                           kTextBitsWords<kGroupKeys>
                                 : nullptr;
         const u32 found = of_rows(params, place, lengths, first_query + f * 16,
-                                  (first_group + w) * kGroupKeys, bits);
+                                  (first_group + g) * kGroupKeys, bits);
         if (lane != 0) continue;
-        if (found == 0) atomicAnd(&of_warps[w], ~(1u << f));
-        if (found == 3) atomicOr(&partial[w], 1u << f);
+        if (found == 0) atomicAnd(&of_groups[g], ~(1u << f));
+        if (found == 3) atomicOr(&partial[g], 1u << f);
       }
     }
     __syncthreads();
-    if (lane == 0 && first_group + warp < groups)
-      params.lists.states[first_state + warp] = of_warps[warp] | partial[warp]
-                                                                     << KeyGroup::kMostFragments;
+    if (has_group)
+      params.lists.states[first_state + threadIdx.x] = of_groups[threadIdx.x] |
+                                                       partial[threadIdx.x]
+                                                           << KeyGroup::kMostFragments;
   }
 
-  /// Bit f: of fragment f, no pair is seen, or all are by the terms so far.
-  struct Verdicts {
-    u32 none, all;
-  };
-
-  /// Decides by the terms from kTerm on. All threads of the block come: its groups have the same
-  /// rows.
+  // What terms say of a query, and the range of what they say of the rows of each fragment.
   template <int kTerm, class Params>
-  ATTNFORGE_DEVICE static Verdicts decide(const Params& params, const ListPlace& place,
-                                          const Lengths& lengths, int first_key) {
-    static_assert(kFragments <= 2 * kWarps, "a fragment for half a warp");
+  ATTNFORGE_DEVICE static auto of_query(const Params& params, const ListPlace& place,
+                                        const Lengths& lengths, int query) {
+    return Terms::template of_query<kTerm>(params, lengths, place.sequence, place.head,
+                                           min(query, lengths.q() - 1));
+  }
+  template <int kTerm, class Params>
+  using RowRange = typename RangeOfType<decltype(of_query<kTerm>(
+      *(const Params*)nullptr, *(const ListPlace*)nullptr, *(const Lengths*)nullptr, 0))>::Type;
+  template <class Rows, int kTerm>
+  ATTNFORGE_DEVICE static Rows (&ranges_of_fragments())[kFragments] {
+    __shared__ Rows ranges[kFragments];
+    return ranges;
+  }
+
+  /// Of the terms from kTerm on, for all fragments. All threads of the block come.
+  template <int kTerm, class Params>
+  ATTNFORGE_DEVICE static void find_rows(const Params& params, const ListPlace& place,
+                                         const Lengths& lengths) {
+    using Rows = RowRange<kTerm, Params>;
     const int lane = int(threadIdx.x) % 32, half = int(threadIdx.x) / 16;
-    const auto of_key = [&](int i) {
-      return Terms::template of_key<kTerm>(params, lengths, place.sequence, place.head,
-                                           min(first_key + lane + i, lengths.kv() - 1));
-    };
-    const auto of_query = [&] {
-      return Terms::template of_query<kTerm>(
-          params, lengths, place.sequence, place.head,
-          min(place.m_block * kBlockM + int(threadIdx.x), lengths.q() - 1));
-    };
-    using Keys = typename RangeOfType<decltype(of_key(0))>::Type;
-    using Rows = typename RangeOfType<decltype(of_query())>::Type;
-    __shared__ Rows of_fragments[kFragments];
-    Rows rows = Rows::of(of_query());
-    Keys keys = Keys::of(of_key(0));
-#pragma unroll
-    for (int i = 32; i < kGroupKeys; i += 32) keys.add(of_key(i));
-    keys.join(~0u);
+    Rows rows = Rows::of(
+        of_query<kTerm>(params, place, lengths, place.m_block * kBlockM + int(threadIdx.x)));
     rows.join(0xffffu << (lane & 16));
-    if (lane % 16 == 0 && half < kFragments) of_fragments[half] = rows;
-    __syncthreads();
-    const TermVerdict found = verdict_of(Terms::relation(kTerm),
-                                         of_fragments[min(lane, kFragments - 1)], keys);
-    Verdicts verdicts{lanes_where(found.none), lanes_where(found.all)};
-    if constexpr (kTerm + 1 < Terms::kCount) {
-      const Verdicts others = decide<kTerm + 1>(params, place, lengths, first_key);
-      verdicts.none |= others.none;
-      verdicts.all &= others.all;
+    if (lane % 16 == 0 && half < kFragments) ranges_of_fragments<Rows, kTerm>()[half] = rows;
+    if constexpr (kTerm + 1 < Terms::kCount) find_rows<kTerm + 1>(params, place, lengths);
+  }
+
+  /// What the terms from kTerm on say of each fragment and a warp's groups, of which the first
+  /// begins at first_key.
+  template <int kTerm, class Params>
+  ATTNFORGE_DEVICE static void decide(const Params& params, const ListPlace& place,
+                                      const Lengths& lengths, int first_key,
+                                      TermVerdicts (&found)[kPerWarp][kVerdicts]) {
+    const int lane = int(threadIdx.x) % 32;
+    const auto of_key = [&](int group, int i) {
+      const int key = first_key + group * kWarps * kGroupKeys + lane + i;
+      return Terms::template of_key<kTerm>(params, lengths, place.sequence, place.head,
+                                           min(key, lengths.kv() - 1));
+    };
+    using Keys = typename RangeOfType<decltype(of_key(0, 0))>::Type;
+    Keys keys[kPerWarp];
+#pragma unroll
+    for (int g = 0; g < kPerWarp; ++g) {
+      keys[g] = Keys::of(of_key(g, 0));
+#pragma unroll
+      for (int i = 32; i < kGroupKeys; i += 32) keys[g].add(of_key(g, i));
     }
-    return verdicts;
+    const auto
+        rows = ranges_of_fragments<RowRange<kTerm, Params>, kTerm>()[min(lane, kFragments - 1)];
+#pragma unroll
+    for (int g = 0; g < kPerWarp; ++g) {
+      keys[g].join(~0u);
+      const TermVerdict verdict = verdict_of(Terms::relation(kTerm), rows, keys[g]);
+      found[g][kTerm] = {lanes_where(verdict.none), lanes_where(verdict.all)};
+    }
+    if constexpr (kTerm + 1 < Terms::kCount)
+      decide<kTerm + 1>(params, place, lengths, first_key, found);
   }
 
   /// What of some rows and keys the text lets be seen. An instruction each for a pair: comparisons

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "generator/user_code/pair_terms.h"
@@ -94,6 +95,26 @@ std::string lines_of(std::string_view name, std::string_view open, std::string_v
                      open, text, close);
 }
 
+/// What PairTerms::value says of verdicts t[i] of the terms.
+std::string value_of_terms(const PairTerms& found) {
+  std::vector<std::string> operands;
+  for (const int item : found.value) {
+    if (item >= 0 || item == PairTerms::kUnknown) {
+      operands.push_back(item >= 0 ? fmt::format("t[{}]", item) : "V::unknown()");
+      continue;
+    }
+    std::string last = std::move(operands.back());
+    if (item == PairTerms::kOpposite) {
+      operands.back() = fmt::format("opposite({})", last);
+      continue;
+    }
+    operands.pop_back();
+    operands.back() = fmt::format("{}({}, {})", item == PairTerms::kBoth ? "both" : "either",
+                                  operands.back(), last);
+  }
+  return operands.back();
+}
+
 /// Functions term_of_query<i> and term_of_key<i> of the terms that decide many pairs at once.
 std::string lines_of_terms(const PairTerms& found, const std::vector<CodeArgument>& arguments,
                            bool wide) {
@@ -107,17 +128,18 @@ std::string lines_of_terms(const PairTerms& found, const std::vector<CodeArgumen
     of_query += fmt::format("    if constexpr (kTerm == {}) return ({});\n", i, term.of_query);
     of_key += fmt::format("    if constexpr (kTerm == {}) return ({});\n", i, term.of_key);
   }
-  std::string lines = fmt::format(
-      "  static constexpr int kTerms = {};\n"
-      "  static constexpr bool kAllTerms = {};\n",
-      found.terms.size(), found.all);
+  std::string lines = fmt::format("  static constexpr int kTerms = {};\n", found.terms.size());
   if (found.terms.empty()) return lines;
   lines += fmt::format(
       "  ATTNFORGE_DEVICE static constexpr TermRelation relation(int term) {{\n"
       "    constexpr TermRelation kRelations[] = {{{}}};\n"
       "    return kRelations[term];\n"
+      "  }}\n"
+      "  template <class V>\n"
+      "  ATTNFORGE_DEVICE static V value_of_terms(const V* t) {{\n"
+      "    return {};\n"
       "  }}\n",
-      relations);
+      relations, value_of_terms(found));
   const auto function = [&](const char* of, const char* position, const std::string& returns) {
     lines += fmt::format(
         "  template <int kTerm>\n"

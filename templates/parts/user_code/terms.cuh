@@ -106,12 +106,30 @@ ATTNFORGE_DEVICE TermVerdict verdict_of(TermRelation relation, const Q& q, const
   }
 }
 
+/// The same for many ranges of rows and one of keys: bit f is that of rows f.
+struct TermVerdicts {
+  u32 none, all;
+
+  ATTNFORGE_DEVICE static TermVerdicts unknown() { return {0, 0}; }
+};
+ATTNFORGE_DEVICE TermVerdicts both(TermVerdicts a, TermVerdicts b) {
+  return {a.none | b.none, a.all & b.all};
+}
+ATTNFORGE_DEVICE TermVerdicts either(TermVerdicts a, TermVerdicts b) {
+  return {a.none & b.none, a.all | b.all};
+}
+ATTNFORGE_DEVICE TermVerdicts opposite(TermVerdicts a) { return {a.all, a.none}; }
+
 /// Code is that of a step.
 template <class Code>
 struct UserTerms {
   static constexpr int kCount = Code::kTerms;
-  static constexpr bool kAll = Code::kAllTerms;  // the text has no others
   ATTNFORGE_DEVICE static constexpr TermRelation relation(int term) { return Code::relation(term); }
+
+  /// The text's, of those of its terms.
+  ATTNFORGE_DEVICE static TermVerdicts value(const TermVerdicts* of_terms) {
+    return Code::value_of_terms(of_terms);
+  }
 
   template <int kTerm, class Params, class Lengths>
   ATTNFORGE_DEVICE static auto of_query(const Params& params, const Lengths& lengths, int sequence,

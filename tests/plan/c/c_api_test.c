@@ -50,11 +50,11 @@ static void test_struct_layout(void) {
   EXPECT(sizeof(attnforge_lengths) == 40);
   EXPECT(sizeof(attnforge_state) == 56);
   EXPECT(sizeof(attnforge_pages) == 32);
-  EXPECT(sizeof(attnforge_append) == 336);
+  EXPECT(sizeof(attnforge_cache) == 80);
   EXPECT(sizeof(attnforge_block_mask_lists) == 40);
   EXPECT(sizeof(attnforge_block_mask_shape) == 48);
   EXPECT(offsetof(attnforge_tensors, block_mask) == 176);
-  EXPECT(sizeof(attnforge_tensors) == 232);
+  EXPECT(offsetof(attnforge_tensors, sinks) == 232);
   EXPECT(sizeof(attnforge_gradients) == 168);
   EXPECT(offsetof(attnforge_tensors, o) == 104);
   EXPECT(offsetof(attnforge_tensors, lse) == 136);
@@ -816,12 +816,16 @@ static void test_merge(void* library, int fake) {
 }
 
 /* Two rows of two sequences, in pages, and their lengths afterwards. */
-static void test_append_kv(void* library, int fake) {
+static void test_append(void* library, int fake) {
   enum { kBatch = 2, kRow = 2 * 64, kPages = 8, kPageSize = 16, kPool = kPages * kPageSize * kRow };
   static const unsigned short kOne = 0x3f80; /* bf16 */
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
   attnforge_context* context = NULL;
-  attnforge_append append = ATTNFORGE_APPEND_INIT;
+  attnforge_problem* problem = NULL;
+  attnforge_plan* plan = NULL;
+  attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
+  attnforge_cache cache = ATTNFORGE_CACHE_INIT;
+  attnforge_lengths lengths = ATTNFORGE_LENGTHS_INIT;
   attnforge_pages pages = ATTNFORGE_PAGES_INIT;
   attnforge_rope rope = ATTNFORGE_ROPE_INIT;
   copy_out_function copy_out = NULL;
@@ -830,54 +834,48 @@ static void test_append_kv(void* library, int fake) {
   int i, written = 0;
   desc.cache_path = ":memory:";
   EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
-  append.batch = kBatch;
-  append.seqlen_kv = 40;
-  append.num_heads_kv = 2;
-  append.head_dim = append.head_dim_v = 64;
-  append.k.data = device_array(library, fake, kBatch * kRow, kOne);
-  append.k.stride_batch = append.k.stride_row = kRow;
-  append.k.stride_head = 64;
-  append.v = append.k;
-  append.k_cache.data = device_array(library, fake, kPool, 0);
-  append.k_cache.stride_batch = kPageSize * kRow;
-  append.k_cache.stride_row = kRow;
-  append.k_cache.stride_head = 64;
-  append.v_cache = append.k_cache;
-  append.v_cache.data = device_array(library, fake, kPool, 0);
-  append.page_size = kPageSize;
-  EXPECT_ERROR(attnforge_append_kv(context, NULL, NULL), ATTNFORGE_ERR_INVALID, "append is NULL");
-  EXPECT_ERROR(attnforge_append_kv(context, &append, NULL), ATTNFORGE_ERR_INVALID,
-               "pages.table is null");
+  EXPECT_ERROR(attnforge_problem_create("append bf16 queries", &problem), ATTNFORGE_ERR_INVALID,
+               "queries needs rope");
+  EXPECT(attnforge_problem_create("append bf16 batch=2 num_heads=2 seqlen=1:40 head_dim=64 "
+                                  "page_size=16 rope=half lengths_after",
+                                  &problem) == ATTNFORGE_OK);
+  EXPECT(attnforge_plan_create(context, problem, NULL, &plan) == ATTNFORGE_OK);
+  EXPECT(attnforge_contiguous_tensors(problem, &tensors) == ATTNFORGE_OK);
+  tensors.k.data = device_array(library, fake, kBatch * kRow, kOne);
+  tensors.v = tensors.k;
+  cache.k.data = device_array(library, fake, kPool, 0);
+  cache.k.stride_batch = kPageSize * kRow;
+  cache.k.stride_row = kRow;
+  cache.k.stride_head = 64;
+  cache.v = cache.k;
+  cache.v.data = device_array(library, fake, kPool, 0);
+  lengths.kv = cache.lengths_after = (int32_t*)device_array(library, fake, 2 * kBatch, 0);
+  tensors.cache = &cache;
+  tensors.lengths = &lengths;
+  rope.cos = rope.sin = (float*)device_array(library, fake, 2 * 40 * 32, 0);
+  rope.rows = 39;
+  tensors.rope = &rope;
   pages.table = (int32_t*)device_array(library, fake, 2 * kBatch * 3, 0); /* page 0 for all */
   pages.stride_batch = 0;
   pages.num_pages = kPages;
-  append.pages = &pages;
-  append.head_dim = (int64_t)1 << 33;
-  EXPECT_ERROR(attnforge_append_kv(context, &append, NULL), ATTNFORGE_ERR_INVALID,
-               "append.head_dim is 8589934592");
-  append.head_dim = 64;
-  append.rope = "halves";
-  EXPECT_ERROR(attnforge_append_kv(context, &append, NULL), ATTNFORGE_ERR_INVALID,
-               "append.rope is \"halves\"; it must be none, interleaved or half");
-  append.rope = "half";
-  rope.cos = rope.sin = (float*)device_array(library, fake, 2 * 40 * 32, 0);
-  rope.rows = 39;
-  append.rope_tables = &rope;
-  EXPECT_ERROR(attnforge_append_kv(context, &append, NULL), ATTNFORGE_ERR_INVALID, "39 rows");
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "pages.table is null");
+  tensors.pages = &pages;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "rope_rows=39 is too few");
   rope.rows = 40;
-  EXPECT_ERROR(attnforge_append_kv(NULL, &append, NULL), ATTNFORGE_ERR_INVALID, "context");
-  append.used_kv = append.used_kv_after = (int32_t*)device_array(library, fake, 2 * kBatch, 0);
-  EXPECT(attnforge_append_kv(context, &append, NULL) == ATTNFORGE_OK);
-  EXPECT(attnforge_append_kv(context, &append, NULL) == ATTNFORGE_OK);
+  EXPECT(attnforge_run(plan, &tensors, NULL, 0, NULL) == ATTNFORGE_OK);
+  EXPECT(attnforge_run(plan, &tensors, NULL, 0, NULL) == ATTNFORGE_OK);
   if (!fake) {
     EXPECT(find(library, "cuMemcpyDtoH_v2", &copy_out));
-    EXPECT(copy_out(used, (unsigned long long)(uintptr_t)append.used_kv, sizeof used) == 0);
+    EXPECT(copy_out(used, (unsigned long long)(uintptr_t)lengths.kv, sizeof used) == 0);
     EXPECT(used[0] == 2 && used[1] == 2);
-    EXPECT(copy_out(v_cache, (unsigned long long)(uintptr_t)append.v_cache.data, sizeof v_cache) ==
-           0);
+    EXPECT(copy_out(v_cache, (unsigned long long)(uintptr_t)cache.v.data, sizeof v_cache) == 0);
     for (i = 0; i < kPool; ++i) written += v_cache[i] == kOne;
     EXPECT(written == 2 * kRow);
   }
+  attnforge_plan_destroy(plan);
+  attnforge_problem_destroy(problem);
   attnforge_context_destroy(context);
 }
 
@@ -911,7 +909,7 @@ int main(int argc, char** argv) {
     test_pages_of_a_run(library, fake);
     test_gradients_of_a_run(library, fake);
     test_merge(library, fake);
-    test_append_kv(library, fake);
+    test_append(library, fake);
   } else {
     EXPECT(opened == ATTNFORGE_ERR_NO_DRIVER && !fake);
     printf("no GPU: %s\n", attnforge_last_error());

@@ -1,6 +1,6 @@
 // tune_bucket_test.cpp - tunings behind plans and of callers, end to end on a fake GPU: their time,
 // what they leave of plans made before, and results that cannot be stored.
-#include "plan/choice/tune_bucket.h"
+#include "plan/choice/choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

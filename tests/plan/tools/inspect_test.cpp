@@ -21,7 +21,7 @@
 #include "generator/arch.h"
 #include "generator/candidates.h"
 #include "generator/problem/bucket.h"
-#include "plan/workspace_bound.h"
+#include "plan/plan_state.h"
 #include "runtime/compile/compiler.h"
 #include "templates/registry.h"
 
@@ -464,7 +464,9 @@ TEST(ListFamilies, NamesAllWithArchsAndFeatures) {
   for (const FamilyInfo& family : families) {
     EXPECT_THAT(family.summary, Not(IsEmpty()));
     EXPECT_THAT(family.archs, Contains("sm_90a"));
-    EXPECT_THAT(family.features, Contains(family.name == "merge_states" ? "lse" : "causal"));
+    EXPECT_THAT(family.features, Contains(family.name == "merge_states" ? "lse"
+                                          : family.name == "append_kv"  ? "rope"
+                                                                        : "causal"));
   }
 }
 

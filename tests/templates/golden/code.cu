@@ -39,8 +39,27 @@ return value_of_mask((
 1      && q - k < reach ));
 #line 1 "entry"
   }
-  static constexpr int kTerms = 0;
-  static constexpr bool kAllTerms = false;
+  static constexpr int kTerms = 1;
+  ATTNFORGE_DEVICE static constexpr TermRelation relation(int term) {
+    constexpr TermRelation kRelations[] = {TermRelation::kAtMost};
+    return kRelations[term];
+  }
+  template <class V>
+  ATTNFORGE_DEVICE static V value_of_terms(const V* t) {
+    return t[0];
+  }
+  template <int kTerm>
+  ATTNFORGE_DEVICE static auto term_of_query([[maybe_unused]] const Words& attnforge_code, int batch, int head, int q, int seqlen_q, int seqlen_kv) {
+    [[maybe_unused]] const UserArray<float> slope(attnforge_code.words[0]);
+    [[maybe_unused]] const int reach = int(u32(attnforge_code.words[1]));
+    if constexpr (kTerm == 0) return (q + (1) + (-1) * min(max(reach, -1073741824), 1073741824));
+  }
+  template <int kTerm>
+  ATTNFORGE_DEVICE static auto term_of_key([[maybe_unused]] const Words& attnforge_code, int batch, int head, int k, int seqlen_q, int seqlen_kv) {
+    [[maybe_unused]] const UserArray<float> slope(attnforge_code.words[0]);
+    [[maybe_unused]] const int reach = int(u32(attnforge_code.words[1]));
+    if constexpr (kTerm == 0) return (k);
+  }
 };
 }  // namespace attnforge
 using namespace attnforge;
@@ -59,17 +78,13 @@ static_assert(seams::Mask<Pieces::Mask, QueryTile<WithKeyLists<WithCode<WithLeng
 static_assert(seams::Keys<Pieces::Keys<kBf16>, QueryTile<WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>, Pieces::Walk>, "Pieces::Keys<kBf16> is not what pieces/concepts.cuh says");
 static_assert(seams::Order<Pieces::Order, WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, QueryTile<WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>, 1, Pieces::Lengths>>, "Pieces::Order is not what pieces/concepts.cuh says");
 static_assert(sizeof(WithKeyLists<WithCode<WithLengths<StepParams>, 2>>) == 304);
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(256, 3)
 mask_states(const __grid_constant__ WithKeyLists<WithCode<WithLengths<StepParams>, 2>> p) {
-  MaskStates<Pieces::Lengths, UserRule<UserCode>, UserTerms<UserCode>, kConfig.block_m, kConfig.block_n, DensePieces<kConfig>::Mask, kConfig.text_bits>::run(p);
+  MaskStates<Pieces::Lengths, UserRule<UserCode>, UserTerms<UserCode>, kConfig.block_m, kConfig.block_n, DensePieces<kConfig>::Mask, kConfig.text_bits, 16>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(256, 4)
 key_lists(const __grid_constant__ WithKeyLists<WithCode<WithLengths<StepParams>, 2>> p) {
-  MakeKeyLists<Pieces::Lengths, TextSource, kConfig.block_m, kConfig.key_groups(), kConfig.block_n / kConfig.key_groups(), DensePieces<kConfig>::Mask>::run(p);
-}
-extern "C" __global__ void __launch_bounds__(1024)
-tile_queue(const __grid_constant__ WithKeyLists<WithCode<WithLengths<StepParams>, 2>> p) {
-  MakeTileQueue<Pieces::Lengths, Pieces::Walk, kConfig.block_m, kConfig.block_n, kConfig.pack_gqa>::run(p);
+  MakeListsAndQueue<MakeKeyLists<Pieces::Lengths, TextSource, kConfig.block_m, kConfig.key_groups(), kConfig.block_n / kConfig.key_groups(), DensePieces<kConfig>::Mask, 256, 0>, MakeTileQueue<Pieces::Lengths, Pieces::Walk, kConfig.block_m, kConfig.block_n, kConfig.pack_gqa, 256>>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
 fwd_mma_sm80_bf16_d128_128x64_e8b3b043(const __grid_constant__ WithKeyLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>> p) {

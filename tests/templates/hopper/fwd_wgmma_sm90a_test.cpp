@@ -96,12 +96,17 @@ TEST(FwdWgmmaSm90a, BlocksFitTheirSm) {
   });
 }
 
+/// Whether a step merges what several blocks have of a query tile.
+bool has_parts(const Config& config) {
+  return config.get("num_splits") > 1 || config.get("grid") == kGridShares;
+}
+
 TEST(FwdWgmmaSm90a, TensorMapsTakeWhatTmaAllows) {
   for_each_config([](const Problem& problem, const Config& config) {
     const Launch launch = family().launch(config, problem, h200());
     const std::size_t before = problem.rope == Rope::kNone ? 0 : 1;
     ASSERT_EQ(own_step(launch), before);
-    ASSERT_EQ(launch.steps.size(), before + (config.get("num_splits") == 1 ? 1 : 2));
+    ASSERT_EQ(launch.steps.size(), before + (has_parts(config) ? 2 : 1));
     const LaunchStep& step = launch.steps[own_step(launch)];
     const auto maps = test::parts_of<TensorMapSpec>(step);
     ASSERT_EQ(maps.size(), 3u);
@@ -128,8 +133,7 @@ TEST(FwdWgmmaSm90a, OnlyDynamicGridsNeedCounters) {
     const Launch launch = family().launch(config, problem, h200());
     const bool is_dynamic = config.get("grid") == kGridDynamic;
     (is_dynamic ? dynamic : other) = true;
-    EXPECT_EQ(launch.workspace_bytes == 0,
-              problem.rope == Rope::kNone && config.get("num_splits") == 1);
+    EXPECT_EQ(launch.workspace_bytes == 0, problem.rope == Rope::kNone && !has_parts(config));
     const auto counters = test::parts_of<CountersArgument>(launch.steps[own_step(launch)]);
     EXPECT_EQ(counters.size(), is_dynamic ? 1u : 0u);
     EXPECT_EQ(counted_steps(launch), is_dynamic ? 1 : 0);

@@ -1,6 +1,7 @@
 // tile_order_test.cpp - the order in which blocks take query tiles, as the host lays it down.
 #include "templates/host/tile_order.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace attnforge {
@@ -48,6 +49,21 @@ TEST(TileOrder, SmallLastGroupsAreSeenToLeaveTheGpuIdle) {
   EXPECT_GT(idle(0), idle(30));
   EXPECT_GE(idle(30), idle(4096));
   EXPECT_GT(idle(4096), 1.0);
+}
+
+TEST(SpreadOfRows, IsWhatLengthsOfABucketLeaveEmptyInTheirLastTile) {
+  const auto spread = [](int queries, int block_m, int pack) {
+    return spread_of_rows(parse_problem(fmt::format("fwd bf16 batch=2 num_heads=32:2 head_dim=64 "
+                                                    "seqlen={}",
+                                                    queries)),
+                          block_m, pack);
+  };
+  EXPECT_NEAR(spread(256, 128, 1), 1.38, 0.01) << "129 queries take 256 rows";
+  EXPECT_LT(spread(256, 128, 16), 1.04) << "heads fill each other's tiles";
+  EXPECT_LT(spread(512, 128, 1), 1.25);
+  EXPECT_EQ(spread(128, 128, 1), 1);
+  EXPECT_EQ(spread(1024, 128, 1), 1);
+  EXPECT_EQ(spread(300, 128, 1), 1) << "no bucket";
 }
 
 }  // namespace

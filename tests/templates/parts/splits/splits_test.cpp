@@ -174,6 +174,60 @@ TEST(SplitKeys, TakeMemoryThatDecidesHowManyBlocksAnSmHas) {
   }
 }
 
+/// A config of fwd_wgmma_sm90a whose blocks have shares of the keys, or none.
+std::vector<Config> shares_of(const Problem& problem) {
+  std::vector<Config> found;
+  for (const Candidate& each :
+       candidates(*find_family("fwd_wgmma_sm90a"), problem, typical_device("90a"))) {
+    if (each.config.get("grid") == 3) found.push_back(each.config);
+  }
+  return found;
+}
+
+TEST(SharedKeys, AreOneBlockForEachPlaceAndAStepThatMerges) {
+  const Family& family = *find_family("fwd_wgmma_sm90a");
+  std::size_t room = 0;
+  for (const int batch : {1, 16, 17, 141, 200}) {
+    const Problem problem = parse_problem(
+        fmt::format("fwd bf16 batch={} num_heads=64:8 seqlen=2:8854 head_dim=128 causal "
+                    "lengths=used page_size=64",
+                    batch));
+    const std::vector<Config> configs = shares_of(problem);
+    ASSERT_FALSE(configs.empty());
+    Config config = configs.front();
+    const Launch launch = family.launch(config, problem, typical_device("90a"));
+    ASSERT_EQ(launch.steps.size(), 2u);
+    EXPECT_EQ(launch.steps[0].grid.x, 132u * static_cast<unsigned>(config.get("blocks_per_sm")));
+    EXPECT_EQ(launch.steps[0].grid.y, 1u);
+    EXPECT_EQ(launch.steps[1].kernel, "combine_splits");
+    // A result for each query tile, and one more for each block, of 16 rows.
+    const std::size_t results = static_cast<std::size_t>(batch) * 8 + launch.steps[0].grid.x;
+    EXPECT_GE(launch.workspace_bytes, results * 16 * (128 + 1) * sizeof(float));
+    EXPECT_LE(launch.workspace_bytes, results * 16 * (128 + 1) * sizeof(float) + 4096);
+    if (config.get("blocks_per_sm") == 1) {
+      EXPECT_GE(launch.workspace_bytes, room) << "more of a larger batch";
+      room = launch.workspace_bytes;
+    }
+    config.fields.back().second = 2;
+    EXPECT_THAT(illegal(family, config, problem, typical_device("90a")),
+                testing::HasSubstr("do not split keys"));
+  }
+}
+
+TEST(SharedKeys, AreOfSequencesWithOneTileAHeadThatAreNotPackedAndOfAnyBatch) {
+  const auto some = [](const std::string& words) {
+    return !shares_of(parse_problem("fwd bf16 num_heads=32:8 head_dim=128 " + words)).empty();
+  };
+  EXPECT_TRUE(some("batch=17 seqlen=1:8192"));
+  EXPECT_TRUE(some("batch=17 seqlen=8:8192 lengths=used causal"));
+  EXPECT_FALSE(some("batch=17 seqlen=1:8192 lengths=used batch_invariant"));
+  EXPECT_FALSE(some("batch=17 seqlen=1:8192 lengths=packed page_size=16"));
+  EXPECT_FALSE(some("batch=300 seqlen=1:8192 lengths=used"));
+  EXPECT_FALSE(some("batch=17 seqlen=512:8192"));
+  EXPECT_FALSE(some("batch=17 seqlen=1:8192 blocks=64"));
+  EXPECT_FALSE(some("batch=1 seqlen=1:512")) << "few key tiles";
+}
+
 TEST(SplitKeys, OfASequenceAreTriedFromWhatKeepsAboutHalfOfTheSmsBusy) {
   const Problem problem = parse_problem("fwd bf16 num_heads=16:1 seqlen=1:65536 head_dim=128");
   const std::vector<int> values = splits_axis(problem, typical_device("90a")).values;
@@ -394,7 +448,9 @@ TEST(ServingShapes, AreServedBySplitKeysWhereNothingWasMeasured) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128");
   const Candidate untuned_one = untuned(registry(), problem, typical_device("90a"));
-  EXPECT_GT(untuned_one.config.get("num_splits"), 1);
+  const bool shares = untuned_one.config.family == "fwd_wgmma_sm90a" &&
+                      untuned_one.config.get("grid") == 3;
+  EXPECT_TRUE(shares || untuned_one.config.get("num_splits") > 1) << to_string(untuned_one.config);
 }
 
 TEST(ServingShapes, HaveTilesOfSixteenAndOfThirtyTwoRowsToTry) {

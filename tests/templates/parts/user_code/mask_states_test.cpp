@@ -8,8 +8,13 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
+#include "templates/parts/lengths/params.h"
 #include "templates/pieces/fixed_lengths.cuh"
 #include "templates/pieces/window_mask.cuh"
+#include "templates/parts/key_lists/step_lists.cuh"
+#include "templates/parts/key_lists/walk.cuh"
+#include "templates/parts/lengths/step_queue.cuh"
+#include "templates/parts/user_code/lists.cuh"
 #include "templates/parts/user_code/step_states.cuh"
 // clang-format on
 
@@ -18,22 +23,26 @@ namespace {
 
 struct Params {
   FwdParams fwd;
+  LengthsParams lengths;
   KeyListParams lists;
 };
 
-/// document_q[q] == document_kv[k], and whether q + k is no multiple of `rare`.
+/// document_q[q] == document_kv[k], and whether q + k is no multiple of `rare`; or else whether it
+/// is one, where `either`.
 struct Text {
   static inline std::vector<int> of_query{}, of_key{};
   static inline std::vector<float> weight_q{}, weight_kv{};
   static inline int rare = 0;
+  static inline bool either = false;
 
   static bool sees(int query, int key) {
     EXPECT_TRUE(query >= 0 && key >= 0 && query < static_cast<int>(of_query.size()) &&
                 key < static_cast<int>(of_key.size()))
         << "the text is asked about pairs that are there";
+    if (either && (query + key) % rare == 0) return true;
     return of_query[static_cast<std::size_t>(query)] == of_key[static_cast<std::size_t>(key)] &&
            weight_q[static_cast<std::size_t>(query)] <= weight_kv[static_cast<std::size_t>(key)] &&
-           (rare == 0 || (query + key) % rare != 0);
+           (rare == 0 || either || (query + key) % rare != 0);
   }
 };
 struct Rule {
@@ -45,7 +54,11 @@ struct Rule {
 template <int kTerms, bool kAllTerms>
 struct TermsOf {
   static constexpr int kCount = kTerms;
-  static constexpr bool kAll = kAllTerms;
+  static TermVerdicts value(const TermVerdicts* t) {
+    TermVerdicts all = kAllTerms ? t[0] : both(t[0], TermVerdicts::unknown());
+    if (kTerms > 1) all = both(all, t[1]);
+    return all;
+  }
   static constexpr TermRelation relation(int term) {
     return term == 0 ? TermRelation::kEqual : TermRelation::kAtMost;
   }
@@ -61,13 +74,20 @@ struct TermsOf {
   }
 };
 
+/// The terms, or something that none of them tells.
+struct EitherTerms : TermsOf<2, true> {
+  static TermVerdicts value(const TermVerdicts* t) {
+    return either(both(t[0], t[1]), TermVerdicts::unknown());
+  }
+};
+
 constexpr int kQueries = 150, kKeys = 700, kUnwritten = 0x5a5a5a5a;
 
 /// Runs the step and compares what it wrote with the text.
-template <class Terms, int kBlockM, int kGroupKeys, bool kLeft, bool kBits>
+template <class Terms, int kBlockM, int kGroupKeys, bool kLeft, bool kBits, int kGroupsOfBlock>
 void expect_what_the_text_says(int window_left, int window_right) {
   using Kernel = MaskStates<FixedLengths, Rule, Terms, kBlockM, kGroupKeys, WindowMask<kLeft>,
-                            kBits>;
+                            kBits, kGroupsOfBlock>;
   constexpr int kFragments = kBlockM / 16, kGroups = (kKeys + kGroupKeys - 1) / kGroupKeys;
   const int lists = (kQueries + kBlockM - 1) / kBlockM;
   std::vector<u32> states(static_cast<std::size_t>(lists * kGroups), kUnwritten);
@@ -86,15 +106,20 @@ void expect_what_the_text_says(int window_left, int window_right) {
                   .m_blocks = lists,
                   .heads = 1,
                   .batch = 1,
-                  .unused = {}};
-  const int blocks = (kGroups + Kernel::kWarps - 1) / Kernel::kWarps;
+                  .unused = {},
+                  .parts = nullptr};
+  TileQueue work{.tiles = 0, .lists_done = 77, .unused = {}};
+  params.lengths.work = &work;
+  const int blocks = (kGroups + kGroupsOfBlock - 1) / kGroupsOfBlock;
   test::run_on_host(static_cast<unsigned>(lists * blocks), Kernel::kThreads,
                     [&] { Kernel::run(params); });
+  EXPECT_EQ(work.lists_done, 0u);
   const FixedLengths lengths(params, 0);
   for (int list = 0; list < lists; ++list)
     for (int group = 0; group < kGroups; ++group)
       for (int f = 0; f < kFragments; ++f) {
-        const std::size_t at = static_cast<std::size_t>(list * kGroups + group);
+        const std::size_t at = static_cast<std::size_t>(list) * kGroups +
+                               static_cast<std::size_t>(group);
         const int query = list * kBlockM + f * 16, key = group * kGroupKeys;
         const FragmentKeys keys = FragmentKeys::of(params.fwd, lengths, query);
         const bool in_window = key <= keys.last && (!kLeft || key + kGroupKeys > keys.first);
@@ -136,23 +161,31 @@ class MaskStatesOfTexts : public testing::Test {
     Text::weight_q.assign(kQueries, -1.5f);
     Text::weight_kv.assign(kKeys, 2.5f);
     Text::rare = 0;
+    Text::either = false;
   }
 };
 
 TEST_F(MaskStatesOfTexts, AreThoseOfEveryPairWhereTermsTellOfMany) {
-  expect_what_the_text_says<TermsOf<2, true>, 128, 96, false, true>(kOpenWindow, kOpenWindow);
-  expect_what_the_text_says<TermsOf<2, true>, 64, 16, true, true>(120, 30);
+  expect_what_the_text_says<TermsOf<2, true>, 128, 96, false, true, 16>(kOpenWindow, kOpenWindow);
+  expect_what_the_text_says<TermsOf<2, true>, 64, 16, true, true, 8>(120, 30);
 }
 
 TEST_F(MaskStatesOfTexts, AreThoseOfEveryPairWhereNoTermDoes) {
-  expect_what_the_text_says<TermsOf<0, true>, 64, 48, false, true>(kOpenWindow, 0);
-  expect_what_the_text_says<TermsOf<0, true>, 128, 128, false, false>(kOpenWindow, 0);
+  expect_what_the_text_says<TermsOf<0, true>, 64, 48, false, true, 32>(kOpenWindow, 0);
+  expect_what_the_text_says<TermsOf<0, true>, 128, 128, false, false, 8>(kOpenWindow, 0);
 }
 
 TEST_F(MaskStatesOfTexts, AskPairsWhereOtherTermsMayHideSome) {
   Text::rare = 7;
-  expect_what_the_text_says<TermsOf<2, false>, 128, 64, false, true>(kOpenWindow, kOpenWindow);
-  expect_what_the_text_says<TermsOf<1, false>, 32, 112, true, false>(300, 0);
+  expect_what_the_text_says<TermsOf<2, false>, 128, 64, false, true, 32>(kOpenWindow, kOpenWindow);
+  expect_what_the_text_says<TermsOf<1, false>, 32, 112, true, false, 8>(300, 0);
+}
+
+TEST_F(MaskStatesOfTexts, AskNothingOfWhatATermLetsBeSeenAnyway) {
+  Text::rare = 11;
+  Text::either = true;
+  expect_what_the_text_says<EitherTerms, 128, 64, false, true, 8>(kOpenWindow, kOpenWindow);
+  expect_what_the_text_says<EitherTerms, 64, 48, true, true, 16>(200, 40);
 }
 
 TEST_F(MaskStatesOfTexts, AskPairsWhereValuesAreNotNumbers) {
@@ -160,7 +193,125 @@ TEST_F(MaskStatesOfTexts, AskPairsWhereValuesAreNotNumbers) {
     Text::weight_kv[i] = std::numeric_limits<float>::quiet_NaN();
   for (std::size_t i = 3; i < Text::weight_q.size(); i += 60)
     Text::weight_q[i] = std::numeric_limits<float>::quiet_NaN();
-  expect_what_the_text_says<TermsOf<2, true>, 128, 96, false, true>(kOpenWindow, kOpenWindow);
+  expect_what_the_text_says<TermsOf<2, true>, 128, 96, false, true, 32>(kOpenWindow, kOpenWindow);
+}
+
+struct SharedMemory {
+  TileQueue queue{.tiles = -1, .lists_done = 77, .unused = {}};
+  QueuedTile tiles[16];
+};
+
+/// The lists, which of their tiles warpgroups see, and the order of query tiles that the last block
+/// makes.
+template <int kBlockM, int kWarpgroups>
+void expect_lists_and_their_order() {
+  constexpr int kGroupKeys = 32, kTiles = (kQueries + kBlockM - 1) / kBlockM,
+                kGroups = (kKeys + kGroupKeys - 1) / kGroupKeys;
+  using Window = WindowMask<false>;
+  using States = MaskStates<FixedLengths, Rule, TermsOf<2, true>, kBlockM, kGroupKeys, Window,
+                            false, 32>;
+  using Lists = MakeKeyLists<FixedLengths, TextSource, kBlockM, 1, kGroupKeys, Window, 256,
+                             kWarpgroups>;
+  using Step = MakeListsAndQueue<
+      Lists, MakeTileQueue<FixedLengths, ListWalk<1>, kBlockM, kGroupKeys, 1, 256>>;
+  std::vector<u32> states(kTiles * kGroups, kUnwritten), parts(kTiles * kWarpgroups + 1);
+  std::vector<KeyGroup> groups(kTiles * kGroups);
+  std::vector<int> counts(kTiles, -1);
+  SharedMemory work;
+  Params params{};
+  params.fwd.batch = 1;
+  params.fwd.num_heads_q = params.fwd.num_heads_kv = 1;
+  params.fwd.seqlen_q = kQueries;
+  params.fwd.seqlen_kv = kKeys;
+  params.fwd.window_left = params.fwd.window_right = kOpenWindow;
+  params.lengths.work = &work.queue;
+  params.lengths.most_tiles = kTiles;
+  params.lists = {.groups = groups.data(),
+                  .counts = counts.data(),
+                  .states = states.data(),
+                  .bits = nullptr,
+                  .capacity = kGroups,
+                  .m_blocks = kTiles,
+                  .heads = 1,
+                  .batch = 1,
+                  .unused = {},
+                  .parts = parts.data()};
+  const auto sees = [](int first_query, int rows, int group) {
+    for (int q = first_query; q < std::min(first_query + rows, kQueries); ++q)
+      for (int k = group * kGroupKeys; k < std::min((group + 1) * kGroupKeys, kKeys); ++k)
+        if (Text::sees(q, k)) return true;
+    return false;
+  };
+  // Twice: nothing may be left of a run before.
+  for (int run = 0; run < 2; ++run) {
+    test::run_on_host(kTiles, States::kThreads, [&] { States::run(params); });
+    test::run_on_host(kTiles, Lists::kThreads, [&] { Step::run(params); });
+    ASSERT_EQ(work.queue.tiles, kTiles);
+    std::vector<bool> there(kTiles, false);
+    int before = kGroups;
+    for (int i = 0; i < kTiles; ++i) {
+      const int m_block = work.tiles[i].m_block;
+      const auto m = static_cast<std::size_t>(m_block);
+      ASSERT_LT(m, there.size());
+      EXPECT_FALSE(there[m]) << m;
+      there[m] = true;
+      EXPECT_LE(counts[m], before) << "the longest lists come first";
+      before = counts[m];
+      std::vector<int> expected;
+      for (int group = 0; group < kGroups; ++group)
+        if (sees(m_block * kBlockM, kBlockM, group)) expected.push_back(group);
+      ASSERT_EQ(counts[m], static_cast<int>(expected.size())) << m;
+      for (std::size_t at = 0; at < expected.size(); ++at)
+        EXPECT_EQ(groups[m * kGroups + at].number & ~KeyGroup::kEdge,
+                  static_cast<u32>(expected[at]));
+      for (int w = 0; w < kWarpgroups; ++w) {
+        const WalkPart part = WalkPart::of(parts[m * kWarpgroups + static_cast<std::size_t>(w)],
+                                           counts[m]);
+        const auto seen = [&](int place) {  // the last tile comes first
+          return sees(m_block * kBlockM + w * 64, 64,
+                      expected.at(expected.size() - 1 - static_cast<std::size_t>(place)));
+        };
+        for (int place = 0; place < counts[m]; ++place)
+          EXPECT_TRUE(!seen(place) || (place >= part.before && place < part.before + part.count));
+        if (part.count == 0) continue;
+        EXPECT_TRUE(seen(part.before) && seen(part.before + part.count - 1)) << m << " " << w;
+      }
+    }
+  }
+}
+
+TEST_F(MaskStatesOfTexts, BecomeListsAndTheOrderOfTheirTiles) {
+  expect_lists_and_their_order<16, 0>();
+  expect_lists_and_their_order<128, 2>();
+}
+
+TEST(WalkParts, AreAllOfAListThatIsTooLongForAWord) {
+  for (const auto& [before, count] : {std::pair(0, 0), {3, 0}, {0, 7}, {3, 70}, {0xfffe, 0}}) {
+    const WalkPart part = WalkPart::of(WalkPart{before, count}.word(), 100000);
+    EXPECT_EQ(std::pair(part.before, part.count), std::pair(before, count));
+  }
+  for (const auto& [before, count] : {std::pair(0xffff, 0), {1, 0xfffe}, {0, 99999}}) {
+    const WalkPart part = WalkPart::of(WalkPart{before, count}.word(), 100000);
+    EXPECT_EQ(std::pair(part.before, part.count), std::pair(0, 100000));
+  }
+}
+
+/// Verdicts of joined terms are never more than those of their pairs.
+TEST(TermVerdicts, JoinAsPairsDo) {
+  const TermVerdicts none{1, 0}, all{0, 1}, some = TermVerdicts::unknown();
+  const auto is = [](const TermVerdicts& verdicts, const TermVerdicts& expected) {
+    return verdicts.none == expected.none && verdicts.all == expected.all;
+  };
+  for (const TermVerdicts& x : {none, all, some}) {
+    EXPECT_TRUE(is(both(x, none), none) && is(both(none, x), none));
+    EXPECT_TRUE(is(both(x, all), x) && is(both(all, x), x));
+    EXPECT_TRUE(is(either(x, all), all) && is(either(all, x), all));
+    EXPECT_TRUE(is(either(x, none), x) && is(either(none, x), x));
+    EXPECT_TRUE(is(opposite(opposite(x)), x));
+    EXPECT_TRUE(is(both(x, some), is(x, none) ? none : some));
+    EXPECT_TRUE(is(either(x, some), is(x, all) ? all : some));
+  }
+  EXPECT_TRUE(is(opposite(none), all) && is(opposite(some), some));
 }
 
 template <class Q, class K>

@@ -1,0 +1,136 @@
+"""flex_attention() as torch.nn.attention.flex_attention has it, by kernels of attnforge.
+
+    from attnforge.integrations.flex import flex_attention
+    o = flex_attention(q, k, v, score_mod=lambda s, b, h, q, k: s + slope[h] * (k - q), block_mask=mask)
+
+The Python functions become texts (flex_trace.py), captured tensors arrays of args, which get gradients where score_mod reads them; a
+BlockMask of torch is taken as it is. Functions are traced once for what they have captured. Under torch.compile call options_of() before
+the graph, and attnforge.attention(q, k, v, **options) in it.
+"""
+
+import re
+import weakref
+
+import torch
+
+from .._attention import attention
+from .._block_mask import BlockMask
+from .._errors import UnsupportedError
+from .adapter import padded
+from .flex_trace import Trace, call
+
+_traced = {}
+_masks = weakref.WeakKeyDictionary()
+_MOST = 256
+
+
+def flex_attention(
+    query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False, kernel_options=None, *, return_aux=None
+):
+    """query [batch, heads, seqlen, head_dim], key and value with their heads and lengths. Returns o, or (o, lse) with return_lse.
+    kernel_options is not looked at: the plan has its own. Raises UnsupportedError, from the line of a function that has no text."""
+    if return_aux is not None:
+        raise UnsupportedError("return_aux: lse comes with return_lse=True")
+    if query.shape[1] != key.shape[1] and not enable_gqa:
+        raise UnsupportedError(f"query has {query.shape[1]} heads and key {key.shape[1]}: enable_gqa=True says that this is meant")
+    options = options_of(score_mod, block_mask, query.shape[2], key.shape[2])
+    if scale is not None and scale != query.shape[-1] ** -0.5 or query.shape[-1] % 8:
+        options["softmax_scale"] = float(query.shape[-1] ** -0.5 if scale is None else scale)
+    if return_lse:
+        options["return_lse"] = True
+    result = attention(*padded(query, key, value), layout="bhsd", **options)
+    o, lse = result if return_lse else (result, None)
+    o = o if value.shape[-1] % 8 == 0 else o[..., : value.shape[-1]]
+    return (o, lse) if return_lse else o
+
+
+def options_of(score_mod=None, block_mask=None, seqlen_q=None, seqlen_kv=None):
+    """The options of attention() that say the same. seqlen_*: of a call, which a BlockMask of torch is checked against."""
+    options, args = {}, {}
+    if score_mod is not None:
+        options["score"], of_score = _text_of(score_mod, True)
+        args.update(of_score)
+    if block_mask is not None:
+        text, of_mask = _text_of(block_mask.mask_mod, False)
+        if text != "true":
+            options["mask"] = text
+            args.update(of_mask)
+        if text == "true" or not _is_window(text):
+            options["block_mask"] = _blocks_of(block_mask, seqlen_q, seqlen_kv)
+    if args:
+        options["args"] = args
+    return options
+
+
+# ---- Texts ----
+
+
+def _text_of(function, is_score):
+    """(text, arrays by their names); what was captured is looked at in each call."""
+    captured = tuple(_captured(function, set()))
+    key = is_score, *(id(each) for each in captured)
+    known = _traced.get(key)
+    if known is None:
+        trace = Trace("of_score" if is_score else "of_mask")
+        score = [trace.symbol("s", "float")] if is_score else []
+        text = call(function, trace, *score, *(trace.symbol(name, "int", True) for name in ("batch", "head", "q", "k"))).text
+        if len(_traced) >= _MOST:
+            _traced.clear()
+        known = _traced[key] = text, trace.arrays, captured  # which keeps the ids from meaning something else
+    return known[0], {name: _as_array(tensor) for name, tensor in known[1].items()}
+
+
+def _as_array(tensor):
+    if tensor.dtype in (torch.int64, torch.int16, torch.uint8, torch.int8):
+        return tensor.to(torch.int32)
+    return tensor.contiguous() if tensor.dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.bool) else tensor.float()
+
+
+def _captured(function, seen):
+    """Everything that a function's result depends on beside its arguments: code, cells, defaults and globals, of functions in them too."""
+    code = getattr(function, "__code__", None)
+    if code is None or id(function) in seen:
+        yield function
+        return
+    seen.add(id(function))
+    yield code
+    names = [function.__globals__.get(name) for name in code.co_names]
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    for each in (*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *names):
+        for one in each if isinstance(each, (tuple, list)) else (each,):
+            yield from _captured(one, seen)
+
+
+def _is_window(text):
+    """Whether a text is made of comparisons of q - k with numbers alone: the library then makes a window of it, faster than blocks."""
+    parts = re.sub(r"[()]", "", text).split("&&")
+    return all(re.fullmatch(r" ?(abs)?(q|k|q - k|k - q) (<=|>=|<|>) (q|k|-?\d+) ?", each) for each in parts)
+
+
+# ---- Blocks ----
+
+
+def _blocks_of(mask, seqlen_q, seqlen_kv):
+    """The blocks of a BlockMask of torch, read from the GPU once."""
+    sizes = tuple(mask.seq_lengths)
+    if seqlen_q is not None and sizes != (seqlen_q, seqlen_kv):
+        raise UnsupportedError(f"block_mask is of {sizes[0]} queries and {sizes[1]} keys; the call has {seqlen_q} and {seqlen_kv}: create_block_mask() for them")
+    found = _masks.get(mask)
+    if found is None:
+        found = _masks[mask] = _convert(mask, sizes)
+    return found
+
+
+def _convert(mask, sizes):
+    batch, heads = mask.kv_num_blocks.shape[:2]
+    kinds = [(mask.kv_num_blocks, mask.kv_indices, 1)]
+    if mask.full_kv_num_blocks is not None:
+        kinds.append((mask.full_kv_num_blocks, mask.full_kv_indices, 0))
+    kinds = [(count.flatten().tolist(), index.flatten(0, 2).tolist(), partial) for count, index, partial in kinds]
+    begin, columns, partials = [0], [], []
+    for row in range(len(kinds[0][0])):
+        entries = sorted((column, partial) for count, index, partial in kinds for column in index[row][: count[row]])
+        columns += [column for column, _ in entries]
+        partials += [partial for _, partial in entries]
+        begin.append(len(columns))
+    return BlockMask.from_bsr(begin, columns, tuple(mask.BLOCK_SIZE), sizes, heads=heads, batch=batch, partial=partials)
