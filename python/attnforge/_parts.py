@@ -65,7 +65,9 @@ def addresses_of(options):
     cos, sin = options.get("rope") or (None, None)
     table = options.get("page_table")
     _, of_q, of_kv = lengths_beside(table, options.get("cu_seqlens"), options.get("used_kv"))
-    arrays = cos, sin, of_q, of_kv, table, *map(options.get, (*SCALE_NAMES, *OF_HEADS))
+    arrays = [cos, sin, of_q, of_kv, table]
+    for name in (*SCALE_NAMES, *OF_HEADS):
+        arrays.append(options.get(name))
     return [0 if x is None else x.data_ptr() for x in arrays]
 
 

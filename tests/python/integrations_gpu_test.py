@@ -120,6 +120,7 @@ class TorchOpsTest(OnGpu):
         for options in cases:
             for dtype in (torch.bfloat16, torch.float16):
                 for q, kv in (((2, 300, 8, 64), None), ((1, 257, 6, 80), (1, 400, 2, 80)), ((2, 256, 4, 128), None)):
+                    torch._dynamo.reset()  # or all count as compiles of one function
                     wanted = {name: options[name] for name in ("causal", "softcap") if name in options}
                     if "window" in options:
                         wanted["left"], wanted["right"] = options["window"]
@@ -340,6 +341,22 @@ class SdpaTest(OnGpu):
             o = F.scaled_dot_product_attention(*nested, is_causal=True).transpose(1, 2).unbind()
         for i in range(3):
             self.close(o[i][None], plain(*(x[i][None] for x in rows), causal=True)[0], i)
+
+    def test_the_function_with_masks(self):
+        q, k, v = (torch.randn(2, heads, rows, 64, device="cuda").bfloat16().requires_grad_() for heads, rows in ((4, 200), (2, 300), (2, 300)))
+        seen = (torch.rand(200, 300, device="cuda") < 0.6) | (torch.arange(300, device="cuda") == 0)
+        added = torch.randn(4, 200, 300, device="cuda").bfloat16().requires_grad_()
+        for given in ({"is_causal": True}, {"attn_mask": seen}, {"attn_mask": added}, {"attn_mask": added.detach()[:, :1]}):
+            leaves = [q, k, v] + [x for x in given.values() if isinstance(x, torch.Tensor) and x.requires_grad]
+            wide = {name: x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for name, x in given.items()}
+            o = sdpa.scaled_dot_product_attention(q, k, v, enable_gqa=True, **given)
+            with self.torch.sdpa_kernel(self.torch.SDPBackend.MATH):
+                wanted = F.scaled_dot_product_attention(*(x.double() for x in (q, k, v)), enable_gqa=True, **wide)
+            self.close(o, wanted, given.keys())
+            dout = torch.randn_like(o)
+            got, right = torch.autograd.grad(o, leaves, dout), torch.autograd.grad(wanted, leaves, dout.double())
+            for x, y in zip(got, right):
+                self.close(x, y, given.keys(), 4e-2)
 
     def test_dropout_falls_back_with_a_warning(self):
         self.torch.restore_flash_attention_impl()

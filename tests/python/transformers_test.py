@@ -14,12 +14,12 @@ import unittest
 try:
     import torch
     import transformers as hf
+    from transformers.generation.configuration_utils import ContinuousBatchingConfig
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
-import attnforge  # noqa: E402
 from attnforge.integrations import transformers as ours  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402
 
@@ -37,7 +37,7 @@ DECODERS = {
     "gemma3": (hf.Gemma3ForCausalLM, lambda: hf.Gemma3TextConfig(**DECODER, **WINDOWS, query_pre_attn_scalar=DIM)),
     "qwen3": (hf.Qwen3ForCausalLM, lambda: hf.Qwen3Config(**DECODER)),
     "mistral": (hf.MistralForCausalLM, lambda: hf.MistralConfig(**DECODER, sliding_window=6)),
-    "gpt-oss": (hf.GptOssForCausalLM, lambda: hf.GptOssConfig(**DECODER, **WINDOWS, num_local_experts=2, num_experts_per_tok=1)),
+    "gpt-oss": (hf.GptOssForCausalLM, lambda: hf.GptOssConfig(**DECODER, **WINDOWS, num_local_experts=2, num_experts_per_tok=2)),
     "deepseek": (
         hf.DeepseekV3ForCausalLM,
         lambda: hf.DeepseekV3Config(**SMALL, num_key_value_heads=HEADS, q_lora_rank=32, kv_lora_rank=32, qk_nope_head_dim=128,
@@ -94,8 +94,10 @@ class TransformersTest(unittest.TestCase):
 
     def right_logits(self, models, what, keep=None, layers=2, **inputs):
         """Ours are at most twice as far from eager in float32 as sdpa's, and every layer launched a kernel of ours."""
+        halves = {name: x.to(DTYPE) if x.is_floating_point() else x for name, x in inputs.items() if isinstance(x, torch.Tensor)}
         with torch.no_grad():
             wanted = models.eager(**inputs).logits
+            inputs.update(halves)
             (got, count) = launched(lambda: models.ours(**inputs).logits)
             self.assertGreaterEqual(count, layers, what)
             keep = torch.ones(wanted.shape[:-1], dtype=torch.bool, device=DEVICE) if keep is None else keep
@@ -111,8 +113,9 @@ class TransformersTest(unittest.TestCase):
             model.train().zero_grad()
             model(**inputs).loss.backward()
             model.eval()
+        most = max(p.grad.norm() for p in models.eager.parameters() if p.grad is not None)
         for (name, p), q in zip(models.eager.named_parameters(), models.ours.parameters()):
-            if p.grad is not None and p.grad.norm() > 1e-6:
+            if p.grad is not None and p.grad.norm() > 1e-3 * most:  # some are 0 but for rounding
                 cosine = torch.nn.functional.cosine_similarity(p.grad.flatten(), q.grad.float().flatten(), 0).item()
                 self.assertGreater(cosine, 0.99 if GPU else 0.9999, (what, name))
                 self.assertLess(abs(q.grad.float().norm() / p.grad.norm() - 1), 0.1 if GPU else 1e-3, (what, name))
@@ -209,8 +212,7 @@ class TransformersTest(unittest.TestCase):
         self.right_logits(models, "modernbert", layers=3, keep=self.left.bool(), input_ids=self.ids, attention_mask=self.left)
         sizes = {name: value for name, value in SMALL.items() if name != "vocab_size"}
         vit = Models(hf.ViTForImageClassification, hf.ViTConfig(**sizes, image_size=32, patch_size=8, num_labels=7))
-        self.right_logits(vit, "vit", pixel_values=torch.randn(2, 3, 32, 32, device=DEVICE).to(DTYPE).float() if not GPU else
-                          torch.randn(2, 3, 32, 32, device=DEVICE))
+        self.right_logits(vit, "vit", pixel_values=torch.randn(2, 3, 32, 32, device=DEVICE))
         width = SMALL["hidden_size"]
         whisper = hf.WhisperConfig(vocab_size=97, d_model=width, encoder_layers=1, decoder_layers=2, encoder_attention_heads=4,
                                    decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, max_source_positions=32,
@@ -219,15 +221,15 @@ class TransformersTest(unittest.TestCase):
         models = Models(hf.WhisperForConditionalGeneration, whisper)
         self.right_logits(models, "whisper", layers=5, input_features=torch.randn(2, 8, 64, device=DEVICE), decoder_input_ids=self.ids)
 
-    @unittest.skipUnless(GPU, "continuous batching needs a GPU")
     def test_continuous_batching(self):
         models = Models(*[each() if i else each for i, each in enumerate(DECODERS["llama"])])
-        config = hf.GenerationConfig(max_new_tokens=8, do_sample=False, eos_token_id=-1, pad_token_id=0, use_cuda_graph=False)
+        config = hf.GenerationConfig(max_new_tokens=8, do_sample=False, eos_token_id=-1, pad_token_id=0)
+        batching = ContinuousBatchingConfig(block_size=16, num_blocks=32, max_batch_tokens=64, use_cuda_graph=False, use_async_batching=False)
         prompts = [each[: 5 + 4 * i].tolist() for i, each in enumerate(self.ids)]
         results = {}
         for name in ("paged|attnforge", "paged|sdpa"):
             models.ours.set_attn_implementation(name)
-            outputs, count = launched(lambda: models.ours.generate_batch(inputs=prompts, generation_config=config))
+            outputs, count = launched(lambda: models.ours.generate_batch(prompts, config, batching, warmup=False))
             results[name] = [each.generated_tokens for each in outputs.values()]
             self.assertEqual(count > 0, name == "paged|attnforge")
         same = sum(x == y for one, other in zip(*results.values()) for x, y in zip(one, other))

@@ -25,7 +25,17 @@ _MOST = 256
 
 
 def flex_attention(
-    query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False, kernel_options=None, *, return_aux=None
+    query,
+    key,
+    value,
+    score_mod=None,
+    block_mask=None,
+    scale=None,
+    enable_gqa=False,
+    return_lse=False,
+    kernel_options=None,
+    *,
+    return_aux=None,
 ):
     """query [batch, heads, seqlen, head_dim], key and value with their heads and lengths. Returns o, or (o, lse) with return_lse.
     kernel_options is not looked at: the plan has its own. Raises UnsupportedError, from the line of a function that has no text."""
@@ -83,7 +93,8 @@ def _text_of(function, is_score):
 def _as_array(tensor):
     if tensor.dtype in (torch.int64, torch.int16, torch.uint8, torch.int8):
         return tensor.to(torch.int32)
-    return tensor.contiguous() if tensor.dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.bool) else tensor.float()
+    as_it_is = tensor.dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.bool)
+    return tensor.contiguous() if as_it_is else tensor.float()
 
 
 def _captured(function, seen):
@@ -94,7 +105,8 @@ def _captured(function, seen):
         return
     seen.add(id(function))
     yield code
-    names = [function.__globals__.get(name) for name in code.co_names]
+    of_torch = (function.__module__ or "").partition(".")[0] == "torch"  # as what and_masks() makes: its cells alone are the caller's
+    names = [] if of_torch else [function.__globals__.get(name) for name in code.co_names]
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
     for each in (*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *names):
         for one in each if isinstance(each, (tuple, list)) else (each,):
@@ -114,7 +126,9 @@ def _blocks_of(mask, seqlen_q, seqlen_kv):
     """The blocks of a BlockMask of torch, read from the GPU once."""
     sizes = tuple(mask.seq_lengths)
     if seqlen_q is not None and sizes != (seqlen_q, seqlen_kv):
-        raise UnsupportedError(f"block_mask is of {sizes[0]} queries and {sizes[1]} keys; the call has {seqlen_q} and {seqlen_kv}: create_block_mask() for them")
+        raise UnsupportedError(
+            f"block_mask is of {sizes[0]} queries and {sizes[1]} keys; the call has {seqlen_q} and {seqlen_kv}: create_block_mask() for them"
+        )
     found = _masks.get(mask)
     if found is None:
         found = _masks[mask] = _convert(mask, sizes)

@@ -13,7 +13,7 @@ from .._errors import UnsupportedError
 _FLOAT, _INT, _BOOL = "float", "int", "bool"
 _LOWEST = "-1e38f"  # in the place of -inf: scores below -1e30 count as masked
 _OPERATORS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_UNARY = ("exp", "exp2", "log", "log2", "log1p", "expm1", "tanh", "sqrt", "rsqrt", "sin", "cos", "tan", "atan", "sinh", "cosh", "erf", "floor", "ceil", "trunc", "round")
+_UNARY = "exp exp2 log log2 log1p expm1 tanh sqrt rsqrt sin cos tan atan sinh cosh erf floor ceil trunc round".split()
 _OTHER_NAMES = {
     "__and__": "logical_and", "__rand__": "logical_and", "bitwise_and": "logical_and",
     "__or__": "logical_or", "__ror__": "logical_or", "bitwise_or": "logical_or",
@@ -66,7 +66,9 @@ class Symbol:
         return lambda *args, **kwargs: apply(self.trace, name, (self, *args), kwargs)
 
     def __bool__(self):
-        raise UnsupportedError(f"a decision by a value that only the kernel knows ({self.text}): use torch.where(), &, | and ~ instead of if, and, or")
+        raise UnsupportedError(
+            f"a decision by a value that only the kernel knows ({self.text}): use torch.where(), &, | and ~ instead of if, and, or"
+        )
 
     def _no_value(self, *_):
         raise UnsupportedError(f"the value of {self.text} is asked for, which only the kernel knows")
@@ -142,7 +144,9 @@ def _element(trace, tensor, index):
     """tensor[index] with symbols and numbers in the index, of all dimensions."""
     index = index if isinstance(index, tuple) else (index,)
     if len(index) != tensor.dim() or any(each is None or isinstance(each, slice) or each is Ellipsis for each in index):
-        raise UnsupportedError(f"a captured tensor of {tensor.dim()} dimensions is read by {len(index)} indices; an element of it has a text, a row has none")
+        raise UnsupportedError(
+            f"a captured tensor of {tensor.dim()} dimensions is read by {len(index)} indices; an element of it has a text, a row has none"
+        )
     texts, step = [], tensor.numel()
     for each, size in zip(index, tensor.shape):
         step //= max(size, 1)
@@ -196,6 +200,10 @@ def _logical(sign):
         a, b = _symbol(trace, a), _symbol(trace, b)
         if _BOOL not in (a.kind, b.kind):
             raise UnsupportedError("&, | and ^ are of conditions; bits of numbers have no text")
+        neutral = {"&&": "true", "||": "false"}.get(sign)  # torch's and_masks() and or_masks() begin with it
+        for one, other in ((a, b), (b, a)):
+            if one.text == neutral and other.kind == _BOOL:
+                return other
         return trace.symbol(f"({a.text} {sign} {b.text})", _BOOL)
 
     return function
@@ -281,6 +289,17 @@ def _power(trace, a, b):
     return trace.symbol(f"powf({_as_float(_symbol(trace, a))}, {_as_float(_symbol(trace, b))})", _FLOAT)
 
 
+def _constant(value):
+    """new_zeros() and its like: a number of the dtype that is asked for."""
+
+    def function(trace, a, *args, dtype=None, **_):
+        kind = a.kind if dtype is None else _to(trace, a, dtype).kind
+        filled = args[-1] if value is None else value
+        return _symbol(trace, {_BOOL: bool, _INT: int, _FLOAT: float}[kind](filled))
+
+    return function
+
+
 def _unary(name):
     return lambda trace, a: trace.symbol(f"{name}f({_as_float(_symbol(trace, a))})", _FLOAT)
 
@@ -302,7 +321,8 @@ _FUNCTIONS = {
     "reciprocal": lambda trace, a: _div(trace, 1.0, a), "to": _to, "type": _to, "float": lambda trace, a: _to(trace, a, torch.float32),
     "int": lambda trace, a: _to(trace, a, torch.int32), "long": lambda trace, a: _to(trace, a, torch.int64),
     "bool": lambda trace, a: _to(trace, a, torch.bool), "detach": lambda trace, a: a, "clone": lambda trace, a: a,
-    "contiguous": lambda trace, a: a,
+    "contiguous": lambda trace, a: a, "new_zeros": _constant(0), "new_ones": _constant(1), "zeros_like": _constant(0),
+    "ones_like": _constant(1), "new_full": _constant(None), "full_like": _constant(None),
 }  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def attention(q, k, v, *, frozen=(), **options):
     return_lse = bool(options.pop("return_lse", False))
     register()
     parts, numbers = [], []
-    text = encode(lambda value: isinstance(value, (jax.Array, jax.core.Tracer)), options, parts, numbers)
+    text = encode(lambda value: isinstance(value, jax.Array), options, parts, numbers)
     o, lse = _attention((text, tuple(numbers), tuple(frozen)), q, k, v, parts)
     return (o, lse) if return_lse else o
 
@@ -166,7 +166,8 @@ def _gradients(static, kept, given):
 
     def results(q, k, v, o, lse, dout, dlse, *parts):
         wide = [parts[i] for i in ([] if sinks is None else [sinks.index]) + list(trained.values())]
-        return [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in (q, k, v)] + [jax.ShapeDtypeStruct(each.shape, jnp.float32) for each in wide]
+        of_inputs = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in (q, k, v)]
+        return of_inputs + [jax.ShapeDtypeStruct(each.shape, jnp.float32) for each in wide]
 
     attributes = {"options": text, "numbers": ",".join(map(str, numbers)), "trained": ",".join(trained)}
     dq, dk, dv, *more = _mapped(_BACKWARD, attributes, results)(q, k, v, o, lse, dout.astype(o.dtype), dlse, *parts)

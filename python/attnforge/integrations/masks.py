@@ -114,15 +114,17 @@ def _rows(function, sizes, offsets, keys, device):
 def apply(options, mask, bias, queries, keys):
     """Adds a mask of mask_for()'s kinds or a dense one, and a bias that is added to scores, to the options of attention()."""
     if bias is not None:
-        _add_dense(options, bias, queries, keys, "bias")
+        add_dense(options, bias, queries, keys, "bias")
     if mask is None:
         return
     if mask.dim() != 4:
-        raise UnsupportedError(f"attention_mask has shape {tuple(mask.shape)}; it must be [batch, heads, queries, keys], or left to transformers")
+        raise UnsupportedError(
+            f"attention_mask has shape {tuple(mask.shape)}; it must be [batch, heads, queries, keys], or left to transformers"
+        )
     if mask.dtype != torch.int32:
         options.pop("causal", None)  # a dense mask says all
         options.pop("window", None)
-        _add_dense(options, mask, queries, keys, "mask")
+        add_dense(options, mask, queries, keys, "mask")
         return
     kind = mask.shape[2]
     if kind == _USED:
@@ -140,7 +142,7 @@ def apply(options, mask, bias, queries, keys):
         _add(options, mask=text, args={"first": first, "last": last})
 
 
-def _add_dense(options, dense, queries, keys, name):
+def add_dense(options, dense, queries, keys, name):
     """A dense tensor, of which each dimension may be 1."""
     batch, heads, rows, columns = dense.shape
     if columns < keys or rows not in (1, queries) and rows < queries:

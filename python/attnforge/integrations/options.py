@@ -79,18 +79,25 @@ def template(text):
 
 
 def decode(text, numbers):
-    """The options by their names, a Leaf in the place of each tensor. Raises InvalidError for a block mask that is gone."""
+    """The options by their names, not to be changed, a Leaf in the place of each tensor. Raises InvalidError for a block mask that is
+    gone."""
+    # Each line costs in a step of decode. What is kept must not hold a block mask.
+    return _filled(template(text), numbers) if "'@" in text else _decoded(text, tuple(numbers))
 
-    def filled(value):
-        kind = type(value)
-        if kind is _Number:
-            return numbers[value.index]
-        if kind is _Mask:
-            return of_number(numbers[value.index])
-        if kind is tuple:
-            return tuple(filled(each) for each in value)
-        if kind is dict:
-            return {name: filled(each) for name, each in value.items()}
-        return value
 
-    return filled(template(text))
+@functools.lru_cache(maxsize=4096)
+def _decoded(text, numbers):
+    return _filled(template(text), numbers)
+
+
+def _filled(value, numbers):
+    kind = type(value)
+    if kind is _Number:
+        return numbers[value.index]
+    if kind is _Mask:
+        return of_number(numbers[value.index])
+    if kind is tuple:
+        return tuple([_filled(each, numbers) for each in value])
+    if kind is dict:
+        return {name: _filled(each, numbers) for name, each in value.items()}
+    return value

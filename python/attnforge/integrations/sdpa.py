@@ -19,7 +19,8 @@ from .. import _autograd
 from .._attention import attention
 from .._backward import attention_backward
 from .._errors import InvalidError, PerformanceWarning, UnsupportedError
-from .adapter import alibi, options_of
+from . import masks
+from .adapter import alibi, attend, options_of
 
 _NAMES = (
     "_scaled_dot_product_flash_attention",
@@ -27,6 +28,27 @@ _NAMES = (
     "_flash_attention_forward",
     "_flash_attention_backward",
 )
+
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """torch's function by attnforge, for what torch gives to no flash kernel: attn_mask, any head dims, lengths of q and k that differ.
+
+    query [batch, heads, seqlen, head_dim]. attn_mask: booleans, True where a pair counts, or floats that are added, broadcast to [batch,
+    heads, seqlen_q, seqlen_kv]; it is code of the caller's (docs/USER_CODE.md), read pair by pair, and floats have a gradient. is_causal
+    is aligned at the top left, as torch has it. Raises UnsupportedError for dropout.
+    """
+    if query.shape[1] != key.shape[1] and not enable_gqa:
+        raise UnsupportedError(f"query has {query.shape[1]} heads and key {key.shape[1]}: enable_gqa=True says that this is meant")
+    if attn_mask is not None and is_causal:
+        raise InvalidError("attn_mask and is_causal do not go together")
+    rows, keys = query.shape[2], key.shape[2]
+    options = options_of(query, dropout_p, scale, is_causal and rows == keys, head=1)
+    if is_causal and rows != keys:
+        options["mask"] = "k <= q"
+    if attn_mask is not None:
+        mask = attn_mask[(None,) * (4 - attn_mask.dim())]
+        masks.add_dense(options, mask.expand(*mask.shape[:3], keys), rows, keys, "mask")
+    return attend(query, key, value, layout="bhsd", **options)[0]
 
 
 def register(name="ATTNFORGE", strict=False):
@@ -76,7 +98,8 @@ class Active:
             raise error
         if str(error) not in self.said:
             self.said.add(str(error))
-            warnings.warn(f"scaled_dot_product_attention runs torch's own kernel, not attnforge's: {error}", PerformanceWarning, stacklevel=4)
+            said = f"scaled_dot_product_attention runs torch's own kernel, not attnforge's: {error}"
+            warnings.warn(said, PerformanceWarning, stacklevel=4)
         return native.call_boxed(keys, *arguments, **named)
 
 

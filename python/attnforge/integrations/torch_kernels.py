@@ -46,6 +46,8 @@ def _fake(name):
 
 
 def _options(parts, numbers, text):
+    if not parts:
+        return decode(text, numbers)
     return _autograd.with_tensors(decode(text, numbers), parts)
 
 
@@ -86,8 +88,10 @@ def forward(q, k, v, parts, numbers, options):
 
 @_runs
 def decode_(q, k, v, parts, numbers, options):
-    with torch.no_grad():
-        return attention(q, k, v, **_options(parts, numbers, options))
+    if torch.is_grad_enabled():
+        with torch.no_grad():
+            return attention(q, k, v, **_options(parts, numbers, options))
+    return attention(q, k, v, **_options(parts, numbers, options))
 
 
 @_runs
@@ -111,7 +115,7 @@ def _(q, k, v, parts, numbers, options):
 
 @_runs
 def backward(q, k, v, o, lse, dout, dlse, parts, numbers, options, needs):
-    given = decode(options, numbers)
+    given = dict(decode(options, numbers))
     given.pop("rope_offset", None)
     given["deterministic"] = given.get("deterministic", False) or torch.are_deterministic_algorithms_enabled()
     with torch.no_grad():
@@ -161,9 +165,9 @@ def _refuse(what):
     return refuse
 
 
+# Nothing of decode: a step of Python would cost, and attention() takes forward where a tensor requires grad. torch warns.
 for _name, _what in (
     ("backward", "attention has a first derivative, but no second one: its gradients were differentiated again"),
-    ("decode", "attnforge::decode has no derivative; attention() takes attnforge::forward where a tensor requires grad"),
     ("merge_states", "merge_states() has no derivative"),
 ):
     torch.library.register_autograd(f"attnforge::{_name}", _refuse(_what), lib=_library)

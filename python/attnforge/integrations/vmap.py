@@ -14,7 +14,8 @@ def _repeated(tensor, size):
 
 def fold(size, dims, tensors, dims_of_parts, parts, options, repeated=_repeated):
     """(tensors, parts, unfold) of one call for all `size`: the first dimension of each tensor is size * batch, and unfold() makes two of
-    it again. dims: the mapped dimension of each, None where it is the same for all, which `repeated` makes so many of. Raises UnsupportedError where this is another call."""
+    it again. dims: the mapped dimension of each, None where it is the same for all, which `repeated` makes so many of. Raises
+    UnsupportedError where this is another call."""
     given = template(options)
     for name in ("cu_seqlens", "page_table"):
         if name in given:
