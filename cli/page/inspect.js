@@ -175,19 +175,21 @@ function launchPart() {
   if (!tiled) return;
   const perHead = walked.backward ? problem.num_heads_q / problem.num_heads_kv : walked.pack;
   const heads = problem.batch * problem.num_heads_q / perHead;
-  const splits = walked.backward ? 1 : config.fields.get("num_splits") || 1;
+  const shared = !walked.backward && config.fields.get("grid") === 3;  // each block has a share of the keys of all tiles
+  const splits = walked.backward ? 1 : shared ? Math.max(1, Math.ceil(launch.grid[0] / (list.length * heads))) : config.fields.get("num_splits") || 1;
   const heavyLast = !walked.backward && inspect.sees.right !== null;
   const slices = splitTiles(list, splits, walked.backward ? perHead : 1);
   const order = tilesInOrder(slices, heads, heavyLast);
   const perSm = Math.max(1, (inspect.compiled && inspect.compiled.blocks_per_sm) || config.fields.get("blocks_per_sm") || 1);
   const all = slices.length * heads, blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
-  const persistent = blocks < all, slots = device.num_sms * perSm;
+  const persistent = shared || blocks < all, slots = device.num_sms * perSm;
   const plan = schedule(slices, order, slots, persistent && config.fields.get("grid") === 1);
   into.append(el("h3", {}, "Tiles over SMs"),
-    el("p", {}, counted(list.length * heads, "tile") + " of " + walked.rows + (splits > 1 ? ", the " + walked.columns + " of each in " + splits + " splits" : "") + ": " +
+    el("p", {}, counted(list.length * heads, "tile") + " of " + walked.rows + (splits > 1 && !shared ? ", the " + walked.columns + " of each in " + splits + " splits" : "") + ": " +
       short(all / slots) + " for each of " + whole(slots) + " places (" + device.num_sms + " SMs x " + perSm + "). " +
       "If one took as long as its tiles of " + walked.columns + ", and one more for its start and end, places would be busy " + percent(plan.busy) + " of the time. " +
-      (persistent ? "Blocks stay and take one after another. " : "Each block has one. ") + (heavyLast ? "Heavy tiles come first." : "")));
+      (shared ? "Blocks have equal shares of the " + walked.columns + " of all tiles, which is drawn as if each tile had its own blocks. " :
+        persistent ? "Blocks stay and take one after another. " : "Each block has one. ") + (heavyLast ? "Heavy tiles come first." : "")));
   into.append(redrawn(width => drawTimeline(width, {list: slices, plan, sms: device.num_sms, columns: walked.columns})), el("p", {class: "caption"}, "A model, not a trace: " +
     (all > order.length ? "the first " + whole(order.length) + " of them; " : "") +
     "the stronger the colour, the more tiles of " + walked.columns + ". Groups of heads that share the L2, loads" +

@@ -6,6 +6,7 @@
 // columns have sums of their own.
 #pragma once
 
+#include "fwd_mma_sm80/config.h"
 #include "fwd_mma_sm80/kernel.cuh"
 #include "pieces/scaled_keys.cuh"
 #include "ptx/convert.cuh"

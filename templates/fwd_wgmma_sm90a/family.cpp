@@ -91,6 +91,7 @@ Reason unserved_bits(const Problem& problem) {
                          to_string(dtype), columns, bytes);
   }
   if (scale_group(problem) != 0) return "takes no scales of groups of columns";
+  if (has_few_rows(problem)) return "widens k and v more slowly than it reads them: for more rows";
   return shape_of(problem).has_key_lists() ? "gathers no keys of 8 and 4 bits" : "";
 }
 

@@ -217,7 +217,7 @@ class Pages(unittest.TestCase):
         self.assertEqual({rings for _, rings in seen["drawn"]}, {1}, seen["drawn"])
 
     def test_split_keys_are_blocks_of_their_own(self):
-        words = ["--arch", "sm_90a", "fwd", "bf16", "num_heads=32:8", "seqlen=1:8192", "head_dim=128"]
+        words = ["--arch", "sm_80", "fwd", "bf16", "num_heads=32:8", "seqlen=1:8192", "head_dim=128"]
         shown = json.loads(self.run_program("inspect", "--json", "--no-compile", *words))
         splits = int(re.search(r"num_splits=(\d+)", shown["config"]).group(1))
         self.assertGreater(splits, 1)
@@ -226,6 +226,14 @@ class Pages(unittest.TestCase):
         self.assertEqual(seen["memory"], f"{round(main['smem_bytes'] / 1024)} KiB")
         self.assertIn(f"8 tiles of queries, the keys of each in {splits} splits", seen["launch"])
         self.assertIn("Each block has one.", seen["launch"])
+
+    def test_blocks_have_shares_of_keys(self):
+        words = ["--arch", "sm_90a", "fwd", "bf16", "batch=17", "num_heads=32:8", "seqlen=1:8192", "head_dim=128"]
+        shown = json.loads(self.run_program("inspect", "--json", "--no-compile", *words))
+        self.assertIn("grid=3", shown["config"])
+        seen = self.open(self.inspect_page(*words), self.FACTS + "return {launch: text('launch')};")
+        self.assertIn("136 tiles of queries: ", seen["launch"])
+        self.assertIn("Blocks have equal shares of the keys of all tiles", seen["launch"])
 
     def test_a_text_is_counted_and_below_the_roof(self):
         problem = ["--arch", "sm_90a", "fwd", "bf16", "num_heads=16", "seqlen=4096", "head_dim=128"]
