@@ -35,6 +35,16 @@ struct TileCost {
   double l2;       // K and V on their way from L2
 };
 
+/// Instructions of a warp that make 16-bit floats of a tile's codes. Not fitted.
+double widening(const FwdMmaSm80Config& c) {
+  const auto of_code = [](int code) {
+    return code == kInt4 ? 1.4 : code == kInt8 ? 1.75 : is_low_bit(code) ? 2.25 : 0.0;
+  };
+  const double columns = c.depth_steps() * 16 * of_code(c.dtype_k) +
+                         c.out_fragments() * 8 * of_code(c.dtype_v);
+  return columns * c.block_n / 32;
+}
+
 TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
   const int depth_steps = c.depth_steps(), out_fragments = c.out_fragments(),
             rows = c.row_fragments(), warps = c.num_warps;
@@ -48,18 +58,21 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
                                   key_steps * out_fragments);  // mma of a warp
   const double scores = rows * c.block_n / 2.0;                // of a thread
   const double copies = tile_bytes / c.alignment / c.num_threads();
+  const int out_columns = c.low_bit_v() ? c.out_fragments() * c.head_dim_warps * 8
+                                        : c.v_chunks() * 8;
   TileCost cost;
-  cost.tensor = double(c.block_m) * c.block_n * (c.qk_chunks() * 8 + c.v_chunks() * 8) /
+  cost.tensor = double(c.block_m) * c.block_n * (c.qk_chunks() * 8 + out_columns) /
                 arch.mma_fma_per_clock_per_sm;
   const double exchange = 2.0 * warps * c.parts_bytes() / 128.0;  // written and read
   cost.shared = 4.0 * warps * (reads - query_reads) + tile_bytes / 128.0 + exchange;
   cost.query = 4.0 * warps * query_reads;
   cost.issue = warps / 4.0 *
                (products + reads + 4.6 * scores + 24.0 * softmax_steps * rows + 60.0 +
-                1.5 * copies);
+                1.5 * copies + widening(c));
   cost.exponentials = c.block_m * c.head_dim_warps * c.block_n / 16.0;
   cost.softmax = warps / 4.0 * 5.0 * scores;
-  cost.l2 = bytes_of(c.dtype, c.block_n * (c.head_dim + c.head_dim_v)) * kL2ClocksPerByte;
+  cost.l2 = c.block_n * (bytes_of(c.dtype_k, c.head_dim) + bytes_of(c.dtype_v, c.head_dim_v)) *
+            kL2ClocksPerByte;
   return cost;
 }
 

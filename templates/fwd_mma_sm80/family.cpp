@@ -28,7 +28,7 @@ struct Typed : FwdMmaSm80Config {
 constexpr std::string_view kName = "fwd_mma_sm80";
 
 constexpr Field<Typed> kFields[] = {
-    {"block_m", &Typed::block_m, doubled(16, 256)},
+    {"block_m", &Typed::block_m, doubled(8, 256)},
     {"num_warps", &Typed::num_warps, doubled(2, 16)},
     {"block_n", &Typed::block_n, from_to(16, 256, 16)},
     {"step_n", &Typed::step_n, from_to(16, 256, 16)},
@@ -97,7 +97,7 @@ Axis head_dim_warps(const Problem& problem) {
 /// too: that moves their memory banks and the last ldmatrix, and adds no product, since the
 /// compiler drops those of columns that nothing reads.
 Axis pad_head_dim(const Problem& problem) {
-  const bool odd = problem.head_dim_v % 16 == 8;
+  const bool odd = problem.head_dim_v % 16 == 8 && !has_low_bit_kv(problem);
   if (odd && problem.head_dim <= kOneWarp && problem.head_dim_v <= kOneWarp)
     return {"pad_head_dim", {0, 1}};
   return {"pad_head_dim", {0}};
@@ -119,6 +119,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
                 : rows > 32 ? std::vector<int>{64, 32}
                 : rows > 16 ? std::vector<int>{32, 64}
                             : std::vector<int>{32, 16, 64};
+    if (rows <= 8 && shape.low_bit_k() && shape.low_bit_v()) tile_rows = {8, 16};
     warps = rows > 64 ? std::vector<int>{4, 2, 8} : std::vector<int>{2, 4};
     if (splits.values.size() > 1) tile_keys = {64, 32, 128};
     if (packs_heads) packs = {"pack_gqa", {gqa_group(problem)}};
@@ -164,7 +165,8 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   if (c.head_dim_warps > 1 && c.num_warps % c.head_dim_warps != 0)
     return "an odd number of warps cannot share rows in pairs";
-  if (Reason wrong = uneven_rows(c.block_m, c.row_warps())) return wrong;
+  const bool half_full = c.block_m == 8 && c.row_warps() == 1;
+  if (Reason wrong = uneven_rows(c.block_m, c.row_warps()); wrong && !half_full) return wrong;
   if (Reason wrong = wrong_steps(c)) return wrong;
   if (Reason wrong = one_stage_of_steps(c.stages, c.block_n / c.step_n)) return wrong;
   if (c.head_dim_warps > 1 && c.step_n != c.block_n)
@@ -263,6 +265,7 @@ KernelTraits kernel_of(const Typed& c, const Problem& problem) {
           .pieces = &kDensePieces,
           .tiling = tiling_of(c),
           .gathers = true,
+          .low_bits_header = "fwd_mma_sm80/low_bits.cuh",
           .coarse = true,
           .grid_order = grid_order(c, problem)};
 }
@@ -299,7 +302,8 @@ constinit const Family fwd_mma_sm80 = typed_family<kFields, illegal, needless, e
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,
     .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces | kFeaturesOfLists,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureLowBits | kFeaturesOfPieces |
+                kFeaturesOfLists,
     .supports = supports,
     .axes = axes,
 });

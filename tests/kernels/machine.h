@@ -29,6 +29,7 @@ struct HostMap {
   const unsigned short* data;
   long long stride_row, stride_head, stride_batch;
   int columns, rows, heads, box_rows;
+  int row_bytes = 0;  // of boxes of bytes, which have no swizzle; strides and columns are bytes
 };
 
 struct Mbarrier {
@@ -232,6 +233,9 @@ std::string run_together(Machine& all, unsigned blocks, unsigned threads, std::s
 
 }  // namespace attnforge::test
 
+#ifndef __clang__
+#define __builtin_assume(condition) static_cast<void>(condition)
+#endif
 inline void __syncwarp() {
   attnforge::test::dawdle();
   attnforge::test::wait_at(attnforge::test::own_warp->barrier);

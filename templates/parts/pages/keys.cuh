@@ -60,7 +60,8 @@ struct PagedKeys {
       advance<Loader::kTileRows>(n);
   }
   /// To the tile that `keys` is at, where V lies in the pages that K does.
-  ATTNFORGE_DEVICE void share(const PagedKeys& keys) {
+  template <class Keys>
+  ATTNFORGE_DEVICE void share(const Keys& keys) {
     page = keys.page;
     first_lane = keys.first_lane;
   }
