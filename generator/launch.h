@@ -48,7 +48,7 @@ struct TensorMapSpec {
   bool rows_of_run = false;
   bool batch_of_run = false;
   // A copy takes box_columns x box_heads (of packed heads) x box_rows; shared memory is swizzled by
-  // rows of swizzle_bytes: 32, 64 or 128; 0: not.
+  // rows of swizzle_bytes: 32, 64 or 128.
   int box_columns = 0;
   int box_heads = 0;
   int box_rows = 0;

@@ -14,8 +14,7 @@ namespace {
 CUtensorMapSwizzle swizzle(int bytes) {
   return bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
          : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-         : bytes == 32 ? CU_TENSOR_MAP_SWIZZLE_32B
-                       : CU_TENSOR_MAP_SWIZZLE_NONE;
+                       : CU_TENSOR_MAP_SWIZZLE_32B;
 }
 
 /// Dimensions as the driver wants them: innermost first, no stride for the innermost.

@@ -41,7 +41,8 @@ struct FwdWgmmaSm90aConfig : Shape {
     return 2 * (q_stages + k_stages + v_stages) + (k_job() ? k_stages : 0) +
            (v_job() ? v_stages : 0);
   }
-  /// K, or V, of another format than Q's has a job (hopper/workers.cuh), which makes Q's of it.
+  /// K, or V, of another format than Q's has a job (hopper/workers.cuh), which makes Q's of it. No
+  /// problem that is served has one.
   ATTNFORGE_CONSTEXPR bool k_job() const { return dtype_k != dtype; }
   ATTNFORGE_CONSTEXPR bool v_job() const { return dtype_v != dtype; }
   ATTNFORGE_CONSTEXPR bool has_job() const { return k_job() || v_job(); }
@@ -83,35 +84,8 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR int own_list_bytes() const {
     return 8 * own_list_groups() + 16 * (block_m() / 16) + 4 * (num_threads() / 32) + 16;
   }
-  ATTNFORGE_CONSTEXPR int end_of_tiles() const {
-    return own_list_begin() + (own_lists ? own_list_bytes() : 0);
-  }
-  // Of fewer bits K and V arrive elsewhere: rows without gaps, and after them what jobs add, a
-  // scale of each row.
-  ATTNFORGE_CONSTEXPR int k_row_bytes() const { return bytes_of(dtype_k, head_dim); }
-  ATTNFORGE_CONSTEXPR int v_row_bytes() const { return bytes_of(dtype_v, head_dim_v); }
-  ATTNFORGE_CONSTEXPR int source_bytes(bool low_bits, int row_bytes) const {
-    return low_bits ? round_up(block_n * (row_bytes + (scales_of_rows() ? 4 : 0)), 128) : 0;
-  }
-  ATTNFORGE_CONSTEXPR int k_source_bytes() const {
-    return source_bytes(low_bit_k(), k_row_bytes());
-  }
-  ATTNFORGE_CONSTEXPR int v_source_bytes() const {
-    return source_bytes(low_bit_v(), v_row_bytes());
-  }
-  ATTNFORGE_CONSTEXPR int k_source_begin() const { return round_up(end_of_tiles(), 128); }
-  ATTNFORGE_CONSTEXPR int v_source_begin() const {
-    return k_source_begin() + k_stages * k_source_bytes();
-  }
-  /// Bytes of a tile that TMA brings, and column chunks in it.
-  ATTNFORGE_CONSTEXPR int k_arriving_bytes() const {
-    return low_bit_k() ? block_n * k_row_bytes() : k_bytes();
-  }
-  ATTNFORGE_CONSTEXPR int v_arriving_bytes() const {
-    return low_bit_v() ? block_n * v_row_bytes() : v_bytes();
-  }
   ATTNFORGE_CONSTEXPR int smem_bytes() const {
-    return low_bits() ? v_source_begin() + v_stages * v_source_bytes() : end_of_tiles();
+    return own_list_begin() + (own_lists ? own_list_bytes() : 0);
   }
 
   ATTNFORGE_CONSTEXPR int producer_registers() const {
@@ -145,7 +119,6 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && tiles_valid() && lists_valid() &&
            (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 && rope == kNoRope &&
-           (!low_bits() || (!has_key_lists() && kv_scale < kScaleGroup32)) &&
            consumer_registers() >= launch_registers();
   }
 };

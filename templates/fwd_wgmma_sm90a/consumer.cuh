@@ -103,7 +103,6 @@ struct FwdWgmmaSm90aConsumer {
     tiles.note_first(wg, work.queries);
     wgmma_wait<0>();
     pin(wg.s);
-    wg.scale_scores(work.queries);
     wg.release_k();
   }
   /// All tiles of a walk but for the outputs of the last, whose probabilities are there.
@@ -124,7 +123,6 @@ struct FwdWgmmaSm90aConsumer {
       tiles.note_next(wg);
       wgmma_wait<1>();
       pin(wg.s);
-      wg.scale_scores(work.queries);
       wg.release_k();
     }
   }

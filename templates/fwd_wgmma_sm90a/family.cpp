@@ -80,27 +80,11 @@ TileSchedule work_of(const Problem& problem, const Typed& c) {
                        c.head_group_mb, later_see_more(c));
 }
 
-/// Of k and v of 8 and 4 bits: a copy takes rows of at most 256 bytes, in pieces of 16.
-Reason unserved_bits(const Problem& problem) {
-  if (!has_low_bit_kv(problem)) return "";
-  for (const auto& [dtype, columns] :
-       {std::pair(problem.dtype_k, problem.head_dim), {problem.dtype_v, problem.head_dim_v}}) {
-    const std::int64_t bytes = bytes_of(dtype, columns);
-    if (is_low_bit(dtype) && (bytes % 16 != 0 || bytes > 256))
-      return fmt::format("needs rows of {} in multiples of 16 bytes up to 256; {} have {}",
-                         to_string(dtype), columns, bytes);
-  }
-  if (scale_group(problem) != 0) return "takes no scales of groups of columns";
-  if (has_few_rows(problem)) return "widens k and v more slowly than it reads them: for more rows";
-  return shape_of(problem).has_key_lists() ? "gathers no keys of 8 and 4 bits" : "";
-}
-
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
   if (Reason no = not_16_bits(problem)) return no.text();
   if (Reason no = below_alignment(problem, 16)) return no.text();
   if (Reason no = head_dim_above(problem, kMostColumns)) return no.text();
-  if (Reason no = unserved_bits(problem)) return no.text();
   const std::int64_t tiles = query_tiles(problem, 64);
   if (tiles > kMaxTiles) return fmt::format("needs {} query tiles, more than 2^30", tiles);
   return "";
@@ -412,7 +396,6 @@ KernelTraits kernel_of(const Typed& c) {
           .block_m = "block_m()",
           .gathers = true,
           .gathered_header = "fwd_wgmma_sm90a/gathered_tiles.cuh",
-          .low_bits_header = "hopper/workers.cuh",
           .coarse = true,
           .shares_sms = false};
 }
@@ -452,15 +435,6 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
   TensorMapSpec v = k;
   v.operand = Operand::kV;
   v.columns = c.head_dim_v;
-  // Of fewer bits rows are bytes, as they lie.
-  const auto as_bytes = [](TensorMapSpec& map, DType dtype, int row_bytes) {
-    if (!is_low_bit(dtype)) return;
-    map.dtype = dtype;
-    map.columns = map.box_columns = row_bytes;
-    map.swizzle_bytes = 0;
-  };
-  as_bytes(k, problem.dtype_k, c.k_row_bytes());
-  as_bytes(v, problem.dtype_v, c.v_row_bytes());
   argument.tensor_map(q, q_sizes).tensor_map(k, kv_sizes).tensor_map(v, kv_sizes);
 }
 
@@ -502,7 +476,7 @@ constinit const Family fwd_wgmma_sm90a = typed_family<kFields, illegal, needless
     .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
     .tier = Tier::kProduct,
     .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureLowBits | kFeaturesOfPieces | kFeaturesOfLists,
+                kFeatureUnequalHeadDims | kFeaturesOfPieces | kFeaturesOfLists,
     .supports = supports,
     .axes = axes,
 });

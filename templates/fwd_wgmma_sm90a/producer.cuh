@@ -66,21 +66,19 @@ struct FwdWgmmaSm90aProducer {
         store_shared_8(smem.groups(k_ring.stage) + thread_index() % 32 * 8, n.number, n.rows);
       __syncwarp();
     }
-    if (leads()) mbarrier_arrive_expect(smem.k_full(k_ring.stage), C.k_arriving_bytes());
+    if (leads()) mbarrier_arrive_expect(smem.k_full(k_ring.stage), C.k_bytes());
     if constexpr (kByWarp) __syncwarp();
-    keys.template load<C.low_bit_k() ? 1 : C.qk_chunks(),
-                       C.low_bit_k() ? C.k_row_bytes() : C.swizzle>(
-        params.k, smem.k_source(k_ring.stage), smem.k_full(k_ring.stage), n);
+    keys.template load<C.qk_chunks()>(params.k, smem.k_source(k_ring.stage),
+                                      smem.k_full(k_ring.stage), n);
     k_ring.advance();
   }
   template <class KeyTile>
   ATTNFORGE_DEVICE void load_v(const Keys& keys, const KeyTile& n) {
     mbarrier_wait(smem.v_empty(v_ring.stage), v_ring.parity ^ 1);
-    if (leads()) mbarrier_arrive_expect(smem.v_full(v_ring.stage), C.v_arriving_bytes());
+    if (leads()) mbarrier_arrive_expect(smem.v_full(v_ring.stage), C.v_bytes());
     if constexpr (kByWarp) __syncwarp();
-    keys.template load<C.low_bit_v() ? 1 : C.v_chunks(),
-                       C.low_bit_v() ? C.v_row_bytes() : C.swizzle>(
-        params.v, smem.v_source(v_ring.stage), smem.v_full(v_ring.stage), n);
+    keys.template load<C.v_chunks()>(params.v, smem.v_source(v_ring.stage),
+                                     smem.v_full(v_ring.stage), n);
     v_ring.advance();
   }
 

@@ -81,7 +81,6 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
         wg.store_rows(work.queries, part.row);
         wgmma_wait<0>();
         pin(wg.s);
-        wg.scale_scores(next.queries);
         wg.release_k();
       } else {
         Consumer::end_query_tile(work, part);

@@ -27,15 +27,8 @@ struct FwdWgmmaSm90aShared {
   ATTNFORGE_DEVICE u32 k(int stage) const { return base + C.k_begin() + stage * C.k_bytes(); }
   ATTNFORGE_DEVICE u32 v(int stage) const { return base + C.v_begin() + stage * C.v_bytes(); }
   // Where TMA writes them: the buffer that consumers read, or one that a job reads.
-  ATTNFORGE_DEVICE u32 k_source(int stage) const {
-    return C.low_bit_k() ? base + C.k_source_begin() + stage * C.k_source_bytes() : k(stage);
-  }
-  ATTNFORGE_DEVICE u32 v_source(int stage) const {
-    return C.low_bit_v() ? base + C.v_source_begin() + stage * C.v_source_bytes() : v(stage);
-  }
-  // Scales of the rows of a tile, once it is ready.
-  ATTNFORGE_DEVICE u32 k_scales(int stage) const { return k_source(stage) + C.k_arriving_bytes(); }
-  ATTNFORGE_DEVICE u32 v_scales(int stage) const { return v_source(stage) + C.v_arriving_bytes(); }
+  ATTNFORGE_DEVICE u32 k_source(int stage) const { return k(stage); }
+  ATTNFORGE_DEVICE u32 v_source(int stage) const { return v(stage); }
   /// Work::kTells: the query tile that comes with Q in this stage.
   ATTNFORGE_DEVICE u32 tile(int stage) const {
     return base + C.tiles_begin() + C.tile_bytes() * stage;

@@ -124,10 +124,6 @@ struct FwdWgmmaSm90aWarpgroup {
     using Output = typename Pieces::template Output<C.dtype, 16, C.lse != 0>;
     float inverse[2], lse[2];
     softmax.finish(inverse, lse);
-    if constexpr (C.low_bit_v() && C.kv_scale != kNoScale && !C.scales_of_rows()) {
-      const float scale = block_scale(params.scales.v, queries);
-      inverse[0] *= scale, inverse[1] *= scale;
-    }
     Output::template store<0, kOutFragments>(queries, row, 0, o, inverse[0], lse[0]);
     Output::template store<1, kOutFragments>(queries, row + 8, 0, o, inverse[1], lse[1]);
   }
@@ -190,36 +186,6 @@ struct FwdWgmmaSm90aWarpgroup {
     }
   }
 
-  // ---- Scales of K and V of fewer bits ----
-
-  /// The one that all keys of a head have.
-  ATTNFORGE_DEVICE static float block_scale(const TensorRef& scales, const Tile& queries) {
-    return static_cast<const float*>(
-        scales.data)[queries.batch * scales.stride_batch + queries.kv_head() * scales.stride_head];
-  }
-  /// s times those of its keys, which lie in shared memory.
-  ATTNFORGE_DEVICE void scale_columns(u32 scales) {
-#pragma unroll
-    for (int j = 0; j < kScoreFragments; ++j) {
-      float pair[2];
-      load_shared(pair, scales + (j * 8 + MmaFragment::column(lane())) * 4);
-#pragma unroll
-      for (int c = 0; c < 4; ++c) s[j][c] *= pair[c % 2];
-    }
-  }
-  /// Scores of the tile in K's ring.
-  ATTNFORGE_DEVICE void scale_scores(const Tile& queries) {
-    if constexpr (C.low_bit_k() && C.scales_of_rows()) {
-      scale_columns(smem.k_scales(k_ring.stage));
-    } else if constexpr (C.low_bit_k() && C.kv_scale != kNoScale) {
-      const float scale = block_scale(params.scales.k, queries);
-#pragma unroll
-      for (int j = 0; j < kScoreFragments; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) s[j][c] *= scale;
-    }
-  }
-
   // ---- Softmax ----
 
   /// Scores to probabilities, still in fp32. `view` is of `s`. settle(raised, rescale) is called
@@ -274,10 +240,6 @@ struct FwdWgmmaSm90aWarpgroup {
       if (in_flight) release_v();
       if (raised && begun) rescale_outputs(rescale);
     });
-    if constexpr (C.low_bit_v() && C.scales_of_rows()) {
-      await_v();
-      scale_columns(smem.v_scales(v_ring.stage));
-    }
     round_probabilities();
   }
 };

@@ -19,9 +19,9 @@ struct TmaKeys {
   ATTNFORGE_DEVICE explicit TmaKeys(const QueryTile& tile)
       : batch(tile.lengths.batch()), head(tile.kv_head()), begin(tile.lengths.kv_begin()) {}
 
-  /// Begins to load tile n, in kChunks chunks of kRowBytes a row, to `to`; its bytes arrive at the
-  /// barrier `full`. By one thread.
-  template <int kChunks, int kRowBytes>
+  /// Begins to load tile n, in kChunks chunks, to `to`; its bytes arrive at the barrier `full`. By
+  /// one thread.
+  template <int kChunks>
   ATTNFORGE_DEVICE void load(const TensorMap& map, u32 to, u32 full, int n) const {
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {

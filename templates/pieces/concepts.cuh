@@ -109,10 +109,8 @@ concept TmaKeys = requires(const T& keys, const Tile& tile, const Walk& walk, co
                            u32 to, u32 full) {
   T(tile);
   requires(T::kThreads > 0);
-  requires T::kAhead || requires { keys.template load<1, 128>(map, to, full, 0); };
-  requires !T::kAhead || requires {
-    keys.template load<1, 128>(map, to, full, keys.of_tile(walk, 0));
-  };
+  requires T::kAhead || requires { keys.template load<1>(map, to, full, 0); };
+  requires !T::kAhead || requires { keys.template load<1>(map, to, full, keys.of_tile(walk, 0)); };
 };
 
 /// A lane's scores, as Score and Mask take them.

@@ -29,7 +29,6 @@ struct HostMap {
   const unsigned short* data;
   long long stride_row, stride_head, stride_batch;
   int columns, rows, heads, box_rows;
-  int row_bytes = 0;  // of boxes of bytes, which have no swizzle; strides and columns are bytes
 };
 
 struct Mbarrier {

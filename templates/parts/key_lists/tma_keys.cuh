@@ -30,7 +30,7 @@ struct GroupedTmaKeys {
 
   /// Begins to load a tile, of which each lane has a group, in kChunks chunks to `to`; its bytes
   /// arrive at the barrier `full`. By all lanes of a warp.
-  template <int kChunks, int kRowBytes>
+  template <int kChunks>
   ATTNFORGE_DEVICE void load(const TensorMap& map, u32 to, u32 full, const KeyGroup& group) const {
     const int lane = thread_index() % 32;
     if (lane >= kGroups) return;

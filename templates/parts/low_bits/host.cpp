@@ -33,13 +33,6 @@ constinit const Part low_bits_part{
         [](Entry& entry, const Assembly& a) {
           entry.pieces.include("parts/low_bits/params.h");
           if (!a.kernel.low_bits_header.empty()) entry.pieces.include(a.kernel.low_bits_header);
-          if (!a.kernel.pieces->tma) return;
-          constexpr const char *kHeader = "hopper/widened_rows.cuh",
-                               *kTile = "template <class Tile> ";
-          if (a.shape.low_bit_k())
-            entry.pieces.fill(Slot::kKJob, {"WidenedRows<Tile, kConfig, false>", kHeader, kTile});
-          if (a.shape.low_bit_v())
-            entry.pieces.fill(Slot::kVJob, {"WidenedRows<Tile, kConfig, true>", kHeader, kTile});
         },
     .suffix =
         [](const Problem& p) {

@@ -50,11 +50,11 @@ struct PagedTmaKeys {
     return box;
   }
 
-  /// Begins to load a tile in kChunks chunks, of kRowBytes a row, to `to`; its bytes arrive at the
-  /// barrier `full`. By all lanes of kWarps warps. One lane of each begins its copies: TMA takes
-  /// what it is told from registers that a warp has once, so lanes with a box each would take
-  /// turns, in a loop that looks for the next one.
-  template <int kChunks, int kRowBytes>
+  /// Begins to load a tile in kChunks chunks to `to`; its bytes arrive at the barrier `full`. By
+  /// all lanes of kWarps warps. One lane of each begins its copies: TMA takes what it is told from
+  /// registers that a warp has once, so lanes with a box each would take turns, in a loop that
+  /// looks for the next one.
+  template <int kChunks>
   ATTNFORGE_DEVICE void load(const TensorMap& map, u32 to, u32 full, const Box& box) const {
     constexpr int kOfWarp = ceil_div(kBoxes, kWarps), kUnrolled = kOfWarp <= 8 ? kOfWarp : 4;
     const int warp = kWarps == 1 ? 0 : from_lane_0(thread_index() / 32 % 4);
@@ -69,7 +69,7 @@ struct PagedTmaKeys {
       if (!leads) continue;
 #pragma unroll
       for (int c = 0; c < kChunks; ++c)
-        tma_load_4d(to + c * C.kv_chunk_bytes() + b * kBoxKeys * kRowBytes, map, full, kEvictLast,
+        tma_load_4d(to + c * C.kv_chunk_bytes() + b * kBoxKeys * C.swizzle, map, full, kEvictLast,
                     c * C.chunk_columns(), row, head, page);
     }
   }

@@ -1,5 +1,5 @@
 // tma.cuh - templates/ptx/tma.cuh on the host: of maps whose words are a HostMap, with boxes 64
-// columns wide and a swizzle of 128 bytes, or of bytes without one.
+// columns wide and a swizzle of 128 bytes.
 #pragma once
 
 #include <cstddef>
@@ -24,25 +24,15 @@ inline void tma_load_4d(u32 smem_dst, const TensorMap& map, u32 barrier, u64, in
   test::HostMap from;
   std::memcpy(&from, &map, sizeof(from));
   test::copy_to_smem([=, &sm = test::own_sm()] {
-    const int row_bytes = from.row_bytes != 0 ? from.row_bytes : 128;
-    const auto* const bytes = reinterpret_cast<const unsigned char*>(from.data) +
-                              max(batch, 0) * from.stride_batch + head * from.stride_head;
-    for (int r = 0; from.row_bytes != 0 && r < from.box_rows; ++r)
-      for (int c = 0; c < row_bytes; ++c) {
-        const bool inside = batch >= 0 && row + r < from.rows && column + c < from.columns;
-        sm.store(smem_dst + static_cast<u32>(r * row_bytes + c),
-                 inside ? bytes[(row + r) * from.stride_row + column + c]
-                        : static_cast<unsigned char>(0));
-      }
     const u16* const tensor = from.data + max(batch, 0) * from.stride_batch +
                               head * from.stride_head;
-    for (int r = 0; from.row_bytes == 0 && r < from.box_rows; ++r)
+    for (int r = 0; r < from.box_rows; ++r)
       for (int c = 0; c < 64; ++c) {
         const bool inside = batch >= 0 && row + r < from.rows && column + c < from.columns;
         const u16 x = inside ? tensor[(row + r) * from.stride_row + column + c] : u16{0};
         sm.store(test::swizzled(smem_dst + static_cast<u32>(r * 128 + c * 2)), x);
       }
-    sm.mbarriers[barrier].bytes -= from.box_rows * row_bytes;
+    sm.mbarriers[barrier].bytes -= from.box_rows * 128;
     sm.mbarriers[barrier].end_if_complete();
   });
 }

@@ -205,7 +205,7 @@ void expect_boxes() {
       const Keys keys(world.tile);
       const auto box = keys.of_tile(walk, i);
       if (keys.of_tile(walk, walk.tiles).page != -1) ++after;
-      keys.template load<kChunks, C.swizzle>(TensorMap{}, 1000, 0, box);
+      keys.template load<kChunks>(TensorMap{}, 1000, 0, box);
     });
     EXPECT_EQ(after, 0) << "of a tile that is not there";
     ASSERT_EQ(copies.size(), static_cast<std::size_t>(kChunks * C.block_n / kBox));
