@@ -14,13 +14,6 @@ inline constexpr int kFixedLengths = 0;
 inline constexpr int kPackedLengths = 1;
 inline constexpr int kUsedLengths = 2;
 
-/// Values of Shape::kv_scale. The same numbers as attnforge::KvScale.
-inline constexpr int kNoScale = 0;
-inline constexpr int kScaleTensor = 1;
-inline constexpr int kScaleHead = 2;
-inline constexpr int kScaleToken = 3;
-inline constexpr int kScaleGroup32 = 4;
-
 /// The base of every family's typed config, which adds what is searched. shape_of()
 /// (generator/shape.h) fills it from a problem; nothing of it is written in a config's text.
 struct Shape {
@@ -51,8 +44,9 @@ struct Shape {
   int accumulate;
   // 1: dq, dk and dv are fp32; else they are of the dtypes of q, k and v
   int fp32_gradients;
-  int dargs;     // 1: arrays that the score's text reads get gradients
-  int kv_scale;  // kNoScale, or what shares a scale of k and v of 8 or 4 bits
+  int dargs;  // 1: arrays that the score's text reads get gradients
+  // What shares a scale of k and v of fewer bits: low_bits.h
+  int kv_scale;
 
   /// Whether each row sees all keys, but for a block mask and what a text hides.
   ATTNFORGE_CONSTEXPR bool sees_all() const { return !right_bound && !left_bound; }
@@ -61,15 +55,6 @@ struct Shape {
 
   ATTNFORGE_CONSTEXPR bool low_bit_k() const { return is_low_bit(dtype_k); }
   ATTNFORGE_CONSTEXPR bool low_bit_v() const { return is_low_bit(dtype_v); }
-  ATTNFORGE_CONSTEXPR bool low_bits() const { return low_bit_k() || low_bit_v(); }
-  /// Whether each row of k and v has scales of its own.
-  ATTNFORGE_CONSTEXPR bool scales_of_rows() const { return kv_scale >= kScaleToken; }
-  /// Elements of a row of `dim` that share a scale, and scales of that row.
-  ATTNFORGE_CONSTEXPR int scale_group(int dim) const {
-    return kv_scale < kScaleGroup32 ? dim : 32 << (kv_scale - kScaleGroup32);
-  }
-  ATTNFORGE_CONSTEXPR int row_scales(int dim) const { return ceil_div(dim, scale_group(dim)); }
-
   /// Whether scores are other than scaled products, and their slopes other than 1.
   ATTNFORGE_CONSTEXPR bool changes_scores() const { return softcap || user_score; }
   ATTNFORGE_CONSTEXPR bool has_block_mask() const { return mask_block_q != 0; }

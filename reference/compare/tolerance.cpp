@@ -52,6 +52,7 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
     tolerance.spread_atol += 4 * kTf32Roundoff * max_abs_v;
     tolerance.spread_score_atol = tf32_score_error(problem) * max_abs_v;
   }
+  tolerance.spread_score_atol += digits_error(problem) * max_abs_v;
   // Probabilities are off as by their own roundings; twice, since they are relative to their sum,
   // and the row's keys share the errors of its q.
   tolerance.product_spread_atol = 2 * row_change_error(problem) * max_abs_v;
@@ -68,7 +69,7 @@ Tolerance lse_tolerance(const Problem& problem) {
   Tolerance tolerance;
   // lse = maximum + log(sum): the errors of the scores and of the sum, and a few roundings of fp32
   // of its own.
-  tolerance.score_atol = score_error(problem) + change_error(problem);
+  tolerance.score_atol = score_error(problem) + change_error(problem) + digits_error(problem);
   tolerance.atol = sum_error(problem) + 1e-5;
   tolerance.rtol = 0x1p-21;
   if (problem.tf32) tolerance.score_atol += tf32_score_error(problem);

@@ -88,9 +88,16 @@ std::int64_t rows_packed(const Problem& problem) { return problem.seqlen_q * gqa
 /// may be faster in two, and 16 rows are too few for two otherwise. Elsewhere halves only cost.
 Axis head_dim_warps(const Problem& problem) {
   Axis axis{"head_dim_warps", {1}};
+  if (has_low_bit_kv(problem)) return axis;
   if (problem.head_dim > kOneWarp || rows_packed(problem) <= 16) axis = {"head_dim_warps", {1, 2}};
   if (problem.head_dim_v > kOneWarp) axis = {"head_dim_warps", {2}};
   return axis;
+}
+
+/// Tiles of 8 rows: where there are no more, or where registers hold the output of no more.
+bool half_fragments(const Problem& problem) {
+  if (!is_low_bit(problem.dtype_k) || !is_low_bit(problem.dtype_v)) return false;
+  return problem.head_dim_v > kOneWarp || (has_few_rows(problem) && rows_packed(problem) <= 8);
 }
 
 /// The sums of Q K^T are padded to 16 in any case. Rows of V of an odd number of 8 columns may be,
@@ -108,7 +115,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   Axis packs{"pack_gqa", {1}};
   Axis groups{"head_group_mb", head_groups_mb(problem, device)};
   std::vector<int> tile_rows = {128, 64, 32, 256}, warps = {4, 8, 2},
-                   tile_keys = {64, 32, 48, 96, 128, 16};
+                   tile_keys = {64, 32, 48, 96, 128, 16}, blocks = {2, 3, 4, 1};
   const Axis splits = splits_axis(problem, device);
   const bool packs_heads = gqa_group(problem) > 1 && !shape.has_key_lists();
   if (packs_heads) packs.values.push_back(gqa_group(problem));
@@ -119,12 +126,16 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
                 : rows > 32 ? std::vector<int>{64, 32}
                 : rows > 16 ? std::vector<int>{32, 64}
                             : std::vector<int>{32, 16, 64};
-    if (rows <= 8 && shape.low_bit_k() && shape.low_bit_v()) tile_rows = {8, 16};
     warps = rows > 64 ? std::vector<int>{4, 2, 8} : std::vector<int>{2, 4};
     if (splits.values.size() > 1) tile_keys = {64, 32, 128};
+    if (shape.low_bit_v()) {  // warps split a tile's keys
+      tile_keys = {128, 64, 256, 32};
+      blocks = {4, 3, 2, 6, 8, 1};
+    }
     if (packs_heads) packs = {"pack_gqa", {gqa_group(problem)}};
     groups.values = {groups.values.back()};
   }
+  if (half_fragments(problem)) tile_rows.insert(tile_rows.begin(), 8);
   return {
       {"block_m", tile_rows},
       {"num_warps", warps},
@@ -132,7 +143,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"step_n", {64, 32, 16, 48}},
       {"stages", {2, 3, 1}},
       {"q_in_regs", {0, 1, 2}},
-      {"blocks_per_sm", {2, 3, 4, 1}},
+      {"blocks_per_sm", blocks},
       packs,
       groups,
       head_dim_warps(problem),
@@ -169,6 +180,8 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (Reason wrong = uneven_rows(c.block_m, c.row_warps()); wrong && !half_full) return wrong;
   if (Reason wrong = wrong_steps(c)) return wrong;
   if (Reason wrong = one_stage_of_steps(c.stages, c.block_n / c.step_n)) return wrong;
+  if (c.block_n / c.step_n % c.key_warps() != 0)
+    return "warps that share rows have whole steps of a tile's keys each";
   if (c.head_dim_warps > 1 && c.step_n != c.block_n)
     return "warps that share rows exchange their sums once a tile";
   if (Reason wrong = invalid(c)) return wrong;
@@ -183,6 +196,8 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   // What little it changes shows in the tiles that win; elsewhere it only doubles the search.
   if (c.pad_head_dim && (c.block_m < 128 || c.stages != 2 || c.q_in_regs == 2))
     return "padding to 16 is tried in tiles of 128 rows or more, with two stages";
+  if (c.key_warps() > 1 && c.block_n / c.step_n != c.key_warps())
+    return "warps that share rows have one step each";
   const Arch& arch = device.arch;
   if (Reason waste = many_rows(c)) return waste;
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;

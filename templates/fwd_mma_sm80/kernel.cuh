@@ -50,7 +50,7 @@ struct LowBitKeys;
 template <class Kernel>
 struct LowBitProducts;
 /// What a thread knows of them over all keys; nothing where there are none.
-template <bool kLowBits>
+template <auto C, bool kLowBits = C.low_bits()>
 struct LowBitState {};
 
 /// The Keys of K and of V.
@@ -74,9 +74,10 @@ struct FwdMmaSm80 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
 
   static constexpr int kRowFragments = C.row_fragments();  // of 16 query rows, a warp
-  static constexpr int kOutFragments = C.out_fragments();  // of 8 output columns
+  static constexpr int kOutFragments = C.out_fragments();  // of 8 output columns, or as codes have
   static constexpr int kDepthSteps = C.depth_steps();      // of 16 elements of the head dim
   static constexpr int kLaneRows = C.lane_rows();          // of a fragment
+  static constexpr int kQueryChunks = C.query_chunks();    // of an operand of Q
 
   static constexpr auto kConfig = C;
   using QkRows = SwizzledRows<C.qk_pitch()>;
@@ -137,7 +138,7 @@ struct FwdMmaSm80 {
   u32 q[kRowFragments][C.q_in_regs ? kDepthSteps : 1][4];
   float o[kRowFragments][kOutFragments][4];
   SoftmaxRows<false, kLaneRows> softmax[kRowFragments];
-  LowBitState<C.low_bits()> low_bits;
+  LowBitState<C> low_bits;
 
   ATTNFORGE_DEVICE FwdMmaSm80(const Params& kernel_params, u32 smem_base)
       : params(kernel_params),
@@ -145,10 +146,9 @@ struct FwdMmaSm80 {
         smem(smem_base),
         tile(this_tile(kernel_params)),
         ring(kernel_params, tile, C.block_m, smem),
-        q_fragment(warp_row() + lane() % (8 * kLaneRows),
-                   lane() / 16 + depth_slice() * kDepthSteps * 2),
-        k_fragment(C.low_bit_k() ? lane() : lane() % 8 + lane() / 16 * 8, first_k_chunk()),
-        v_fragment(lane() % 16, lane() / 16 + first_v_chunk()) {
+        q_fragment(warp_row() + lane() % (8 * kLaneRows), first_q_chunk()),
+        k_fragment(kKeysByChunk ? lane() : lane() % 8 + lane() / 16 * 8, first_k_chunk()),
+        v_fragment(lane() % 16, lane() / 16 + (C.low_bit_v() ? 0 : first_out_fragment())) {
     scale_log2 = (Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f;
   }
 
@@ -171,20 +171,26 @@ struct FwdMmaSm80 {
     return C.head_dim_warps > 1 ? this_thread() / (32 * C.row_warps()) : 0;
   }
   ATTNFORGE_DEVICE static int first_out_fragment() {
-    return depth_slice() * (C.low_bit_v() ? kOutFragments : C.v_chunks() - kOutFragments);
+    return depth_slice() * (C.v_chunks() - kOutFragments);
   }
-  /// Where a lane begins to read: of codes 32 keys at a chunk, else 16 keys at two.
+  /// Whether lanes read 32 keys of a chunk, in place of 16 at two.
+  static constexpr bool kKeysByChunk = C.low_bit_k() && C.dtype_k != kInt8;
   ATTNFORGE_DEVICE static int first_k_chunk() {
-    return C.low_bit_k() ? depth_slice() * (C.k_chunks() / C.head_dim_warps)
-                         : lane() / 8 % 2 + depth_slice() * kDepthSteps * 2;
+    return kKeysByChunk ? 0 : lane() / 8 % 2 + depth_slice() * kDepthSteps * 2;
   }
-  ATTNFORGE_DEVICE static int first_v_chunk() {
-    return C.low_bit_v() ? depth_slice() * (C.v_chunks() / C.head_dim_warps) : first_out_fragment();
+  /// Rows of Q at two chunks; at four, of which the second half of the rows has two.
+  ATTNFORGE_DEVICE static int first_q_chunk() {
+    return kQueryChunks == 4 ? lane() / 16 + lane() / 8 % 2 * 2
+                             : lane() / 16 + depth_slice() * kDepthSteps * 2;
+  }
+  /// Which part of a tile's keys is this warp's.
+  ATTNFORGE_DEVICE static int key_part() {
+    return C.key_warps() > 1 ? this_thread() / (32 * C.row_warps()) : 0;
   }
   /// First row of this warp in the tile, and the row of this lane's accumulator c[0] in it.
   ATTNFORGE_DEVICE static int warp_row() {
     const int warp = this_thread() / 32;
-    return (C.head_dim_warps > 1 ? warp % C.row_warps() : warp) * C.warp_m();
+    return (C.row_warps() != C.num_warps ? warp % C.row_warps() : warp) * C.warp_m();
   }
   ATTNFORGE_DEVICE static int lane_row() { return warp_row() + MmaFragment::row(lane()); }
 
@@ -206,16 +212,13 @@ struct FwdMmaSm80 {
 
   /// Q's columns as those of K come out of codes, once Q is here.
   ATTNFORGE_DEVICE void order_q() {
-    if constexpr (C.low_bit_k()) {
-      LowBitProducts<FwdMmaSm80>::order_q(*this, thread_index());
-      __syncthreads();
-    }
+    if constexpr (C.low_bit_k()) LowBitProducts<FwdMmaSm80>::order_q(*this, thread_index());
   }
 
   ATTNFORGE_DEVICE void read_q() {
     if constexpr (C.q_in_regs != 0) {
-      unrolled<kRowFragments, kDepthSteps>([&](int f, int d) {
-        ldmatrix_x4(q[f][d], q_fragment.at(smem + f * 16 * QkRows::kRowBytes, 2 * d));
+      unrolled<kRowFragments, kDepthSteps * 2 / kQueryChunks>([&](int f, int d) {
+        ldmatrix_x4(q[f][d], q_fragment.at(smem + f * 16 * QkRows::kRowBytes, kQueryChunks * d));
       });
     }
   }
@@ -263,25 +266,20 @@ struct FwdMmaSm80 {
   /// The other part of the sums, from the warp that has it. Adding commutes, so both warps go on
   /// with the same bits. A block barrier lies between two calls: the other's last reads are over.
   ATTNFORGE_DEVICE void add_parts(Scores& s) const {
-    constexpr int kOfLane = 2 * kLaneRows;  // of 8 keys
-    constexpr int kFragmentBytes = 32 * 4 * kOfLane;
+    constexpr int kFragmentBytes = 32 * 16;  // of 8 keys
     const int warp = thread_index() / 32, row_warp = warp % C.row_warps();
     const int other = warp < C.row_warps() ? warp + C.row_warps() : row_warp;
-    const u32 parts = smem + C.parts_begin() + lane() * (4 * kOfLane);
+    const u32 parts = smem + C.parts_begin() + lane() * 16;
     const u32 to = parts + warp * C.parts_bytes(), from = parts + other * C.parts_bytes();
     unrolled<kRowFragments, C.step_n / 8>([&](int f, int j) {
-      store_shared(to + (f * (C.step_n / 8) + j) * kFragmentBytes, first_of<kOfLane>(s[f][j]));
+      store_shared(to + (f * (C.step_n / 8) + j) * kFragmentBytes, s[f][j]);
     });
     named_barrier_wait(1 + row_warp, 64);
     unrolled<kRowFragments, C.step_n / 8>([&](int f, int j) {
-      float more[kOfLane];
+      float more[4];
       load_shared(more, from + (f * (C.step_n / 8) + j) * kFragmentBytes);
-      unrolled<kOfLane>([&](int c) { s[f][j][c] += more[c]; });
+      unrolled<4>([&](int c) { s[f][j][c] += more[c]; });
     });
-  }
-  template <int kCount>
-  ATTNFORGE_DEVICE static const float (&first_of(const float (&all)[4]))[kCount] {
-    return reinterpret_cast<const float(&)[kCount]>(all);
   }
 
   /// Scores to probabilities; the output is rescaled to the new maxima.
@@ -289,11 +287,14 @@ struct FwdMmaSm80 {
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
       float rescale[2];
-      if (softmax[f].probabilities(s[f], scale_log2, rescale)) {
+      if (!softmax[f].probabilities(s[f], scale_log2, rescale)) continue;
+      if constexpr (C.low_bit_v()) {
+        LowBitProducts<FwdMmaSm80>::rescale(o[f], rescale);
+      } else {
 #pragma unroll
         for (int j = 0; j < kOutFragments; ++j) {
           o[f][j][0] *= rescale[0], o[f][j][1] *= rescale[0];
-          if constexpr (kLaneRows == 2) o[f][j][2] *= rescale[1], o[f][j][3] *= rescale[1];
+          o[f][j][2] *= rescale[1], o[f][j][3] *= rescale[1];
         }
       }
     }
@@ -339,7 +340,7 @@ struct FwdMmaSm80 {
   /// The tile at a place of the walk. masked: some row does not see all keys of it.
   ATTNFORGE_DEVICE void attend(int place, int stage, bool masked) {
 #pragma unroll 1  // unrolled it is no faster, spills, and takes twice as long to compile
-    for (int step = 0; step < C.block_n / C.step_n; ++step) {
+    for (int step = key_part(); step < C.block_n / C.step_n; step += C.key_warps()) {
       Scores s;
       if constexpr (Walk::kListed) {
         const typename Walk::template StepScores<Scores, C.step_n, C.block_n> view(
@@ -395,11 +396,10 @@ struct FwdMmaSm80 {
     if constexpr (C.low_bit_v())
       LowBitProducts<FwdMmaSm80>::store(*this);
     else
-      store_columns<C.pad_head_dim ? C.head_dim_v / 8 : kOutFragments>(1.0f);
+      store_columns();
   }
-  /// kStored fragments; `factor` multiplies o where kFactor.
-  template <int kStored, bool kFactor = false>
-  ATTNFORGE_DEVICE void store_columns(float factor) {
+  ATTNFORGE_DEVICE void store_columns() {
+    constexpr int kStored = C.pad_head_dim ? C.head_dim_v / 8 : kOutFragments;
     const Tile stored = this_tile(params);
     const int column = first_out_fragment() * 8;
 #pragma unroll
@@ -407,10 +407,8 @@ struct FwdMmaSm80 {
       const int row = stored.first_row + lane_row() + f * 16;
       float inverse[2], lse[2];
       softmax[f].finish(inverse, lse);
-      if constexpr (kFactor) unrolled<kLaneRows>([&](int r) { inverse[r] *= factor; });
       Output::template store<0, kStored>(stored, row, column, o[f], inverse[0], lse[0]);
-      if constexpr (kLaneRows == 2)
-        Output::template store<1, kStored>(stored, row + 8, column, o[f], inverse[1], lse[1]);
+      Output::template store<1, kStored>(stored, row + 8, column, o[f], inverse[1], lse[1]);
     }
   }
 

@@ -1,9 +1,10 @@
 // low_bits.cuh - K and V of 8 or 4 bits in fwd_mma_sm80: they lie in shared memory as in global
-// memory, and each lane widens what ldmatrix gives it. A word of K is of one key, of columns next
-// to one another: Q's columns take that order once. One of V, transposed in units of 16 bits, is of
-// two keys: the columns of the output come in another order, and take their own when all is done.
-// Scales of rows multiply scores after the product, and probabilities before theirs: groups of
-// columns have sums of their own.
+// memory, and each lane takes what ldmatrix gives it. A word of K is of one key, of columns next to
+// one another: Q's columns take that order once. Integers of K are factors of int8 products as they
+// are: Q becomes two digits of 8 bits. Other numbers are widened to fp16. A word of V, transposed
+// in units of 16 bits, is of two keys, and the first factor of its products, P the second: the
+// output has columns as rows until it is stored. Scales of rows multiply scores after the product,
+// and probabilities before theirs: groups of columns have sums of their own.
 #pragma once
 
 #include "fwd_mma_sm80/config.h"
@@ -14,7 +15,6 @@
 #include "ptx/mma_sync.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
-#include "tile/store_rows.cuh"
 #include "tile/swizzle.cuh"
 #include "tile/unrolled.cuh"
 #include "tile/widen.cuh"
@@ -38,112 +38,155 @@ struct LowBitKeys {
   using V = typename Of<C.dtype_v, C.v_row_scales(), C.v_code_bytes(), true>::Type;
 };
 
-template <>
-struct LowBitState<true> {
-  float q_factor = 1.0f;  // by which scores of Q as it lies in shared memory are multiplied
-  float v_factor = __int_as_float(0x7f800000);  // by which scales of V are, before all else
+template <auto C>
+struct LowBitState<C, true> {
+  float k_factor[C.row_fragments()][2];         // of scores of a lane's rows, before scales of keys
+  float v_factor = __int_as_float(0x7f800000);  // of scales of V, before all else
 };
 
 template <class Kernel>
 struct LowBitProducts {
   static constexpr auto C = Kernel::kConfig;
   static constexpr int kRowFragments = Kernel::kRowFragments;
+  static constexpr int kLaneRows = Kernel::kLaneRows;
   static constexpr int kKeyFragments = C.step_n / 8;
-  static constexpr int kOfLane = 2 * Kernel::kLaneRows;  // of a fragment
+  static constexpr int kOfLane = 2 * kLaneRows;  // of a fragment
   using Scores = typename Kernel::Scores;
-  static constexpr bool kOfRows = C.scales_of_rows();
+  using Output = float[Kernel::kOutFragments][4];
+  static constexpr bool kOfRows = scales_of_rows(C);
+  static constexpr bool kOneScale = C.kv_scale != kNoScale && !kOfRows;
   static constexpr bool kNormalises = C.v_row_scales() > 0;
+  static constexpr bool kIntegersK = is_integer(C.dtype_k), kIntegersV = is_integer(C.dtype_v);
+  /// Q of bf16 becomes fp16 where K does.
+  static constexpr bool kConverts = !kIntegersK && C.dtype != kFp16;
+  static constexpr bool kFactors = kIntegersK || kConverts || kOneScale;
 
-  /// A group of a warp's columns that share a scale: as many as there are chunks in it.
+  /// A group of columns that share a scale: as many as there are chunks in it.
   struct Groups {
-    int chunks;    // of a warp
+    int chunks;    // of a row
     int of_group;  // chunks
-    int columns;   // of a chunk
-    int scales;    // of a row, of all warps
     ATTNFORGE_CONSTEXPR int count() const { return ceil_div(chunks, of_group); }
   };
   ATTNFORGE_CONSTEXPR static Groups groups_of(int dtype, int chunks, int dim) {
-    const int columns = C.columns_of_chunk(dtype), scales = kOfRows ? C.row_scales(dim) : 1;
-    const int of_group = scales == 1 ? chunks : C.scale_group(dim) / columns;
-    return {chunks, of_group < chunks ? of_group : chunks, columns, scales};
+    const bool one = !kOfRows || row_scales(C, dim) == 1;
+    const int of_group = one ? chunks : scale_group(C, dim) / C.columns_of_chunk(dtype);
+    return {chunks, of_group < chunks ? of_group : chunks};
   }
-  static constexpr Groups kK = groups_of(C.dtype_k, C.k_chunks() / C.head_dim_warps, C.head_dim);
-  static constexpr Groups kV = groups_of(C.dtype_v, C.v_chunks() / C.head_dim_warps, C.head_dim_v);
+  static constexpr Groups kK = groups_of(C.dtype_k, C.k_chunks(), C.head_dim);
+  static constexpr Groups kV = groups_of(C.dtype_v, C.v_chunks(), C.head_dim_v);
 
-  /// Scales, of K or V, of the two keys that a lane has of a fragment, of group `group` of its
-  /// warp's columns; `scales` is the address of the step's first one.
-  template <bool kOfV>
+  /// Scales, of K or V, of the two keys that a lane has of a fragment, of group `group` of the
+  /// columns; `scales` is the address of the step's first one.
   ATTNFORGE_DEVICE static void load_scales(float (&pair)[2], u32 scales, int group, int key) {
-    constexpr Groups kGroups = kOfV ? kV : kK;
-    int of_row = group;
-    if constexpr (kGroups.scales > 1 && C.head_dim_warps > 1)
-      of_row = min(Kernel::depth_slice() * kGroups.count() + group, kGroups.scales - 1);
-    load_shared(pair, scales + (of_row * C.block_n + key + Kernel::lane() % 4 * 2) * 4);
+    load_shared(pair, scales + (group * C.block_n + key + Kernel::lane() % 4 * 2) * 4);
   }
-
-  // ---- Q K^T ----
-
-  /// The columns of a chunk of K are, in the order of products: of 8 bits 4 t and 4 t + 2, then
-  /// 4 t + 1 and 4 t + 3 for t from 0 to 3; of 4 bits 8 t + i and 8 t + 4 + i, for i from 0 to 3.
-  ATTNFORGE_DEVICE static void order_q(Kernel& kernel, int thread) {
-    constexpr int kChunks = C.dtype_k == kInt4 ? 4 : 2;  // of Q for one of K
-    using Rows = typename Kernel::QkRows;
-    const u32 q = kernel.smem;
-    float factor = 1.0f;
-    if constexpr (kConverts) {
-      const int exponent = exponent_of_q(q, thread);
-      factor = power_of_2(exponent);
-      kernel.low_bits.q_factor = power_of_2(-exponent);
-      __syncthreads();  // all have seen Q as it was
-    }
-    for (int i = thread; i < C.block_m * (C.qk_chunks() / kChunks); i += C.num_threads()) {
-      const int row = i / (C.qk_chunks() / kChunks),
-                first = i % (C.qk_chunks() / kChunks) * kChunks;
-      u32 from[kChunks * 4];
-      unrolled<kChunks>([&](int c) {
-        u32 words[4];
-        load_shared_16(words, q + Rows::offset(row, first + c));
-        unrolled<4>(
-            [&](int w) { from[c * 4 + w] = kConverts ? as_fp16(words[w], factor) : words[w]; });
-      });
-      unrolled<kChunks>([&](int c) {
-        u32 words[4];
-        const u32 halves = c % 2 == 0 ? 0x5410 : 0x7632;
-        unrolled<4>([&](int t) {
-          const int at = t * kChunks + c / 2;  // a pair of columns, and that with the other half
-          words[t] = __byte_perm(from[at], from[at + kChunks / 2], halves);
-        });
-        store_shared_16(q + Rows::offset(row, first + c), words);
-      });
-    }
+  /// The scale that all keys of the tile have: of K, or of V.
+  ATTNFORGE_DEVICE static float block_scale(const Kernel& kernel, const TensorRef& scales) {
+    return static_cast<const float*>(scales.data)[kernel.tile.batch * scales.stride_batch +
+                                                  kernel.tile.kv_head() * scales.stride_head];
   }
-
-  /// Q of bf16 becomes fp16 where K does, times a power of two that brings the block's largest
-  /// finite number to 2^14 and more: what fp16 does not hold then is too small to matter beside it.
-  static constexpr bool kConverts = C.dtype != kFp16;
   ATTNFORGE_DEVICE static float power_of_2(int exponent) {
     return __int_as_float((127 + exponent) << 23);
   }
-  ATTNFORGE_DEVICE static u32 as_fp16(u32 pair, float factor) {
-    float low, high;
-    unpack2<kBf16>(pair, low, high);
-    return pack2<kFp16>(low * factor, high * factor);
-  }
-  /// Each warp looks at all of Q.
-  ATTNFORGE_DEVICE static int exponent_of_q(u32 q, int thread) {
-    constexpr u32 kInfinity = 0x7f80;
-    u32 most = 0;
-    for (int i = thread % 32; i < C.block_m * C.qk_chunks(); i += 32) {
-      u32 words[4];
-      load_shared_16(words, q + Kernel::QkRows::offset(i / C.qk_chunks(), i % C.qk_chunks()));
-      unrolled<4, 2>([&](int w, int half) {
-        const u32 magnitude = words[w] >> 16 * half & 0x7fffu;
-        most = magnitude < kInfinity ? max(most, magnitude) : most;
+
+  // ---- Q ----
+
+  /// What a row of Q is multiplied by, and its scores then. `largest`: the bits of the largest
+  /// magnitude in it. For two digits it becomes 127 * 256, and NaN where there is no number for it.
+  /// In fp16 it becomes 2^14 and more: what fp16 does not hold then is too small to matter beside
+  /// it.
+  struct RowFactors {
+    float q, scores;
+    ATTNFORGE_DEVICE explicit RowFactors(int largest) : q(1.0f), scores(1.0f) {
+      constexpr float kMost = 127 * 256, kLeast = 0x1p-100f;
+      constexpr float kOfCodes = C.dtype_k == kInt4 ? 16.0f : 1.0f;
+      if constexpr (kIntegersK) {
+        const float most = __int_as_float(largest);
+        q = most > kLeast ? kMost / most : 0.0f;
+        scores = __int_as_float(largest < 0x7f800000 ? __float_as_int(most / (kMost * kOfCodes))
+                                                     : 0x7fffffff);
+      } else if constexpr (kConverts) {
+        const int exponent = min(127 + 14 - (largest >> 23), 100);
+        q = power_of_2(exponent), scores = power_of_2(-exponent);
+      }
+    }
+  };
+
+  /// Q in the order, and of the format, of products with K; each warp has some rows.
+  ATTNFORGE_DEVICE static void order_q(Kernel& kernel, int thread) {
+    using Rows = typename Kernel::QkRows;
+    constexpr int kOfLane = ceil_div(C.qk_chunks(), 32);
+    const int lane = thread % 32;
+    float scale = 1.0f;
+    if constexpr (kOneScale) scale = block_scale(kernel, kernel.params.scales.k);
+    for (int row = thread / 32; row < C.block_m; row += C.num_warps) {
+      float x[kOfLane][8];
+      int largest = 0;
+      unrolled<kOfLane>([&](int i) {
+        u32 words[4] = {0, 0, 0, 0};
+        if (i * 32 + lane < C.qk_chunks())
+          load_shared_16(words, kernel.smem + Rows::offset(row, i * 32 + lane));
+        unrolled<4>([&](int w) { unpack2<C.dtype>(words[w], x[i][2 * w], x[i][2 * w + 1]); });
+        unrolled<8>([&](int e) {
+          const int bits = __float_as_int(x[i][e]) & 0x7fffffff;
+          largest = kIntegersK || bits < 0x7f800000 ? max(largest, bits) : largest;
+        });
+      });
+      const RowFactors factors(__reduce_max_sync(~0u, largest));  // after all have read the row
+      if (lane == 0)
+        store_shared(kernel.smem + C.factors_begin() + row * 4,
+                     __float_as_int(factors.scores * scale));
+      unrolled<kOfLane>([&](int i) {
+        const int chunk = i * 32 + lane;
+        if (chunk >= C.qk_chunks()) return;
+        const auto to = [&](int at) { return kernel.smem + Rows::offset(row, at); };
+        if constexpr (kIntegersK)
+          store_digits(to, chunk, x[i], factors.q);
+        else
+          store_halves(to, chunk, x[i], factors.q);
       });
     }
-    const int exponent = 127 + 14 - int(u32(__reduce_max_sync(~0u, int(most))) >> 7);
-    return min(exponent, 100);
+    __syncthreads();
+    unrolled<kRowFragments, kLaneRows>([&](int f, int r) {
+      kernel.low_bits.k_factor[f][r] = __int_as_float(
+          load_shared(kernel.smem + C.factors_begin() + (Kernel::lane_row() + f * 16 + r * 8) * 4));
+    });
   }
+  /// The columns of a chunk of 16 numbers of K are, in the order of products, 4 t and 4 t + 2, then
+  /// 4 t + 1 and 4 t + 3 for t from 0 to 3.
+  template <class To>
+  ATTNFORGE_DEVICE static void store_halves(const To& to, int chunk, const float (&x)[8], float q) {
+    unrolled<2>([&](int odd) {
+      store_shared_8(to(chunk / 2 * 2 + odd) + chunk % 2 * 8,
+                     pack2<kFp16>(x[odd] * q, x[odd + 2] * q),
+                     pack2<kFp16>(x[odd + 4] * q, x[odd + 6] * q));
+    });
+  }
+  /// 32 columns are in two chunks of upper digits and two of lower ones. Of int4 even columns are
+  /// in the first of two, odd ones in the second.
+  template <class To>
+  ATTNFORGE_DEVICE static void store_digits(const To& to, int chunk, const float (&x)[8], float q) {
+    constexpr bool kPairs = C.dtype_k == kInt4;
+    u32 digits[2][2] = {{0, 0}, {0, 0}};  // upper ones, lower ones
+    unrolled<8>([&](int e) {
+      const int number = __float2int_rn(x[e] * q);
+      const int word = kPairs ? e % 2 : e / 4, shift = 8 * (kPairs ? e / 2 : e % 4);
+      digits[0][word] |= u32((number + 128) >> 8 & 255) << shift;
+      digits[1][word] |= u32(number & 255) << shift;
+    });
+    const int unit = chunk / 4 * 4, of_unit = chunk % 4;
+    unrolled<2>([&](int d) {
+      if constexpr (kPairs)
+        unrolled<2>([&](int odd) {
+          store_shared(to(unit + 2 * d + odd) + of_unit * 4, int(digits[d][odd]));
+        });
+      else
+        store_shared_8(to(unit + 2 * d + of_unit / 2) + of_unit % 2 * 8, digits[d][0],
+                       digits[d][1]);
+    });
+  }
+
+  // ---- Q K^T ----
 
   /// Where chunk `chunk` of the rows from `rows` on lies for a lane.
   template <class Rows>
@@ -152,107 +195,131 @@ struct LowBitProducts {
     return rows + (fragment.offsets[chunk % Rows::kSwap / 2] ^ 16) +
            chunk / Rows::kSwap * Rows::kSwap * 16;
   }
+  /// A chunk of 32 keys from key fragment j on, or of the last 16.
+  ATTNFORGE_DEVICE static void load_keys(u32 (&words)[4], const Kernel& kernel, u32 rows, int j,
+                                         int chunk) {
+    using Rows = typename Kernel::KRows;
+    const u32 from = at<Rows>(kernel.k_fragment, rows + j * 8 * Rows::kRowBytes, chunk);
+    const bool has_32 = j + 4 <= kKeyFragments || Kernel::lane() < 16;
+    ldmatrix_x4(words, has_32 ? from : from - 16 * Rows::kRowBytes);
+  }
+  ATTNFORGE_DEVICE static void load_query(u32 (&q)[4], const Kernel& kernel, int f, int step) {
+    if constexpr (C.q_in_regs == 0)
+      ldmatrix_x4(q, kernel.q_fragment.at(kernel.smem + f * 16 * Kernel::QkRows::kRowBytes,
+                                          Kernel::kQueryChunks * step));
+    else
+      unrolled<4>([&](int w) { q[w] = kernel.q[f][step][w]; });
+  }
 
   /// Sums of a step over the chunks of K from `first` on.
   ATTNFORGE_DEVICE static void sums(Kernel& kernel, Scores& s, u32 rows, int first, int chunks) {
-    constexpr int kSteps = Widen<C.dtype_k>::kPairs / 2;  // of 16 columns in a chunk
 #pragma unroll
     for (int c = first; c < first + chunks; ++c) {
-      u32 q[kSteps][kRowFragments][4];
-      unrolled<kSteps, kRowFragments>([&](int d, int f) {
-        const int step = c * kSteps + d;
-        if constexpr (C.q_in_regs == 0)
-          ldmatrix_x4(q[d][f], kernel.q_fragment.at(
-                                   kernel.smem + f * 16 * Kernel::QkRows::kRowBytes, 2 * step));
-        else
-          unrolled<4>([&](int w) { q[d][f][w] = kernel.q[f][step][w]; });
-      });
-      // 32 keys at a time, or the last 16.
+      u32 q[kRowFragments][4];
+      unrolled<kRowFragments>([&](int f) { load_query(q[f], kernel, f, c); });
 #pragma unroll
       for (int j = 0; j < kKeyFragments; j += 4) {
         u32 words[4];
-        const u32 from = at<typename Kernel::KRows>(kernel.k_fragment,
-                                                    rows + j * 8 * Kernel::KRows::kRowBytes, c);
-        const bool four = j + 4 <= kKeyFragments;
-        if (four)
-          ldmatrix_x4(words, from);
-        else
-          ldmatrix_x2(words[0], words[1], from);
+        load_keys(words, kernel, rows, j, c);
 #pragma unroll
         for (int i = 0; i < 4 && j + i < kKeyFragments; ++i) {
-          u32 k[2 * kSteps];
+          u32 k[2];
           Widen<C.dtype_k>::run(words[i], k);
-          unrolled<kSteps, kRowFragments>([&](int d, int f) {
-            if (c == first && d == 0)
-              mma_m16n8k16_zero<kFp16>(s[f][j + i], q[d][f], k[2 * d], k[2 * d + 1]);
+          unrolled<kRowFragments>([&](int f) {
+            if (c == first)
+              mma_m16n8k16_zero<kFp16>(s[f][j + i], q[f], k[0], k[1]);
             else
-              mma_m16n8k16<kFp16>(s[f][j + i], q[d][f], k[2 * d], k[2 * d + 1]);
+              mma_m16n8k16<kFp16>(s[f][j + i], q[f], k[0], k[1]);
           });
         }
       }
+    }
+  }
+  /// The same of integers: sums of 32 bits are exact. Those of the lower digits of Q are beside
+  /// those of the upper ones if these leave half of a fragment's rows, else in one more.
+  ATTNFORGE_DEVICE static void integer_sums(Kernel& kernel, Scores& s, u32 rows, int first,
+                                            int chunks) {
+    constexpr int kOfStep = C.dtype_k == kInt4 ? 1 : 2;  // chunks
+    constexpr int kBlock = C.dtype_k == kInt4 ? 4 : 2;   // key fragments of an ldmatrix
+#pragma unroll
+    for (int j = 0; j < kKeyFragments; j += kBlock) {
+      int sum[kRowFragments][kLaneRows][kBlock][4];
+#pragma unroll
+      for (int c = first; c < first + chunks; c += kOfStep) {
+        u32 q[kRowFragments][kLaneRows][4], words[4];
+        unrolled<kRowFragments, kLaneRows>([&](int f, int digit) {
+          load_query(q[f][digit], kernel, f, c / kOfStep * kLaneRows + digit);
+        });
+        if constexpr (C.dtype_k == kInt4)
+          load_keys(words, kernel, rows, j, c);
+        else
+          ldmatrix_x4(words, kernel.k_fragment.at(rows + j * 8 * Kernel::KRows::kRowBytes, c));
+#pragma unroll
+        for (int i = 0; i < kBlock && j + i < kKeyFragments; ++i) {
+          u32 k[2];
+          if constexpr (C.dtype_k == kInt4)  // 16 times the number
+            k[0] = words[i] << 4 & 0xf0f0f0f0u, k[1] = words[i] & 0xf0f0f0f0u;
+          else
+            k[0] = words[2 * i], k[1] = words[2 * i + 1];
+          unrolled<kRowFragments, kLaneRows>([&](int f, int digit) {
+            if (c == first)
+              mma_m16n8k32_int8<true>(sum[f][digit][i], q[f][digit], k[0], k[1]);
+            else
+              mma_m16n8k32_int8<false>(sum[f][digit][i], q[f][digit], k[0], k[1]);
+          });
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kBlock && j + i < kKeyFragments; ++i)
+        unrolled<kRowFragments, kOfLane>([&](int f, int c) {
+          const int lower = kLaneRows == 1 ? sum[f][0][i][2 + c] : sum[f][kLaneRows - 1][i][c];
+          s[f][j + i][c] = float(sum[f][0][i][c] * 256 + lower);
+        });
     }
   }
 
   ATTNFORGE_DEVICE static void scores(Kernel& kernel, Scores& s, u32 tile, int step) {
     const u32 rows = tile + step * C.step_n * Kernel::KRows::kRowBytes;
     const u32 scales = tile + C.k_code_bytes() + step * C.step_n * 4;
-    if constexpr (kK.count() == 1) {
-      sums(kernel, s, rows, 0, kK.chunks);
-      scale_scores<true>(s, s, scales, 0, kernel);
-    } else {
 #pragma unroll
-      for (int g = 0; g < kK.count(); ++g) {
-        Scores part;
-        const int first = g * kK.of_group;
-        sums(kernel, part, rows, first,
-             kK.of_group < kK.chunks - first ? kK.of_group : kK.chunks - first);
-        if (g == 0)
-          scale_scores<true>(s, part, scales, g, kernel);
-        else
-          scale_scores<false>(s, part, scales, g, kernel);
-      }
+    for (int g = 0; g < kK.count(); ++g) {
+      Scores part;
+      const int first = g * kK.of_group, left = kK.chunks - first;
+      const int chunks = kK.of_group < left ? kK.of_group : left;
+      if constexpr (kIntegersK)
+        integer_sums(kernel, part, rows, first, chunks);
+      else
+        sums(kernel, part, rows, first, chunks);
+      add_scaled(s, part, g == 0, scales, g, kernel);
     }
   }
-  /// s = part times its scales, or that is added to it.
-  template <bool kFirst>
-  ATTNFORGE_DEVICE static void scale_scores(Scores& s, const Scores& part, u32 scales, int group,
-                                            const Kernel& kernel) {
-    if constexpr (C.kv_scale == kNoScale && !kConverts) return;
-    float of_all = kConverts ? kernel.low_bits.q_factor : 1.0f;
-    if constexpr (C.kv_scale != kNoScale && !kOfRows) of_all *= block_scale<false>(kernel);
+  /// s = part times its factors, or that is added to it.
+  ATTNFORGE_DEVICE static void add_scaled(Scores& s, const Scores& part, bool is_first, u32 scales,
+                                          int group, const Kernel& kernel) {
 #pragma unroll
     for (int j = 0; j < kKeyFragments; ++j) {
-      float pair[2] = {of_all, of_all};
-      if constexpr (kOfRows) {
-        load_scales<false>(pair, scales, group, j * 8);
-        if constexpr (kConverts) pair[0] *= of_all, pair[1] *= of_all;
-      }
+      float pair[2] = {1.0f, 1.0f};
+      if constexpr (kOfRows) load_scales(pair, scales, group, j * 8);
       unrolled<kRowFragments, kOfLane>([&](int f, int c) {
-        s[f][j][c] = kFirst ? part[f][j][c] * pair[c % 2]
-                            : fmaf(part[f][j][c], pair[c % 2], s[f][j][c]);
+        float factor = pair[c % 2];
+        if constexpr (kFactors) factor *= kernel.low_bits.k_factor[f][c / 2];
+        s[f][j][c] = is_first ? part[f][j][c] * factor : fmaf(part[f][j][c], factor, s[f][j][c]);
       });
     }
-  }
-  /// The scale that all keys of the tile have: of K, or of V.
-  template <bool kOfV>
-  ATTNFORGE_DEVICE static float block_scale(const Kernel& kernel) {
-    const auto& all = kernel.params.scales;
-    const TensorRef& scales = kOfV ? all.v : all.k;
-    return static_cast<const float*>(scales.data)[kernel.tile.batch * scales.stride_batch +
-                                                  kernel.tile.kv_head() * scales.stride_head];
   }
 
   // ---- P V ----
 
-  /// o += P V over the chunks of V from `first` on, of 16 keys.
-  ATTNFORGE_DEVICE static void add(Kernel& kernel, const u32 (&a)[kRowFragments][4], u32 rows,
+  /// o += P V over the chunks of V from `first` on, of 16 keys; p has the lane's two pairs of keys
+  /// of each row half.
+  ATTNFORGE_DEVICE static void add(Kernel& kernel, const u32 (&p)[kRowFragments][4], u32 rows,
                                    int first, int chunks) {
     using Widened = Widen<C.dtype_v>;
 #pragma unroll
     for (int c = first; c < first + chunks; c += 2) {
       u32 words[4];
       const bool two = c + 2 <= first + chunks;
-      const u32 from = at<typename Kernel::VRows>(kernel.v_fragment, rows, c);
+      const u32 from = rows_of_v(kernel, rows, c);
       if (two)
         ldmatrix_x4_trans(words, from);
       else
@@ -262,11 +329,22 @@ struct LowBitProducts {
         u32 low[Widened::kPairs], high[Widened::kPairs];
         Widened::run(words[2 * i], low);
         Widened::run(words[2 * i + 1], high);
-        unrolled<Widened::kPairs, kRowFragments>([&](int n, int f) {
-          mma_m16n8k16<kFp16>(kernel.o[f][(c + i) * Widened::kPairs + n], a[f], low[n], high[n]);
+        unrolled<Widened::kPairs / 2>([&](int m) {
+          multiply(kernel, (c + i) * (Widened::kPairs / 2) + m,
+                   {low[2 * m], low[2 * m + 1], high[2 * m], high[2 * m + 1]}, p);
         });
       }
     }
+  }
+  ATTNFORGE_DEVICE static void multiply(Kernel& kernel, int fragment, const u32 (&v)[4],
+                                        const u32 (&p)[kRowFragments][4]) {
+    unrolled<kRowFragments, kLaneRows>([&](int f, int r) {
+      mma_m16n8k16<kFp16>(kernel.o[f][fragment * kLaneRows + r], v, p[f][r], p[f][2 + r]);
+    });
+  }
+  /// Where a lane reads 16 keys: of one chunk, or of the next one too.
+  ATTNFORGE_DEVICE static u32 rows_of_v(const Kernel& kernel, u32 rows, int chunk) {
+    return at<typename Kernel::VRows>(kernel.v_fragment, rows, chunk);
   }
 
   ATTNFORGE_DEVICE static void outputs(Kernel& kernel, const Scores& s, u32 tile, int step) {
@@ -281,23 +359,23 @@ struct LowBitProducts {
         float of[2][2] = {{1.0f, 1.0f}, {1.0f, 1.0f}};
         if constexpr (kOfRows)
           unrolled<2>([&](int i) {
-            load_scales<true>(of[i], scales, g, (j + i) * 8);
-            if constexpr (kNormalises) of[i][0] *= of_scales, of[i][1] *= of_scales;
+            load_scales(of[i], scales, g, (j + i) * 8);
+            of[i][0] *= of_scales, of[i][1] *= of_scales;
           });
-        u32 a[kRowFragments][4];
-        unrolled<kRowFragments, 4>([&](int f, int w) {
-          if (w % 2 == 1 && Kernel::kLaneRows == 1) {
-            a[f][w] = 0;
-            return;
-          }
-          const auto& from = s[f][j + w / 2];
-          const float p = from[w % 2 * 2], next = from[w % 2 * 2 + 1];
-          a[f][w] = kOfRows ? pack2<kFp16>(p * of[w / 2][0], next * of[w / 2][1])
-                            : pack2<kFp16>(p, next);
+        u32 p[kRowFragments][4];
+        unrolled<kRowFragments, 2, kLaneRows>([&](int f, int i, int r) {
+          const float(&from)[4] = s[f][j + i];
+          p[f][2 * i + r] = kOfRows
+                                ? pack2<kFp16>(from[2 * r] * of[i][0], from[2 * r + 1] * of[i][1])
+                                : pack2<kFp16>(from[2 * r], from[2 * r + 1]);
         });
         const int first = g * kV.of_group, left = kV.chunks - first;
-        add(kernel, a, rows + j * 8 * Kernel::VRows::kRowBytes, first,
+        add(kernel, p, rows + j * 8 * Kernel::VRows::kRowBytes, first,
             kV.of_group < left ? kV.of_group : left);
+        if constexpr (kIntegersV) {
+          constexpr u32 kOffset = Widen<C.dtype_v>::kMinusOffset;
+          multiply(kernel, C.code_fragments() + g, {kOffset, kOffset, kOffset, kOffset}, p);
+        }
       }
     }
   }
@@ -310,7 +388,7 @@ struct LowBitProducts {
     float& factor = kernel.low_bits.v_factor;
     float most = 0.0f;
 #pragma unroll
-    for (int g = 0; g < kV.scales; ++g)
+    for (int g = 0; g < C.v_row_scales(); ++g)
 #pragma unroll
       for (int key = 0; key < C.step_n; key += 32) {
         const int own = key + Kernel::lane();
@@ -323,65 +401,132 @@ struct LowBitProducts {
     const int largest = __reduce_max_sync(~0u, __float_as_int(most));
     const float lower = power_of_2(127 - min(max(largest >> 23, 1), 253));
     const float change = lower / factor;  // 0 at first, as the output is
-    unrolled<kRowFragments, Kernel::kOutFragments, kOfLane>(
+    unrolled<kRowFragments, Kernel::kOutFragments, 4>(
         [&](int f, int i, int c) { kernel.o[f][i][c] *= change; });
     factor = lower;
   }
 
-  // ---- The columns of the output ----
-
-  /// A quad's lane t has numbers 2 t and 2 t + 1 of eight, and is to have t and 4 + t: two
-  /// exchanges, of the number whose place in the lane is not that of the lane in a pair.
-  ATTNFORGE_DEVICE static void exchange(float (&pair)[2], int t) {
-    const auto swap = [&](bool first, float other) {
-      if (first)
-        pair[0] = other;
-      else
-        pair[1] = other;
-    };
-    const bool odd = t & 1, high = t & 2;
-    swap(odd, shuffle_xor<1>(odd ? pair[0] : pair[1]));
-    swap(high, shuffle_xor<2>(high ? pair[0] : pair[1]));
+  /// A factor of the row that a lane has of scores becomes those of the two whose output it has.
+  ATTNFORGE_DEVICE static void of_columns(float (&of)[2], float of_row) {
+    unrolled<2>([&](int i) { of[i] = from_lane(of_row, Kernel::lane() % 4 * 8 + i * 4); });
   }
-  /// A row's half of the fragments of a chunk: lane t has all columns of a quarter of it, and is to
-  /// have columns 2 t and 2 t + 1 of each fragment. Even and odd ones go alike.
-  ATTNFORGE_DEVICE static void order_chunk(float (*o)[4], int half, int t) {
-    constexpr int kFragments = Widen<C.dtype_v>::kPairs;
-    const int at = 2 * half;
-    if constexpr (kFragments == 2) {
-      float even[2] = {o[0][at], o[0][at + 1]}, odd[2] = {o[1][at], o[1][at + 1]};
-      exchange(even, t);
-      exchange(odd, t);
-      unrolled<2>([&](int i) { o[i][at] = even[i], o[i][at + 1] = odd[i]; });
-    } else {
-      const auto bits = [&](int i, int c) { return __float_as_uint(o[i][at + c]); };
-      u32 even[4] = {bits(0, 0), bits(2, 0), bits(0, 1), bits(2, 1)},
-          odd[4] = {bits(1, 0), bits(3, 0), bits(1, 1), bits(3, 1)};
-      quad_transpose(even, t);
-      quad_transpose(odd, t);
-      unrolled<4>([&](int i) {
-        o[i][at] = __uint_as_float(even[i]), o[i][at + 1] = __uint_as_float(odd[i]);
+  ATTNFORGE_DEVICE static void rescale(Output& o, const float (&of_rows)[2]) {
+    unrolled<kLaneRows>([&](int r) {
+      float of[2];
+      of_columns(of, of_rows[r]);
+      unrolled<Kernel::kOutFragments / kLaneRows, 4>(
+          [&](int m, int c) { o[m * kLaneRows + r][c] *= of[c % 2]; });
+    });
+  }
+
+  // ---- The output, through shared memory ----
+
+  static constexpr int kPitch = C.out_pitch();
+  static constexpr int kRegionBytes = 8 * kPitch * 4;  // of a warp
+  ATTNFORGE_DEVICE static int warp() { return Kernel::this_thread() / 32; }
+
+  /// Warps that share rows agree on their maxima and sums. `factor` is what a row of this warp's
+  /// output is multiplied by then.
+  ATTNFORGE_DEVICE static void join(Kernel& kernel, float (&factor)[kRowFragments][2]) {
+    const u32 known = kernel.smem + C.num_warps * kRegionBytes;
+    const auto of_warp = [&](int part, int f, int r) {
+      return known + (part * C.block_m + Kernel::lane_row() + f * 16 + r * 8) * 8;
+    };
+    unrolled<kRowFragments, kLaneRows>([&](int f, int r) {
+      const float own[2] = {kernel.softmax[f].row_max[r], quad_sum(kernel.softmax[f].row_sum[r])};
+      if (Kernel::lane() % 4 == 0) store_shared(of_warp(Kernel::key_part(), f, r), own);
+    });
+    __syncthreads();
+    unrolled<kRowFragments, kLaneRows>([&](int f, int r) {
+      float all[C.key_warps()][2];
+      float most = kLowestFloat, sum = 0.0f;
+      unrolled<C.key_warps()>([&](int part) {
+        load_shared(all[part], of_warp(part, f, r));
+        most = fmaxf(most, all[part][0]);
       });
-    }
+      unrolled<C.key_warps()>(
+          [&](int part) { sum = fmaf(all[part][1], exp2_approx(all[part][0] - most), sum); });
+      factor[f][r] = exp2_approx(kernel.softmax[f].row_max[r] - most);
+      kernel.softmax[f].row_max[r] = most;
+      kernel.softmax[f].row_sum[r] = sum * 0.25f;  // of each lane of a quad
+    });
+  }
+
+  /// 8 rows of this warp's output to its region.
+  ATTNFORGE_DEVICE static void write_rows(const Output& o, int r, float factor, u32 region) {
+    const int g = Kernel::lane() / 4, t = Kernel::lane() % 4;
+    float of[2];
+    of_columns(of, factor);
+    unrolled<C.code_fragments()>([&](int m) {
+      const int chunk = m * 16 / C.columns_of_chunk(C.dtype_v);
+      float x[4];
+      unrolled<4>([&](int c) {
+        x[c] = o[m * kLaneRows + r][c];
+        if constexpr (kIntegersV) {
+          const float offset = o[(C.code_fragments() + chunk / kV.of_group) * kLaneRows + r][c];
+          if (C.dtype_v == kInt4 && c >= 2)
+            x[c] = fmaf(x[c], 0.0625f, offset);
+          else
+            x[c] += offset;
+        }
+        x[c] *= of[c % 2];
+      });
+      const int column = C.dtype_v == kInt4 ? chunk * 32 + g * 4 + m % 2 * 2 : m * 16 + g * 2;
+      unrolled<2>([&](int i) {
+        const float pair[2] = {x[i], x[2 + i]};
+        store_shared(region + ((2 * t + i) * kPitch + column) * 4, pair);
+      });
+    });
+  }
+  /// Sums of what the warps have of 8 rows, kStored fragments from `column` on, to memory.
+  template <int kStored, class Tile>
+  ATTNFORGE_DEVICE static void store_rows(const Kernel& kernel, const Tile& stored, int row,
+                                          int column, float inverse, float lse) {
+    const int g = Kernel::lane() / 4, t = Kernel::lane() % 4;
+    float out[kStored][4];
+    unrolled<kStored>([&](int j) {
+      unrolled<C.key_warps()>([&](int part) {
+        float pair[2];
+        load_shared(pair, kernel.smem +
+                              (warp() % C.row_warps() + part * C.row_warps()) * kRegionBytes +
+                              (g * kPitch + column + j * 8 + t * 2) * 4);
+        unrolled<2>([&](int c) { out[j][c] = part == 0 ? pair[c] : out[j][c] + pair[c]; });
+      });
+    });
+    Kernel::Output::template store<0, kStored>(stored, row, column, out, inverse, lse);
   }
 
   ATTNFORGE_DEVICE static void store(Kernel& kernel) {
-    constexpr int kFragments = Widen<C.dtype_v>::kPairs, kMost = Kernel::kOutFragments;
-    const int t = Kernel::lane() % 4;
-    unrolled<kRowFragments, kMost / kFragments>([&](int f, int chunk) {
-      unrolled<Kernel::kLaneRows>(
-          [&](int half) { order_chunk(&kernel.o[f][chunk * kFragments], half, t); });
+    constexpr int kAll = C.head_dim_v / 8;
+    constexpr bool kShares = kAll % C.key_warps() == 0;  // else the first warp stores all
+    constexpr int kStored = kShares ? kAll / C.key_warps() : kAll;
+    const auto meet = [] {
+      if constexpr (C.key_warps() > 1)
+        __syncthreads();
+      else
+        __syncwarp();
+    };
+    const auto stored = Kernel::this_tile(kernel.params);
+    float of_all = kIntegersV ? 0x1p24f : 1.0f;
+    if constexpr (kNormalises) of_all *= 1.0f / kernel.low_bits.v_factor;
+    if constexpr (kOneScale) of_all *= block_scale(kernel, kernel.params.scales.v);
+    __syncthreads();  // no warp reads keys any more
+    float factor[kRowFragments][2];
+    unrolled<kRowFragments, 2>([&](int f, int r) { factor[f][r] = 1.0f; });
+    if constexpr (C.key_warps() > 1) join(kernel, factor);
+    unrolled<kRowFragments>([&](int f) {
+      float inverse[2], lse[2];
+      kernel.softmax[f].finish(inverse, lse);
+      unrolled<kLaneRows>([&](int r) {
+        write_rows(kernel.o[f], r, factor[f][r] * of_all, kernel.smem + warp() * kRegionBytes);
+        meet();
+        const int row = stored.first_row + Kernel::lane_row() + f * 16 + r * 8;
+        if (kShares || Kernel::key_part() == 0)
+          store_rows<kStored>(kernel, stored, row, kShares ? Kernel::key_part() * kStored * 8 : 0,
+                              inverse[r], lse[r]);
+        meet();
+      });
     });
-    constexpr bool kOfBlock = C.kv_scale != kNoScale && !kOfRows;
-    constexpr bool kFactor = kOfBlock || kNormalises;
-    float factor = 1.0f;
-    if constexpr (kOfBlock) factor = block_scale<true>(kernel);
-    if constexpr (kNormalises) factor = 1.0f / kernel.low_bits.v_factor;
-    constexpr int kAll = C.head_dim_v / 8, kFirst = kMost < kAll ? kMost : kAll;
-    if (C.head_dim_warps == 1 || Kernel::depth_slice() == 0)
-      kernel.template store_columns<kFirst, kFactor>(factor);
-    else if constexpr (kAll > kMost)
-      kernel.template store_columns<kAll - kMost, kFactor>(factor);
   }
 };
 

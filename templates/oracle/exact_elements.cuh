@@ -2,8 +2,8 @@
 // one, by the definition of their formats, times their scales.
 #pragma once
 
+#include "low_bits.h"
 #include "parts/low_bits/params.h"
-#include "shape.h"
 #include "tile/elements.cuh"
 
 namespace attnforge {
@@ -39,8 +39,8 @@ ATTNFORGE_DEVICE float exact_scale(const Params& params, int sequence, i64 batch
   } else {
     const TensorRef& scales = kOfV ? params.scales.v : params.scales.k;
     const float* const first = static_cast<const float*>(scales.data) + head * scales.stride_head;
-    if constexpr (!C.scales_of_rows()) return first[sequence * scales.stride_batch];
-    const int group = C.scale_group(kOfV ? C.head_dim_v : C.head_dim);
+    if constexpr (!scales_of_rows(C)) return first[sequence * scales.stride_batch];
+    const int group = scale_group(C, kOfV ? C.head_dim_v : C.head_dim);
     return first[batch * scales.stride_batch + row * scales.stride_row + d / group];
   }
 }

@@ -14,14 +14,6 @@ ATTNFORGE_DEVICE void ldmatrix_x4(u32 (&r)[4], u32 smem_address) {
                : "memory");
 }
 
-/// Two matrices; lanes 0 to 15 give the addresses.
-ATTNFORGE_DEVICE void ldmatrix_x2(u32& r0, u32& r1, u32 smem_address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-               : "=r"(r0), "=r"(r1)
-               : "r"(smem_address)
-               : "memory");
-}
-
 /// ldmatrix_x4() with each matrix transposed.
 ATTNFORGE_DEVICE void ldmatrix_x4_trans(u32 (&r)[4], u32 smem_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -46,11 +46,6 @@ ATTNFORGE_DEVICE void store_shared_16(u32 address, const u32 (&words)[4]) {
                : "memory");
 }
 
-/// 16 bytes of zeros.
-ATTNFORGE_DEVICE void clear_shared_16(u32 address) {
-  asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
-}
-
 /// 1, 2 or 4 floats, from an address aligned to all of them.
 template <int kFloats>
 ATTNFORGE_DEVICE void load_shared(float (&x)[kFloats], u32 address) {

@@ -77,7 +77,7 @@ struct TileLoader {
       for (int r = thread; r < kRows; r += kThreads) {
 #pragma unroll
         for (int c = kDataChunks; c < kChunks; ++c) {
-          clear_shared_16(tile + Layout::offset(r, c));
+          store_shared_16(tile + Layout::offset(r, c), {0, 0, 0, 0});
         }
       }
     }

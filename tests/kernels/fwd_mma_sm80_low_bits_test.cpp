@@ -41,7 +41,7 @@ struct Formats {
   int q, k, v, scale, head_dim, head_dim_v;
 };
 struct Tiles {
-  int block_m, num_warps, block_n, step_n, stages, q_in_regs, pack_gqa, head_dim_warps;
+  int block_m, num_warps, block_n, step_n, stages, q_in_regs, pack_gqa;
 };
 
 constexpr FwdMmaSm80Config config_of(const Formats& f, const Tiles& t, int page_size) {
@@ -60,7 +60,7 @@ constexpr FwdMmaSm80Config config_of(const Formats& f, const Tiles& t, int page_
   c.q_in_regs = t.q_in_regs;
   c.blocks_per_sm = 1;
   c.pack_gqa = t.pack_gqa;
-  c.head_dim_warps = t.head_dim_warps;
+  c.head_dim_warps = 1;
   return c;
 }
 
@@ -154,9 +154,10 @@ void expect_outputs(int queries, int keys) {
   }
 }
 
-constexpr Tiles kOneWarpAHead = {32, 2, 32, 32, 2, 1, 2, 1},
-                kTwoWarpsARow = {16, 2, 32, 32, 2, 0, 2, 2}, kHalfARow = {8, 2, 32, 32, 2, 1, 2, 2},
-                kSteps = {64, 2, 64, 32, 3, 2, 1, 1}, kOneStage = {32, 2, 48, 48, 1, 0, 1, 1};
+constexpr Tiles kOneWarpAHead = {32, 2, 32, 32, 2, 1, 2}, kTwoWarpsARow = {16, 2, 32, 16, 2, 0, 2},
+                kHalfARow = {8, 2, 64, 32, 2, 1, 2}, kFourWarpsHalfARow = {8, 4, 64, 16, 3, 0, 2},
+                kPairsOfWarps = {32, 4, 64, 32, 2, 2, 2}, kSteps = {64, 2, 64, 32, 3, 2, 1},
+                kOneStage = {32, 2, 48, 48, 1, 0, 1};
 
 template <int kK, int kV, int kScale, Tiles kTiles, int kPage = 16, int kQ = kBf16, int kDim = 64,
           int kDimV = kDim>
@@ -187,6 +188,12 @@ TEST(FwdMmaOfLowBits, EightRows) {
   expect_low_bits<kInt8, kInt8, kScaleToken, kHalfARow>();
   expect_low_bits<kInt4, kInt4, kScaleGroup32, kHalfARow, 24, kFp16, 128>(3);
   expect_low_bits<kE4m3, kInt8, kScaleHead, kHalfARow, 0, kBf16, 72>(9);
+  expect_low_bits<kInt8, kE5m2, kScaleToken, kFourWarpsHalfARow>(4, 200);
+  expect_low_bits<kInt4, kInt4, kScaleToken, kFourWarpsHalfARow, 16, kFp16, 104, 72>(2, 10);
+}
+TEST(FwdMmaOfLowBits, PairsOfWarps) {
+  expect_low_bits<kInt8, kInt4, kScaleGroup32, kPairsOfWarps>(20, 150);
+  expect_low_bits<kE4m3, kInt8, kScaleTensor, kPairsOfWarps, 0>(20, 150);
 }
 TEST(FwdMmaOfLowBits, OneOfThemAlone) {
   expect_low_bits<kInt8, kBf16, kScaleToken, kOneWarpAHead>();
@@ -201,18 +208,24 @@ TEST(FwdMmaOfLowBits, TilesAndHeadDims) {
   expect_low_bits<kInt4, kInt8, kScaleToken, kTwoWarpsARow, 16, kBf16, 80, 88>();
 }
 
-/// All numbers of a format, beside the host's.
+/// All numbers of a format, beside the host's: integers with their offset, times 2^-24, and every
+/// other one of 4 bits 16 times larger.
 template <int kCode>
 void expect_exact() {
+  using Widened = Widen<kCode>;
   constexpr DType kFormat = static_cast<DType>(kCode);
   const int per_word = 32 / element_bits(kCode), numbers = 1 << element_bits(kCode);
   for (int first = 0; first < numbers; ++first) {
-    u32 word = 0, pairs[Widen<kCode>::kPairs];
+    u32 word = 0, pairs[Widened::kPairs];
     for (int i = 0; i < per_word; ++i)
       word |= u32((first + 37 * i) % numbers) << (i * element_bits(kCode));
-    Widen<kCode>::run(word, pairs);
+    Widened::run(word, pairs);
     for (int i = 0; i < per_word; ++i) {
-      const float wanted = load_element(kFormat, &word, i);
+      float wanted = load_element(kFormat, &word, i);
+      if (is_integer(kCode)) {
+        wanted = wanted * 0x1p-24f - of_half<kFp16>(Widened::kMinusOffset & 0xffffu);
+        if (kCode == kInt4 && i % 2 == 1) wanted *= 16;
+      }
       const u32 pair = pairs[i % (per_word / 2)];
       const float got = of_half<kFp16>(i < per_word / 2 ? pair & 0xffffu : pair >> 16);
       if (std::isnan(wanted))

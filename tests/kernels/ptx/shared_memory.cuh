@@ -32,7 +32,6 @@ inline void load_shared_8(u32& low, u32& high, u32 address) {
 inline void store_shared_16(u32 address, const u32 (&words)[4]) {
   store_shared_array(address, words);
 }
-inline void clear_shared_16(u32 address) { store_shared_16(address, {0, 0, 0, 0}); }
 inline void load_shared_16(u32 (&words)[4], u32 address) { load_shared_array(words, address); }
 
 template <int kFloats>
