@@ -44,17 +44,14 @@ struct Shape {
   int accumulate;
   // 1: dq, dk and dv are fp32; else they are of the dtypes of q, k and v
   int fp32_gradients;
-  int dargs;  // 1: arrays that the score's text reads get gradients
-  // What shares a scale of k and v of fewer bits: low_bits.h
-  int kv_scale;
+  int dargs;     // 1: arrays that the score's text reads get gradients
+  int kv_scale;  // what shares a scale of k and v of fewer bits: low_bits.h
 
   /// Whether each row sees all keys, but for a block mask and what a text hides.
   ATTNFORGE_CONSTEXPR bool sees_all() const { return !right_bound && !left_bound; }
   /// The dtype of dq, dk or dv, when that of q, k or v is `input`.
   ATTNFORGE_CONSTEXPR int gradient_dtype(int input) const { return fp32_gradients ? kFp32 : input; }
 
-  ATTNFORGE_CONSTEXPR bool low_bit_k() const { return is_low_bit(dtype_k); }
-  ATTNFORGE_CONSTEXPR bool low_bit_v() const { return is_low_bit(dtype_v); }
   /// Whether scores are other than scaled products, and their slopes other than 1.
   ATTNFORGE_CONSTEXPR bool changes_scores() const { return softcap || user_score; }
   ATTNFORGE_CONSTEXPR bool has_block_mask() const { return mask_block_q != 0; }
@@ -77,10 +74,6 @@ struct Shape {
   /// Keys of a tile that one copy by TMA brings: as many as are in one group, or page, for sure.
   ATTNFORGE_CONSTEXPR int box_keys(int block_n) const {
     return page_size != 0 ? gcd(page_size, block_n) : block_n / key_groups_of(block_n);
-  }
-  /// Whether a warp has a lane for each page that a tile may lie in.
-  ATTNFORGE_CONSTEXPR bool lanes_suffice(int block_n) const {
-    return page_size == 0 || block_n / box_keys(block_n) <= 32;
   }
   /// Whether blocks of the mask and tiles divide one another.
   ATTNFORGE_CONSTEXPR bool blocks_fit(int block_n) const {

@@ -22,10 +22,10 @@ double allowed_error(const Tolerance& tolerance, double expected, double spread,
 namespace {
 
 /// To which probabilities are rounded: the other factor's dtype, weights of a merge to none. v of
-/// fewer bits is widened to q's, or to fp16, which is not as coarse as bf16.
+/// fewer bits is widened to fp16.
 DType dtype_of_weights(const Problem& problem) {
   if (!is_attention(problem)) return DType::kFp32;
-  return is_low_bit(problem.dtype_v) ? problem.dtype_q : problem.dtype_v;
+  return is_low_bit(problem.dtype_v) ? DType::kFp16 : problem.dtype_v;
 }
 
 }  // namespace

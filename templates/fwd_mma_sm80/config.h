@@ -23,6 +23,8 @@ struct FwdMmaSm80Config : Shape {
   int pad_head_dim;    // 1: head dims are padded to the next multiple of 16
 
   ATTNFORGE_CONSTEXPR int num_threads() const { return 32 * num_warps; }
+  ATTNFORGE_CONSTEXPR bool low_bit_k() const { return is_low_bit(dtype_k); }
+  ATTNFORGE_CONSTEXPR bool low_bit_v() const { return is_low_bit(dtype_v); }
   ATTNFORGE_CONSTEXPR bool low_bits() const { return low_bit_k() || low_bit_v(); }
   /// Warps that have rows of their own. Of V of 8 or 4 bits, whose output goes through shared
   /// memory in any case, the others have a part of a tile's keys.

@@ -128,7 +128,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
                             : std::vector<int>{32, 16, 64};
     warps = rows > 64 ? std::vector<int>{4, 2, 8} : std::vector<int>{2, 4};
     if (splits.values.size() > 1) tile_keys = {64, 32, 128};
-    if (shape.low_bit_v()) {  // warps split a tile's keys
+    if (is_low_bit(problem.dtype_v)) {  // warps split a tile's keys
       tile_keys = {128, 64, 256, 32};
       blocks = {4, 3, 2, 6, 8, 1};
     }

@@ -153,13 +153,15 @@ struct LowBitProducts {
     });
   }
   /// The columns of a chunk of 16 numbers of K are, in the order of products, 4 t and 4 t + 2, then
-  /// 4 t + 1 and 4 t + 3 for t from 0 to 3.
+  /// 4 t + 1 and 4 t + 3 for t from 0 to 3; or 4 t and 4 t + 1, then 4 t + 2 and 4 t + 3.
   template <class To>
   ATTNFORGE_DEVICE static void store_halves(const To& to, int chunk, const float (&x)[8], float q) {
-    unrolled<2>([&](int odd) {
-      store_shared_8(to(chunk / 2 * 2 + odd) + chunk % 2 * 8,
-                     pack2<kFp16>(x[odd] * q, x[odd + 2] * q),
-                     pack2<kFp16>(x[odd + 4] * q, x[odd + 6] * q));
+    constexpr bool kInOrder = Widen<C.dtype_k>::kInOrder;
+    unrolled<2>([&](int i) {
+      const int first = kInOrder ? 2 * i : i, other = kInOrder ? first + 1 : first + 2;
+      store_shared_8(to(chunk / 2 * 2 + i) + chunk % 2 * 8,
+                     pack2<kFp16>(x[first] * q, x[other] * q),
+                     pack2<kFp16>(x[first + 4] * q, x[other + 4] * q));
     });
   }
   /// 32 columns are in two chunks of upper digits and two of lower ones. Of int4 even columns are
@@ -224,7 +226,7 @@ struct LowBitProducts {
 #pragma unroll
         for (int i = 0; i < 4 && j + i < kKeyFragments; ++i) {
           u32 k[2];
-          Widen<C.dtype_k>::run(words[i], k);
+          Widen<C.dtype_k>::run_in_order(words[i], k);
           unrolled<kRowFragments>([&](int f) {
             if (c == first)
               mma_m16n8k16_zero<kFp16>(s[f][j + i], q[f], k[0], k[1]);

@@ -29,17 +29,34 @@ ATTNFORGE_DEVICE u32 e4m3_pair_to_fp16(u32 bytes) {
   return fma2_fp16((bytes & 0x80008000u) | magnitude | nan, kTwoTo8, kMinusZero);
 }
 
-/// Bytes 0 and 2 of a word, and bytes 1 and 3.
-ATTNFORGE_DEVICE void e4m3_to_fp16(u32 word, u32 (&pairs)[2]) {
 #if __CUDA_ARCH__ >= 890
-  const u32 ordered = __byte_perm(word, 0, 0x3120);
+inline constexpr bool kConvertsE4m3 = true;
+/// Bytes 0 and 1 of a word, and bytes 2 and 3.
+ATTNFORGE_DEVICE void convert_e4m3(u32 word, u32 (&pairs)[2]) {
   asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.rn.f16x2.e4m3x2 %0, l;"
       " cvt.rn.f16x2.e4m3x2 %1, h; }"
       : "=r"(pairs[0]), "=r"(pairs[1])
-      : "r"(ordered));
+      : "r"(word));
+}
+#else
+inline constexpr bool kConvertsE4m3 = false;
+#endif
+
+/// Bytes 0 and 2 of a word, and bytes 1 and 3.
+ATTNFORGE_DEVICE void e4m3_to_fp16(u32 word, u32 (&pairs)[2]) {
+#if __CUDA_ARCH__ >= 890
+  convert_e4m3(__byte_perm(word, 0, 0x3120), pairs);
 #else
   pairs[0] = e4m3_pair_to_fp16(word << 8 & 0xff00ff00u);
   pairs[1] = e4m3_pair_to_fp16(word & 0xff00ff00u);
+#endif
+}
+/// Neighbours if kConvertsE4m3, else as e4m3_to_fp16().
+ATTNFORGE_DEVICE void e4m3_to_fp16_as_they_come(u32 word, u32 (&pairs)[2]) {
+#if __CUDA_ARCH__ >= 890
+  convert_e4m3(word, pairs);
+#else
+  e4m3_to_fp16(word, pairs);
 #endif
 }
 

@@ -13,6 +13,8 @@ namespace attnforge {
 template <int kCode>
 struct Widen {
   static constexpr int kPairs = kCode == kInt4 ? 4 : 2;
+  /// Whether run_in_order() makes pairs of bytes 0 and 1, and 2 and 3, which takes less.
+  static constexpr bool kInOrder = kCode == kE4m3 && kConvertsE4m3;
   /// A pair of offsets to be added to integers: -128 or -8, times 2^-24.
   static constexpr u32 kMinusOffset = kCode == kInt8 ? 0x80808080u : 0x80088008u;
 
@@ -40,6 +42,12 @@ struct Widen {
       run_e5m2(word, pairs);
     else
       e4m3_to_fp16(word, pairs);
+  }
+  ATTNFORGE_DEVICE static void run_in_order(u32 word, u32 (&pairs)[kPairs]) {
+    if constexpr (kInOrder)
+      e4m3_to_fp16_as_they_come(word, pairs);
+    else
+      run(word, pairs);
   }
 };
 

@@ -105,7 +105,7 @@ struct FwdNaive {
 #pragma unroll 1
     for (int d = 0; d < C.head_dim; d += 8) {
       float k[8];
-      if constexpr (C.low_bit_k()) {
+      if constexpr (is_low_bit(C.dtype_k)) {
 #pragma unroll
         for (int i = 0; i < 8; ++i)
           k[i] = exact_element<C.dtype_k>(key_row, d + i) *
@@ -269,7 +269,7 @@ struct FwdNaive {
                                             const SharedMemory& smem, float (&o)[kColumns][kRows]) {
     const TensorRef& tensor = params.fwd.v;
     // The thread's column, but of fewer bits, which lie in no byte of their own.
-    const int first = C.low_bit_v() ? column() : 0;
+    const int first = is_low_bit(C.dtype_v) ? column() : 0;
     const char* v_column = v_head +
                            (tile * tensor.stride_row + column()) * element_bytes(C.dtype_v);
 #pragma unroll 2
@@ -278,14 +278,15 @@ struct FwdNaive {
       if constexpr (C.page_size != 0)
         v_row = key_row<C.dtype_v>(params, tensor, rows, v_head, tile + i) +
                 column() * element_bytes(C.dtype_v);
-      if constexpr (C.low_bit_v())
+      if constexpr (is_low_bit(C.dtype_v))
         v_row = key_row<C.dtype_v>(params, tensor, rows, v_head, tile + i);
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
         const int d = c * C.threads_per_group();
         if (column() + d >= C.head_dim_v) break;
         float v = exact_element<C.dtype_v>(v_row, first + d);
-        if constexpr (C.low_bit_v()) v *= scale_of<true>(params, rows, tile + i, column() + d);
+        if constexpr (is_low_bit(C.dtype_v))
+          v *= scale_of<true>(params, rows, tile + i, column() + d);
 #pragma unroll
         for (int r = 0; r < kRows; ++r) o[c][r] += smem.p[i][r] * v;
       }

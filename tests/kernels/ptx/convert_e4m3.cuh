@@ -1,5 +1,5 @@
 // convert_e4m3.cuh - templates/ptx/convert_e4m3.cuh on the host: e4m3 as kernels before sm_89 make
-// it.
+// it, in the orders of later ones.
 #pragma once
 
 #include <cmath>
@@ -26,6 +26,10 @@ inline u32 e4m3_pair_to_fp16(u32 bytes) {
 inline void e4m3_to_fp16(u32 word, u32 (&pairs)[2]) {
   pairs[0] = e4m3_pair_to_fp16(word << 8 & 0xff00ff00u);
   pairs[1] = e4m3_pair_to_fp16(word & 0xff00ff00u);
+}
+inline constexpr bool kConvertsE4m3 = true;
+inline void e4m3_to_fp16_as_they_come(u32 word, u32 (&pairs)[2]) {
+  e4m3_to_fp16(__byte_perm(word, 0, 0x3120), pairs);
 }
 
 }  // namespace attnforge
