@@ -1,6 +1,8 @@
 // scales.cpp - k and v of 8 or 4 bits: what goes with them, and their scales in a run.
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "generator/parts/part.h"
 #include "generator/problem/fields.h"
 #include "generator/tensors/operand_list.h"
@@ -74,22 +76,44 @@ void lay_out_scales(const Problem& p, Tensors& tensors) {
   if (is_low_bit(p.dtype_v)) lay_out(tensors.v_scale, p.head_dim_v);
 }
 
+/// Scales of a row that a copy takes: addresses and strides are multiples of as many.
+int copied_scales(const Problem& p, int columns) {
+  return of_rows(p) ? std::gcd(scales_of_row(p, columns), 4) : 1;
+}
+bool strides_good(const ScaleTensor& t, int copied) {
+  return (t.stride_batch | t.stride_row | t.stride_head) % copied == 0;
+}
+
 bool scales_good(const Problem& p, std::uint64_t, const Tensors& t) {
-  return (!is_low_bit(p.dtype_k) || words_good(t.k_scale.data)) &&
-         (!is_low_bit(p.dtype_v) || words_good(t.v_scale.data));
+  const auto good = [&](const ScaleTensor& scales, DType dtype, int columns) {
+    if (!is_low_bit(dtype)) return true;
+    const int copied = copied_scales(p, columns);
+    return words_good(scales.data) &&
+           address_bits(scales.data) % (sizeof(float) * static_cast<unsigned>(copied)) == 0 &&
+           strides_good(scales, copied);
+  };
+  return good(t.k_scale, p.dtype_k, p.head_dim) && good(t.v_scale, p.dtype_v, p.head_dim_v);
 }
 
 void explain_scales(const Problem& p, const Tensors& t) {
   if (p.batch == 0 || p.seqlen_kv == 0) return;  // nothing of them is read
-  const auto check = [&](std::string_view name, DType dtype, const float* data) {
+  const auto check = [&](std::string_view name, DType dtype, int columns,
+                         const ScaleTensor& scales) {
     if (!is_low_bit(dtype)) return;
-    check_address(name, data, alignof(float),
+    const int copied = copied_scales(p, columns);
+    check_address(name, scales.data, sizeof(float) * static_cast<unsigned>(copied),
                   fmt::format("but the problem says kv_scale={}; give it fp32 scales in device "
                               "memory",
                               to_string(p.kv_scale)));
+    if (!strides_good(scales, copied))
+      refuse_tensors(
+          "{} has strides {}, {} and {} of batch, row and head; kv_scale={} needs multiples of {}: "
+          "copy it",
+          name, scales.stride_batch, scales.stride_row, scales.stride_head, to_string(p.kv_scale),
+          copied);
   };
-  check("k_scale", p.dtype_k, t.k_scale.data);
-  check("v_scale", p.dtype_v, t.v_scale.data);
+  check("k_scale", p.dtype_k, p.head_dim, t.k_scale);
+  check("v_scale", p.dtype_v, p.head_dim_v, t.v_scale);
 }
 
 double bytes_of_scales(const Problem& p) {

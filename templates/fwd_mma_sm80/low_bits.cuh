@@ -75,10 +75,24 @@ struct LowBitProducts {
   static constexpr Groups kK = groups_of(C.dtype_k, C.k_chunks(), C.head_dim);
   static constexpr Groups kV = groups_of(C.dtype_v, C.v_chunks(), C.head_dim_v);
 
-  /// Scales, of K or V, of the two keys that a lane has of a fragment, of group `group` of the
+  /// Scales, kScales a key, of the two keys that a lane has of a fragment, of group `group` of the
   /// columns; `scales` is the address of the step's first one.
+  template <int kScales>
   ATTNFORGE_DEVICE static void load_scales(float (&pair)[2], u32 scales, int group, int key) {
-    load_shared(pair, scales + (group * C.block_n + key + Kernel::lane() % 4 * 2) * 4);
+    const u32 at = scales + (key + Kernel::lane() % 4 * 2) * (kScales * 4);
+    if constexpr (kScales == 1) {
+      load_shared(pair, at);
+    } else if constexpr (kScales == 2) {
+      float of_both[4];
+      load_shared(of_both, at);
+      pair[0] = of_both[group], pair[1] = of_both[2 + group];
+    } else {
+      unrolled<2>([&](int i) {
+        float one[1];
+        load_shared(one, at + (i * kScales + group) * 4);
+        pair[i] = one[0];
+      });
+    }
   }
   /// The scale that all keys of the tile have: of K, or of V.
   ATTNFORGE_DEVICE static float block_scale(const Kernel& kernel, const TensorRef& scales) {
@@ -282,7 +296,7 @@ struct LowBitProducts {
 
   ATTNFORGE_DEVICE static void scores(Kernel& kernel, Scores& s, u32 tile, int step) {
     const u32 rows = tile + step * C.step_n * Kernel::KRows::kRowBytes;
-    const u32 scales = tile + C.k_code_bytes() + step * C.step_n * 4;
+    const u32 scales = tile + C.k_code_bytes() + step * C.step_n * C.k_row_scales() * 4;
 #pragma unroll
     for (int g = 0; g < kK.count(); ++g) {
       Scores part;
@@ -301,7 +315,7 @@ struct LowBitProducts {
 #pragma unroll
     for (int j = 0; j < kKeyFragments; ++j) {
       float pair[2] = {1.0f, 1.0f};
-      if constexpr (kOfRows) load_scales(pair, scales, group, j * 8);
+      if constexpr (kOfRows) load_scales<C.k_row_scales()>(pair, scales, group, j * 8);
       unrolled<kRowFragments, kOfLane>([&](int f, int c) {
         float factor = pair[c % 2];
         if constexpr (kFactors) factor *= kernel.low_bits.k_factor[f][c / 2];
@@ -351,7 +365,7 @@ struct LowBitProducts {
 
   ATTNFORGE_DEVICE static void outputs(Kernel& kernel, const Scores& s, u32 tile, int step) {
     const u32 rows = tile + step * C.step_n * Kernel::VRows::kRowBytes;
-    const u32 scales = tile + C.v_code_bytes() + step * C.step_n * 4;
+    const u32 scales = tile + C.v_code_bytes() + step * C.step_n * C.v_row_scales() * 4;
     if constexpr (kNormalises) raise_v(kernel, scales);
     const float of_scales = kNormalises ? kernel.low_bits.v_factor : 1.0f;
 #pragma unroll
@@ -361,7 +375,7 @@ struct LowBitProducts {
         float of[2][2] = {{1.0f, 1.0f}, {1.0f, 1.0f}};
         if constexpr (kOfRows)
           unrolled<2>([&](int i) {
-            load_scales(of[i], scales, g, (j + i) * 8);
+            load_scales<C.v_row_scales()>(of[i], scales, g, (j + i) * 8);
             of[i][0] *= of_scales, of[i][1] *= of_scales;
           });
         u32 p[kRowFragments][4];
@@ -389,16 +403,14 @@ struct LowBitProducts {
     constexpr float kMost = 128.0f;
     float& factor = kernel.low_bits.v_factor;
     float most = 0.0f;
+    constexpr int kAll = C.step_n * C.v_row_scales();
 #pragma unroll
-    for (int g = 0; g < C.v_row_scales(); ++g)
-#pragma unroll
-      for (int key = 0; key < C.step_n; key += 32) {
-        const int own = key + Kernel::lane();
-        float scale[1] = {0.0f};
-        if (C.step_n % 32 == 0 || own < C.step_n)
-          load_shared(scale, scales + (g * C.block_n + own) * 4);
-        most = fmaxf(most, fabsf(scale[0]));
-      }
+    for (int i = 0; i < kAll; i += 32) {
+      const int own = i + Kernel::lane();
+      float scale[1] = {0.0f};
+      if (kAll % 32 == 0 || own < kAll) load_shared(scale, scales + own * 4);
+      most = fmaxf(most, fabsf(scale[0]));
+    }
     if (!any_lane(!(most * factor <= kMost))) return;
     const int largest = __reduce_max_sync(~0u, __float_as_int(most));
     const float lower = power_of_2(127 - min(max(largest >> 23, 1), 253));

@@ -8,11 +8,13 @@
 
 namespace attnforge {
 
-/// The loader of the scales of a tile of kRows keys, kScales each: [kScales][kRows] floats.
+/// The loader of the scales of a tile of kRows keys: [kRows][kScales] floats, of which a copy takes
+/// as many as divide kScales.
 template <int kRows, int kScales, int kThreads>
 struct ScaleLoader {
   static constexpr int kTileRows = kRows;
   static constexpr int kRowsPerPass = kThreads < kRows ? kThreads : kRows;
+  static constexpr int kCopied = gcd(kScales, 4);
 
   int row;
   static constexpr int chunk = 0;
@@ -29,11 +31,12 @@ struct ScaleLoader {
       const char* from = source(pass);
       if (!copies || (kRows % kRowsPerPass != 0 && at >= kRows)) continue;
 #pragma unroll
-      for (int s = 0; s < kScales; ++s) {
+      for (int s = 0; s < kScales; s += kCopied) {
+        const u32 to = tile + (at * kScales + s) * 4;
         if constexpr (kBounded)
-          cp_async_or_zero<4>(tile + (s * kRows + at) * 4, from + s * 4, at < rows_present);
+          cp_async_or_zero<4 * kCopied>(to, from + s * 4, at < rows_present);
         else
-          cp_async<4>(tile + (s * kRows + at) * 4, from + s * 4);
+          cp_async<4 * kCopied>(to, from + s * 4);
       }
     }
   }

@@ -2,6 +2,7 @@
 // begin and end with what belongs to no tensor.
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 
 #include "tests/support/host_parts.h"
 
@@ -81,12 +82,13 @@ void place_tensors(HostProblem& host, const Gaps& gaps) {
       add_storage(host, storage, elements, shape.dtype, placed);
     };
     place(kStorageQ, q, host.q), place(kStorageK, k, host.k), place(kStorageV, v, host.v);
-    // Scales lie as k and v do, with gaps of their own.
+    // Scales lie as k and v do, with gaps of their own, and no better aligned than they must be.
     const auto place_scales = [&](Storage storage, const HostShape& shape, PlacedTensor& placed) {
-      const std::int64_t elements = set_strides(shape, p.layout, shape.heads, with_more(gaps, 1), 4,
-                                                placed.strides);
+      const int aligned = 4 * std::gcd(shape.columns, 4);
+      const std::int64_t elements = set_strides(shape, p.layout, shape.heads, with_more(gaps, 1),
+                                                aligned, placed.strides);
       add_storage(host, storage, elements, shape.dtype, placed);
-      placed.offset_bytes = kGuardBytes + 4;
+      placed.offset_bytes = kGuardBytes + aligned;
     };
     if (has_scales(p, p.dtype_k))
       place_scales(kStorageKScale, shape_of_scales(host, k), host.k_scale);
