@@ -41,11 +41,6 @@ ATTNFORGE_CONSTEXPR int quotient(int a, int b) {
   return static_cast<int>(static_cast<unsigned>(a) / static_cast<unsigned>(b));
 }
 ATTNFORGE_CONSTEXPR int round_up(int a, int b) { return ceil_div(a, b) * b; }
-ATTNFORGE_CONSTEXPR int next_power_of_two(int a) {
-  int power = 1;
-  while (power < a) power *= 2;
-  return power;
-}
 ATTNFORGE_CONSTEXPR int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 
 }  // namespace attnforge

@@ -65,7 +65,7 @@ static_assert(sizeof(TileCounters) <= kCounterBytes);
 static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
 
 QueryTiling tiling_of(const Typed& c) {
-  return {.block_m = c.block_m(),
+  return {.block_m = c.tile_rows(),
           .block_n = c.block_n,
           .pack_gqa = c.pack_gqa,
           .blocks_per_sm = c.blocks_per_sm,
@@ -102,9 +102,14 @@ bool few_tiles(const Problem& problem, const DeviceFacts& device) {
   return query_tiles(problem, 64) <= device.num_sms;
 }
 
-/// Whether block_m rows have all heads of a group, in each problem of the bucket a single query.
-bool one_tile_of_heads(const Problem& problem, int block_m) {
-  return bucket_seqlen(problem.seqlen_q) == 1 && gqa_group(problem) <= block_m;
+/// Whether the largest query tile has all rows of a head and of those that share its keys.
+bool fits_one_tile(const Problem& problem) {
+  return problem.seqlen_q * gqa_group(problem) <= kMostRows;
+}
+
+/// Whether a query tile of a config is all that a head has.
+bool one_tile(const Typed& c, const Problem& problem) {
+  return bucket_seqlen(problem.seqlen_q) * c.pack_gqa <= c.tile_rows();
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
@@ -112,8 +117,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const bool masked = has_window(shape);
   const int group = gqa_group(problem);
   // Values that this problem has no use for are left out here: the product of the axes is walked.
-  const bool packs = !shape.has_key_lists() && group > 1 &&
-                     (64 % group == 0 || one_tile_of_heads(problem, kMostRows)) &&
+  const bool packs = !shape.has_key_lists() && group > 1 && group <= kMostRows &&
                      problem.seqlen_q < kLongestPacked;
   const bool narrow = padded_columns(shape, 64) < padded_columns(shape, 128);
   const bool few = few_tiles(typical_problem(problem), device);
@@ -137,7 +141,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   }
   // The next block that is free takes a tile of unequal work.
   std::vector<int> grids{masked || shape.has_tile_queue() ? kGridDynamic : kGridStatic, kGridPlain};
-  if (has_few_rows(problem)) grids.push_back(kGridShares);
+  if (fits_one_tile(problem)) grids.push_back(kGridShares);
   const auto either = [](int usual, bool choice, int other) {
     return choice ? std::vector<int>{usual, other} : std::vector<int>{usual};
   };
@@ -155,7 +159,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"pack_gqa", either(1, packs, group)},
       {"head_group_mb", groups},
       {"own_lists", either(0, may_have_own_lists(shape, typical_problem(problem), device), 1)},
-      has_few_rows(problem) ? splits_axis(problem, device) : Axis{"num_splits", {1}},
+      splits_axis(problem, device),
   };
 }
 
@@ -163,10 +167,13 @@ bool memory_fits(const Typed& c, const Arch& arch) {
   return c.smem_bytes() <= arch.smem_per_block_bytes && smem_has_room(c, arch);
 }
 
+/// Of a thread: output, scores, probabilities and Q in the main loop, and what else it needs.
 int needed_registers(const Typed& c) {
+  const int planned = c.head_dim_v / 2 + c.block_n / 2 + c.block_n / 4 +
+                      (c.q_in_regs ? 4 * ceil_div(c.head_dim, 16) : 0);
   // Each cap of a wide tile's scores has its own.
   const int softcap = c.softcap ? std::max(kSoftcapSlack, c.block_n / 16) : 0;
-  return c.planned_registers() + kRegisterSlack + softcap + (c.user_score ? kScoreCodeSlack : 0) +
+  return planned + kRegisterSlack + softcap + (c.user_score ? kScoreCodeSlack : 0) +
          (c.user_mask == 0   ? 0
           : c.text_bits      ? kTextBitsSlack
           : c.user_mask == 1 ? kMaskCodeSlack
@@ -194,9 +201,8 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
   if (c.has_key_lists()) return "the tiles of a list are not split";
   if (c.grid != kGridPlain && c.num_splits > 1)
     return "blocks that take several query tiles do not split keys, but may have shares of them";
-  if (problem.seqlen_q * gqa_group(problem) > c.block_m())
-    return "keys are split where one tile has all rows of a head";
   if (c.grid == kGridShares) {
+    if (!one_tile(c, problem)) return "keys are shared out where one tile has all rows of a head";
     if (Reason wrong = wrong_shares(problem)) return wrong;
   }
   if (Reason wrong = wrong_splits(problem, c.num_splits, device)) return wrong;
@@ -209,10 +215,9 @@ Reason needless_number_of_splits(const Typed& c, const Problem& problem,
     return "an SM has no room for so many blocks with what each knows of its splits";
   if (c.block_n % 32 != 0 || c.block_n < 64 || c.k_stages != c.v_stages)
     return "keys are split in tiles of 64 or more, with as many stages of K as of V";
-  const int group = gqa_group(problem);
-  if (c.pack_gqa == 1 && group > 1 && (64 % group == 0 || one_tile_of_heads(problem, c.block_m())))
+  if (c.pack_gqa == 1 && gqa_group(problem) > 1 && gqa_group(problem) <= kMostRows)
     return "each head would read the keys that one tile of all heads reads once";
-  const double tiles = double(query_tiles(problem, c.block_m(), c.pack_gqa));
+  const double tiles = double(query_tiles(problem, c.tile_rows(), c.pack_gqa));
   if (c.grid == kGridShares && !c.has_tile_queue() && c.head_group_mb != (has_window(c) ? 32 : 0))
     return "shares have their own order of heads";
   if (c.grid == kGridShares)
@@ -225,10 +230,10 @@ Reason needless_number_of_splits(const Typed& c, const Problem& problem,
 /// has a last round with few of them, which the winner of the bucket was not measured in.
 Reason needless_rounds(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   constexpr double kMostRounds = 8;
-  if (has_parts(c) || c.has_key_lists() || !has_few_rows(problem) || wrong_shares(problem) ||
-      problem.seqlen_q * gqa_group(problem) > c.block_m())
+  if (has_parts(c) || c.has_key_lists() || !fits_one_tile(problem) || wrong_shares(problem) ||
+      !one_tile(c, problem))
     return "";
-  const double tiles = double(query_tiles(problem, c.block_m(), c.pack_gqa)),
+  const double tiles = double(query_tiles(problem, c.tile_rows(), c.pack_gqa)),
                places = places_for(c, device);
   if (tiles <= places || tiles > kMostRounds * places ||
       needless_shares(problem, c.block_n, tiles, places))
@@ -269,8 +274,6 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
   if (Reason wrong = wrong_own_lists(c)) return wrong;
   if (Reason wrong = illegal_by_parts(c, problem, tiling_of(c), device)) return wrong;
-  if (c.one_query() && !one_tile_of_heads(problem, c.block_m()))
-    return "packed heads that do not divide 64 are those of a single query, in one tile";
   if (c.pingpong && c.warpgroups == 1) return "one warpgroup takes no turns";
   if (Reason wrong = invalid(c)) return wrong;
   if (c.blocks_per_sm * c.num_threads() > arch.max_threads_per_sm)
@@ -336,19 +339,19 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
 }
 
 double blocks_of(const Typed& c, const Problem& problem) {
-  return double(query_tiles(problem, c.block_m(), c.pack_gqa)) * c.num_splits;
+  return double(query_tiles(problem, c.tile_rows(), c.pack_gqa)) * c.num_splits;
 }
 
 double spread(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.grid == kGridShares) return 1;
   return spread_of_batches(problem, blocks_of(c, problem), device) *
-         spread_of_rows(problem, c.block_m(), c.pack_gqa);
+         spread_of_rows(problem, c.tile_rows(), c.pack_gqa);
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (!has_parts(c) && !has_few_rows(problem))
     return estimate_fwd_wgmma_sm90a_us(c, problem, device) *
-               spread_of_rows(problem, c.block_m(), c.pack_gqa) +
+               spread_of_rows(problem, c.tile_rows(), c.pack_gqa) +
            part_steps_us(c, problem, tiling_of(c), device);
   const double reads = reads_us(problem, c.pack_gqa, device), blocks = blocks_of(c, problem);
   if (c.grid == kGridShares) {
@@ -393,7 +396,7 @@ KernelTraits kernel_of(const Typed& c) {
           .launch_fields = 1,
           .pieces = &kDenseTmaPieces,
           .tiling = tiling_of(c),
-          .block_m = "block_m()",
+          .block_m = "tile_rows()",
           .gathers = true,
           .gathered_header = "fwd_wgmma_sm90a/gathered_tiles.cuh",
           .coarse = true,
@@ -423,8 +426,8 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
                         .packed_heads = c.pack_gqa,
                         .rows_of_run = stored.of_run,
                         .box_columns = c.chunk_columns(),
-                        .box_heads = c.one_query() ? 64 : c.pack_gqa,
-                        .box_rows = c.one_query() ? 1 : 64 / c.pack_gqa,
+                        .box_heads = c.pack_gqa,
+                        .box_rows = c.box_queries(),
                         .swizzle_bytes = c.swizzle};
   TensorMapSpec k = q;
   k.operand = Operand::kK;
@@ -440,7 +443,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   KernelTraits kernel = kernel_of(c);
-  const double query_tiles_of_all = double(query_tiles(problem, c.block_m(), c.pack_gqa));
+  const double query_tiles_of_all = double(query_tiles(problem, c.tile_rows(), c.pack_gqa));
   kernel.tiling.num_splits = c.grid == kGridShares
                                  ? results_of_shares(query_tiles_of_all, places_for(c, device))
                                  : splits_of_batch(problem, c.num_splits, c.block_n,
