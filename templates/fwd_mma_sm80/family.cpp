@@ -219,7 +219,10 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
                     (c.user_score || c.user_mask ? kCodeSlack : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
   return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm, c.num_splits) *
-             (tight ? kSpillRisk : 1.0) * unequal_factor(c, problem, c.num_splits) +
+             (tight ? kSpillRisk : 1.0) *
+             unequal_factor(c, problem, c.num_splits,
+                            double(query_tiles(problem, c.block_m, c.pack_gqa)) / device.num_sms /
+                                c.blocks_per_sm) +
          part_steps_us(c, problem, tiling_of(c), device);
 }
 

@@ -110,8 +110,8 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
     return clocks * tail * (all ? 1.0 : kGroup) / device.num_sms / device.sm_clock_mhz;
   }
   const double tail = c.has_key_lists() ? kTail : kWindowTail;
-  double idle = masked ? std::max(1 + tail / rounds, 1 / rounds)
-                       : std::ceil(rounds - 1e-9) / rounds;
+  double idle = masked && !tiles_are_equal(problem) ? std::max(1 + tail / rounds, 1 / rounds)
+                                                    : std::ceil(rounds - 1e-9) / rounds;
   // Heads at a time: short ones in small groups, long ones in large; one by one without a mask.
   const bool many = masked ? c.head_group_mb > 16 : c.head_group_mb > 0;
   if (many != (masked && problem.seqlen_kv > 1024)) idle *= kGroup;

@@ -345,13 +345,13 @@ double blocks_of(const Typed& c, const Problem& problem) {
 double spread(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.grid == kGridShares) return 1;
   return spread_of_batches(problem, blocks_of(c, problem), device) *
-         spread_of_rows(problem, c.tile_rows(), c.pack_gqa);
+         spread_of_rows(problem, c.tile_rows(), c.pack_gqa,
+                        tiles_are_equal(problem) ? places_for(c, device) : 1);
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (!has_parts(c) && !has_few_rows(problem))
-    return estimate_fwd_wgmma_sm90a_us(c, problem, device) *
-               spread_of_rows(problem, c.tile_rows(), c.pack_gqa) +
+    return estimate_fwd_wgmma_sm90a_us(c, problem, device) * spread(c, problem, device) +
            part_steps_us(c, problem, tiling_of(c), device);
   const double reads = reads_us(problem, c.pack_gqa, device), blocks = blocks_of(c, problem);
   if (c.grid == kGridShares) {
@@ -371,7 +371,8 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
                     part_steps_us(c, problem, tiling_of(c), device);
   // What waits for the longest sequence at the end waits for more than the memory.
   return std::max(with_memory_time(us, problem, device, rounds), reads) *
-             unequal_factor(c, problem, c.num_splits) +
+             unequal_factor(c, problem, c.num_splits,
+                            blocks / c.num_splits / places_for(c, device)) +
          combine_us(problem, c.num_splits, device);
 }
 

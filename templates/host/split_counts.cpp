@@ -44,7 +44,8 @@ Reason wrong_shares(const Problem& problem) {
   if (problem.lengths == Lengths::kPacked) return "packed sequences have no shares of their keys";
   if (bucket_batch(problem.batch) > kMostSequencesOfSplits)
     return Reason("the keys of more than {} sequences are not shared out", kMostSequencesOfSplits);
-  if (bucket_batch(problem.batch) * bucket_seqlen(problem.seqlen_kv) > kMostKeysOfSplits)
+  if (bucket_batch(problem.batch) * bucket_keys(problem.seqlen_q, problem.seqlen_kv) >
+      kMostKeysOfSplits)
     return "so many keys are not shared out: their tiles are counted in 32 bits";
   return "";
 }
@@ -153,9 +154,12 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
   return axis;
 }
 
-double unequal_factor(const Shape& shape, const Problem& typical, int splits) {
-  constexpr double kIdle = 0.15;  // of a longest sequence that is under way alone
-  return has_unequal_sequences(shape, typical) ? 1 + kIdle / splits : 1.0;
+double unequal_factor(const Shape& shape, const Problem& typical, int splits, double rounds) {
+  // Of a longest sequence that is under way alone; the longest begin first where they take turns.
+  constexpr double kIdle = 0.15, kManyRounds = 4;
+  return has_unequal_sequences(shape, typical)
+             ? 1 + kIdle / splits / std::max(rounds / kManyRounds, 1.0)
+             : 1.0;
 }
 
 double combine_us(const Problem& problem, int splits, const DeviceFacts& device) {

@@ -60,9 +60,9 @@ Reason needless_splits(const Problem& problem, int splits, int block_n, double q
 /// alone wants, within what merging may cost in a large batch.
 Axis splits_axis(const Problem& problem, const DeviceFacts& device);
 
-/// How many times as long unequal sequences take as equal ones, for what they leave idle at the
-/// end.
-double unequal_factor(const Shape& shape, const Problem& typical, int splits);
+/// How many times as long unequal sequences take as equal ones, for what they leave idle at the end
+/// of so many rounds of query tiles.
+double unequal_factor(const Shape& shape, const Problem& typical, int splits, double rounds);
 
 /// What the step takes.
 double combine_us(const Problem& problem, int splits, const DeviceFacts& device);
