@@ -48,6 +48,7 @@ bool factor_ok(float value) { return value == 0.0f || (1e-20f <= value && value 
 bool density_ok(float value) { return value == 0.0f || (1e-6f <= value && value <= 1.0f); }
 
 constexpr std::string_view kDTypeWords = "fp32, fp16 or bf16";
+constexpr std::string_view kKvDTypeWords = "fp32, fp16, bf16, int8, int4, e4m3 or e5m2";
 constexpr std::string_view kHeads = "a whole number from 1 to 65535";
 constexpr std::string_view kSeqlen = "a whole number from 0 to 134217728 (2^27)";
 constexpr std::string_view kHeadDim = "a multiple of 8 from 8 to 512";
@@ -63,13 +64,17 @@ constexpr auto kDTypes = [] {
   return names;
 }();
 static_assert(std::ranges::all_of(kDTypes, [](std::string_view name) {
-  return kDTypeWords.find(name) != std::string_view::npos;
+  return kKvDTypeWords.find(name) != std::string_view::npos;
 }));
+/// Those of all tensors: before the formats of caches.
+constexpr std::span kFloats = std::span(kDTypes).first(static_cast<int>(DType::kInt8));
 constexpr std::string_view kOps[] = {"fwd", "bwd", "merge", "append"};
 constexpr std::string_view kLayouts[] = {"bshd", "bhsd", "packed_qkv"};
 constexpr std::string_view kLengths[] = {"fixed", "packed", "used"};
 constexpr std::string_view kRopes[] = {"none", "interleaved", "half"};
 constexpr std::string_view kGradients[] = {"same", "fp32"};
+constexpr std::string_view kKvScales[] = {"none",    "tensor",  "head",    "token",
+                                          "group32", "group64", "group128"};
 
 // ---- 2. Members by their kinds ----
 
@@ -190,18 +195,24 @@ constexpr ProblemField kFields[] = {
      .ops = kAllOps},
     // Where all have one dtype, the text has that in place of these.
     {.word = {"q", "q=DTYPE", "dtype of q alone", "that of all", kDTypeWords},
-     .value = choice<&Problem::dtype_q>(kDTypes, never),
+     .value = choice<&Problem::dtype_q>(kFloats, never),
      .apart = kOtherDType},
-    {.word = {"k", "k=DTYPE", "dtype of k alone", "that of all", kDTypeWords},
+    {.word = {"k", "k=DTYPE", "dtype of k alone", "that of all", kKvDTypeWords},
      .value = choice<&Problem::dtype_k>(kDTypes, never),
      .apart = kOtherDType},
-    {.word = {"v", "v=DTYPE", "dtype of v alone", "that of all", kDTypeWords},
+    {.word = {"v", "v=DTYPE", "dtype of v alone", "that of all", kKvDTypeWords},
      .value = choice<&Problem::dtype_v>(kDTypes, never),
      .apart = kOtherDType},
     {.word = {"o", "o=DTYPE", "dtype of o alone", "that of all", kDTypeWords},
-     .value = choice<&Problem::dtype_o>(kDTypes, never),
+     .value = choice<&Problem::dtype_o>(kFloats, never),
      .apart = kOtherDType,
      .ops = kNotAppend},
+    {.word = {"kv_scale", "kv_scale=WHAT",
+              "of k and v of 8 or 4 bits: what shares a scale, by which a number is multiplied; "
+              "token: a row of a head, groupN: N elements of one",
+              "none", "none, tensor, head, token, group32, group64 or group128"},
+     .value = choice<&Problem::kv_scale>(kKvScales),
+     .not_backward = "gradients are of k and v in 16 bits or more"},
     {.word = {"batch", "batch=N", "sequences", "1", "a whole number from 0 to 1048576 (2^20)"},
      .value = integer<&Problem::batch>(within<0, kMaxBatch>, always),
      .other_names = "b",
@@ -546,6 +557,7 @@ std::span<const ProblemField> problem_fields() { return kFields; }
 std::string_view to_string(Op op) { return name_in(kOps, op); }
 std::string_view to_string(Layout layout) { return name_in(kLayouts, layout); }
 std::string_view to_string(Lengths lengths) { return name_in(kLengths, lengths); }
+std::string_view to_string(KvScale scale) { return name_in(kKvScales, scale); }
 std::string_view to_string(Rope rope) { return name_in(kRopes, rope); }
 
 std::optional<Op> op_named(std::string_view name) { return named_in<Op>(kOps, name); }

@@ -185,9 +185,12 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *   fp16             dtype of all tensors [bf16]
  *   fp32             dtype of all tensors; products at fp32 accuracy [bf16]
  *   q=DTYPE          dtype of q alone [fp32, fp16 or bf16; that of all]
- *   k=DTYPE          dtype of k alone [fp32, fp16 or bf16; that of all]
- *   v=DTYPE          dtype of v alone [fp32, fp16 or bf16; that of all]
+ *   k=DTYPE          dtype of k alone [fp32, fp16, bf16, int8, int4, e4m3 or e5m2; that of all]
+ *   v=DTYPE          dtype of v alone [fp32, fp16, bf16, int8, int4, e4m3 or e5m2; that of all]
  *   o=DTYPE          dtype of o alone [fp32, fp16 or bf16; that of all]
+ *   kv_scale=WHAT    of k and v of 8 or 4 bits: what shares a scale, by which a number is
+ *                    multiplied; token: a row of a head, groupN: N elements of one [none, tensor,
+ *                    head, token, group32, group64 or group128; none]
  *   batch=N          sequences [a whole number from 0 to 1048576 (2^20); 1]
  *   num_heads=Q:KV   heads of q and of k and v; one number is both [a whole number from 1 to 65535;
  *                    1]
@@ -273,6 +276,7 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *   page_size needs lengths=used, or lengths=packed and tokens_kv=0: then q and o are packed, and k
  *   and v lie in pages, of which a run's lengths.kv says how many rows of each sequence count. It
  *   does not go with blocks or layout=packed_qkv.
+ *   k and v of 8 or 4 bits need q and o in 16, no rope and no bwd; only they have a kv_scale.
  *   args needs score or mask (USER_CODE.md). In quotes \", \\ and \n are a quote, a backslash and
  *   the end of a line; a text without blanks needs no quotes, and on a command line the shell's do.
  * (end of the words)
@@ -520,6 +524,22 @@ typedef struct attnforge_pages {
 #define ATTNFORGE_PAGES_INIT \
   { (uint32_t)sizeof(attnforge_pages), NULL, 0, 0 }
 
+/* Scales of k and v, fp32 in device memory, of those that are of 8 or 4 bits: a value is a number
+ * of k times element batch * stride_batch + row * stride_row + head * stride_head + g of k.data,
+ * where g is the group of its column, 0 but with kv_scale=group32, group64 or group128. With
+ * kv_scale=tensor and head, batch is the sequence and row 0; else they are those of the row in k,
+ * with pages the page and the row in it. The same of v. */
+typedef struct attnforge_kv_scales {
+  uint32_t struct_size;
+  attnforge_tensor k;
+  attnforge_tensor v;
+} attnforge_kv_scales;
+
+#define ATTNFORGE_KV_SCALES_INIT                                              \
+  {                                                                           \
+    (uint32_t)sizeof(attnforge_kv_scales), {NULL, 0, 0, 0}, { NULL, 0, 0, 0 } \
+  }
+
 /* Gradients, of a problem that begins with bwd: dout, that of o, comes in beside q, k, v, o and
  * lse; dq, dk and dv, of the shapes of q, k and v, and dsinks are written, or with the word
  * accumulate added to. */
@@ -581,6 +601,7 @@ typedef struct attnforge_tensors {
    * in a CUDA graph it may change between replays, and with lengths_after = kv each replay appends
    * after the last one's rows. */
   const attnforge_cache* cache;
+  const attnforge_kv_scales* kv_scales; /* needed with the word kv_scale */
   /* Needed with the word args: 8 bytes for each of its arguments, in their order, in host memory:
    * the address of an array in device memory, or a number in the first 4 bytes (float, int32_t).
    * With the word dargs, after them, 8 bytes for each of its names: the address of an fp32 array of
@@ -590,10 +611,10 @@ typedef struct attnforge_tensors {
   const float* sinks; /* needed with the word sinks: [num_heads_q] logits in device memory */
 } attnforge_tensors;
 
-#define ATTNFORGE_TENSORS_INIT                                                              \
-  {                                                                                         \
-    (uint32_t)sizeof(attnforge_tensors), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
-        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
+#define ATTNFORGE_TENSORS_INIT                                                                    \
+  {                                                                                               \
+    (uint32_t)sizeof(attnforge_tensors), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0},       \
+        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
   }
 
 /* Sets the strides of contiguous tensors in the problem's layout; pointers stay as they are. For

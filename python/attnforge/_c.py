@@ -96,6 +96,10 @@ class Pages(Structure):
     _fields_ = [("struct_size", c_uint32), ("table", c_void_p), ("stride_batch", c_int64), ("num_pages", c_int64)]
 
 
+class KvScales(Structure):
+    _fields_ = [("struct_size", c_uint32), ("k", Tensor), ("v", Tensor)]
+
+
 class Gradients(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("dout", Tensor), ("dq", Tensor), ("dk", Tensor), ("dv", Tensor), ("dlse", Rows),
@@ -115,7 +119,7 @@ class Tensors(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("q", Tensor), ("k", Tensor), ("v", Tensor), ("o", Tensor), ("lse", Rows), ("rope", c_void_p),
         ("lengths", c_void_p), ("block_mask", c_void_p), ("pages", c_void_p), ("gradients", c_void_p), ("parts", c_void_p),
-        ("cache", c_void_p), ("code_arguments", c_void_p), ("sinks", c_void_p),
+        ("cache", c_void_p), ("kv_scales", c_void_p), ("code_arguments", c_void_p), ("sinks", c_void_p),
     ]
 
 

@@ -28,7 +28,7 @@ struct Typed : FwdMmaSm80Config {
 constexpr std::string_view kName = "fwd_mma_sm80";
 
 constexpr Field<Typed> kFields[] = {
-    {"block_m", &Typed::block_m, doubled(16, 256)},
+    {"block_m", &Typed::block_m, doubled(8, 256)},
     {"num_warps", &Typed::num_warps, doubled(2, 16)},
     {"block_n", &Typed::block_n, from_to(16, 256, 16)},
     {"step_n", &Typed::step_n, from_to(16, 256, 16)},
@@ -88,16 +88,23 @@ std::int64_t rows_packed(const Problem& problem) { return problem.seqlen_q * gqa
 /// may be faster in two, and 16 rows are too few for two otherwise. Elsewhere halves only cost.
 Axis head_dim_warps(const Problem& problem) {
   Axis axis{"head_dim_warps", {1}};
+  if (has_low_bit_kv(problem)) return axis;
   if (problem.head_dim > kOneWarp || rows_packed(problem) <= 16) axis = {"head_dim_warps", {1, 2}};
   if (problem.head_dim_v > kOneWarp) axis = {"head_dim_warps", {2}};
   return axis;
+}
+
+/// Tiles of 8 rows: where there are no more, or where registers hold the output of no more.
+bool half_fragments(const Problem& problem) {
+  if (!is_low_bit(problem.dtype_k) || !is_low_bit(problem.dtype_v)) return false;
+  return problem.head_dim_v > kOneWarp || (has_few_rows(problem) && rows_packed(problem) <= 8);
 }
 
 /// The sums of Q K^T are padded to 16 in any case. Rows of V of an odd number of 8 columns may be,
 /// too: that moves their memory banks and the last ldmatrix, and adds no product, since the
 /// compiler drops those of columns that nothing reads.
 Axis pad_head_dim(const Problem& problem) {
-  const bool odd = problem.head_dim_v % 16 == 8;
+  const bool odd = problem.head_dim_v % 16 == 8 && !has_low_bit_kv(problem);
   if (odd && problem.head_dim <= kOneWarp && problem.head_dim_v <= kOneWarp)
     return {"pad_head_dim", {0, 1}};
   return {"pad_head_dim", {0}};
@@ -108,7 +115,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   Axis packs{"pack_gqa", {1}};
   Axis groups{"head_group_mb", head_groups_mb(problem, device)};
   std::vector<int> tile_rows = {128, 64, 32, 256}, warps = {4, 8, 2},
-                   tile_keys = {64, 32, 48, 96, 128, 16};
+                   tile_keys = {64, 32, 48, 96, 128, 16}, blocks = {2, 3, 4, 1};
   const Axis splits = splits_axis(problem, device);
   const bool packs_heads = gqa_group(problem) > 1 && !shape.has_key_lists();
   if (packs_heads) packs.values.push_back(gqa_group(problem));
@@ -121,9 +128,14 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
                             : std::vector<int>{32, 16, 64};
     warps = rows > 64 ? std::vector<int>{4, 2, 8} : std::vector<int>{2, 4};
     if (splits.values.size() > 1) tile_keys = {64, 32, 128};
+    if (is_low_bit(problem.dtype_v)) {  // warps split a tile's keys
+      tile_keys = {128, 64, 256, 32};
+      blocks = {4, 3, 2, 6, 8, 1};
+    }
     if (packs_heads) packs = {"pack_gqa", {gqa_group(problem)}};
     groups.values = {groups.values.back()};
   }
+  if (half_fragments(problem)) tile_rows.insert(tile_rows.begin(), 8);
   return {
       {"block_m", tile_rows},
       {"num_warps", warps},
@@ -131,7 +143,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"step_n", {64, 32, 16, 48}},
       {"stages", {2, 3, 1}},
       {"q_in_regs", {0, 1, 2}},
-      {"blocks_per_sm", {2, 3, 4, 1}},
+      {"blocks_per_sm", blocks},
       packs,
       groups,
       head_dim_warps(problem),
@@ -164,9 +176,12 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   if (c.head_dim_warps > 1 && c.num_warps % c.head_dim_warps != 0)
     return "an odd number of warps cannot share rows in pairs";
-  if (Reason wrong = uneven_rows(c.block_m, c.row_warps())) return wrong;
+  const bool half_full = c.block_m == 8 && c.row_warps() == 1;
+  if (Reason wrong = uneven_rows(c.block_m, c.row_warps()); wrong && !half_full) return wrong;
   if (Reason wrong = wrong_steps(c)) return wrong;
   if (Reason wrong = one_stage_of_steps(c.stages, c.block_n / c.step_n)) return wrong;
+  if (c.block_n / c.step_n % c.key_warps() != 0)
+    return "warps that share rows have whole steps of a tile's keys each";
   if (c.head_dim_warps > 1 && c.step_n != c.block_n)
     return "warps that share rows exchange their sums once a tile";
   if (Reason wrong = invalid(c)) return wrong;
@@ -181,6 +196,8 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   // What little it changes shows in the tiles that win; elsewhere it only doubles the search.
   if (c.pad_head_dim && (c.block_m < 128 || c.stages != 2 || c.q_in_regs == 2))
     return "padding to 16 is tried in tiles of 128 rows or more, with two stages";
+  if (c.key_warps() > 1 && c.block_n / c.step_n != c.key_warps())
+    return "warps that share rows have one step each";
   const Arch& arch = device.arch;
   if (Reason waste = many_rows(c)) return waste;
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
@@ -266,6 +283,7 @@ KernelTraits kernel_of(const Typed& c, const Problem& problem) {
           .pieces = &kDensePieces,
           .tiling = tiling_of(c),
           .gathers = true,
+          .low_bits_header = "fwd_mma_sm80/low_bits.cuh",
           .coarse = true,
           .grid_order = grid_order(c, problem)};
 }
@@ -302,7 +320,8 @@ constinit const Family fwd_mma_sm80 = typed_family<kFields, illegal, needless, e
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,
     .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces | kFeaturesOfLists,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureLowBits | kFeaturesOfPieces |
+                kFeaturesOfLists,
     .supports = supports,
     .axes = axes,
 });
