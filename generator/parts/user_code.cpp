@@ -16,6 +16,7 @@
 namespace attnforge {
 namespace {
 
+constexpr std::uint64_t kAlignedBytes = 16;
 constexpr std::string_view kCodeArrays = "code_arrays", kDargs = "dargs";
 
 std::size_t array_bytes(const CodeArgument& argument, const Problem& problem) {
@@ -124,13 +125,16 @@ void complete_code(const Problem& problem, const BoundOperands& run, Tensors& te
   tensors.code_arguments = run.code_words.data();
 }
 
-/// Bit i of the lower half: word i is the address of an array; of the upper half: of fp32 numbers.
+/// Bit i of the lower half: word i is the address of an array; of the upper half: of fp32 numbers,
+/// or, where it is not set in the lower half, of an aligned array.
 std::uint64_t known_of_code(const Problem& problem) {
   static_assert(kMostCodeArguments <= 32, "a bit for each word, those of dargs among them");
   std::uint64_t arrays = 0, floats = 0;
   int word = 0;
-  for (const CodeArgument& argument : code_arguments(problem.args))
-    arrays |= std::uint64_t{argument.is_array} << word++;
+  for (const CodeArgument& argument : code_arguments(problem.args)) {
+    arrays |= std::uint64_t{argument.is_array && !argument.aligned} << word;
+    floats |= std::uint64_t{argument.aligned} << word++;
+  }
   for (std::size_t i = places_of_dargs(problem).size(); i > 0; --i) {
     arrays |= std::uint64_t{1} << word;
     floats |= std::uint64_t{1} << word++;
@@ -145,6 +149,10 @@ bool code_words_good(const Problem&, std::uint64_t known, const Tensors& t) {
     const int i = std::countr_zero(arrays);
     const bool floats = (known >> 32 >> i & 1) != 0;
     if (words[i] == 0 || (floats && words[i] % alignof(float) != 0)) return false;
+  }
+  for (std::uint64_t rows = known >> 32 & ~known; rows != 0; rows &= rows - 1) {
+    const std::uint64_t word = words[std::countr_zero(rows)];
+    if (word == 0 || word % kAlignedBytes != 0) return false;
   }
   return true;
 }
@@ -177,6 +185,12 @@ void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
         printable(problem.args), code_words_of_run(problem));
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].aligned && words[i] % kAlignedBytes != 0) {
+      refuse_tensors(
+          "code_arguments[{}] is {:#x}; it is the address of {}, an aligned array: a multiple of "
+          "{} bytes",
+          i, words[i], arguments[i].name, kAlignedBytes);
+    }
     if (!arguments[i].is_array || words[i] != 0) continue;
     refuse_tensors(
         "code_arguments[{}] is null; it is the address of {}, an array of {} in device memory", i,

@@ -140,6 +140,7 @@ class Arguments {
 
   CodeArgument one() {
     CodeArgument argument;
+    argument.aligned = skip("aligned");
     skip("const");
     const auto type = std::ranges::find(kTypes, peek());
     if (type == std::end(kTypes)) wrong("has \"{}\" where a type is wanted", peek());
@@ -151,6 +152,9 @@ class Arguments {
       skip("const");
       skip("__restrict__");
     }
+    if (argument.aligned && (!argument.is_array || argument.type == CodeArgument::Type::kInt ||
+                             argument.type == CodeArgument::Type::kBool))
+      wrong("has aligned before what is no array of float, fp16 or bf16");
     const std::string_view name = peek();
     if (name.empty() || !CodeToken{name}.is_name())
       wrong("has \"{}\" where a name is wanted", name);
@@ -222,6 +226,36 @@ class Arguments {
   const std::vector<CodeToken> tokens_;
   std::size_t at_ = 0;
 };
+
+/// Throws unless the aligned array of `arguments`, if there is one, is read by rows of keys.
+void check_aligned(const Problem& p, const std::vector<CodeArgument>& arguments) {
+  if (std::ranges::count(arguments, true, &CodeArgument::aligned) > 1)
+    reject_problem("args=\"{}\" has several aligned arrays; one is allowed", p.args);
+  const std::size_t place = place_of_aligned(arguments);
+  if (place == arguments.size()) return;
+  const std::string& name = arguments[place].name;
+  const std::vector<CodeToken> tokens = code_tokens(p.score);
+  const auto found = std::ranges::find(tokens, name, &CodeToken::text);
+  const auto close = [&] {  // of its index, which has no brackets of this kind inside
+    auto end = found;
+    while (end != tokens.end() && end->text != "]") ++end;
+    return end;
+  }();
+  const auto sums_up = [](const CodeToken& token) {
+    return (token.is_name() && token.text != "k" && token.text != "s") || token.is_number() ||
+           std::string_view("()+-*").find(token.text) != std::string_view::npos;
+  };
+  const bool by_rows = close != tokens.end() && close - found > 4 && (found + 1)->text == "[" &&
+                       (close - 2)->text == "+" && (close - 1)->text == "k" &&
+                       std::all_of(found + 2, close - 2, sums_up);
+  if (!by_rows || std::ranges::count(tokens, name, &CodeToken::text) != 1 || names(p.mask, name)) {
+    reject_problem(
+        "args has aligned before {0}, which is for an array that score alone reads, once, as "
+        "{0}[... + k], where ... is made of numbers, names, + - * and brackets; it has not k and "
+        "is a multiple of 16 bytes",
+        name);
+  }
+}
 
 /// Sums up the products of an extent, those with a minus `less` times.
 std::int64_t sum_of_extent(const CodeArgument& argument, const Problem& p, double less) {
@@ -320,7 +354,12 @@ void check_code(const Problem& p) {
   if (p.args.empty()) return;
   if (!has_code(p))
     reject_problem("args belong to a score or a mask, and there is neither; leave them out");
-  code_arguments(p.args);
+  check_aligned(p, code_arguments(p.args));
+}
+
+std::size_t place_of_aligned(const std::vector<CodeArgument>& arguments) {
+  const auto found = std::ranges::find(arguments, true, &CodeArgument::aligned);
+  return static_cast<std::size_t>(found - arguments.begin());
 }
 
 std::vector<std::size_t> places_of_dargs(const Problem& p) {

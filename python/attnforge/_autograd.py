@@ -6,7 +6,7 @@ from . import _checks, _parts
 from ._arguments import check_inputs, new_outputs, view_inputs
 from ._arrays import backend_of
 from ._backward import attention_backward, why_not_served
-from ._code import check_devices, code_of
+from ._code import check_devices, code_of, name_of
 from ._errors import InvalidError, UnsupportedError
 from ._fast import fast, find, is_autocast_enabled
 from ._library import check
@@ -146,7 +146,7 @@ def attend(attention, name, q, k, v, given, out, stream):
     return_lse = _checks.flag("return_lse", given.return_lse)
     given = given._replace(deterministic=deterministic, return_lse=return_lse)
     in_args = args.items() if isinstance(args, dict) else ()
-    dargs = ", ".join(each for each, x in in_args if isinstance(x, torch.Tensor) and x.requires_grad)
+    dargs = ", ".join(name_of(each) for each, x in in_args if isinstance(x, torch.Tensor) and x.requires_grad)
     with torch.no_grad():  # what cannot be read is refused here: the function below must not meet tensors of torch.func
         inputs = view_inputs(q, k, v, None)
         code = code_of(given.score, given.mask, args, None, given.block_mask)

@@ -17,7 +17,7 @@ from ._arguments import (
 )
 from ._arrays import backend_of
 from ._backward_call import BackwardCall
-from ._code import check_dargs_apart, check_devices, code_of, dargs_of
+from ._code import check_dargs_apart, check_devices, code_of, dargs_of, name_of
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
 from ._fast import fast
 from ._formats import FP32
@@ -173,7 +173,7 @@ def problem_of_backward(q, k, v, deterministic=False, **options):
     forward, device = problem_of(q, k, v, **options)
     sinks = getattr(options.get("sinks"), "requires_grad", forward.sinks)
     words = {"lse": False, "dlse": forward.lse, "sinks": sinks, "deterministic": deterministic, "batch_invariant": False}
-    words["dargs"] = ", ".join(name for name, x in (options.get("args") or {}).items() if getattr(x, "requires_grad", False))
+    words["dargs"] = ", ".join(name_of(name) for name, x in (options.get("args") or {}).items() if getattr(x, "requires_grad", False))
     return replace(forward, op="bwd", **words), device
 
 

@@ -82,8 +82,14 @@ def _array(name, value, stream):
     if array.address == 0:
         raise InvalidError(f"{name_here} is empty; leave it out, or pass an array of one element")
     # Of a large one the tuner must know the size: it makes up arrays to run on.
-    extent = f"[{elements}]" if elements * ITEM_BYTES[array.code] > _USUAL else ""
-    return f"{FORMATS[array.code].in_code}* {name}{extent}", array.address, array
+    extent = f"[{elements}]" if elements * ITEM_BYTES[array.code] > _USUAL and "[" not in name else ""
+    aligned, plain = ("aligned ", name[len("aligned ") :]) if name.startswith("aligned ") else ("", name)
+    return f"{aligned}{FORMATS[array.code].in_code}* {plain}{extent}", array.address, array
+
+
+def name_of(declared):
+    """The name by which texts know an array: "mask" of "aligned mask[seqlen_q * seqlen_kv]", as args may have it."""
+    return declared.removeprefix("aligned ").partition("[")[0]
 
 
 def check_devices(code, device, name="q"):
@@ -127,7 +133,7 @@ def dargs_of(dargs, args, device, stream):
                 f"contiguous float32 {shape} on GPU {device}, as many elements as args[{name!r}] has, whatever its dtype"
             )
         views.append(view)
-    return Dargs(", ".join(dargs), tuple(views))
+    return Dargs(", ".join(map(name_of, dargs)), tuple(views))
 
 
 def check_dargs_apart(dargs, others):

@@ -103,7 +103,9 @@ struct BwdWgmmaSm90aByColumns {
   ATTNFORGE_DEVICE void gradients(const Work& work, const QueryPlace& place, Scores& own,
                                   Rounded& p16, Rounded& ds16) {
     if constexpr (kIndex == 0) {
-      wg.probabilities(work, place, own, p16);
+      typename Warpgroup::Ahead ahead;
+      wg.look_ahead(work, place, own, ahead);
+      wg.probabilities(work, place, own, p16, ahead);
       store_factors(own);
       if constexpr (!kOne) store_words(p16, 1);
       named_barrier_arrive(kProbabilities, wg.kConsumers);

@@ -59,8 +59,9 @@ constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
 
 int register_slack(const Typed& c, const Problem& problem) {
   int slack = kRegisterSlack + (c.softcap ? kSoftcapSlack : 0);
+  const int rows = has_block_mask(problem) ? 0 : added_row_registers(problem, c.block_m / 2);
   if (c.user_score || c.user_mask || has_block_mask(problem))
-    slack += c.late_dq ? kLateCodeSlack : kCodeSlack;
+    slack += !c.late_dq ? kCodeSlack : rows > 0 ? rows : kLateCodeSlack;
   if (c.spares_registers()) slack -= kSpared;  // no kernel spilled for them
   return slack + slope_registers(problem, c.block_m / 2);
 }

@@ -145,17 +145,24 @@ struct BwdWgmmaSm90aWarpgroup {
 
   // -- Scores to probabilities, and their gradients --
 
+  using View = TransposedScores<Scores>;
+  using Ahead = typename Pieces::Score::template Ahead<View>;
+  ATTNFORGE_DEVICE void look_ahead(const Work& work, const QueryPlace& place, Scores& s,
+                                   Ahead& ahead) const {
+    if constexpr (Ahead::kReads)
+      ahead.begin(View{s, place.m * C.block_m, work.keys.first_key + lane_key()},
+                  work.keys.queries_of(place.head));
+  }
+
   /// Scores to probabilities, in p16; s becomes what dP - delta is multiplied with.
   ATTNFORGE_DEVICE void probabilities(const Work& work, const QueryPlace& place, Scores& s,
-                                      Rounded& p16) const {
+                                      Rounded& p16, Ahead& ahead) const {
     const int first_row = place.m * C.block_m, first_key = work.keys.first_key + lane_key();
     const auto queries = work.keys.queries_of(place.head);
-    const auto view_of = [&](Scores& x) {
-      return TransposedScores<Scores>{x, first_row, first_key};
-    };
+    const auto view_of = [&](Scores& x) { return View{x, first_row, first_key}; };
     Scores slopes;
     make_slopes<Slope>(s, slopes, view_of, queries);
-    Pieces::Score::apply(view_of(s), queries);
+    ahead.template apply<typename Pieces::Score>(view_of(s), queries);
     if (work.masked(place)) Pieces::Mask::apply(view_of(s), queries);
     const u32 lse = smem.lse(stage_of<C.q_stages>(count)) + MmaFragment::column(lane()) * 4;
 #pragma unroll

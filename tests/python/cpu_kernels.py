@@ -109,7 +109,7 @@ class Flat:
 
 def arguments_of(struct, p):
     """Those of texts by their names, and the addresses of gradients after them."""
-    arguments = [each.partition("[")[0].split() for each in p.args.split(", ") if each]
+    arguments = [each.partition("[")[0].split()[-2:] for each in p.args.split(", ") if each]
     names = p.dargs.split(", ") if p.dargs else []
     words = (ctypes.c_uint64 * (len(arguments) + len(names))).from_address(struct.code_arguments) if arguments else ()
     named = {}

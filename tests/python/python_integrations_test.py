@@ -7,6 +7,7 @@ The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp. tools/w
 
 import gc
 import inspect
+import math
 import os
 import sys
 import traceback
@@ -580,7 +581,9 @@ class SdpaTest(OnCpu):
         seen = (torch.rand(20, 28) < 0.6) | (torch.arange(28) == 0)
         added = torch.randn(4, 20, 28).requires_grad_()
         cases = ({"is_causal": True}, {"attn_mask": seen}, {"attn_mask": seen[None, :1]}, {"attn_mask": added, "scale": 0.3},
-                 {"attn_mask": torch.randn(2, 1, 1, 28)}, {"attn_mask": torch.randn(2, 4, 20, 1)})  # fmt: skip
+                 {"attn_mask": torch.randn(2, 1, 1, 28)}, {"attn_mask": torch.randn(2, 4, 20, 1)},
+                 {"attn_mask": torch.randn(1, 4, 20, 40)[..., 5:33]}, {"attn_mask": torch.randn(20, 28).expand(2, 1, 20, 28).requires_grad_()},
+                 {"attn_mask": torch.randn(2, 1, 20, 28).masked_fill(torch.rand(20, 28) < 0.3, -math.inf)})  # fmt: skip
         for given in cases:
             leaves = [q, k, v] + [x for x in given.values() if isinstance(x, torch.Tensor) and x.requires_grad]
             o, wanted = (f(q, k, v, enable_gqa=True, **given) for f in (sdpa.scaled_dot_product_attention, theirs))
@@ -592,6 +595,22 @@ class SdpaTest(OnCpu):
             sdpa.scaled_dot_product_attention(q, k, v, dropout_p=0.5, enable_gqa=True)
         with self.assertRaisesRegex(attnforge.UnsupportedError, "is not of 20 queries and 28 keys"):
             sdpa.scaled_dot_product_attention(q, k, v, seen[:5], enable_gqa=True)
+
+    def test_a_mask_beside_other_options(self):
+        """Of rows that are no multiple of 16 bytes, beside a window and lengths that texts call by the same names."""
+        q, k, v = (torch.randn(2, rows, heads, 16).bfloat16() for heads, rows in ((4, 20), (2, 27), (2, 27)))
+        used = torch.tensor([27, 9], dtype=torch.int32)
+        for dtype in (torch.bfloat16, torch.float32, torch.bool):
+            mask = torch.randn(4, 20, 27) > 0 if dtype == torch.bool else torch.randn(4, 20, 27).to(dtype)
+            o = attnforge.attention(q, k, v, causal=True, used_kv=used, attn_mask=mask)
+            for i, keys in enumerate(used.tolist()):
+                seen = torch.arange(keys) <= torch.arange(20)[:, None] + keys - 20
+                seen = mask[..., :keys] & seen if dtype == torch.bool else mask[..., :keys].float().masked_fill(~seen, -math.inf)
+                x, y, z = (each[i, :rows].transpose(0, 1).float() for each, rows in ((q, 20), (k, keys), (v, keys)))
+                wanted = torch.nn.functional.scaled_dot_product_attention(x, y, z, seen, enable_gqa=True).transpose(0, 1)
+                self.assertLess((o[i] - wanted.nan_to_num(0)).abs().max().item(), 2e-2, (dtype, i))
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "attn_mask does not go with cu_seqlens"):
+            attnforge.attention(q[0], k[0], v[0], cu_seqlens=used, max_seqlen=9, attn_mask=mask)
 
     def test_registered_by_request_and_restored(self):
         from torch.nn import attention as of_torch
