@@ -290,6 +290,21 @@ std::vector<std::string_view> names_of_list(std::string_view list) {
   return found;
 }
 
+/// Whether a gradient is wanted of the aligned array alone, and an element of it is read for one
+/// pair, as far as names tell.
+bool reads_once(const Problem& p, const std::vector<CodeArgument>& arguments,
+                const std::vector<std::string_view>& wanted) {
+  const std::size_t place = place_of_aligned(arguments);
+  if (place == arguments.size() || wanted.size() != 1 || wanted[0] != arguments[place].name)
+    return false;
+  const std::string_view score = p.score;
+  const std::size_t begin = score.find('[', score.find(wanted[0])), end = score.find(']', begin);
+  if (begin == score.npos || end == score.npos) return false;
+  const std::string_view index = score.substr(begin, end - begin);
+  return names(index, "q") && (p.batch == 1 || names(index, "batch")) &&
+         (p.num_heads_q == 1 || names(index, "head"));
+}
+
 /// Throws unless each array of problem.dargs can have a gradient.
 void check_dargs(const Problem& p) {
   const std::vector<CodeArgument> arguments = code_arguments(p.args);
@@ -316,10 +331,11 @@ void check_dargs(const Problem& p) {
     reject_problem("args and dargs have {} names together; at most {} are allowed",
                    arguments.size() + wanted.size(), kMostCodeArguments);
   }
-  if (p.deterministic) {
+  if (p.deterministic && !reads_once(p, arguments, wanted)) {
     reject_problem(
-        "dargs does not go with deterministic: whatever reads an element adds to its gradient in "
-        "any order; leave out one of them");
+        "dargs does not go with deterministic, but of an aligned array whose index names q, and "
+        "batch and head where there are several: whatever else reads an element adds to its "
+        "gradient in any order; leave out one of them");
   }
 }
 
@@ -360,6 +376,12 @@ void check_code(const Problem& p) {
 std::size_t place_of_aligned(const std::vector<CodeArgument>& arguments) {
   const auto found = std::ranges::find(arguments, true, &CodeArgument::aligned);
   return static_cast<std::size_t>(found - arguments.begin());
+}
+
+bool adds_rows_alone(const Problem& p) {
+  const std::vector<std::size_t> wanted = places_of_dargs(p);
+  return wanted.size() == 1 && wanted.front() == place_of_aligned(code_arguments(p.args)) &&
+         adds_to_score(p.score);
 }
 
 std::vector<std::size_t> places_of_dargs(const Problem& p) {

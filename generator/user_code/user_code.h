@@ -53,6 +53,10 @@ std::vector<std::size_t> places_of_dargs(const Problem& problem);
 /// of a valid problem; their number where there is none.
 std::size_t place_of_aligned(const std::vector<CodeArgument>& arguments);
 
+/// Whether the aligned array alone has a gradient, and the score's text is "s" and what is added to
+/// it.
+bool adds_rows_alone(const Problem& problem);
+
 /// Words that a run has: for each argument, and for each gradient of one.
 std::size_t code_words_of_run(const Problem& problem);
 

@@ -11,6 +11,7 @@
 #include "generator/shape.h"
 #include "generator/tensors/stored_rows.h"
 #include "generator/typed_family.h"
+#include "generator/user_code/user_code.h"
 #include "templates/backward/host.h"
 #include "templates/bwd_wgmma_sm90a/config.h"
 #include "templates/bwd_wgmma_sm90a/estimate.h"
@@ -96,6 +97,8 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (Reason no = below_alignment(problem, 16)) return no.text();
   if (problem.deterministic && has_block_mask(problem))
     return "adds dQ in the order of key tiles, of which a block mask leaves some out";
+  if (!problem.dargs.empty() && !adds_rows_alone(problem))
+    return "makes gradients of an aligned array that is added to the score, and of no others";
   return too_many_bwd_blocks(problem).text();
 }
 
@@ -399,7 +402,8 @@ constinit const Family bwd_wgmma_sm90a = typed_family<kFields, illegal, needless
     .op = Op::kBackward,
     .tier = Tier::kProduct,
     .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureGqa | kFeatureUnequalHeadDims |
-                kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients,
+                kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients |
+                kFeatureDargs,
     .supports = supports,
     .axes = axes,
 });

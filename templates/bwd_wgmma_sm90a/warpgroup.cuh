@@ -195,6 +195,9 @@ struct BwdWgmmaSm90aWarpgroup {
         ds16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(dp[j][2 * r], dp[j][2 * r + 1]);
       });
     }
+    if constexpr (C.dargs != 0)
+      Pieces::Dargs::add_rows(View{dp, place.m * C.block_m, work.keys.first_key + lane_key()},
+                              work.keys.queries_of(place.head));
   }
   /// dS in shared memory: rows of queries, this warpgroup's chunk of keys.
   ATTNFORGE_DEVICE u32 ds_matrices() const {

@@ -31,6 +31,10 @@ float half_of(std::int64_t at) { return 0.5f * static_cast<float>(at % 3); }
 float pair_of(std::int64_t batch, std::int64_t head, std::int64_t q, std::int64_t k) {
   return 0.25f * static_cast<float>((batch * 11 + head * 7 + q * 5 + k * 3 + q * k % 4) % 15 - 7);
 }
+/// In an array that is large enough for all problems of dargs_problems().
+std::int64_t place_in_squares(const CodePair& p) {
+  return ((p.batch * 4 + p.head) * 304 + p.q) * 336 + p.k;
+}
 std::int64_t columns_of(const Problem& p) { return (p.seqlen_kv + 7) / 8 * 8; }
 
 /// Elements for each pair, of batch 0 and head 0 alone without `heads`, after which nothing is 0.
@@ -104,6 +108,15 @@ RunArguments arguments_of(const Problem& p) {
       run.add_array(pairs_of<std::uint16_t>(p, false, float_to_fp16));
     } else if (argument.name == "pairs_fp32") {
       run.add_array(pairs_of<float>(p, true, [](float x) { return x; }));
+    } else if (argument.name == "squares") {
+      std::vector<std::uint16_t> values(4 * 4 * 304 * 336);
+      for (CodePair at; at.batch < 4; ++at.batch)
+        for (at.head = 0; at.head < 4; ++at.head)
+          for (at.q = 0; at.q < 304; ++at.q)
+            for (at.k = 0; at.k < 336; ++at.k)
+              values.at(static_cast<std::size_t>(place_in_squares(at))) = float_to_bf16(
+                  pair_of(at.batch, at.head, at.q, at.k));
+      run.add_array(values);
     } else if (argument.name == "columns") {
       run.words.push_back(static_cast<std::uint64_t>(columns_of(p)));
     } else if (argument.name == "rows") {
@@ -229,6 +242,17 @@ const std::vector<DargsCase> kDargsCases = {
           [](double, const CodePair& p, const AddRead& add) {
             for (std::int64_t i = 0; i < 1 + p.k % 3; ++i) add(0, i, double(p.q % (i + 2)));
           }}},
+    {"OfRows",
+     {.score = "s + 2 * squares[((batch * 4 + head) * 304 + q) * 336 + k]",
+      .args = "aligned bf16* squares[1634304]"},
+     "squares",
+     {.score = [](double s,
+                  const CodePair& p) { return s + 2 * pair_of(p.batch, p.head, p.q, p.k); },
+      .mask = {},
+      .score_derivative = one,
+      .dargs = {},
+      .score_reads = [](double, const CodePair& p,
+                        const AddRead& add) { add(0, place_in_squares(p), 2); }}},
     {"OfHalves",
      {.score = "s + halves[q] * 0.25f", .args = "fp16* halves[512]"},
      "halves",

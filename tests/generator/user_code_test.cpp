@@ -334,6 +334,23 @@ TEST(Dargs, SayHowOftenATextReadsThem) {
   EXPECT_EQ(reads("s + *(slope + k)"), 0) << "another name for it";
 }
 
+TEST(Dargs, OfAlignedArraysHaveAnOrderWherePairsHaveElementsOfTheirOwn) {
+  Problem problem = with_dargs("bias", "s + bias[((batch * 8 + head) * seqlen_q + q) * n + k]",
+                               "aligned bf16* bias, int n");
+  problem.deterministic = true;
+  EXPECT_NO_THROW(validate(problem));
+  EXPECT_TRUE(adds_rows_alone(problem));
+  for (const char* shared :
+       {"s + bias[(head * seqlen_q + q) * n + k]", "s + bias[(batch * 8 + head) * n + k]",
+        "s + bias[(batch * seqlen_q + q) * n + k]"}) {
+    problem.score = shared;
+    expect_error(ErrorCode::kInvalidProblem, "dargs does not go with deterministic",
+                 [&] { validate(problem); });
+  }
+  problem.score = "2 * (s + bias[((batch * 8 + head) * seqlen_q + q) * n + k])";
+  EXPECT_FALSE(adds_rows_alone(problem));
+}
+
 TEST(Dargs, AreWhatARunAddsToAfterItsArguments) {
   const Problem problem = with_dargs("table, slope", "s * table[n] + slope[head]");
   const std::vector<Operand> list = operands(problem);

@@ -609,6 +609,16 @@ class SdpaTest(OnCpu):
                 x, y, z = (each[i, :rows].transpose(0, 1).float() for each, rows in ((q, 20), (k, keys), (v, keys)))
                 wanted = torch.nn.functional.scaled_dot_product_attention(x, y, z, seen, enable_gqa=True).transpose(0, 1)
                 self.assertLess((o[i] - wanted.nan_to_num(0)).abs().max().item(), 2e-2, (dtype, i))
+        added = torch.randn(20, 27).bfloat16().requires_grad_()
+        q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+        for deterministic in (False, True):
+            o = attnforge.attention(q, k, v, attn_mask=added, deterministic=deterministic)
+            wanted = torch.nn.functional.scaled_dot_product_attention(
+                *(x.transpose(1, 2).float() for x in (q, k, v)), added.float(), enable_gqa=True
+            )
+            dout = torch.randn_like(o)
+            (x,), (y,) = torch.autograd.grad(o, [added], dout), torch.autograd.grad(wanted.transpose(1, 2), [added], dout.float())
+            self.assertLess((x - y).abs().max().item(), 6e-2, deterministic)
         with self.assertRaisesRegex(attnforge.UnsupportedError, "attn_mask does not go with cu_seqlens"):
             attnforge.attention(q[0], k[0], v[0], cu_seqlens=used, max_seqlen=9, attn_mask=mask)
 

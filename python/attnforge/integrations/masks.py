@@ -154,6 +154,8 @@ def with_attn_mask(mask, q, k, options):
         text = f"attn_mask of shape {tuple(mask.shape)} is not of {sizes[2]} queries and {sizes[3]} keys"
         raise UnsupportedError(f"{text}: it is broadcast to {tuple(sizes)}")
     options = dict(options)
+    if mask.requires_grad and (options.get("deterministic") or torch.are_deterministic_algorithms_enabled()):
+        mask = mask.expand(sizes)  # each pair adds to an element of its own, and torch sums them up
     add_dense(options, mask.expand(-1, -1, -1, sizes[3]), sizes[2], sizes[3], "attn_mask")
     return options
 

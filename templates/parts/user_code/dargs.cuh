@@ -7,6 +7,7 @@
 #include "parts/user_code/score_with_slope.cuh"
 #include "pieces/plain_score.cuh"
 #include "ptx/mma_sync.cuh"
+#include "ptx/reduction.cuh"
 #include "ptx/shuffle.cuh"
 #include "tile/unrolled.cuh"
 
@@ -45,6 +46,15 @@ struct ReadArray {
   }
 };
 
+/// The derivative of the score that a text makes of s for a row and a key, with respect to a read.
+template <class Code, class Row, class Tanh>
+ATTNFORGE_DEVICE float slope_of_read(const Row& row, const Tanh& tanh, float s, KeyPosition key,
+                                     OneRead& read) {
+  return slopes::slope_of(Code::score_of_reads(row.words, tanh, read,
+                                               slopes::ScoreWithSlope(s, 0.0f), row.batch, row.head,
+                                               row.q, key, row.seqlen_q, row.seqlen_kv));
+}
+
 /// Calls add(n, gradient, element, slope) for each read n that the text makes for a row and a key:
 /// of which array and element, and the derivative of the score with respect to what was read. `s`
 /// is the score that the text takes. Where the compiler knows how many reads there are, so is n.
@@ -55,10 +65,9 @@ ATTNFORGE_DEVICE void for_each_read(const Row& row, const Tanh& tanh, float s, i
                                     const Any& any, const Add& add) {
   const auto one = [&](int n) {
     OneRead read{n};
-    const auto score = Code::score_of_reads(
-        row.words, tanh, read, slopes::ScoreWithSlope(s, 0.0f), row.batch, row.head, row.q,
-        row.template key<Code::kScoreReadsByKey>(offset), row.seqlen_q, row.seqlen_kv);
-    add(n, read.gradient, read.element, slopes::slope_of(score));
+    const float slope = slope_of_read<Code>(row, tanh, s,
+                                            row.template key<Code::kScoreReadsByKey>(offset), read);
+    add(n, read.gradient, read.element, slope);
     return read.count;
   };
   if constexpr (Code::kMostReads > 0) {
@@ -183,6 +192,27 @@ struct DargsOfRows {
             before[f][j][i] * tile.params.fwd.softmax_scale, j * 8 + c,
             [](bool more) { return any_lane(more); }, add_read);
       });
+    });
+  }
+
+  /// What the dS of a tile add to the gradient of an aligned array, which a text adds to its score:
+  /// elements of pairs that are neighbours are neighbours. `ds`: as Score takes transposed scores.
+  template <class TransposedScores, class QueryTile>
+  ATTNFORGE_DEVICE static void add_rows(const TransposedScores& ds, const QueryTile& tile) {
+    const int rows = tile.lengths.q(), keys = tile.lengths.kv();
+    ds.for_each([&](int row, int lane_key) {
+      const Row user(tile, row, lane_key);
+      OneRead first{0};
+      slope_of_read<Code>(user, slopes::TanhWithSlope<QuotientTanh>(), 0.0f,
+                          KeyPosition{lane_key, 0}, first);
+      float* const to = first.gradient + first.element;  // of the row's first key
+      return [=](float x, int offset) {
+        OneRead read{0};
+        const float slope = slope_of_read<Code>(user, slopes::TanhWithSlope<QuotientTanh>(), 0.0f,
+                                                user.template key<true>(offset), read);
+        if (row < rows && lane_key + offset < keys && x != 0.0f) reduce_add(to + offset, x * slope);
+        return x;
+      };
     });
   }
 
