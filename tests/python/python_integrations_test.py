@@ -397,6 +397,47 @@ class FlashAttnTest(OnCpu):
         self.assertEqual((rows.shape[0], ends.tolist(), longest), (27, [0, 7, 27], 20))
         self.assertTrue(torch.equal(flash_attn.bert_padding.pad_input(rows, indices, 2, 20), qkv * mask[:, :, None, None, None]))
 
+    def test_names_beside_the_functions(self):
+        """Rotary embeddings, and rows that hold several sequences each."""
+        rotary = attnforge.flash_attn.layers.rotary
+        x, angle = torch.randn(2, 9, 3, 16), torch.randn(40, 4)
+        cos, sin = angle.cos(), angle.sin()
+        for interleaved in (False, True):
+            wanted = x.clone()
+            pairs = [(2 * i, 2 * i + 1) if interleaved else (i, i + 4) for i in range(4)]
+            starts = torch.tensor([5, 11])
+            for sequence, row in ((s, r) for s in range(2) for r in range(9)):
+                for i, (a, b) in enumerate(pairs):
+                    turn = torch.polar(torch.tensor(1.0), angle[row + starts[sequence], i])
+                    y = torch.complex(x[sequence, row, :, a], x[sequence, row, :, b]) * turn
+                    wanted[sequence, row, :, a], wanted[sequence, row, :, b] = y.real, y.imag
+            o = rotary.apply_rotary_emb(x, cos, sin, interleaved, seqlen_offsets=starts)
+            self.assertLess((o - wanted).abs().max().item(), 1e-5)
+            packed = torch.cat([x.flatten(0, 1), x[0, :2]])  # and tokens of nobody
+            o = rotary.apply_rotary_emb(packed, cos, sin, interleaved, seqlen_offsets=starts, cu_seqlens=torch.tensor([0, 9, 18]).int())
+            self.assertLess((o[:18].view_as(x) - wanted).abs().max().item(), 1e-5)
+            kv = torch.stack([x, x], 2)
+            self.assertIs(rotary.apply_rotary_emb_kv_(kv, cos, sin, interleaved, starts), kv)
+            self.assertLess((kv[:, :, 0] - wanted).abs().max().item(), 1e-5)
+            self.assertTrue(torch.equal(kv[:, :, 1], x))
+        rows, indices, ends, longest = flash_attn.bert_padding.unpad_input_for_concatenated_sequences(
+            x, torch.tensor([[2, 3] + [0] * 7, [6] + [0] * 8])
+        )
+        self.assertEqual((ends.tolist(), longest, indices.tolist()), ([0, 2, 5, 11], 6, [0, 1, 2, 3, 4, 9, 10, 11, 12, 13, 14]))
+        self.assertTrue(torch.equal(rows, torch.cat([x[0, :5], x[1, :6]])))
+
+    def test_scales_and_windows_that_problems_do_not_have(self):
+        q, k, v = inputs()
+        self.same([flash_attn.flash_attn_func(q, k, v, window_size=(2**31 - 1, 0))], [flash_attn.flash_attn_func(q, k, v, window_size=(-1, 0))])
+        for scale in (0.0, -0.5):
+            o = flash_attn.flash_attn_func(q, k, v, softmax_scale=scale)
+            self.assertLess((o - plain(*(x.float() for x in (q, k, v)), scale=scale)[0]).abs().max().item(), 2e-2, scale)
+        slopes = torch.rand(4)
+        o = flash_attn.flash_attn_func(q, k, v, softmax_scale=0.0, causal=True, alibi_slopes=slopes)
+        distance = torch.arange(20)[:, None] - torch.arange(20)
+        wanted = plain(*(x.float() for x in (q, k, v)), causal=True, scale=0.0, score=lambda s: s - slopes[:, None, None] * distance)[0]
+        self.assertLess((o - wanted).abs().max().item(), 2e-2)
+
     def test_with_kvcache(self):
         q, k, v = inputs((2, 3, 4, 16), (2, 3, 2, 16))
         old_k, old_v = (torch.randn(4, 32, 2, 16).to(torch.bfloat16) for _ in range(2))
@@ -507,8 +548,12 @@ class FlashAttnTest(OnCpu):
             attnforge.integrations.install_as("flash_attn")
             from flash_attn.bert_padding import pad_input  # noqa: F401
             from flash_attn.flash_attn_interface import _flash_attn_forward
+            from flash_attn.layers.rotary import apply_rotary_emb  # noqa: F401
             from flash_attn_interface import flash_attn_combine
 
+            import flash_attn.kvcache as of_name  # noqa: I001
+
+            self.assertIs(of_name, attnforge.flash_attn.kvcache)
             self.assertIs(_flash_attn_forward, flash_attn.flash_attn_interface._flash_attn_forward)
             self.assertIs(flash_attn_combine, v3.flash_attn_combine)
         with unittest.mock.patch.dict(sys.modules, {"flash_attn": unittest}), self.assertRaisesRegex(ImportError, "was imported before"):
