@@ -196,7 +196,8 @@ def mask(tune):
         if tune:
             for options in (with_attn_mask(added, q, k, {"causal": True}), {"causal": True}):
                 for backward in (False, True):
-                    attnforge.tune(q.detach(), k.detach(), v.detach(), backward=backward, rigor=tune, **options)
+                    with torch.no_grad():
+                        attnforge.tune(q, k, v, backward=backward, rigor=tune, **options)
         swapped = [x.transpose(1, 2) for x in (q, k, v)]
         functions = {
             "attnforge": (lambda: attnforge.attention(q, k, v, causal=True, attn_mask=added), [q, k, v, added]),

@@ -89,7 +89,7 @@ Shape shape_of(const Problem& problem) {
           .page_size = problem.page_size,
           .accumulate = problem.accumulate,
           .fp32_gradients = has_wider_gradients(problem),
-          .dargs = !problem.dargs.empty()};
+          .dargs = writes_dargs(problem) ? 2 : !problem.dargs.empty()};
 }
 
 bool has_window(const Shape& shape) { return shape.right_bound || shape.left_bound; }

@@ -8,6 +8,7 @@
 #include "attnforge/problem.h"
 #include "generator/problem/fields.h"
 #include "generator/user_code/mask_windows.h"
+#include "generator/user_code/user_code.h"
 
 namespace attnforge {
 
@@ -34,6 +35,7 @@ enum Feature : std::uint64_t {
   kFeatureDlse = 1u << 17,
   kFeatureFp32Gradients = 1u << 18,
   kFeatureDargs = 1u << 19,
+  kFeatureWholeDargs = 1u << 20,
 };
 using Features = std::uint64_t;
 
@@ -98,6 +100,7 @@ inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureDlse, "dlse", [](const Problem& p) { return p.dlse; }},
     {kFeatureFp32Gradients, "fp32_gradients", has_wider_gradients},
     {kFeatureDargs, "dargs", [](const Problem& p) { return !p.dargs.empty(); }},
+    {kFeatureWholeDargs, "whole_dargs", writes_dargs},
 };
 
 Features required_features(const Problem& problem);

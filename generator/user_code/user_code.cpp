@@ -273,13 +273,22 @@ std::int64_t sum_of_extent(const CodeArgument& argument, const Problem& p, doubl
   return static_cast<std::int64_t>(std::clamp(sum + factor * product, 1.0, kMost));
 }
 
+/// Before the name of an array whose gradient is written whole.
+constexpr std::string_view kWholeWord = "whole";
+
+bool is_whole(const std::vector<CodeToken>& list) {
+  return list.size() == 2 && list[0].text == kWholeWord && list[1].is_name();
+}
+
 /// The names of a list with commas between them.
 std::vector<std::string_view> names_of_list(std::string_view list) {
   constexpr std::string_view kNameList = "it is a list of names such as \"slope, table\"";
   check_bytes("dargs", list);
   std::vector<std::string_view> found;
   bool wants_name = true;
-  for (const CodeToken& token : code_tokens(list)) {
+  std::vector<CodeToken> tokens = code_tokens(list);
+  if (is_whole(tokens)) tokens.erase(tokens.begin());
+  for (const CodeToken& token : tokens) {
     if (wants_name != token.is_name() || (!wants_name && token.text != ","))
       reject_problem("dargs has \"{}\" at {}; {}", token.text, line_and_column(list, token.at),
                      kNameList);
@@ -331,6 +340,14 @@ void check_dargs(const Problem& p) {
     reject_problem("args and dargs have {} names together; at most {} are allowed",
                    arguments.size() + wanted.size(), kMostCodeArguments);
   }
+  if (writes_dargs(p) && (!reads_once(p, arguments, wanted) || !adds_rows_alone(p) ||
+                          p.lengths != Lengths::kFixed || has_block_mask(p))) {
+    reject_problem(
+        "dargs=\"{}\" is for an aligned array that is added to the score, whose index names q, and "
+        "batch and head where there are several, and not for lengths=, blocks= and softcap=: leave "
+        "out the word whole",
+        p.dargs);
+  }
   if (p.deterministic && !reads_once(p, arguments, wanted)) {
     reject_problem(
         "dargs does not go with deterministic, but of an aligned array whose index names q, and "
@@ -381,8 +398,10 @@ std::size_t place_of_aligned(const std::vector<CodeArgument>& arguments) {
 bool adds_rows_alone(const Problem& p) {
   const std::vector<std::size_t> wanted = places_of_dargs(p);
   return wanted.size() == 1 && wanted.front() == place_of_aligned(code_arguments(p.args)) &&
-         adds_to_score(p.score);
+         adds_to_score(p.score) && p.softcap == 0;
 }
+
+bool writes_dargs(const Problem& p) { return is_whole(code_tokens(p.dargs)); }
 
 std::vector<std::size_t> places_of_dargs(const Problem& p) {
   if (p.dargs.empty()) return {};

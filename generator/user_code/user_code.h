@@ -57,6 +57,10 @@ std::size_t place_of_aligned(const std::vector<CodeArgument>& arguments);
 /// it.
 bool adds_rows_alone(const Problem& problem);
 
+/// dargs="whole bias": each pair writes the gradient of an element of its own, pairs that are not
+/// seen zeros, in the format of the array.
+bool writes_dargs(const Problem& problem);
+
 /// Words that a run has: for each argument, and for each gradient of one.
 std::size_t code_words_of_run(const Problem& problem);
 

@@ -174,6 +174,7 @@ struct BwdWgmmaSm90aByColumns {
 
   ATTNFORGE_DEVICE void run(const BwdWgmmaSm90aKeyTiles<C, Pieces, Params>& key_tiles) {
     const Work& work = key_tiles.work;
+    wg.clear_unseen(work);
     wg.await_zeros(work);
     fill(dk, 0.0f);
     fill(dv, 0.0f);

@@ -135,6 +135,7 @@ struct BwdWgmmaSm90aByKeys {
     key_tiles.template for_each<true>([&](const Work& work) { run(work); });
   }
   ATTNFORGE_DEVICE void run(const Work& work) {
+    wg.clear_unseen(work);
     wg.await_zeros(work);
     fill(dk, 0.0f);
     fill(dv, 0.0f);

@@ -403,7 +403,7 @@ constinit const Family bwd_wgmma_sm90a = typed_family<kFields, illegal, needless
     .tier = Tier::kProduct,
     .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureGqa | kFeatureUnequalHeadDims |
                 kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients |
-                kFeatureDargs,
+                kFeatureDargs | kFeatureWholeDargs,
     .supports = supports,
     .axes = axes,
 });

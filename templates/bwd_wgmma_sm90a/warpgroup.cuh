@@ -195,9 +195,26 @@ struct BwdWgmmaSm90aWarpgroup {
         ds16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(dp[j][2 * r], dp[j][2 * r + 1]);
       });
     }
-    if constexpr (C.dargs != 0)
-      Pieces::Dargs::add_rows(View{dp, place.m * C.block_m, work.keys.first_key + lane_key()},
-                              work.keys.queries_of(place.head));
+    if constexpr (C.dargs != 0) {
+      const View view{dp, place.m * C.block_m, work.keys.first_key + lane_key()};
+      if constexpr (C.dargs == 2)
+        Pieces::Dargs::store_rows(view, work.keys.queries_of(place.head));
+      else
+        Pieces::Dargs::add_rows(view, work.keys.queries_of(place.head));
+    }
+  }
+  /// By all consumers: zeros in the gradient of an array where the walk has no tiles.
+  ATTNFORGE_DEVICE void clear_unseen(const Work& work) const {
+    if constexpr (C.dargs == 2) {
+      for (int head = work.first_head; head < work.end_head; ++head) {
+        const auto clear = [&](int first_row, int end_row) {
+          Pieces::Dargs::clear_rows(work.keys.queries_of(head), first_row, end_row,
+                                    work.keys.first_key, C.block_n(), thread_index(), kConsumers);
+        };
+        clear(0, work.walk.begin * C.block_m);
+        clear(work.walk.end * C.block_m, work.keys.lengths.q());
+      }
+    }
   }
   /// dS in shared memory: rows of queries, this warpgroup's chunk of keys.
   ATTNFORGE_DEVICE u32 ds_matrices() const {

@@ -31,10 +31,6 @@ float half_of(std::int64_t at) { return 0.5f * static_cast<float>(at % 3); }
 float pair_of(std::int64_t batch, std::int64_t head, std::int64_t q, std::int64_t k) {
   return 0.25f * static_cast<float>((batch * 11 + head * 7 + q * 5 + k * 3 + q * k % 4) % 15 - 7);
 }
-/// In an array that is large enough for all problems of dargs_problems().
-std::int64_t place_in_squares(const CodePair& p) {
-  return ((p.batch * 4 + p.head) * 304 + p.q) * 336 + p.k;
-}
 std::int64_t columns_of(const Problem& p) { return (p.seqlen_kv + 7) / 8 * 8; }
 
 /// Elements for each pair, of batch 0 and head 0 alone without `heads`, after which nothing is 0.
@@ -135,6 +131,10 @@ RunArguments arguments_of(const Problem& p) {
 }
 
 void PrintTo(const DargsCase& c, std::ostream* out) { *out << c.name; }
+
+std::int64_t place_in_squares(const CodePair& p) {
+  return ((p.batch * 4 + p.head) * 304 + p.q) * 336 + p.k;
+}
 
 const std::vector<const char*>& dargs_problems() {
   static const std::vector<const char*> kProblems = {
@@ -246,6 +246,17 @@ const std::vector<DargsCase> kDargsCases = {
      {.score = "s + 2 * squares[((batch * 4 + head) * 304 + q) * 336 + k]",
       .args = "aligned bf16* squares[1634304]"},
      "squares",
+     {.score = [](double s,
+                  const CodePair& p) { return s + 2 * pair_of(p.batch, p.head, p.q, p.k); },
+      .mask = {},
+      .score_derivative = one,
+      .dargs = {},
+      .score_reads = [](double, const CodePair& p,
+                        const AddRead& add) { add(0, place_in_squares(p), 2); }}},
+    {"OfRowsWhole",
+     {.score = "s + 2 * squares[((batch * 4 + head) * 304 + q) * 336 + k]",
+      .args = "aligned bf16* squares[1634304]"},
+     "whole squares",
      {.score = [](double s,
                   const CodePair& p) { return s + 2 * pair_of(p.batch, p.head, p.q, p.k); },
       .mask = {},

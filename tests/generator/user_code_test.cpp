@@ -351,6 +351,28 @@ TEST(Dargs, OfAlignedArraysHaveAnOrderWherePairsHaveElementsOfTheirOwn) {
   EXPECT_FALSE(adds_rows_alone(problem));
 }
 
+TEST(Dargs, AreWrittenWholeWherePairsHaveElementsOfTheirOwn) {
+  const Problem good = with_dargs("whole bias",
+                                  "s + bias[((batch * 8 + head) * seqlen_q + q) * n + k]",
+                                  "aligned bf16* bias, int n");
+  EXPECT_NO_THROW(validate(good));
+  EXPECT_TRUE(writes_dargs(good));
+  EXPECT_EQ(parse_problem(to_string(good)), good);
+  EXPECT_EQ(places_of_dargs(good), (std::vector<std::size_t>{0}));
+  EXPECT_EQ(dargs_of(good).at(0).dtype, DType::kBf16);
+  EXPECT_EQ(required_features(good) & kFeatureWholeDargs, kFeatureWholeDargs);
+  const auto refused = [&](auto change) {
+    Problem bad = good;
+    change(bad);
+    expect_error(ErrorCode::kInvalidProblem, "leave out the word whole", [&] { validate(bad); });
+  };
+  refused([](Problem& p) { p.score = "s + bias[(head * seqlen_q + q) * n + k]"; });
+  refused([](Problem& p) { p.score = "s * bias[((batch * 8 + head) * seqlen_q + q) * n + k]"; });
+  refused([](Problem& p) { p.softcap = 30; });
+  refused([](Problem& p) { p.lengths = Lengths::kUsed; });
+  EXPECT_FALSE(writes_dargs(with_dargs("whole", "s + whole[head]", "float* whole")));
+}
+
 TEST(Dargs, AreWhatARunAddsToAfterItsArguments) {
   const Problem problem = with_dargs("table, slope", "s * table[n] + slope[head]");
   const std::vector<Operand> list = operands(problem);

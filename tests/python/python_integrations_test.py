@@ -664,6 +664,19 @@ class SdpaTest(OnCpu):
             dout = torch.randn_like(o)
             (x,), (y,) = torch.autograd.grad(o, [added], dout), torch.autograd.grad(wanted.transpose(1, 2), [added], dout.float())
             self.assertLess((x - y).abs().max().item(), 6e-2, deterministic)
+        del runs[:]
+        added = torch.randn(2, 4, 20, 27).bfloat16().requires_grad_()  # each pair has an element of its own
+        o = attnforge.attention(q, k, v, causal=True, attn_mask=added)
+        scores = [x.transpose(1, 2).float() for x in (q, k, v)]
+        seen = torch.ones(20, 27, dtype=torch.bool).tril(7)
+        wanted = torch.nn.functional.scaled_dot_product_attention(*scores, added.float().masked_fill(~seen, -math.inf), enable_gqa=True)
+        dout = torch.randn_like(o)
+        (x,), (y,) = torch.autograd.grad(o, [added], dout), torch.autograd.grad(wanted.transpose(1, 2), [added], dout.float())
+        self.assertLess((x - y).abs().max().item(), 3e-2)
+        self.assertIn("whole attn_mask", str(runs[-1]))
+        compiled = torch.compile(lambda q, k, v, mask: attnforge.attention(q, k, v, causal=True, attn_mask=mask), backend="aot_eager", fullgraph=True)
+        again = compiled(q, k, v, added)
+        self.same([again, *torch.autograd.grad(again, [added], dout)], [o, x])
         with self.assertRaisesRegex(attnforge.UnsupportedError, "attn_mask does not go with cu_seqlens"):
             attnforge.attention(q[0], k[0], v[0], cu_seqlens=used, max_seqlen=9, attn_mask=mask)
 

@@ -185,8 +185,10 @@ def add_dense(options, dense, queries, keys, name):
         numbers[of_keys := f"{name}_columns"] = columns
     element = f"{name}[{place} * {of_keys} + k]"
     # How many elements it has in other problems too, which tuning makes up.
-    sizes = ["batch"] * (batch > 1) + ["num_heads_q"] * (heads > 1) + ["seqlen_q"] * (rows == queries)
-    extent = " * ".join([*sizes, "seqlen_kv"]) + "".join(" + " + " * ".join([*sizes, str(of_row)]) for _ in range(columns != keys))
+    sizes = [name for name, there in (("batch", batch > 1), ("num_heads_q", heads > 1), ("seqlen_q", rows == queries)) if there]
+    extent = " * ".join([*sizes, "seqlen_kv"])
+    if columns != keys:
+        extent += " + " + " * ".join([*sizes, str(of_row)])
     extent = extent if rows in (1, queries) else str(dense.numel())
     if dense.dtype == torch.bool:
         _add(options, mask=element, args={f"{name}[{extent}]": dense, **numbers})

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -12,6 +13,7 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
+#include "parts/user_code/dargs.cuh"
 #include "parts/user_code/rows.cuh"
 // clang-format on
 
@@ -110,6 +112,72 @@ TYPED_TEST(RowsOf, KeysHaveTheElementsOfTheirQueries) {
     expect_elements<TypeParam, float[2][4][4]>(keys, [](float(&s)[2][4][4]) {
       return TransposedScores<float[2][4][4]>{s, 32, 128 + row_of_lane()};
     });
+  }
+}
+
+/// "s + bias[q * kColumns + k]", as an entry has it where the gradient of bias is wanted.
+template <class T>
+struct RowCode {
+  using Words = CodeParams<2>;
+  using RowElement = T;
+  static constexpr bool kScoreReadsByKey = true, kMaskReadsByKey = false, kTanh = false;
+  static constexpr int kMostReads = 1;
+
+  template <class Tanh, class S>
+  static auto score_of_reads(const Words& code, const Tanh&, OneRead& reads, S s, int, int, int q,
+                             KeyPosition k, int, int) {
+    const ReadArray<UserArray<T>> bias(code.words[0], code.words[1], reads);
+    return value_of_score((s + bias[q * kColumns + k]));
+  }
+};
+struct RowsTile {
+  struct {
+    CodeParams<2> code;
+  } params;
+  struct {
+    int rows, keys;
+    int q() const { return rows; }
+    int kv() const { return keys; }
+  } lengths;
+  int batch = 0;
+  static int query_of(int row) { return row; }
+  static int query_head_of(int) { return 0; }
+};
+
+/// A warp writes dS of 16 keys and 64 queries; zeros go elsewhere, and nothing where nobody is.
+TYPED_TEST(RowsOf, GradientsAreWrittenWhole) {
+  using T = TypeParam;
+  using Dargs = DargsOfRows<RowCode<T>, UserRow<RowCode<T>>>;
+  constexpr int kQueries = 70, kKeys = 27, kFirstRow = 16, kFirstKey = 16;
+  Array<T> bias, gradient;
+  for (int row = 0; row < kRows; ++row)
+    for (int key = 0; key < kColumns; ++key) gradient.at(row, key) = element<T>(5.0f);
+  RowsTile tile{{{{reinterpret_cast<u64>(bias.elements.data()),
+                   reinterpret_cast<u64>(gradient.elements.data())}}},
+                {kQueries, kKeys}};
+  test::run_on_host(1, 32, [&] {
+    float ds[8][4];
+    const TransposedScores<float[8][4]> view{ds, kFirstRow, kFirstKey + row_of_lane()};
+    view.for_each([&](int row, int lane_key) {
+      return [=](float, int offset) { return number(row, lane_key + offset); };
+    });
+    Dargs::store_rows(view, tile);
+    Dargs::clear_rows(tile, 0, kFirstRow, kFirstKey, 16, thread_index(), 32);
+    Dargs::clear_rows(tile, 96, 200, kFirstKey, 16, thread_index(), 32);
+  });
+  for (int row = 0; row < kRows; ++row) {
+    for (int key = 0; key < kColumns; ++key) {
+      const bool of_tile = key >= kFirstKey && key < kKeys && row < kQueries;
+      const float wanted = !of_tile ? 5.0f : row < kFirstRow ? 0.0f : number(row, key);
+      if (key >= kKeys && key < round_up(kKeys, 8)) continue;  // of the row, and of no pair
+      const T found = gradient.at(row, key);
+      float x;
+      if constexpr (kSame<T, float>)
+        x = found;
+      else
+        x = half_of<T>(found.bits, 0);
+      EXPECT_NEAR(x, wanted, (kSame<T, Bf16>) ? std::abs(wanted) / 256 : 0) << row << ", " << key;
+    }
   }
 }
 
