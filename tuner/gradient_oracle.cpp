@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "generator/user_code/code_operands.h"
+#include "generator/user_code/user_code.h"
 #include "reference/half.h"
 #include "reference/score.h"
 #include "templates/oracle/bwd_naive/oracle.h"
@@ -23,6 +24,7 @@ namespace {
 
 /// The oracle writes fp32, so that only the candidate's rounding is in the difference.
 Problem with_fp32_gradients(Problem problem) {
+  if (writes_dargs(problem)) problem.dargs = dargs_of(problem).front().name;
   problem.layout = Layout::kBshd;
   problem.fp32_gradients = true;
   problem.accumulate = problem.deterministic = false;
@@ -88,14 +90,19 @@ struct ComparedArray {
   std::function<float*(const Tensors&)> address;
   double tolerance;  // of an element's size
   std::vector<float> sums{}, sizes{};
-  std::vector<float> before{};  // what is added to
+  std::vector<float> before{};  // what is added to; of one that is written: what stays elsewhere
+  bool written = false;
+  DType dtype = DType::kFp32;
 
   std::vector<float> of(const Tensors& tensors, CUstream stream) const {
     wait_for_copies(stream);
-    std::vector<float> values(sums.size());
-    check(driver().cuMemcpyDtoH(values.data(), reinterpret_cast<CUdeviceptr>(address(tensors)),
-                                values.size() * sizeof(float)),
+    const auto count = static_cast<std::int64_t>(sums.size());
+    std::vector<std::byte> bytes(static_cast<std::size_t>(bytes_of(dtype, count)));
+    check(driver().cuMemcpyDtoH(bytes.data(), reinterpret_cast<CUdeviceptr>(address(tensors)),
+                                bytes.size()),
           "copy {}", name);
+    std::vector<float> values(sums.size());
+    format_of(dtype).load(bytes.data(), 0, count, values.data());
     return values;
   }
 };
@@ -137,6 +144,7 @@ ComparedArray array_of(const Problem& p, const Darg& darg, const std::vector<flo
   ComparedArray array{"the gradient of " + darg.name,
                       [darg](const Tensors& t) { return address_of(darg, t); },
                       darg_tolerance_of(p)};
+  array.written = darg.written, array.dtype = darg.dtype;
   for (std::size_t at = 0; at < pairs.size(); at += 2) {
     array.sums.push_back(pairs[at]);
     array.sizes.push_back(pairs[at + 1]);
@@ -241,10 +249,13 @@ void GradientOracle::compare_arrays(const Tensors& tensors, CUstream stream,
   for (const ComparedArray& array : arrays_) {
     const std::vector<float> actual = array.of(tensors, stream);
     for (std::size_t i = 0; i < actual.size(); ++i) {
-      const double before = array.before[i], expected = double{array.sums[i]} + before;
+      if (array.written && array.sizes[i] == 0 && actual[i] == array.before[i]) continue;
+      const double before = array.written ? 0 : array.before[i];
+      const double expected = double{array.sums[i]} + before;
       const double error = std::abs(actual[i] - expected);
       const double allowed = array.tolerance * (array.sizes[i] + std::abs(before)) +
-                             1e-6 * std::abs(expected);
+                             (array.dtype == DType::kFp32 ? 1e-6 : 0x1p-8) * std::abs(expected) +
+                             (array.dtype == DType::kFp16 ? 0x1p-24 : 0);
       if (std::isfinite(error)) verdict.max_error = std::max(verdict.max_error, error);
       if (error <= allowed) continue;  // not for NaN
       verdict.mismatch += fmt::format(

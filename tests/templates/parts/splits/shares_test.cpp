@@ -11,16 +11,6 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
-// What is assembly on the GPU.
-#define thread_index thread_index_on_gpu
-#define block_index block_index_on_gpu
-#include "templates/ptx/special_registers.cuh"
-#undef block_index
-#undef thread_index
-namespace attnforge {
-inline int thread_index() { return static_cast<int>(threadIdx.x); }
-inline int block_index() { return static_cast<int>(blockIdx.x); }
-}  // namespace attnforge
 #define blockDim attnforge::test::block_size
 namespace attnforge::test {
 inline constexpr Index block_size{64};
