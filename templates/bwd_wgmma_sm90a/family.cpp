@@ -148,8 +148,12 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
 Reason needless_split(const Typed& c) {
   // With more, ptxas makes products wait for each other: dK, dV and parts of dQ lie in registers.
   constexpr int kWidest = 128, kWidestV = 160, kMostColumns = 264;
-  if (!c.split_columns &&
-      (c.head_dim > kWidest || c.head_dim_v > kWidestV || c.head_dim + c.head_dim_v > kMostColumns))
+  const bool wide = c.head_dim > kWidest || c.head_dim_v > kWidestV ||
+                    c.head_dim + c.head_dim_v > kMostColumns;
+  // More fit beside few queries, where the producer asks for no tiles, which would spill.
+  constexpr int kFewQueries = 32;
+  const bool spared = c.block_m <= kFewQueries && c.late_dq != 0 && !c.persistent();
+  if (!c.split_columns && wide && !spared)
     return Reason("rows of dK and dV have {} columns, {} and {}: more than registers hold",
                   c.head_dim + c.head_dim_v, c.head_dim, c.head_dim_v);
   if (c.split_columns && std::max(c.head_dim, c.head_dim_v) <= kWidest)

@@ -289,6 +289,17 @@ TEST(BwdWgmmaOnTheHost, GroupsOfHeadsFromBothEnds) {
   expect_gradients<config_of(64, true, kDqFromRegs, 0, kGridPlain)>(
       "batch=1 num_heads=2:2 seqlen=200:200", 0, 0);
 }
+/// Each warpgroup has half of the rows of three blocks of dQ's columns.
+TEST(BwdWgmmaOnTheHost, ByKeysWithWideRowsBesideFewQueries) {
+  constexpr auto kWide = [](int dq, int zeros_ahead) {
+    BwdWgmmaSm90aConfig c = config_of(128, true, dq, zeros_ahead, kGridPlain);
+    c.head_dim = 192, c.block_m = 32;
+    return c;
+  };
+  expect_gradients<kWide(kDqFromRegs, 1)>("batch=3 num_heads=1:1 seqlen=70:130", 0);
+  expect_gradients<with_gradients_of_16_bits(kWide(kDqAnyOrder, 0), 128)>(
+      "batch=1 num_heads=2:1 seqlen=90:150", 0);
+}
 TEST(BwdWgmmaOnTheHost, ByColumnsWithNothingAfterTheLastTile) {
   expect_gradients<config_of(192, true, kDqAnyOrder, 0, kGridPlain)>(
       "batch=1 num_heads=2:1 seqlen=150:130", 0);
