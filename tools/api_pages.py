@@ -9,6 +9,7 @@ clang-format, a comment stands right before what it describes, and a blank line 
 opening comment of c.h, the program of README.md, the docstring of the package.
 """
 
+import ast
 import inspect
 import pathlib
 import re
@@ -222,6 +223,22 @@ def public_class(title, kind):
     return out
 
 
+def integration_pages():
+    """Of modules that import torch or JAX, which need not be here: read, not imported."""
+    out, package = [], ROOT / "python/attnforge"
+    for path in ("integrations/__init__", *(f"integrations/{name}" for name in ("flex", "jax", "sdpa", "transformers")), "flash_attn/flash_attn_interface", "flash_attn/v3"):
+        tree = ast.parse((package / f"{path}.py").read_text())
+        name = "attnforge." + path.replace("/__init__", "").replace("/", ".").removesuffix(".flash_attn_interface")
+        out += [f"### `{name}`", prose(ast.get_docstring(tree).splitlines(), "python")]
+        for each in tree.body:
+            if isinstance(each, ast.FunctionDef) and not each.name.startswith("_") and ast.get_docstring(each):
+                one_line = f"{each.name}({ast.unparse(each.args)})"
+                shown = "\n".join(textwrap.wrap(one_line, 130, subsequent_indent=" " * (len(each.name) + 1)))
+                names = [argument.arg for argument in [*each.args.args, *each.args.kwonlyargs]]
+                out += [f"#### `{name}.{each.name}`", f"```python\n{shown}\n```", with_items(prose(ast.get_docstring(each).splitlines(), "python"), names)]
+    return out
+
+
 def python_page():
     out = [prose(inspect.getdoc(attnforge).splitlines()[2:], "python")]
     groups = {"Functions": [], "Objects": [], "Errors and warnings": []}
@@ -238,7 +255,7 @@ def python_page():
             groups[group] += public_class(name, thing if inspect.isclass(thing) else type(thing))
     for title, texts in groups.items():
         out += [f"## {title}", *texts]
-    return out
+    return [*out, "## Under the names of others", *integration_pages()]
 
 
 def pages():

@@ -58,6 +58,11 @@ class ApiPagesTest(unittest.TestCase):
         for path, text in api_pages.pages().items():
             self.assertEqual(path.read_text(), text, f"{path.relative_to(ROOT)} is old: run python3 tools/api_pages.py")
 
+    def test_the_python_page_has_what_integrations_name(self):
+        page = (ROOT / "docs/api/python.md").read_text()
+        for name in ("integrations.install_as", "integrations.jax.attention", "flash_attn.flash_attn_varlen_func", "flash_attn.v3.flash_attn_combine"):
+            self.assertIn(f"#### `attnforge.{name}`", page)
+
     def test_the_words_of_c_h_are_those_of_the_problem(self):
         """problem_table_test.cpp compares docs/PROBLEM.md with the library."""
         header, page = ((ROOT / name).read_text() for name in ("include/attnforge/c.h", "docs/PROBLEM.md"))
