@@ -167,6 +167,20 @@ TEST(WorkspaceBound, OfSplitKeysSufficesForEverySmallerBatch) {
   }
 }
 
+TEST(WorkspaceBound, OfSizesThatNoKernelServesIsRefusedAndNoAssertion) {
+  const DeviceFacts& device = typical_device("sm_90");
+  Problem many = kProblem;
+  const std::string config = to_string(untuned(registry(), bucket(many), device).config);
+  many.batch = 1 << 18;
+  many.seqlen_q = many.seqlen_kv = 1 << 16;
+  try {
+    workspace_bound(many, config, device);
+    FAIL() << "2^31 query tiles";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
+  }
+}
+
 TEST(WorkspaceBound, OfPackedQkvMayHaveTwoLengths) {
   const DeviceFacts& device = typical_device("sm_90");
   const Problem packed = parse_problem(
