@@ -152,7 +152,8 @@ std::string to_json(const Inspection& i) {
            {"launches", json(i.launches)},
            {"measured_as", to_string(i.measured_as)},
            {"reach", json(i.reach)},
-           {"measured", json(i.measured)}};
+           {"measured", json(i.measured)},
+           {"num_estimates", i.num_estimates}};
   if (!i.ptx.empty()) all["ptx"] = i.ptx;
   if (!i.sass.empty()) all["sass"] = i.sass;
   return text(all);
