@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "python"))
 import attnforge  # noqa: E402
 
 # In reading order; every public header is in one of these, except:
-OTHER_HEADERS = {"c.h", "c_block_mask.h", "cxx20.h"}
+OTHER_HEADERS = {"c.h", "c_tensors.h", "c_block_mask.h", "cxx20.h"}
 CPP_HEADERS = {
     "Problems and plans": ("problem.h", "element_format.h", "code_texts.h", "device.h", "plan.h", "block_mask.h", "device_block_mask.h", "merge_states.h", "append_kv.h", "provenance.h", "error.h"),
     "Tuning and the database": ("tune.h", "cache.h"),
@@ -89,7 +89,7 @@ ENDS = r"\#if|\#endif|\#else|\#include|\#pragma|namespace|}|extern\ "
 PIECES = re.compile(
     rf"""(?P<comment>(?://[^\n]*\n)+|/\*.*?\*/\n)
     |(?P<end>\n|(?:{ENDS})[^\n]*\n)
-    |(?P<left_out>\#define\ ATTNFORGE_C_H\n|\#define\ ATTNFORGE_API[^\n]*\n|class\ \w+;[^\n]*\n)  # the last one for its friends
+    |(?P<left_out>\#define\ ATTNFORGE_C_(?:\w+_)?H\n|\#define\ ATTNFORGE_API[^\n]*\n|class\ \w+;[^\n]*\n)  # the last one for its friends
     |(?P<macro>\#define(?:[^\n]*\\\n)*[^\n]*\n)
     |(?P<braces>(?:[^\n;]*\n\ )*[^\n;]*{{\n.*?\n}}[^\n]*\n)
     |(?P<lines>[^\n]*\n(?:\ [^\n]*\n)*)""",
@@ -172,7 +172,9 @@ def c_page():
     end = next(i for i in range(example, len(comment)) if comment[i] and not comment[i].startswith("  "))
     contract = [re.sub(r"^([A-Z]\w+(?: contexts)?)\. ", r"**\1.** ", line) for line in comment[end:]]
     out = [prose(comment[example:end], "c"), "## The contract", prose(contract), "## Status codes", *header_page(HEADERS / "c.h", "c", 3)]
-    return [*out, "## Block masks", *header_page(HEADERS / "c_block_mask.h", "c", 3)]
+    for title, name in (("What a run reads and writes", "c_tensors.h"), ("Block masks", "c_block_mask.h")):
+        out += [f"## {title}", *header_page(HEADERS / name, "c", 3)]
+    return out
 
 
 def cpp_page():
