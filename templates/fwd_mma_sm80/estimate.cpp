@@ -94,10 +94,8 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
   const double rounds = std::ceil(blocks / (double(device.num_sms) * resident_blocks));
   const double chain = rounds * (kBlockStart + key_tiles_of_block * clocks_per_tile) /
                        (device.sm_clock_mhz * kSustainedClock);
-  const double late = problem.lengths == Lengths::kFixed
-                          ? late_readers(blocks, device) *
-                                spread_of_batches(problem, blocks, device)
-                          : 1;
+  const double late = problem.lengths == Lengths::kFixed ? late_readers(problem, blocks, device)
+                                                         : 1;
   return with_memory_time(chain, problem, device, late) + combine_us(problem, splits, device);
 }
 

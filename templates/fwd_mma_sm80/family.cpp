@@ -166,9 +166,7 @@ Reason needless_number_of_splits(const Typed& c, const Problem& problem,
   if (!has_few_rows(problem) &&
       (c.block_m < 64 || c.block_n < 64 || c.stages != 2 || c.q_in_regs == 2 || c.pad_head_dim))
     return "many rows whose keys are split are tried in tiles of 64 or more, with two stages";
-  return needless_splits(
-      problem, c.num_splits, c.block_n, double(query_tiles(problem, c.block_m, c.pack_gqa)),
-      double(device.num_sms) * c.blocks_per_sm, has_unequal_sequences(c, problem));
+  return needless_splits(problem, tiling_of(c), device, has_unequal_sequences(c, problem));
 }
 
 Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -294,9 +292,7 @@ Source render(const Typed& c, const Problem& problem) {
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   KernelTraits kernel = kernel_of(c, problem);
-  kernel.tiling.num_splits = splits_of_batch(problem, c.num_splits, c.block_n,
-                                             double(query_tiles(problem, c.block_m, c.pack_gqa)),
-                                             double(device.num_sms) * c.blocks_per_sm);
+  kernel.tiling.num_splits = splits_of_batch(problem, kernel.tiling, device);
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(assembly, device, c.head_group_mb);
   LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());

@@ -74,6 +74,11 @@ QueryTiling tiling_of(const Typed& c) {
           .own_list_groups = c.own_lists ? c.own_list_groups() : 0};
 }
 
+/// Query tiles, times the splits of their keys.
+double blocks_of(const Typed& c, const Problem& problem) {
+  return double(query_tiles(problem, c.tile_rows(), c.pack_gqa)) * c.num_splits;
+}
+
 TileSchedule work_of(const Problem& problem, const Typed& c) {
   const QueryTiling tiling = tiling_of(c);
   return tile_schedule(problem, tile_source(problem, c.has_key_lists(), tiling), tiling,
@@ -191,9 +196,6 @@ bool registers_fit(const Typed& c) {
 /// Whether several blocks share the keys of a query tile.
 bool has_parts(const Typed& c) { return c.num_splits > 1 || c.grid == kGridShares; }
 int split_smem_bytes(const Typed& c) { return split_smem_bytes(c, c.grid == kGridShares); }
-double places_for(const Typed& c, const DeviceFacts& device) {
-  return double(device.num_sms) * c.blocks_per_sm;
-}
 
 /// Reasons against this number of splits that other numbers do not share.
 Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -217,13 +219,10 @@ Reason needless_number_of_splits(const Typed& c, const Problem& problem,
     return "keys are split in tiles of 64 or more, with as many stages of K as of V";
   if (c.pack_gqa == 1 && gqa_group(problem) > 1 && gqa_group(problem) <= kMostRows)
     return "each head would read the keys that one tile of all heads reads once";
-  const double tiles = double(query_tiles(problem, c.tile_rows(), c.pack_gqa));
   if (c.grid == kGridShares && !c.has_tile_queue() && c.head_group_mb != (has_window(c) ? 32 : 0))
     return "shares have their own order of heads";
-  if (c.grid == kGridShares)
-    return needless_shares(problem, c.block_n, tiles, places_for(c, device));
-  return needless_splits(problem, c.num_splits, c.block_n, tiles, places_for(c, device),
-                         has_unequal_sequences(c, problem));
+  if (c.grid == kGridShares) return needless_shares(problem, tiling_of(c), device);
+  return needless_splits(problem, tiling_of(c), device, has_unequal_sequences(c, problem));
 }
 
 /// Whole query tiles where blocks could have shares of their keys. A smaller batch of the bucket
@@ -233,10 +232,9 @@ Reason needless_rounds(const Typed& c, const Problem& problem, const DeviceFacts
   if (has_parts(c) || c.has_key_lists() || !fits_one_tile(problem) || wrong_shares(problem) ||
       !one_tile(c, problem))
     return "";
-  const double tiles = double(query_tiles(problem, c.tile_rows(), c.pack_gqa)),
-               places = places_for(c, device);
+  const double tiles = blocks_of(c, problem), places = places_of(tiling_of(c), device);
   if (tiles <= places || tiles > kMostRounds * places ||
-      needless_shares(problem, c.block_n, tiles, places))
+      needless_shares(problem, tiling_of(c), device))
     return "";
   return "so few rounds of query tiles end unevenly, shares of their keys do not";
 }
@@ -338,41 +336,38 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   return needless_by_parts(c, problem, tiling_of(c), device);
 }
 
-double blocks_of(const Typed& c, const Problem& problem) {
-  return double(query_tiles(problem, c.tile_rows(), c.pack_gqa)) * c.num_splits;
-}
-
 double spread(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.grid == kGridShares) return 1;
   return spread_of_batches(problem, blocks_of(c, problem), device) *
          spread_of_rows(problem, c.tile_rows(), c.pack_gqa,
-                        tiles_are_equal(problem) ? places_for(c, device) : 1);
+                        tiles_are_equal(problem) ? places_of(tiling_of(c), device) : 1);
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (!has_parts(c) && !has_few_rows(problem))
     return estimate_fwd_wgmma_sm90a_us(c, problem, device) * spread(c, problem, device) +
            part_steps_us(c, problem, tiling_of(c), device);
-  const double reads = reads_us(problem, c.pack_gqa, device), blocks = blocks_of(c, problem);
+  const double reads = reads_us(problem, c.pack_gqa, device);
   if (c.grid == kGridShares) {
     constexpr double kFindUs = 1;  // a block counts all key tiles before its first load
     const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
     return kFindUs + std::max(with_memory_time(us, problem, device), reads) +
-           combine_us(problem, results_of_shares(blocks, places_for(c, device)), device);
+           combine_us(problem, results_of_shares(problem, tiling_of(c), device), device);
   }
   // Splits count as sequences of their own.
   Problem split = problem;
   split.batch *= c.num_splits;
   split.seqlen_kv = (problem.seqlen_kv + c.num_splits - 1) / c.num_splits;
   const double rounds = problem.lengths == Lengths::kFixed
-                            ? late_readers(blocks, device) * spread(c, problem, device)
+                            ? late_readers(problem, blocks_of(c, problem), device)
                             : 1;
   const double us = estimate_fwd_wgmma_sm90a_us(c, split, device) +
                     part_steps_us(c, problem, tiling_of(c), device);
   // What waits for the longest sequence at the end waits for more than the memory.
   return std::max(with_memory_time(us, problem, device, rounds), reads) *
-             unequal_factor(c, problem, c.num_splits,
-                            blocks / c.num_splits / places_for(c, device)) +
+             unequal_factor(
+                 c, problem, c.num_splits,
+                 blocks_of(c, problem) / c.num_splits / places_of(tiling_of(c), device)) +
          combine_us(problem, c.num_splits, device);
 }
 
@@ -444,11 +439,9 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   KernelTraits kernel = kernel_of(c);
-  const double query_tiles_of_all = double(query_tiles(problem, c.tile_rows(), c.pack_gqa));
   kernel.tiling.num_splits = c.grid == kGridShares
-                                 ? results_of_shares(query_tiles_of_all, places_for(c, device))
-                                 : splits_of_batch(problem, c.num_splits, c.block_n,
-                                                   query_tiles_of_all, places_for(c, device));
+                                 ? results_of_shares(problem, kernel.tiling, device)
+                                 : splits_of_batch(problem, kernel.tiling, device);
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(assembly, device, c.head_group_mb);
   const std::int64_t tiles = work.tiles.all_tiles();
