@@ -135,8 +135,13 @@ std::size_t workspace_bound(Problem largest, const std::string& config_text,
   return family->launch(config, largest, device).workspace_bytes;
 }
 
-Plan make_plan(const Problem& problem, Device& device, const PlanOptions& options) {
+Plan make_plan(const Problem& problem, Device& device, const PlanOptions& given) {
   DeviceState& state = state_of(device);
+  PlanOptions options = given;
+  if (given.policy == Policy::kFirstRun && given.stream != nullptr) {
+    const ContextScope scope(state.context);
+    if (is_captured(static_cast<CUstream>(given.stream))) options.policy = Policy::kEstimate;
+  }
   const PlanKey asked{problem, options.family, options.config};
   const std::size_t hash = hash_of(asked);
   std::shared_ptr<const PlanState> known = state.plans.find(asked, hash);

@@ -59,7 +59,8 @@ BenchRow bench_one(const BenchArguments& a, Device& device, const Problem& probl
       tune(problem, device,
            {.rigor = parse_rigor(a.rigor), .family = family, .cancelled = interrupted});
     }
-    const Plan plan = make_plan(problem, device, {.family = family, .config = a.config});
+    const Plan plan = make_plan(
+        problem, device, {.policy = Policy::kEstimate, .family = family, .config = a.config});
     row.config = plan.config();
     row.provenance = to_string(plan.provenance());
     row.result = measure(plan, device, a.measuring);

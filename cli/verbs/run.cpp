@@ -268,7 +268,8 @@ int run_run(const RunArguments& a) {
   for (const auto& part : a.parts) part->find(device, inputs.problem, inputs.host);
   // o and lse of the inputs, by a forward plan: gradients of made-up ones would mean nothing.
   if (is_backward(inputs.problem))
-    computed(make_plan(forward_of(inputs.problem), device, {}), device, inputs.host);
+    computed(make_plan(forward_of(inputs.problem), device, {.policy = Policy::kEstimate}), device,
+             inputs.host);
   const std::optional<Plan> plan = plan_unless_interrupted(inputs.problem, device, a.plan);
   if (!plan) return kExitInterrupted;
   const DeviceTensors on_gpu = computed(*plan, device, inputs.host);

@@ -88,7 +88,8 @@
  * the driver's launch. These are the exceptions:
  *   may compile       attnforge_plan_create, functions that make or transpose a block mask on a
  *                     GPU, and attnforge_inspect where it is asked to; a capture comes after these
- *   tunes             attnforge_tune, and attnforge_plan_create with ATTNFORGE_POLICY_FIRST_RUN
+ *   tunes             attnforge_tune, and attnforge_plan_create unless the policy is another than
+ *                     ATTNFORGE_POLICY_FIRST_RUN, the default: once a problem, within 8 s
  *   waits for the GPU functions that make, copy or transpose a block mask on a GPU; with
  *                     ATTNFORGE_CHECK_INPUTS=1 in the environment also runs
  *   opens a GPU       attnforge_context_create: the driver and the database
@@ -385,7 +386,8 @@ typedef struct attnforge_plan attnforge_plan;
 enum {
   ATTNFORGE_POLICY_ESTIMATE = 0,  /* the database's winner, else that of a problem like it, else the
                                    * model's choice: one compile at most */
-  ATTNFORGE_POLICY_FIRST_RUN = 1, /* the winner, else tune within time_limit_s */
+  ATTNFORGE_POLICY_FIRST_RUN = 1, /* the winner, else tune within time_limit_s, by processes of the
+                                   * program attnforge; where it is not installed, ESTIMATE */
   ATTNFORGE_POLICY_CACHED_ONLY = 2 /* the winner with its code, else ATTNFORGE_ERR_NOT_READY */
 };
 
@@ -414,12 +416,13 @@ typedef struct attnforge_plan_options {
   const char* config;                   /* NULL: choose; else exactly this config's text */
   attnforge_progress_function progress; /* of a first-run tuning; NULL: none */
   void* progress_user;
+  void* stream; /* a CUstream: while it is captured into a graph nothing is tuned */
 } attnforge_plan_options;
 
 #define ATTNFORGE_PLAN_OPTIONS_INIT                                                                \
   {                                                                                                \
-    (uint32_t)sizeof(attnforge_plan_options), ATTNFORGE_POLICY_ESTIMATE, 0, 8.0, NULL, NULL, NULL, \
-        NULL                                                                                       \
+    (uint32_t)sizeof(attnforge_plan_options), ATTNFORGE_POLICY_FIRST_RUN, 0, 8.0, NULL, NULL,      \
+        NULL, NULL, NULL                                                                           \
   }
 
 /* `options` may be NULL. Making a plan again for the same problem, or for other lengths of a bucket

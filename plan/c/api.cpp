@@ -175,7 +175,8 @@ attnforge_status attnforge_plan_create(attnforge_context* context, const attnfor
          .allow_compile = !context->no_jit && (given.flags & ATTNFORGE_NO_JIT) == 0,
          .family = or_empty(given.family),
          .config = or_empty(given.config),
-         .on_progress = progress_from_c(given.progress, given.progress_user, nullptr)});
+         .on_progress = progress_from_c(given.progress, given.progress_user, nullptr),
+         .stream = given.stream});
     *plan = new attnforge_plan{.plan = made,
                                .facts = device.facts(),
                                .problem = to_string(wanted),

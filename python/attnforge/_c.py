@@ -119,7 +119,7 @@ ProgressFunction = CFUNCTYPE(c_int, c_void_p, POINTER(Progress))
 class PlanOptions(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("policy", c_int32), ("flags", c_uint32), ("time_limit_s", c_double), ("family", c_char_p),
-        ("config", c_char_p), ("progress", ProgressFunction), ("progress_user", c_void_p),
+        ("config", c_char_p), ("progress", ProgressFunction), ("progress_user", c_void_p), ("stream", c_void_p),
     ]
 
 

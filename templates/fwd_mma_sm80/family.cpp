@@ -61,15 +61,19 @@ int register_slack(const Typed& c) {
 
 bool fits(const Typed& c, const Arch& arch) { return sm_has_room(c, arch, register_slack(c)); }
 
-/// Small tiles and half-empty SMs pay only where memory for more is missing: at large head dims and
-/// on small GPUs.
-bool memory_is_scarce(const Typed& c, const Arch& arch) {
+/// Less shared memory than Hopper's: 100 KB an SM, or 164.
+bool is_small(const Arch& arch, int kb) { return arch.smem_per_sm_bytes < kb << 10; }
+
+/// Small tiles and half-empty SMs pay only where memory for more is missing: at large head dims. A
+/// small SM has less work for its tensor cores to hide, and two blocks are enough for it.
+bool memory_is_scarce(const Typed& c, const Problem& problem, const Arch& arch) {
   Typed modest = c;
   modest.block_m = 64;
   modest.block_n = 32;
   modest.stages = 1;
   modest.q_in_regs = 0;
-  return 4 * modest.smem_bytes() > arch.smem_per_sm_bytes;
+  return (is_small(arch, 128) && !has_few_rows(problem) ? 2 : 4) * modest.smem_bytes() >
+         arch.smem_per_sm_bytes;
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -115,7 +119,8 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   Axis packs{"pack_gqa", {1}};
   Axis groups{"head_group_mb", head_groups_mb(problem, device)};
   std::vector<int> tile_rows = {128, 64, 32, 256}, warps = {4, 8, 2},
-                   tile_keys = {64, 32, 48, 96, 128, 16}, blocks = {2, 3, 4, 1};
+                   tile_keys = {64, 32, 48, 96, 128, 16}, step_keys = {64, 32, 16, 48},
+                   blocks = {2, 3, 4, 1};
   const Axis splits = splits_axis(problem, device);
   const bool packs_heads = gqa_group(problem) > 1 && !shape.has_key_lists();
   if (packs_heads) packs.values.push_back(gqa_group(problem));
@@ -136,11 +141,16 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
     groups.values = {groups.values.back()};
   }
   if (half_fragments(problem)) tile_rows.insert(tile_rows.begin(), 8);
+  // One stage, which has no steps, leaves a small SM memory for more keys.
+  if (is_small(device.arch, 200) && !has_few_rows(problem) && problem.head_dim >= 64) {
+    tile_keys.push_back(112);
+    step_keys.insert(step_keys.end(), {96, 112, 128});
+  }
   return {
       {"block_m", tile_rows},
       {"num_warps", warps},
       {"block_n", fitting(shape, tile_keys)},
-      {"step_n", {64, 32, 16, 48}},
+      {"step_n", step_keys},
       {"stages", {2, 3, 1}},
       {"q_in_regs", {0, 1, 2}},
       {"blocks_per_sm", blocks},
@@ -202,7 +212,9 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   if (Reason waste = half_empty_queries(c.block_m, kSmallestBlockM, rows)) return waste;
   if (Reason waste = half_empty_keys(c.block_n, 32, problem)) return waste;
   if (Reason waste = few_registers(c, arch, register_slack(c))) return waste;
-  const bool scarce = memory_is_scarce(c, arch);
+  if (c.step_n > 64 && (c.stages > 1 || c.block_m != 128))
+    return "more than 64 keys are one step with one stage alone, of 128 rows";
+  const bool scarce = memory_is_scarce(c, problem, arch);
   if (!scarce && c.block_n == 16 && !c.has_key_lists())
     return "16 keys per tile: there is memory for more";
   if (!scarce && c.block_m == kSmallestBlockM && rows >= 4 * kSmallestBlockM)
