@@ -90,7 +90,7 @@ Shape shape_of(const Problem& problem) {
           .page_size = problem.page_size,
           .accumulate = problem.accumulate,
           .fp32_gradients = has_wider_gradients(problem),
-          .dargs = !problem.dargs.empty(),
+          .dargs = writes_dargs(problem) ? 2 : !problem.dargs.empty(),
           .kv_scale = static_cast<int>(problem.kv_scale)};
 }
 

@@ -44,7 +44,7 @@ struct Shape {
   int accumulate;
   // 1: dq, dk and dv are fp32; else they are of the dtypes of q, k and v
   int fp32_gradients;
-  int dargs;     // 1: arrays that the score's text reads get gradients
+  int dargs;  // 1: arrays that the score's text reads get gradients; 2: one that is written whole
   int kv_scale;  // what shares a scale of k and v of fewer bits: low_bits.h
 
   /// Whether each row sees all keys, but for a block mask and what a text hides.

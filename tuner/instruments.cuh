@@ -109,7 +109,7 @@ extern "C" __global__ void attnforge_normal(const __grid_constant__ attnforge::N
 
 extern "C" __global__ void attnforge_scan(const __grid_constant__ attnforge::ScanParams p) {
   using namespace attnforge;
-  u64 poison = 0, nan = 0;
+  u64 poison = 0, nan = 0, sum = 0;
   for (u64 i = first_index(); i < p.count; i += index_step()) {
     u32 bits, poison_bits, infinity;
     if (p.dtype == kFp32) {
@@ -121,6 +121,9 @@ extern "C" __global__ void attnforge_scan(const __grid_constant__ attnforge::Sca
       poison_bits = p.poison;
       infinity = p.dtype == kFp16 ? 0x7c00u : 0x7f80u;
     }
+    u64 mixed = (i * 0x9e3779b97f4a7c15ull) ^ bits;
+    mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93ull;
+    sum += mixed ^ mixed >> 32;
     const u32 magnitude = bits & (p.dtype == kFp32 ? 0x7fffffffu : 0x7fffu);
     if (bits == poison_bits) {
       ++poison;
@@ -130,6 +133,8 @@ extern "C" __global__ void attnforge_scan(const __grid_constant__ attnforge::Sca
   }
   if (poison != 0) atomicAdd(&p.counters[0], poison);
   if (nan != 0) atomicAdd(&p.counters[1], nan);
+  for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+  if (threadIdx.x % 32 == 0) atomicAdd(&p.counters[2], sum);
 }
 
 extern "C" __global__ void attnforge_gather(const __grid_constant__ attnforge::GatherParams p) {

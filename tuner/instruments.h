@@ -42,7 +42,8 @@ class Instruments {
   /// Likewise normal numbers; of 4 bits an even number.
   void normal(void* data, std::size_t count, DType dtype, const RandomRange& range,
               std::uint64_t seed, CUstream stream, std::uint64_t* different = nullptr) const;
-  /// counters[0]: elements that still hold kPoison; counters[1]: other NaNs.
+  /// counters[0]: elements that still hold kPoison; counters[1]: other NaNs; counters[2]: a sum of
+  /// all bits, in which each element counts by its place.
   void scan(const void* data, std::size_t count, DType dtype, std::uint64_t* counters,
             CUstream stream) const;
   void gather(const GatherParams& params, CUstream stream) const;

@@ -8,6 +8,7 @@
 #include "attnforge/problem.h"
 #include "generator/problem/fields.h"
 #include "generator/user_code/mask_windows.h"
+#include "generator/user_code/user_code.h"
 
 namespace attnforge {
 
@@ -35,6 +36,7 @@ enum Feature : std::uint64_t {
   kFeatureFp32Gradients = 1u << 18,
   kFeatureDargs = 1u << 19,
   kFeatureLowBits = 1u << 20,
+  kFeatureWholeDargs = 1u << 21,
 };
 using Features = std::uint64_t;
 
@@ -102,6 +104,7 @@ inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureFp32Gradients, "fp32_gradients", has_wider_gradients},
     {kFeatureDargs, "dargs", [](const Problem& p) { return !p.dargs.empty(); }},
     {kFeatureLowBits, "low_bits", has_low_bit_kv},
+    {kFeatureWholeDargs, "whole_dargs", writes_dargs},
 };
 
 Features required_features(const Problem& problem);

@@ -160,7 +160,8 @@ ATTNFORGE_API Tensors contiguous_tensors(const Problem& problem);
 enum class Policy {
   kEstimate,    // cached winner, else that of a problem like it, else the model's first candidate:
                 // one compile at most, no measurement
-  kFirstRun,    // cached winner of a search that ended, else tune within time_limit_s
+  kFirstRun,    // cached winner of a search that ended, else tune within time_limit_s, by worker
+                // processes; where those cannot be (attnforge doctor says it), as kEstimate
   kCachedOnly,  // cached winner with its cubin, else Error(kNotReady)
 };
 
@@ -182,7 +183,7 @@ using ProgressFunction = std::function<void(const Progress&)>;  // called on the
                                                                 // tune or make_plan
 
 struct PlanOptions {
-  Policy policy = Policy::kEstimate;
+  Policy policy = Policy::kFirstRun;
   double time_limit_s = 8.0;  // of kFirstRun: for the whole make_plan, waiting for others included
   bool allow_compile = true;  // false: Error(kNotReady) where a compile would be needed
   std::string family{};       // "": any; else only this one
@@ -190,6 +191,9 @@ struct PlanOptions {
   ProgressFunction on_progress{};
   std::function<bool()> cancelled{};  // asked often while kFirstRun tunes; true ends that as the
                                       // time limit does: what was measured is kept and decides
+  // Where the first run will be enqueued (a CUstream). While it is captured into a graph, nothing
+  // is tuned and kFirstRun is as kEstimate.
+  void* stream = nullptr;
 };
 
 class PlanState;  // plan/plan_state.h

@@ -1,4 +1,4 @@
-"""The structs, constants and functions of include/attnforge/c.h and c_block_mask.h. Written by tools/c_mirror.py; change those."""
+"""The structs, constants and functions of include/attnforge/c.h and the headers that it includes. Written by tools/c_mirror.py; change those."""
 
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
@@ -29,45 +29,6 @@ RIGOR_EXHAUSTIVE = 2
 INSPECT_COMPILE = 1
 INSPECT_PTX = 2
 INSPECT_SASS = 4
-
-
-class Sizes(Structure):
-    _fields_ = [
-        ("struct_size", c_uint32), ("batch", c_int64), ("seqlen_q", c_int64), ("seqlen_kv", c_int64), ("tokens_q", c_int64),
-        ("tokens_kv", c_int64),
-    ]
-
-
-LogFunction = CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
-
-
-class ContextDesc(Structure):
-    _fields_ = [
-        ("struct_size", c_uint32), ("flags", c_uint32), ("device", c_int32), ("arch", c_char_p), ("cache_path", c_char_p),
-        ("log", LogFunction), ("log_user", c_void_p),
-    ]
-
-
-class Stats(Structure):
-    _fields_ = [("struct_size", c_uint32), ("compiles", c_uint64), ("plans", c_uint64), ("untuned_plans", c_uint64)]
-
-
-class Progress(Structure):
-    _fields_ = [
-        ("struct_size", c_uint32), ("phase", c_int32), ("done", c_int32), ("total", c_int32), ("failed", c_int32),
-        ("best_us", c_double), ("default_us", c_double), ("elapsed_s", c_double), ("remaining_s", c_double),
-        ("best_config", c_char_p),
-    ]
-
-
-ProgressFunction = CFUNCTYPE(c_int, c_void_p, POINTER(Progress))
-
-
-class PlanOptions(Structure):
-    _fields_ = [
-        ("struct_size", c_uint32), ("policy", c_int32), ("flags", c_uint32), ("time_limit_s", c_double), ("family", c_char_p),
-        ("config", c_char_p), ("progress", ProgressFunction), ("progress_user", c_void_p),
-    ]
 
 
 class Tensor(Structure):
@@ -120,6 +81,45 @@ class Tensors(Structure):
         ("struct_size", c_uint32), ("q", Tensor), ("k", Tensor), ("v", Tensor), ("o", Tensor), ("lse", Rows), ("rope", c_void_p),
         ("lengths", c_void_p), ("block_mask", c_void_p), ("pages", c_void_p), ("gradients", c_void_p), ("parts", c_void_p),
         ("cache", c_void_p), ("kv_scales", c_void_p), ("code_arguments", c_void_p), ("sinks", c_void_p),
+    ]
+
+
+class Sizes(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("batch", c_int64), ("seqlen_q", c_int64), ("seqlen_kv", c_int64), ("tokens_q", c_int64),
+        ("tokens_kv", c_int64),
+    ]
+
+
+LogFunction = CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
+
+
+class ContextDesc(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("flags", c_uint32), ("device", c_int32), ("arch", c_char_p), ("cache_path", c_char_p),
+        ("log", LogFunction), ("log_user", c_void_p),
+    ]
+
+
+class Stats(Structure):
+    _fields_ = [("struct_size", c_uint32), ("compiles", c_uint64), ("plans", c_uint64), ("untuned_plans", c_uint64)]
+
+
+class Progress(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("phase", c_int32), ("done", c_int32), ("total", c_int32), ("failed", c_int32),
+        ("best_us", c_double), ("default_us", c_double), ("elapsed_s", c_double), ("remaining_s", c_double),
+        ("best_config", c_char_p),
+    ]
+
+
+ProgressFunction = CFUNCTYPE(c_int, c_void_p, POINTER(Progress))
+
+
+class PlanOptions(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("policy", c_int32), ("flags", c_uint32), ("time_limit_s", c_double), ("family", c_char_p),
+        ("config", c_char_p), ("progress", ProgressFunction), ("progress_user", c_void_p), ("stream", c_void_p),
     ]
 
 

@@ -61,15 +61,19 @@ int register_slack(const Typed& c) {
 
 bool fits(const Typed& c, const Arch& arch) { return sm_has_room(c, arch, register_slack(c)); }
 
-/// Small tiles and half-empty SMs pay only where memory for more is missing: at large head dims and
-/// on small GPUs.
-bool memory_is_scarce(const Typed& c, const Arch& arch) {
+/// Less shared memory than Hopper's: 100 KB an SM, or 164.
+bool is_small(const Arch& arch, int kb) { return arch.smem_per_sm_bytes < kb << 10; }
+
+/// Small tiles and half-empty SMs pay only where memory for more is missing: at large head dims. A
+/// small SM has less work for its tensor cores to hide, and two blocks are enough for it.
+bool memory_is_scarce(const Typed& c, const Problem& problem, const Arch& arch) {
   Typed modest = c;
   modest.block_m = 64;
   modest.block_n = 32;
   modest.stages = 1;
   modest.q_in_regs = 0;
-  return 4 * modest.smem_bytes() > arch.smem_per_sm_bytes;
+  return (is_small(arch, 128) && !has_few_rows(problem) ? 2 : 4) * modest.smem_bytes() >
+         arch.smem_per_sm_bytes;
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -115,7 +119,8 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   Axis packs{"pack_gqa", {1}};
   Axis groups{"head_group_mb", head_groups_mb(problem, device)};
   std::vector<int> tile_rows = {128, 64, 32, 256}, warps = {4, 8, 2},
-                   tile_keys = {64, 32, 48, 96, 128, 16}, blocks = {2, 3, 4, 1};
+                   tile_keys = {64, 32, 48, 96, 128, 16}, step_keys = {64, 32, 16, 48},
+                   blocks = {2, 3, 4, 1};
   const Axis splits = splits_axis(problem, device);
   const bool packs_heads = gqa_group(problem) > 1 && !shape.has_key_lists();
   if (packs_heads) packs.values.push_back(gqa_group(problem));
@@ -136,11 +141,16 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
     groups.values = {groups.values.back()};
   }
   if (half_fragments(problem)) tile_rows.insert(tile_rows.begin(), 8);
+  // One stage, which has no steps, leaves a small SM memory for more keys.
+  if (is_small(device.arch, 200) && !has_few_rows(problem) && problem.head_dim >= 64) {
+    tile_keys.push_back(112);
+    step_keys.insert(step_keys.end(), {96, 112, 128});
+  }
   return {
       {"block_m", tile_rows},
       {"num_warps", warps},
       {"block_n", fitting(shape, tile_keys)},
-      {"step_n", {64, 32, 16, 48}},
+      {"step_n", step_keys},
       {"stages", {2, 3, 1}},
       {"q_in_regs", {0, 1, 2}},
       {"blocks_per_sm", blocks},
@@ -166,9 +176,7 @@ Reason needless_number_of_splits(const Typed& c, const Problem& problem,
   if (!has_few_rows(problem) &&
       (c.block_m < 64 || c.block_n < 64 || c.stages != 2 || c.q_in_regs == 2 || c.pad_head_dim))
     return "many rows whose keys are split are tried in tiles of 64 or more, with two stages";
-  return needless_splits(
-      problem, c.num_splits, c.block_n, double(query_tiles(problem, c.block_m, c.pack_gqa)),
-      double(device.num_sms) * c.blocks_per_sm, has_unequal_sequences(c, problem));
+  return needless_splits(problem, tiling_of(c), device, has_unequal_sequences(c, problem));
 }
 
 Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -204,7 +212,9 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   if (Reason waste = half_empty_queries(c.block_m, kSmallestBlockM, rows)) return waste;
   if (Reason waste = half_empty_keys(c.block_n, 32, problem)) return waste;
   if (Reason waste = few_registers(c, arch, register_slack(c))) return waste;
-  const bool scarce = memory_is_scarce(c, arch);
+  if (c.step_n > 64 && (c.stages > 1 || c.block_m != 128))
+    return "more than 64 keys are one step with one stage alone, of 128 rows";
+  const bool scarce = memory_is_scarce(c, problem, arch);
   if (!scarce && c.block_n == 16 && !c.has_key_lists())
     return "16 keys per tile: there is memory for more";
   if (!scarce && c.block_m == kSmallestBlockM && rows >= 4 * kSmallestBlockM)
@@ -236,7 +246,10 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
                     (c.user_score || c.user_mask ? kCodeSlack : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
   return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm, c.num_splits) *
-             (tight ? kSpillRisk : 1.0) * unequal_factor(c, problem, c.num_splits) +
+             (tight ? kSpillRisk : 1.0) *
+             unequal_factor(c, problem, c.num_splits,
+                            double(query_tiles(problem, c.block_m, c.pack_gqa)) / device.num_sms /
+                                c.blocks_per_sm) +
          part_steps_us(c, problem, tiling_of(c), device);
 }
 
@@ -291,9 +304,7 @@ Source render(const Typed& c, const Problem& problem) {
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   KernelTraits kernel = kernel_of(c, problem);
-  kernel.tiling.num_splits = splits_of_batch(problem, c.num_splits, c.block_n,
-                                             double(query_tiles(problem, c.block_m, c.pack_gqa)),
-                                             double(device.num_sms) * c.blocks_per_sm);
+  kernel.tiling.num_splits = splits_of_batch(problem, kernel.tiling, device);
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(assembly, device, c.head_group_mb);
   LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());

@@ -112,6 +112,9 @@ struct FwdMmaSm80 {
     int first_row;  // of the block's
     int first_key;  // of the step's
 
+    ATTNFORGE_DEVICE FragmentScores<Scores> fragments() const {
+      return {all, first_row + lane_row(), first_key};
+    }
     template <class OfRow>
     ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
       const int lane_key = first_key + MmaFragment::column(lane());
@@ -353,10 +356,15 @@ struct FwdMmaSm80 {
         Pieces::Score::apply(view, tile);
         Pieces::Mask::apply(view, tile);
       } else {
-        scores(s, ring.k_tile(stage), step);
         const StepScores view{s, tile.first_row,
                               ring.tiles.tile_at(place) * C.block_n + step * C.step_n};
-        Pieces::Score::apply(view, tile);
+        typename Pieces::Score::template Ahead<FragmentScores<Scores>> ahead;
+        if constexpr (ahead.kReads) ahead.begin(view.fragments(), tile);
+        scores(s, ring.k_tile(stage), step);
+        if constexpr (ahead.kReads)
+          ahead.template apply<typename Pieces::Score>(view.fragments(), tile);
+        else
+          Pieces::Score::apply(view, tile);
         if (masked) Pieces::Mask::apply(view, tile);
       }
       probabilities(s);

@@ -20,6 +20,7 @@ ROWS = {  # folder -> folders; its own is understood. `parts/*`: of any part
     "backward": f"{DEVICE} host",
     "parts": "host",  # list.cpp alone
     "parts/sinks": f"{DEVICE} host backward",
+    "parts/group_splits": f"{DEVICE} host backward",
     "parts/splits": f"{DEVICE} host parts/lengths",
     "parts/key_lists": f"{DEVICE} host parts/lengths",
     "parts/pages": f"{DEVICE} host parts/key_lists",

@@ -31,6 +31,13 @@ def ints(content):
     return list(array.array("i", bytes(content)))
 
 
+class WithoutAGpuTest(unittest.TestCase):
+    def test_a_cache_says_that_torch_sees_none(self):
+        with mock.patch.object(torch.cuda, "is_available", lambda: False):
+            with self.assertRaisesRegex(attnforge.NoDriverError, "torch sees no GPU.*arch="):
+                attnforge.KvCache(max_sequences=2, max_len=64, heads_kv=1, head_dim=64)
+
+
 class PagesTest(unittest.TestCase):
     def pages_of(self, pages, sequence):
         return [page for page in pages.rows[sequence] if page >= 0]

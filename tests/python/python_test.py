@@ -586,14 +586,12 @@ class RunTest(unittest.TestCase):
         """
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "problems.txt")
-            for _ in range(2):  # two processes add to one file
+            for _ in range(2):  # two processes, and a line is there once
                 done = run_python(code, ATTNFORGE_TRACE=path)
                 self.assertEqual((done.returncode, done.stdout), (0, "refused\n"), done.stderr)
             with open(path) as file:
                 lines = file.read().splitlines()
-            self.assertEqual(len(lines), 6)
-            self.assertEqual(lines[:3], lines[3:])
-            self.assertEqual([attnforge.Problem.parse(line).seqlen_q for line in lines[:3]], [1024, 64, 64])
+            self.assertEqual([attnforge.Problem.parse(line).seqlen_q for line in lines], [1024, 64, 64])
             self.assertTrue(attnforge.Problem.parse(lines[2]).causal, "also what was refused")
             done = run_python(code, ATTNFORGE_TRACE=folder)
             self.assertIn("is not written: Is a directory", done.stderr)

@@ -14,6 +14,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -46,8 +47,12 @@ constexpr int kAnyAttribute = 64;                                      // of a k
 std::atomic<int> loads, unloads, launches, loads_to_fail;
 std::atomic<int> captured_launches, graph_launches;  // launches into graphs, and by their replays
 std::mutex last_mutex;
-std::size_t libraries;             // so many there have been: no reset() makes a handle another's
-std::vector<double> durations_us;  // of the code of each load; guarded by last_mutex
+std::size_t libraries;  // so many there have been: no reset() makes a handle another's
+struct Loaded {
+  double duration_us = 0;
+  std::string fault;
+};
+std::vector<Loaded> loaded;             // of the code of each load; guarded by last_mutex
 std::map<CUfunction, int> smem_limits;  // that were set; guarded by last_mutex
 std::size_t watched_offset;
 void* last_argument;
@@ -175,8 +180,11 @@ CUresult library_load(CUlibrary* library, const void* code, CUjit_option*, void*
   const std::lock_guard lock(last_mutex);
   ++loads;
   const std::size_t number = ++libraries;
-  if (durations_us.size() <= number) durations_us.resize(number + 1);
-  durations_us[number] = attnforge::test::fake_gpu_duration_us(static_cast<const char*>(code));
+  if (loaded.size() <= number) loaded.resize(number + 1);
+  const std::string_view text = static_cast<const char*>(code);
+  loaded[number] = {attnforge::test::fake_gpu_duration_us(text),
+                    std::string(attnforge::test::fake_gpu_fault(text))};
+  if (loaded[number].fault == "load_crash") std::abort();
   *library = reinterpret_cast<CUlibrary>(number);
   return CUDA_SUCCESS;
 }
@@ -235,10 +243,9 @@ CUresult launch(const CUlaunchConfig* config, CUfunction function, void** argume
       ++captured_launches;
     }
   }
-  const double duration_us = durations_us[reinterpret_cast<std::size_t>(function)];
+  const Loaded code = loaded[reinterpret_cast<std::size_t>(function)];
   lock.unlock();
-  attnforge::test::fake_gpu_launch(duration_us);
-  return CUDA_SUCCESS;
+  return attnforge::test::fake_gpu_launch(code.duration_us, code.fault);
 }
 /// What the real one refuses (CUDA Driver API, "cuTensorMapEncodeTiled"), null pointers as before
 /// 12.6.

@@ -40,7 +40,7 @@ static void test_struct_layout(void) {
   EXPECT(ATTNFORGE_ABI_VERSION == 2);
   EXPECT(sizeof(attnforge_context_desc) == 48);
   EXPECT(offsetof(attnforge_context_desc, arch) == 16);
-  EXPECT(sizeof(attnforge_plan_options) == 56);
+  EXPECT(sizeof(attnforge_plan_options) == 64);
   EXPECT(offsetof(attnforge_plan_options, time_limit_s) == 16);
   EXPECT(sizeof(attnforge_progress) == 64);
   EXPECT(sizeof(attnforge_sizes) == 48);
