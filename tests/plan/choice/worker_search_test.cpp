@@ -17,6 +17,7 @@
 #include "attnforge/tune.h"
 #include "generator/candidates.h"
 #include "plan/choice/choice.h"
+#include "plan/context_scope.h"
 #include "plan/device_state.h"
 #include "tests/support/environment.h"
 #include "tests/support/fake_cuda.h"
@@ -152,6 +153,22 @@ TEST_F(WorkerSearchTest, WhereTheWorkersTensorsDoNotFitTheEstimateAnswers) {
   const Plan plan = make_plan(kProblem, here, {.policy = Policy::kFirstRun});
   EXPECT_NE(plan.provenance(), Provenance::kMeasured);
   EXPECT_THAT(log_, HasSubstr("GiB are free"));
+}
+
+TEST_F(WorkerSearchTest, WhileItsStreamIsCapturedTheEstimateAnswers) {
+  Device here = device();
+  PlanOptions options{.policy = Policy::kFirstRun};
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  const ContextScope scope(state_of(here).context);
+  ASSERT_EQ(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  options.stream = stream;
+  ASSERT_EQ(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(make_plan(kProblem, here, options).provenance(), Provenance::kEstimated);
+  EXPECT_THAT(log_, Not(HasSubstr("candidates")));
+  ASSERT_EQ(driver().cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(make_plan(kProblem, here, options).provenance(), Provenance::kMeasured);
+  driver().cuStreamDestroy(stream);
 }
 
 TEST_F(WorkerSearchTest, WithoutAProgramAFirstRunGoesByWhatWasTunedBefore) {
