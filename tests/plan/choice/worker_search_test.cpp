@@ -2,14 +2,20 @@
 // attnforge as worker on a fake GPU, whose faults $FAKE_FAULTS gives to configs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
+#include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "attnforge/error.h"
@@ -145,6 +151,48 @@ TEST_F(WorkerSearchTest, AFirstRunEndsInTimeWhateverHappens) {
     EXPECT_LT(seconds_since(start), 4.3) << fault;
     EXPECT_EQ(fake_cuda().launches(), 0) << fault;
   }
+}
+
+/// Processes that this one has started and that live.
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  for (const auto& thread : fs::directory_iterator("/proc/self/task")) {
+    std::ifstream list(thread.path() / "children");
+    for (pid_t pid = 0; list >> pid;) found.push_back(pid);
+  }
+  return found;
+}
+
+// Whichever worker is killed, whenever: a search ends with a winner, or in words where four of them
+// were killed one after the other, and the next one goes on.
+TEST_F(WorkerSearchTest, WorkersMayBeKilledAtAnyMoment) {
+  Device here = device();
+  std::atomic<bool> over = false;
+  int killed = 0;
+  std::thread killer([&] {
+    std::mt19937 random(7);
+    while (!over) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 100));
+      const std::vector<pid_t> all = children();
+      if (!all.empty() && kill(all[random() % all.size()], SIGKILL) == 0) ++killed;
+    }
+  });
+  int ended = 0;
+  for (int round = 0; round < 3; ++round) {
+    try {
+      ended += tune(kProblem, here, {.rigor = Rigor::kQuick, .retune = true}).winner.empty() ? 0
+                                                                                             : 1;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kCuda) << error.what();
+    }
+  }
+  over = true;
+  killer.join();
+  EXPECT_GT(killed, 5);
+  EXPECT_TRUE(children().empty());
+  EXPECT_NE(tune(kProblem, here, {.rigor = Rigor::kQuick, .retune = true}).winner, "");
+  EXPECT_EQ(fake_cuda().launches(), 0);
+  std::printf("%d workers were killed, %d of 3 searches had a winner\n", killed, ended);
 }
 
 TEST_F(WorkerSearchTest, WhereTheWorkersTensorsDoNotFitTheEstimateAnswers) {
