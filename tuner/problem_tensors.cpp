@@ -99,7 +99,8 @@ void ProblemTensors::guard(const Region& region, std::uint16_t value, CUstream s
 
 void ProblemTensors::random(const Placed& placed, CUstream stream, std::uint64_t* different) const {
   instruments_.normal(placed.region.data(), static_cast<std::size_t>(placed.operand.elements),
-                      placed.operand.dtype, placed.seed, stream, different);
+                      placed.operand.dtype, random_range(problem_, placed.operand), placed.seed,
+                      stream, different);
 }
 
 void ProblemTensors::fill_inputs(CUstream stream) const {

@@ -89,12 +89,11 @@ std::vector<BenchRow> measured(const BenchArguments& a, const std::vector<Proble
                                BenchOrigin& origin) {
   using Clock = std::chrono::steady_clock;
   const std::vector<std::string> families = families_of(a.families);
-  BenchFiles files(a.out);
   Display display(1, a.quiet);
-  Device device({.ordinal = a.gpu,
-                 .cache_path = a.cache,
-                 .log = log_to([&](std::string_view text) { display.message(text); }),
-                 .read_only_cache = false});
+  Device device = open_gpu(
+      a.gpu, a.cache, [&](std::string_view text) { display.message(text); },
+      "configs are compiled and ranked: attnforge tune --arch sm_86 ...");
+  BenchFiles files(a.out);  // after it: without a GPU what is in them stays
   origin = {device.facts(), utc_now()};
   std::vector<BenchRow> rows;
   Progress progress{.phase = Progress::Phase::kMeasure};

@@ -43,7 +43,8 @@ struct BwdWgmmaSm90aWarpgroup {
   static constexpr int kConsumers = 128 * C.warpgroups;
   static constexpr int kGradientDtype = C.gradient_dtype(C.dtype);
   /// Whether dK and dV are stored by way of K's and V's memory, where the next tile's do not come.
-  static constexpr bool kStaged = kGradientDtype != kFp32 && !C.accumulate && !C.persistent();
+  static constexpr bool kStaged = kGradientDtype != kFp32 && !C.accumulate && !C.persistent() &&
+                                  !C.splits_groups();
 
   const Params& params;
   const FwdParams& p;
@@ -145,17 +146,24 @@ struct BwdWgmmaSm90aWarpgroup {
 
   // -- Scores to probabilities, and their gradients --
 
+  using View = TransposedScores<Scores>;
+  using Ahead = typename Pieces::Score::template Ahead<View>;
+  ATTNFORGE_DEVICE void look_ahead(const Work& work, const QueryPlace& place, Scores& s,
+                                   Ahead& ahead) const {
+    if constexpr (Ahead::kReads)
+      ahead.begin(View{s, place.m * C.block_m, work.keys.first_key + lane_key()},
+                  work.keys.queries_of(place.head));
+  }
+
   /// Scores to probabilities, in p16; s becomes what dP - delta is multiplied with.
   ATTNFORGE_DEVICE void probabilities(const Work& work, const QueryPlace& place, Scores& s,
-                                      Rounded& p16) const {
+                                      Rounded& p16, Ahead& ahead) const {
     const int first_row = place.m * C.block_m, first_key = work.keys.first_key + lane_key();
     const auto queries = work.keys.queries_of(place.head);
-    const auto view_of = [&](Scores& x) {
-      return TransposedScores<Scores>{x, first_row, first_key};
-    };
+    const auto view_of = [&](Scores& x) { return View{x, first_row, first_key}; };
     Scores slopes;
     make_slopes<Slope>(s, slopes, view_of, queries);
-    Pieces::Score::apply(view_of(s), queries);
+    ahead.template apply<typename Pieces::Score>(view_of(s), queries);
     if (work.masked(place)) Pieces::Mask::apply(view_of(s), queries);
     const u32 lse = smem.lse(stage_of<C.q_stages>(count)) + MmaFragment::column(lane()) * 4;
 #pragma unroll
@@ -187,6 +195,26 @@ struct BwdWgmmaSm90aWarpgroup {
       unrolled<2>([&](int r) {
         ds16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(dp[j][2 * r], dp[j][2 * r + 1]);
       });
+    }
+    if constexpr (C.dargs != 0) {
+      const View view{dp, place.m * C.block_m, work.keys.first_key + lane_key()};
+      if constexpr (C.dargs == 2)
+        Pieces::Dargs::store_rows(view, work.keys.queries_of(place.head));
+      else
+        Pieces::Dargs::add_rows(view, work.keys.queries_of(place.head));
+    }
+  }
+  /// By all consumers: zeros in the gradient of an array where the walk has no tiles.
+  ATTNFORGE_DEVICE void clear_unseen(const Work& work) const {
+    if constexpr (C.dargs == 2) {
+      for (int head = work.first_head; head < work.end_head; ++head) {
+        const auto clear = [&](int first_row, int end_row) {
+          Pieces::Dargs::clear_rows(work.keys.queries_of(head), first_row, end_row,
+                                    work.keys.first_key, C.block_n(), thread_index(), kConsumers);
+        };
+        clear(0, work.walk.begin * C.block_m);
+        clear(work.walk.end * C.block_m, work.keys.lengths.q());
+      }
     }
   }
   /// dS in shared memory: rows of queries, this warpgroup's chunk of keys.
@@ -237,7 +265,7 @@ struct BwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE void count_added(const Work& work) const {
     if constexpr (C.adds_by_tma()) return;
     __syncwarp();
-    if (lane() == 0) pass_turn(params.added + work.place.head);
+    if (lane() == 0) pass_turn(params.added + work.kv_head(params));
   }
   /// Before the first sums of a block.
   ATTNFORGE_DEVICE void await_zeros(const Work& work) const {
@@ -305,12 +333,30 @@ struct BwdWgmmaSm90aWarpgroup {
   template <int kChunks, int kFragments>
   ATTNFORGE_DEVICE void store_dk(const Work& work, u32 stage, int first_column,
                                  const float (&dk)[kFragments][4]) const {
-    store_sums<kChunks>(rows_of(work, params.dk, first_column), stage, dk, p.softmax_scale);
+    if constexpr (C.splits_groups())
+      store_part<C.head_dim>(work, params.splits.dk, first_column, dk);
+    else
+      store_sums<kChunks>(rows_of(work, params.dk, first_column), stage, dk, p.softmax_scale);
   }
   template <int kChunks, int kFragments>
   ATTNFORGE_DEVICE void store_dv(const Work& work, u32 stage, int first_column,
                                  const float (&dv)[kFragments][4]) const {
-    store_sums<kChunks>(rows_of(work, params.dv, first_column), stage, dv, 1.0f);
+    if constexpr (C.splits_groups())
+      store_part<C.head_dim_v>(work, params.splits.dv, first_column, dv);
+    else
+      store_sums<kChunks>(rows_of(work, params.dv, first_column), stage, dv, 1.0f);
+  }
+  /// As they are, to this share's rows of kColumns.
+  template <int kColumns, int kFragments>
+  ATTNFORGE_DEVICE void store_part(const Work& work, float* parts, int first_column,
+                                   const float (&sums)[kFragments][4]) const {
+    const int key = work.keys.first_key + lane_key(), end = work.keys.lengths.kv();
+    const i64 row = params.splits.first_row(work.kv_head(params), work.share(params)) +
+                    work.keys.lengths.kv_begin() + key;
+    char* const to = reinterpret_cast<char*>(parts + row * kColumns + first_column);
+    store_gradient_row<kFp32, false, 0, 16, kFragments>(sums, 1.0f, to, key < end, lane() % 4);
+    store_gradient_row<kFp32, false, 1, 16, kFragments>(sums, 1.0f, to + 8 * kColumns * 4,
+                                                        key + 8 < end, lane() % 4);
   }
   /// This warp's 16 keys in a gradient, of which `present` are the sequence's.
   struct GradientRows {

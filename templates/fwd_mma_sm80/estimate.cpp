@@ -68,32 +68,42 @@ struct TileCost {
   double l2;       // K and V on their way from L2
 };
 
+/// Instructions of a warp that make factors of `keys` keys' codes. Not fitted.
+double widening(const FwdMmaSm80Config& c, int keys) {
+  const auto of_code = [](int code) { return code == kInt4 ? 0.625 : is_low_bit(code) ? 0.75 : 0; };
+  const double of_k = c.dtype_k == kInt8 ? 0 : c.dtype_k == kInt4 ? 0.375 : of_code(c.dtype_k);
+  return (c.head_dim * of_k + c.head_dim_v * of_code(c.dtype_v)) * keys / 32;
+}
+
 TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const Constants& k) {
   const int depth_steps = c.depth_steps(), out_fragments = c.out_fragments(),
             rows = c.row_fragments(), warps = c.num_warps;
-  const int key_steps = c.block_n / 16, softmax_steps = c.block_n / c.step_n;
+  const int keys = c.block_n / c.key_warps();  // of a warp
+  const int key_steps = keys / 16, softmax_steps = keys / c.step_n;
   const double tile_bytes = c.k_bytes() + c.v_bytes();
   // ldmatrix of a warp: of Q, of all
   const double query_reads = c.q_in_regs ? 0 : depth_steps * rows * softmax_steps;
   const double reads = query_reads + depth_steps * key_steps +
                        key_steps * ((out_fragments + 1) / 2);
-  const double products = rows * (2.0 * key_steps * depth_steps +
+  const int for_16_keys = is_integer(c.dtype_k) ? c.lane_rows() : 2;
+  const double products = rows * (double(for_16_keys) * key_steps * depth_steps +
                                   key_steps * out_fragments);  // mma of a warp
-  const double scores = rows * c.block_n / 2.0;                // of a thread
+  const double scores = rows * c.lane_rows() * keys / 4.0;     // of a thread
   const double copies = tile_bytes / c.alignment / c.num_threads();
+  const int out_columns = c.low_bit_v() ? c.code_fragments() * 16 : c.v_chunks() * 8;
   TileCost cost;
-  cost.tensor = double(c.block_m) * c.block_n * (c.qk_chunks() * 8 + c.v_chunks() * 8) /
+  cost.tensor = double(c.block_m) * c.block_n * (c.qk_chunks() * 8 + out_columns) /
                 arch.mma_fma_per_clock_per_sm;
   const double exchange = 2.0 * warps * c.parts_bytes() / 128.0;  // written and read
   cost.shared = 4.0 * warps * (reads - query_reads) + tile_bytes / 128.0 + exchange;
   cost.query = 4.0 * warps * query_reads;
   cost.issue = warps / 4.0 *
                (products + reads + 4.6 * scores + 24.0 * softmax_steps * rows + 60.0 +
-                1.5 * copies);
+                1.5 * copies + widening(c, keys));
   cost.exponentials = c.block_m * c.head_dim_warps * c.block_n / 16.0;
   cost.softmax = warps / 4.0 * 5.0 * scores;
-  cost.l2 = bytes_of(c.dtype, c.block_n * (c.head_dim + c.head_dim_v)) * k.l2 /
-            arch.l2_bytes_per_clock_per_sm;
+  cost.l2 = c.block_n * (bytes_of(c.dtype_k, c.head_dim) + bytes_of(c.dtype_v, c.head_dim_v)) *
+            k.l2 / arch.l2_bytes_per_clock_per_sm;
   return cost;
 }
 
@@ -117,10 +127,8 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
   const double rounds = std::ceil(blocks / (double(device.num_sms) * resident_blocks));
   const double chain = rounds * (kBlockStart + key_tiles_of_block * clocks_per_tile) /
                        (device.sm_clock_mhz * kSustainedClock);
-  const double late = problem.lengths == Lengths::kFixed
-                          ? late_readers(blocks, device) *
-                                spread_of_batches(problem, blocks, device)
-                          : 1;
+  const double late = problem.lengths == Lengths::kFixed ? late_readers(problem, blocks, device)
+                                                         : 1;
   return with_memory_time(chain, problem, device, late) + combine_us(problem, splits, device);
 }
 

@@ -249,7 +249,7 @@ CUresult launch(const CUlaunchConfig* config, CUfunction function, void** argume
 }
 /// What the real one refuses (CUDA Driver API, "cuTensorMapEncodeTiled"), null pointers as before
 /// 12.6.
-bool encodable(const FakeEncode& e, cuuint64_t element_bytes, cuuint64_t swizzle_bytes) {
+bool encodable(const FakeEncode& e, cuuint64_t element_bytes, cuuint64_t most_row_bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(e.address);
   if (address == 0 || address % 16 != 0 || e.rank < 3 || e.rank > 5) return false;
   for (cuuint32_t i = 0; i < e.rank; ++i) {
@@ -260,7 +260,7 @@ bool encodable(const FakeEncode& e, cuuint64_t element_bytes, cuuint64_t swizzle
     if (stride % 16 != 0 || stride >= cuuint64_t{1} << 40) return false;
   }
   const cuuint64_t row_bytes = e.box[0] * element_bytes;
-  return row_bytes % 16 == 0 && row_bytes <= swizzle_bytes;
+  return row_bytes % 16 == 0 && row_bytes <= most_row_bytes;
 }
 CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType dtype, cuuint32_t rank, void* address,
                       const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
@@ -279,11 +279,14 @@ CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType dtype, cuuint32_t ra
   e.interleave = interleave;
   e.swizzle = swizzle;
   e.fill = fill;
-  const cuuint64_t swizzle_bytes = swizzle == CU_TENSOR_MAP_SWIZZLE_128B  ? 128
-                                   : swizzle == CU_TENSOR_MAP_SWIZZLE_64B ? 64
-                                                                          : 32;
-  if (!encodable(e, dtype == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4 : 2, swizzle_bytes))
-    return CUDA_ERROR_INVALID_VALUE;
+  const cuuint64_t most_row_bytes = swizzle == CU_TENSOR_MAP_SWIZZLE_128B  ? 128
+                                    : swizzle == CU_TENSOR_MAP_SWIZZLE_64B ? 64
+                                    : swizzle == CU_TENSOR_MAP_SWIZZLE_32B ? 32
+                                                                           : 256 * 4;
+  const cuuint64_t element_bytes = dtype == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4
+                                   : dtype == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1
+                                                                            : 2;
+  if (!encodable(e, element_bytes, most_row_bytes)) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(last_mutex);
   if (encodes < 8) first_encodes[encodes] = e;
   std::memset(map, ++encodes, sizeof(*map));

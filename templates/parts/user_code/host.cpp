@@ -151,6 +151,14 @@ int slope_registers(const Problem& problem, int scores) {
   return has_score_code(problem) && !adds_to_score(problem.score) ? scores : 0;
 }
 
+int added_row_registers(const Problem& problem, int scores) {
+  const std::vector<CodeArgument> arguments = code_arguments(problem.args);
+  const std::size_t aligned = place_of_aligned(arguments);
+  if (aligned == arguments.size() || !adds_to_score(problem.score) || !problem.mask.empty())
+    return 0;
+  return scores * size_bytes(arguments[aligned].type) / 4;
+}
+
 constinit const Part code_part{
     .name = "user_code",
     .in = [](const Assembly& a) { return has_score_code(a.problem) || a.shape.user_mask != 0; },

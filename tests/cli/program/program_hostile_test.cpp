@@ -132,6 +132,8 @@ TEST_F(Program, AProblemMayFollowEveryOption) {
                                                      {"--shard", "0/1"},
                                                      {"--html", "none.html"},
                                                      {"--k", "k.npy"},
+                                                     {"--k-scale", "k_scale.npy"},
+                                                     {"--v-scale", "v_scale.npy"},
                                                      {"--lse", "lse.npy"},
                                                      {"--bsr", "blocks.npy"},
                                                      {"--score", "s * 2"},

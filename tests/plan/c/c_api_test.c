@@ -54,7 +54,7 @@ static void test_struct_layout(void) {
   EXPECT(sizeof(attnforge_block_mask_lists) == 40);
   EXPECT(sizeof(attnforge_block_mask_shape) == 48);
   EXPECT(offsetof(attnforge_tensors, block_mask) == 176);
-  EXPECT(offsetof(attnforge_tensors, sinks) == 224);
+  EXPECT(offsetof(attnforge_tensors, sinks) == 232);
   EXPECT(sizeof(attnforge_gradients) == 168);
   EXPECT(offsetof(attnforge_tensors, o) == 104);
   EXPECT(offsetof(attnforge_tensors, lse) == 136);
