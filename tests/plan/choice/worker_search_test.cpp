@@ -27,6 +27,7 @@
 #include "plan/device_state.h"
 #include "tests/support/environment.h"
 #include "tests/support/fake_cuda.h"
+#include "tests/support/program_beside.h"
 #include "tuner/search/choices.h"
 
 namespace attnforge {
@@ -79,7 +80,7 @@ class WorkerSearchTest : public ::testing::Test {
 
  private:
   fs::path folder_;
-  test::ScopedEnvironment environment_{{{"ATTNFORGE_WORKER", ATTNFORGE_PROGRAM},
+  test::ScopedEnvironment environment_{{{"ATTNFORGE_WORKER", test::program_beside("attnforge")},
                                         {"LD_LIBRARY_PATH", ATTNFORGE_FAKE_DRIVER_DIR},
                                         {"ATTNFORGE_LOG", "info"}}};
 };
