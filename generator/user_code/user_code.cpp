@@ -248,11 +248,17 @@ void check_aligned(const Problem& p, const std::vector<CodeArgument>& arguments)
   const bool by_rows = close != tokens.end() && close - found > 4 && (found + 1)->text == "[" &&
                        (close - 2)->text == "+" && (close - 1)->text == "k" &&
                        std::all_of(found + 2, close - 2, sums_up);
-  if (!by_rows || std::ranges::count(tokens, name, &CodeToken::text) != 1 || names(p.mask, name)) {
+  constexpr std::string_view kChoices[] = {"?", "&&", "||", "if", "for", "while", "switch"};
+  const bool always = std::ranges::none_of(kChoices, [&](std::string_view choice) {
+    return CodeToken{choice}.is_name() ? names(p.score, choice)
+                                       : p.score.find(choice) != p.score.npos;
+  });
+  if (!by_rows || !always || std::ranges::count(tokens, name, &CodeToken::text) != 1 ||
+      names(p.mask, name)) {
     reject_problem(
-        "args has aligned before {0}, which is for an array that score alone reads, once, as "
-        "{0}[... + k], where ... is made of numbers, names, + - * and brackets; it has not k and "
-        "is a multiple of 16 bytes",
+        "args has aligned before {0}, which is for an array that score alone reads, once and "
+        "whatever the pair is (no ?, &&, || and statements), as {0}[... + k], where ... is made of "
+        "numbers, names, + - * and brackets; it has not k and is a multiple of 16 bytes",
         name);
   }
 }

@@ -173,24 +173,28 @@ bool memory_fits(const Typed& c, const Arch& arch) {
 }
 
 /// Of a thread: output, scores, probabilities and Q in the main loop, and what else it needs.
-int needed_registers(const Typed& c) {
+int needed_registers(const Typed& c, const Problem& problem) {
   const int planned = c.head_dim_v / 2 + c.block_n / 2 + c.block_n / 4 +
                       (c.q_in_regs ? 4 * ceil_div(c.head_dim, 16) : 0);
   // Each cap of a wide tile's scores has its own.
   const int softcap = c.softcap ? std::max(kSoftcapSlack, c.block_n / 16) : 0;
-  return planned + kRegisterSlack + softcap + (c.user_score ? kScoreCodeSlack : 0) +
-         (c.user_mask == 0   ? 0
-          : c.text_bits      ? kTextBitsSlack
-          : c.user_mask == 1 ? kMaskCodeSlack
-                             : kMaskArgumentsSlack);
+  const int usual = planned + kRegisterSlack + softcap + (c.user_score ? kScoreCodeSlack : 0) +
+                    (c.user_mask == 0   ? 0
+                     : c.text_bits      ? kTextBitsSlack
+                     : c.user_mask == 1 ? kMaskCodeSlack
+                                        : kMaskArgumentsSlack);
+  // Elements that are read ahead are there while others are not.
+  const int rows = row_registers(problem, c.block_n / 2);
+  if (rows == 0) return usual;
+  return std::max(usual, planned + rows + (c.joins() ? 24 : 16));
 }
 
 Reason product_too_wide(const Typed& c) {
   return wide_product(std::max(c.block_n, c.head_dim_v), c.launch_registers());
 }
 
-bool registers_fit(const Typed& c) {
-  return needed_registers(c) <= c.consumer_registers() && !product_too_wide(c);
+bool registers_fit(const Typed& c, const Problem& problem) {
+  return needed_registers(c, problem) <= c.consumer_registers() && !product_too_wide(c);
 }
 
 /// Whether several blocks share the keys of a query tile.
@@ -306,7 +310,7 @@ Reason needless_sizes(const Typed& c, const Problem& problem, const Arch& arch) 
   Typed more = c;
   more.block_n += 16;
   if (c.block_n < 64 && c.head_dim + c.head_dim_v < kLargestHeadDims && memory_fits(more, arch) &&
-      registers_fit(more))
+      registers_fit(more, problem))
     return "there is room for more keys";
   return needless_pack(problem, c.pack_gqa, kLongestPacked);
 }
@@ -326,8 +330,8 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   if (Reason waste = needless_number_of_splits(c, problem, device)) return waste;
   if (Reason waste = needless_own_lists(c, problem, device)) return waste;
   if (Reason waste = needless_rounds(c, problem, device)) return waste;
-  if (!registers_fit(c)) {
-    return Reason("about {} registers for the {} that a thread has", needed_registers(c),
+  if (!registers_fit(c, problem)) {
+    return Reason("about {} registers for the {} that a thread has", needed_registers(c, problem),
                   c.consumer_registers());
   }
   if (Reason waste = needless_buffers(c, problem, device)) return waste;

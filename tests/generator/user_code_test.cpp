@@ -246,9 +246,9 @@ TEST(AlignedArrays, AreReadByRowsOfKeysAndNotElse) {
        {"s", "s + bias[k]", "s + bias[k + q]", "s + bias[q * k + k]", "s + bias[int(s) + k]",
         "s + bias[(q < 3 ? 0 : n) + k]", "s + *(bias + k)", "s + bias[q + k] * bias[n + k]",
         "s + bias[n + k] + bias", "s + bias[x[q] + k]", "s + bias[q / 2 + k]",
-        "s + bias[2 * (q + k)]"})
+        "k < q ? s + bias[q * n + k] : s", "s + (k < q && bias[n + k])", "s + bias[2 * (q + k)]"})
     expect_error(ErrorCode::kInvalidProblem,
-                 "an array that score alone reads, once, as bias[... + k]",
+                 "an array that score alone reads, once and whatever the pair is",
                  [&] { validate(with_code(bad, "", args)); });
   const char* const good = "s + bias[q * n + k]";
   expect_error(ErrorCode::kInvalidProblem, "score alone",

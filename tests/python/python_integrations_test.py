@@ -674,6 +674,11 @@ class SdpaTest(OnCpu):
             dout = torch.randn_like(o)
             (x,), (y,) = torch.autograd.grad(o, [added], dout), torch.autograd.grad(wanted.transpose(1, 2), [added], dout.float())
             self.assertLess((x - y).abs().max().item(), 6e-2, deterministic)
+        more = torch.randn(20, 32).bfloat16()  # beside an aligned array, and a text that makes choices
+        given = {"score": "(k < q ? s : s * 0.5f) + bias[q * 32 + k]", "args": {"bias": more}}
+        o = attnforge.attention(q, k, v, attn_mask=added, **given)
+        s = lambda s: torch.where(torch.arange(27) < torch.arange(20)[:, None], s, s * 0.5) + more[:, :27].float() + added.float()  # noqa: E731
+        self.assertLess((o - plain(*(x.float() for x in (q, k, v)), score=s)[0]).abs().max().item(), 3e-2)
         del runs[:]
         added = torch.randn(2, 4, 20, 27).bfloat16().requires_grad_()  # each pair has an element of its own
         o = attnforge.attention(q, k, v, causal=True, attn_mask=added)

@@ -193,8 +193,12 @@ def add_dense(options, dense, queries, keys, name):
     if dense.dtype == torch.bool:
         _add(options, mask=element, args={f"{name}[{extent}]": dense, **numbers})
         return
-    args = {f"aligned {name}[{extent}]": dense, **numbers}
-    _add(options, score=f"({options['score']}) + {element}" if options.get("score") else f"s + {element}", args=args)
+    before = options.get("score")
+    # One array of a text is read by rows, and in a text that makes no choices.
+    other = any([each.startswith("aligned ") for each in options.get("args") or {}])
+    other = other or before and any([choice in before for choice in ("?", "{", "&&", "||")])
+    args = {f"{name}[{extent}]" if other else f"aligned {name}[{extent}]": dense, **numbers}
+    _add(options, score=f"({before}) + {element}" if before else f"s + {element}", args=args)
 
 
 def _add(options, args, **texts):
