@@ -8,5 +8,8 @@ namespace attnforge {
 inline void reduce_add_4(float* to, const float (&x)[4]) {
   for (int i = 0; i < 4; ++i) to[i] += x[i];
 }
+inline void reduce_add_4_if(bool wanted, float* to, const float (&x)[4]) {
+  if (wanted) reduce_add_4(to, x);
+}
 
 }  // namespace attnforge
