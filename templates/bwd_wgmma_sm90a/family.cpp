@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
@@ -105,7 +104,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
 /// as long as a block with one has much of what an SM has to do.
 std::vector<int> splits_of_group(const Problem& problem, const DeviceFacts& device) {
   constexpr int kBlockM = 64, kBlockN = 128;
-  constexpr double kMuch = 0.4, kMuchOfPacked = 0.15;  // whose bucket may have twice the tokens
+  constexpr double kMuch = 0.5, kMuchOfPacked = 0.15;  // whose bucket may have twice the tokens
   std::vector<int> splits = {1};
   if (has_block_mask(problem)) return splits;
   const SeenTiles tiles = SeenTiles::of(problem, kBlockM, kBlockN);
@@ -182,9 +181,8 @@ std::int64_t query_heads_before(const Typed& c, const Problem& problem, int head
 TileOrder order_of(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb, c.group_splits);
   if (c.alternate) {
-    const double heads = double(device.num_sms) / std::max(order.m_blocks, 1);
-    order.heads_per_group = std::clamp(static_cast<int>(std::lround(heads)), 1,
-                                       std::max(order.heads, 1));
+    order.heads_per_group = heads_of_group(double(device.num_sms) / std::max(order.m_blocks, 1),
+                                           order.heads);
   }
   order.heavy_last = c.dq == kDqFromDiagonal;  // the last keys, which others wait for, come first
   return order;
