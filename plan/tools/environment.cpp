@@ -58,6 +58,7 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "(release first), then the loader"},
       {"FLASH_ATTENTION_DETERMINISTIC",
        "Python package, for transformers: 1: gradients are deterministic", "they need not be"},
+      {"VLLM_BATCH_INVARIANT", "Python package, for vLLM: 1: batch_invariant", "0"},
       {"XDG_CACHE_HOME", "folder for caches; a relative path is ignored", "~/.cache"},
       {"HOME", "home folder: of the cache, and of Python wheels of NVRTC",
        "the account's entry in the password database"},

@@ -59,12 +59,15 @@ constexpr Field<Typed> kFields[] = {
 constexpr int kSpared = 8, kRegisterSlack = 12, kSoftcapSlack = 16;
 /// Registers that texts and block masks take beside these.
 constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
+constexpr int kPartSlack = 12;  // of rows of arrays beside parts of a group
 
 int register_slack(const Typed& c, const Problem& problem) {
   int slack = kRegisterSlack + (c.softcap ? kSoftcapSlack : 0);
   const int rows = has_block_mask(problem) ? 0 : added_row_registers(problem, c.block_m / 2);
   if (c.user_score || c.user_mask || has_block_mask(problem))
-    slack += !c.late_dq ? kCodeSlack : rows > 0 ? rows : kLateCodeSlack;
+    slack += !c.late_dq ? kCodeSlack
+             : rows > 0 ? rows + (c.group_splits > 1 ? kPartSlack : 0)
+                        : kLateCodeSlack;
   if (c.spares_registers()) slack -= kSpared;  // no kernel spilled for them
   return slack + slope_registers(problem, c.block_m / 2);
 }
