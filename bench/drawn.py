@@ -144,11 +144,11 @@ def rows_of(kind, point, session, peers, attnforge):
 
 
 def drawn(args):
-    """The points that --count and --first leave."""
+    """The points that --count, --first and --shard leave."""
     count = args.first + args.count
-    if args.kind == "decode":
-        return list(drawn_problems.decode(args.seed, count))[args.first :]
-    return drawn_problems.dense(args.kind, args.seed, count)[args.first :]
+    points = drawn_problems.decode(args.seed, count) if args.kind == "decode" else drawn_problems.dense(args.kind, args.seed, count)
+    index, of = map(int, args.shard.split("/"))
+    return list(points)[args.first :][index::of]
 
 
 def main():
@@ -156,6 +156,7 @@ def main():
     parser.add_argument("kind", choices=tuple(COLUMNS), help="what is drawn")
     parser.add_argument("--count", type=int, default=60, help="problems (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="leave the first N of them out")
+    parser.add_argument("--shard", default="0/1", metavar="I/N", help="of those, each N-th from number I on: a process for each of N GPUs")
     parser.add_argument("--limit-s", type=float, default=float("inf"), metavar="S", help="begin no point after so many seconds")
     parser.add_argument("--go-on", action="store_true", help="add to a file the points that it does not have")
     parser.add_argument("--clean-l2", action="store_true", help="nothing in the L2 has to be written back while a run is timed")

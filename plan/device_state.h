@@ -18,6 +18,7 @@
 #include "plan/recent_map.h"
 #include "plan/said_once.h"
 #include "plan/trace.h"
+#include "plan/worker_program.h"
 #include "runtime/counter_pool.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
@@ -41,6 +42,7 @@ class DeviceState {
 
   const Logger log;
   const Overrides overrides;  // as the environment was when this was made
+  const WorkerChoice worker;  // likewise
   PrimaryContext primary;
   const DeviceFacts facts;  // with the shared memory budget of overrides
   const std::string device_class;
@@ -54,7 +56,7 @@ class DeviceState {
       block_kernels;  // plan/ops/block_lists.h
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
-  SaidOnce launches, slow_paths;
+  SaidOnce launches, slow_paths, said;
   Trace trace;
   std::atomic<std::uint64_t> compiles = 0, chosen = 0, untuned = 0;  // attnforge/stats.h
 };

@@ -13,6 +13,7 @@
 
 #include "generator/user_code/code_operands.h"
 #include "generator/user_code/user_code.h"
+#include "reference/compare/comparer.h"
 #include "reference/half.h"
 #include "reference/score.h"
 #include "templates/oracle/bwd_naive/oracle.h"
@@ -244,25 +245,29 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
   }
 }
 
+/// What was found of one tensor.
+void add_to(Oracle::Verdict& verdict, std::string_view where, const Comparison& found) {
+  verdict.max_error = std::max(verdict.max_error, found.max_error);
+  if (found.passed()) return;
+  verdict.mismatch += fmt::format("{}wrong in {}{}", verdict.mismatch.empty() ? "" : "; ", where,
+                                  to_string(found));
+}
+
 void GradientOracle::compare_arrays(const Tensors& tensors, CUstream stream,
                                     Verdict& verdict) const {
   for (const ComparedArray& array : arrays_) {
     const std::vector<float> actual = array.of(tensors, stream);
+    Comparer comparer(array.name, DType::kFp32);
     for (std::size_t i = 0; i < actual.size(); ++i) {
       if (array.written && array.sizes[i] == 0 && actual[i] == array.before[i]) continue;
       const double before = array.written ? 0 : array.before[i];
       const double expected = double{array.sums[i]} + before;
-      const double error = std::abs(actual[i] - expected);
-      const double allowed = array.tolerance * (array.sizes[i] + std::abs(before)) +
-                             (array.dtype == DType::kFp32 ? 1e-6 : 0x1p-8) * std::abs(expected) +
-                             (array.dtype == DType::kFp16 ? 0x1p-24 : 0);
-      if (std::isfinite(error)) verdict.max_error = std::max(verdict.max_error, error);
-      if (error <= allowed) continue;  // not for NaN
-      verdict.mismatch += fmt::format(
-          "{}wrong in {}: element {} is {:.9g}, expected {:.9g} +- {:.3g}",
-          verdict.mismatch.empty() ? "" : "; ", array.name, i, actual[i], expected, allowed);
-      break;
+      const double rounding = (array.dtype == DType::kFp32 ? 1e-6 : 0x1p-8) * std::abs(expected) +
+                              (array.dtype == DType::kFp16 ? 0x1p-24 : 0);
+      comparer.add(QueryRow{}, static_cast<int>(i), actual[i], expected,
+                   array.tolerance * (array.sizes[i] + std::abs(before)) + rounding);
     }
+    add_to(verdict, "", comparer.take());
   }
 }
 
@@ -283,39 +288,23 @@ Oracle::Verdict GradientOracle::compare(const Tensors& tensors, CUstream stream)
   for (Compared& each : compared_) {
     if (each.elements() == 0) continue;
     const std::vector<float> actual = gathered(each, tensors, stream);
-    const std::vector<ListedRow>& rows = each.list == &queries_ ? query_rows_ : key_rows_;
-    std::size_t wrong = 0, worst = 0;
-    double worst_badness = 0, worst_allowed = 0;
+    const bool of_keys = each.list == &keys_;
+    const std::vector<ListedRow>& rows = of_keys ? key_rows_ : query_rows_;
     const auto columns = static_cast<std::size_t>(each.columns);
+    Comparer comparer(std::string(each.name), each.dtype);
     for (std::size_t i = 0; i < actual.size(); ++i) {
-      const double before = each.before.empty() ? 0.0 : each.before[i];
-      const double expected = before + each.sums[i];
-      const double error = std::abs(actual[i] - expected);
-      const double allowed = each.tolerance.of_norm * each.norms[i / columns] +
-                             each.tolerance.of_sum * std::abs(each.sums[i]) +
-                             each.tolerance.of_stored * std::abs(expected) + each.tolerance.always;
-      if (error <= allowed) {  // not for NaN
-        verdict.max_error = std::max(verdict.max_error, error);
-        continue;
-      }
-      ++wrong;
-      const double badness = std::isfinite(error) ? error / std::max(allowed, 1e-300) : HUGE_VAL;
-      if (std::isfinite(error)) verdict.max_error = std::max(verdict.max_error, error);
-      if (badness <= worst_badness) continue;
-      worst_badness = badness;
-      worst_allowed = allowed;
-      worst = i;
+      const std::size_t row = i / columns;  // of all heads
+      const ListedRow& listed = rows[row % rows.size()];
+      const double expected = double{each.sums[i]} + (each.before.empty() ? 0.0 : each.before[i]);
+      comparer.add({listed.batch, static_cast<std::int64_t>(row / rows.size()), listed.query},
+                   static_cast<int>(i % columns), actual[i], expected,
+                   each.tolerance.of_norm * each.norms[row] +
+                       each.tolerance.of_sum * std::abs(each.sums[i]) +
+                       each.tolerance.of_stored * std::abs(expected) + each.tolerance.always);
     }
-    if (wrong == 0) continue;
-    const std::size_t row = worst / columns % static_cast<std::size_t>(each.list->num_rows);
-    verdict.mismatch += fmt::format(
-        "{}wrong in rows of {}: {} of {} elements outside tolerance; worst at batch={} head={} "
-        "row={} column={}: {:.9g}, expected {:.9g} +- {:.3g}",
-        verdict.mismatch.empty() ? "" : "; ", each.name, wrong, actual.size(), rows[row].batch,
-        worst / columns / static_cast<std::size_t>(each.list->num_rows), rows[row].query,
-        worst % columns, actual[worst],
-        double{each.sums[worst]} + (each.before.empty() ? 0.0 : double{each.before[worst]}),
-        worst_allowed);
+    Comparison found = comparer.take();
+    found.of_keys = of_keys;
+    add_to(verdict, "rows of ", found);
   }
   compare_arrays(tensors, stream, verdict);
   return verdict;

@@ -49,13 +49,12 @@ std::vector<TuneJob> tuned(const TuneArguments& a, const std::vector<Problem>& p
   if (const std::string objection = cache_objection(a.cache); !objection.empty())
     refuse(kCache, "results cannot be stored: {}", objection);
   Display display(static_cast<int>(ordinals.size()), a.quiet);
-  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<Device> devices;
   for (const int ordinal : ordinals) {
-    devices.push_back(std::make_unique<Device>(
-        DeviceOptions{.ordinal = ordinal,
-                      .cache_path = a.cache,
-                      .log = log_to([&](std::string_view text) { display.message(text); }),
-                      .read_only_cache = false}));
+    devices.push_back(open_gpu(
+        ordinal, a.cache, [&](std::string_view text) { display.message(text); },
+        "configs are compiled and ranked for one that is not here: attnforge tune --arch sm_86 "
+        "..."));
   }
   std::vector<TuneJob> jobs(problems.size());  // each written by the thread that took it
   for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i].problem = problems[i];
@@ -71,7 +70,7 @@ std::vector<TuneJob> tuned(const TuneArguments& a, const std::vector<Problem>& p
     return true;
   };
   const auto work = [&](int lane) {
-    Device& device = *devices[static_cast<std::size_t>(lane)];
+    Device& device = devices[static_cast<std::size_t>(lane)];
     TuneOptions own = options;
     own.on_progress = [&](const Progress& progress) { display.update(lane, progress); };
     for (std::size_t index = next++; index < jobs.size() && !interrupted(); index = next++) {
@@ -133,16 +132,7 @@ int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& pro
   std::vector<int> ordinals = gpu_ordinals(arguments.gpu);
   if (ordinals.size() > problems.size()) ordinals.resize(problems.size());
   const InterruptScope scope;
-  std::vector<TuneJob> jobs;
-  try {
-    jobs = tuned(arguments, problems, ordinals);
-  } catch (const Error& error) {
-    if (error.code() != kNoDriver) throw;
-    refuse(error.code(),
-           "{}\nWithout a GPU, configs can be compiled and ranked for one that is not here: "
-           "attnforge tune --arch sm_86 ...",
-           error.what());
-  }
+  const std::vector<TuneJob> jobs = tuned(arguments, problems, ordinals);
   const bool stopped = interrupted();
   if (arguments.json) {
     print_json(to_json(jobs, arguments.top, stopped));

@@ -20,6 +20,11 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"ATTNFORGE_NVRTC", "the NVRTC library to compile with (CUDA 12.4 or later), and no other",
        "the copy or wheel beside the installed library, libnvrtc as the loader finds it, then "
        "toolkits and Python wheels in their usual places"},
+      {"ATTNFORGE_WORKER",
+       "the program attnforge, whose processes try kernels for searches; none: first runs go by "
+       "what "
+       "was tuned before; in_process: kernels are tried in the caller's process",
+       "attnforge beside the library or in ../bin, else none"},
       {"ATTNFORGE_PRINT_LAUNCH",
        "1: log each kernel that plans launch once: grid, block, shared memory, registers, "
        "config",

@@ -111,6 +111,30 @@ def name_that_requires_grad(args, **tensors):
     return None
 
 
+def _find(torch, always, q, k, v, given):
+    """(key, what is known of a call like it); None where there is none."""
+    try:
+        with torch.no_grad():
+            key = fast.key_of(("attend", always), (q, k, v, *given))
+        known = find(key)
+        if known is not None and not (q.data_ptr() and k.data_ptr() and v.data_ptr()):  # tensors of modes and transforms of torch
+            known = None
+        return key, known
+    except Exception:  # whatever it is, the long way says it
+        return None, None
+
+
+def _check_has_gradients(torch, name, given, out, instead):
+    """Raises for arguments that do not go with gradients. instead: what to do."""
+    for argument, advice in NO_GRADIENTS.items():
+        if getattr(given, argument) is not None:
+            raise UnsupportedError(f"{name} requires grad, but a call with {argument} has no gradients: {advice}, or {instead}")
+    if out is not None:
+        raise InvalidError(f"{name} requires grad, and out= does not go with gradients: leave it out, or {instead}")
+    if given.sinks is not None and not isinstance(given.sinks, torch.Tensor):
+        raise InvalidError(f"{name} requires grad, and sinks is of another framework than torch; pass a tensor, or {instead}")
+
+
 def attend(attention, name, q, k, v, given, out, stream):
     """attention() of tensors of which the one called `name` requires grad. given: its Options. Raises UnsupportedError, which names
     the reason, where no kernel computes gradients.
@@ -121,27 +145,14 @@ def attend(attention, name, q, k, v, given, out, stream):
     always = bool(asked and asked())
     key = None
     if out is None and stream is None:
-        try:
-            with torch.no_grad():
-                key = fast.key_of(("attend", always), (q, k, v, *given))
-            known = find(key)
-            if known is not None and not (q.data_ptr() and k.data_ptr() and v.data_ptr()):  # tensors of modes and transforms of torch
-                known = None
-        except Exception:  # whatever it is, the long way says it
-            key = known = None
+        key, known = _find(torch, always, q, k, v, given)
         if known is not None:
             return _function_of(torch).apply(attention, known, None, q, k, v)
 
     # ---- 1. What has no gradients ----
     instead = f"call it under torch.no_grad(), or pass {name}.detach()"
-    for argument, advice in NO_GRADIENTS.items():
-        if getattr(given, argument) is not None:
-            raise UnsupportedError(f"{name} requires grad, but a call with {argument} has no gradients: {advice}, or {instead}")
-    if out is not None:
-        raise InvalidError(f"{name} requires grad, and out= does not go with gradients: leave it out, or {instead}")
+    _check_has_gradients(torch, name, given, out, instead)
     sinks, args = given.sinks, given.args
-    if sinks is not None and not isinstance(sinks, torch.Tensor):
-        raise InvalidError(f"{name} requires grad, and sinks is of another framework than torch; pass a tensor, or {instead}")
     deterministic = _checks.flag("deterministic", given.deterministic) or always
     return_lse = _checks.flag("return_lse", given.return_lse)
     given = given._replace(deterministic=deterministic, return_lse=return_lse)

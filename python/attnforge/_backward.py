@@ -83,9 +83,13 @@ def attention_backward(
         if status:
             check(status)
         return result
-
-    # ---- 1. Arguments ----
     given = options_of(options, OF_FORWARD)
+    return _run(key, epoch, (q, k, v), o, lse, dout, given, out, stream, dlse, accumulate, fp32_gradients, dargs)
+
+
+def _run(key, epoch, inputs, o, lse, dout, given, out, stream, dlse, accumulate, fp32_gradients, dargs):
+    """attention_backward() for any arrays, with every check. Remembers the call by `key`, if there is one. given: its Options."""
+    # ---- 1. Arguments ----
     if stream is not None:
         stream = _checks.integer("stream", stream, 0, 2**64 - 1, "a CUDA stream as a number")
     words = {
@@ -102,8 +106,8 @@ def attention_backward(
     options = check_options(given, _parts.words_of(given, code, kind, parts))
 
     # ---- 2. Arrays that fit together ----
-    backend = backend_of(q)
-    inputs = view_inputs(q, k, v, stream)
+    backend = backend_of(inputs[0])
+    inputs = view_inputs(*inputs, stream)
     o, dout = (backend_of(each).view(name, each, stream) for name, each in (("o", o), ("dout", dout)))
     lse = backend_of(lse).view("lse", lse, stream)
     dlse = None if dlse is None else backend_of(dlse).view("dlse", dlse, stream)
@@ -275,7 +279,7 @@ def _warn_of_cliffs(plan):
             f'gradients run bwd_naive for "{plan.problem}": no tensor-core kernel takes these dtypes, head dims or addresses, and it may be '
             "100 times slower; use float16 or bfloat16 for all of q, k and v, head dims up to 256, and multiples of 16 bytes as addresses",
             PerformanceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

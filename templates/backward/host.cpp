@@ -213,10 +213,11 @@ void add_scratch(Argument& argument, const BwdWork& work) {
   argument.value(work.rows_padded, work.steps.dq_columns);
 }
 
-TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb) {
+TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb, int group_splits) {
   const StoredRows stored = stored_rows(problem);
-  const double heads = double(kv_heads(problem));
-  const double bytes = double(problem.seqlen_q) * gqa_group(problem) *
+  const GroupShares shares = GroupShares::of(problem, group_splits);
+  const double heads = double(kv_heads(problem)) * shares.count;
+  const double bytes = double(problem.seqlen_q) * shares.heads *
                        (bytes_of(problem.dtype_q, double(problem.head_dim)) +
                         bytes_of(problem.dtype_o, double(problem.head_dim_v)) +
                         problem.head_dim * 4.0);
@@ -239,6 +240,10 @@ double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceF
     us += kStepUs;
   }
   if (problem.sinks) us += kStepUs;
+  if (steps.group_splits > 1) {
+    bytes += 2.0 * static_cast<double>(group_parts_bytes(problem, steps.group_splits));
+    us += kStepUs;
+  }
   const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
   return us + bytes / std::max(bytes_per_us, 1.0);
 }

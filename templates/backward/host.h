@@ -39,7 +39,22 @@ struct BwdSteps {
   // say when they start (start_next_grid): bwd_dq writes a head's dq as soon as all have. 0: none
   // does, and it waits for the kernel.
   int parts_of_head = 0;
+  // Blocks that share the query heads of each key tile, at most. With more than 1 the argument has
+  // GroupSplitParams: the kernel writes parts of dk and dv (templates/parts/group_splits).
+  int group_splits = 1;
 };
+
+/// The query heads of a K/V head in `count` shares of `heads`, of which the last may have fewer.
+struct GroupShares {
+  int heads, count;
+
+  /// At most `splits` shares, at least 1.
+  static GroupShares of(const Problem& problem, int splits);
+};
+
+/// Bytes of all parts of dk and dv, which are written once and read once. Defined with the part, as
+/// GroupShares::of().
+std::size_t group_parts_bytes(const Problem& problem, int splits);
 
 /// Where the parts of the scratch begin, in bytes from the start of the workspace.
 struct BwdWork {
@@ -83,8 +98,10 @@ extern const StepArgument kBwdStepArgument;
 
 /// In which order blocks take key tiles of block_n keys, as KeyTile reads it: K/V heads in groups
 /// that share about head_group_mb MB of Q, dO and sums of dQ; 0: one head after another. The first
-/// keys, which causal queries see most, come first.
-TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb);
+/// keys, which causal queries see most, come first. group_splits: a head is one of so many shares
+/// of a K/V head's query heads.
+TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb,
+                         int group_splits = 1);
 
 /// What a product family's kernel of key tiles starts from. The second: its Queries where any tile
 /// may hide keys from a row.

@@ -37,6 +37,8 @@ struct BwdWgmmaSm90aConfig : Shape {
   int dq;             // kDqAnyOrder, kDqInOrder, kDqFromRegs, kDqFromDiagonal
   int zeros_ahead;    // 1: blocks set sums of dQ of later heads to zeros; 0: bwd_rows sets all
   int grid;           // kGridPlain or kGridDynamic, of key tiles
+  int group_splits;  // most blocks that share the query heads of a key tile: with more than 1 their
+                     // parts of dK and dV are added up in fp32 by a step after the kernel
 
   static constexpr int warpgroups = 2;  // that compute
   static constexpr int q_stages = 2;    // tiles of Q in shared memory
@@ -47,6 +49,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR int block_n() const { return 64 * (split_columns ? 1 : warpgroups); }
   /// Whether a block has one key tile after another.
   ATTNFORGE_CONSTEXPR bool persistent() const { return grid == kGridDynamic; }
+  ATTNFORGE_CONSTEXPR bool splits_groups() const { return group_splits > 1; }
   ATTNFORGE_CONSTEXPR int num_threads() const { return 128 * (warpgroups + 1); }
   ATTNFORGE_CONSTEXPR int qk_chunks() const { return ceil_div(head_dim, chunk_columns()); }
   ATTNFORGE_CONSTEXPR int v_chunks() const { return ceil_div(head_dim_v, chunk_columns()); }
@@ -176,7 +179,7 @@ struct BwdWgmmaSm90aConfig : Shape {
     return (dtype == kFp16 || dtype == kBf16) && block_m % 16 == 0 && block_m >= 16 &&
            block_m <= 256 && do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
            head_dim % 8 == 0 && head_dim_v % 8 == 0 && dq_valid() &&
-           (grid == kGridPlain || persistent()) &&
+           (grid == kGridPlain || persistent()) && group_splits >= 1 &&
            (!persistent() || (!split_columns && adders() + zeros_ahead <= 3)) &&
            (split_columns == 0 || (late_dq == 0 && ds_stages == 1));
   }
@@ -208,7 +211,8 @@ struct ZerosAhead {
   int* cleared;  // of each head: blocks that set their share
 };
 
-/// q, k, v and dout are read through the maps.
+/// q, k, v and dout are read through the maps. group_splits > 1: the argument has GroupSplitParams,
+/// and a head of the order and of the zeros is a share of a K/V head's query heads.
 struct BwdWgmmaSm90aParams : BwdParams {
   BwdScratch scratch;
   TileOrder order;  // of key tiles, a head is a K/V head

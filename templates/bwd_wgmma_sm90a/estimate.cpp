@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "generator/shape.h"
+#include "generator/user_code/mask_windows.h"
+#include "templates/backward/host.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/visited_keys.h"
@@ -42,6 +44,11 @@ constexpr double kManyRows = 1.05;
 // Cost of dV before dQ, by which dQ is added under fewer products; blocks that wait for turns lose
 // nothing.
 constexpr double kDvBeforeDq = 1.03;
+// Most problems are smaller than the one that stands for their bucket: the heaviest block is more
+// of what an SM has to do.
+constexpr double kOfBucket = 1.25;
+// Of the heaviest block, what comes after most others have ended.
+constexpr double kLateHeaviest = 0.5;
 
 /// Clocks of the tensor cores, for a tile.
 double product_clocks(const BwdWgmmaSm90aConfig& c) {
@@ -90,17 +97,32 @@ double apart_factor(const BwdWgmmaSm90aConfig& c, const Problem& problem, const 
   const bool few = order.m_blocks < kFewKeyTiles;
   if (c.adds_in_order()) return few && order.heads_per_group > 1 ? kHeadsBesides : 1;
   if (alternate || few) return 1;
-  return gqa_group(problem) > 1 ? kGroupApart : kApart;
+  return GroupShares::of(problem, c.group_splits).heads > 1 ? kGroupApart : kApart;
 }
 
 }  // namespace
 
+SeenTiles SeenTiles::of(const Problem& problem, int block_m, int block_n) {
+  const KeyBounds bounds = key_bounds(problem);
+  double rows = double(problem.seqlen_q);
+  if (bounds.left && bounds.right)
+    rows = std::clamp(double(*bounds.left) + double(*bounds.right) + block_n, 0.0, rows);
+  // Packed sequences are guessed to be spread between nothing and the longest: the mean square of
+  // their lengths is what the mean and the longest have between them.
+  const double full = double(problem.batch) * double(problem.seqlen_q);
+  const double share = problem.lengths == Lengths::kPacked && full > 0
+                           ? std::pow(double(total_tokens(problem).q) / full, 1.5)
+                           : 1.0;
+  return {visited_keys(problem, block_m, 1, block_n).all * share * double(problem.batch) *
+              double(problem.num_heads_q),
+          std::ceil(rows / block_m)};
+}
+
 double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& problem,
                                    const DeviceFacts& device, const TileOrder& order,
                                    bool alternate) {
-  const double heads = double(problem.batch) * double(problem.num_heads_q);
+  const SeenTiles tiles = SeenTiles::of(problem, c.block_m, c.block_n());
   const double blocks = double(order.m_blocks) * order.heads;
-  const double tiles = visited_keys(problem, c.block_m, 1, c.block_n()).all * heads;
   const double of_tile = c.adds_in_order() ? std::max(tile_clocks(c), kTurn) : tile_clocks(c);
   double start = c.split_columns ? kBlockStartColumns : kBlockStart;
   if (c.persistent() && c.adds_in_order())
@@ -109,10 +131,15 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
     start *= kSpills;
   else if (c.persistent())
     start *= later_see_more(c) ? 1 / kNextTileInAnyOrder : kNextTileInAnyOrder;
-  double clocks = tiles * of_tile + blocks * start;
+  double clocks = (tiles.all * of_tile + blocks * start) / device.num_sms;
+  const double heaviest = kOfBucket *
+                          (GroupShares::of(problem, c.group_splits).heads * tiles.most * of_tile +
+                           start);
   TileOrder heaviest_first = order;
   heaviest_first.heavy_last = later_see_more(c);  // in name: under such masks the light tiles end
-  clocks *= idle_factor(heaviest_first, device.num_sms);
+  // Packed sequences come in an order of their own: a heavy block may start late.
+  const double late = problem.lengths == Lengths::kPacked ? kLateHeaviest * heaviest : 0;
+  clocks = std::max(clocks * idle_factor(heaviest_first, device.num_sms) + late, heaviest);
   if (c.adds_in_order() && later_see_more(c))
     clocks *= c.persistent() ? kInOrderPersistent : kInOrderMasked;
   if (c.dq == kDqInOrder) clocks *= order.heads_per_group > 1 ? kInOrder : kInOrderOfAHead;
@@ -120,7 +147,7 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   if (!c.split_columns && c.block_m > 64 && c.dq_blocks() > 1) clocks *= kManyRows;
   if (c.late_dq == kDvFirst && !c.adds_in_order()) clocks *= kDvBeforeDq;
   clocks *= apart_factor(c, problem, order, alternate);
-  return clocks / device.num_sms / device.sm_clock_mhz;
+  return clocks / device.sm_clock_mhz;
 }
 
 }  // namespace attnforge

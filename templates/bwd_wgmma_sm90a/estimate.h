@@ -11,6 +11,14 @@ namespace attnforge {
 /// A head with fewer key tiles has all of its blocks done soon.
 inline constexpr int kFewKeyTiles = 16;
 
+/// Query tiles of block_m rows that tiles of block_n keys see: of all heads, about; and of one, the
+/// most that a key tile sees.
+struct SeenTiles {
+  double all, most;
+
+  static SeenTiles of(const Problem& problem, int block_m, int block_n);
+};
+
 /// Predicted microseconds of the main kernel. `order` is that of its key tiles; alternate: groups
 /// of heads are walked from both ends by turns.
 double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& config, const Problem& problem,

@@ -37,6 +37,8 @@ struct Typed : BwdWgmmaSm90aConfig {
 };
 constexpr std::string_view kName = "bwd_wgmma_sm90a";
 
+constexpr int kMostSplits = 64;  // of a group of heads
+
 constexpr Field<Typed> kFields[] = {
     {"split_columns", &Typed::split_columns, kFlag},
     {"block_m", &Typed::block_m, from_to(16, 256, 16)},
@@ -48,6 +50,7 @@ constexpr Field<Typed> kFields[] = {
     {"dq", &Typed::dq, from_to(kDqAnyOrder, kDqFromDiagonal)},
     {"zeros_ahead", &Typed::zeros_ahead, from_to(0, 1)},
     {"grid", &Typed::grid, from_to(kGridPlain, kGridDynamic, kGridDynamic)},
+    {"group_splits", &Typed::group_splits, from_to(1, kMostSplits)},
     {"alternate", &Typed::alternate, kFlag},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
@@ -102,7 +105,24 @@ std::string supports(const Problem& problem, const Arch& arch) {
   return too_many_bwd_blocks(problem).text();
 }
 
-std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
+/// 1, and how many shares those of a half of the query heads make, of a quarter, down to one head:
+/// as long as a block with one has much of what an SM has to do.
+std::vector<int> splits_of_group(const Problem& problem, const DeviceFacts& device) {
+  constexpr int kBlockM = 64, kBlockN = 128;
+  constexpr double kMuch = 0.4;
+  std::vector<int> splits = {1};
+  if (has_block_mask(problem)) return splits;
+  const SeenTiles tiles = SeenTiles::of(problem, kBlockM, kBlockN);
+  const double much = kMuch * tiles.all / std::max(device.num_sms, 1);
+  for (auto heads = static_cast<int>(gqa_group(problem)); heads > 1 && heads * tiles.most > much;) {
+    heads = ceil_div(heads, 2);
+    const int count = ceil_div(static_cast<int>(gqa_group(problem)), heads);
+    if (count <= kMostSplits) splits.push_back(count);
+  }
+  return splits;
+}
+
+std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const std::vector<int> groups = problem.deterministic ? std::vector<int>{16, 32, 64, 0}
                                                         : std::vector<int>{0, 16, 32, 64};
   Axis dq{"dq", {kDqFromRegs, kDqInOrder, kDqAnyOrder, kDqFromDiagonal}};
@@ -122,6 +142,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
       dq,
       {"zeros_ahead", {1, 0}},
       grid,
+      {"group_splits", splits_of_group(problem, device)},
       {"alternate", {0, 1}},
       {"head_group_mb", groups},
   };
@@ -131,8 +152,12 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
 Reason needless_split(const Typed& c) {
   // With more, ptxas makes products wait for each other: dK, dV and parts of dQ lie in registers.
   constexpr int kWidest = 128, kWidestV = 160, kMostColumns = 264;
-  if (!c.split_columns &&
-      (c.head_dim > kWidest || c.head_dim_v > kWidestV || c.head_dim + c.head_dim_v > kMostColumns))
+  const bool wide = c.head_dim > kWidest || c.head_dim_v > kWidestV ||
+                    c.head_dim + c.head_dim_v > kMostColumns;
+  // More fit beside few queries, where the producer asks for no tiles, which would spill.
+  constexpr int kFewQueries = 32;
+  const bool spared = c.block_m <= kFewQueries && c.late_dq != 0 && !c.persistent();
+  if (!c.split_columns && wide && !spared)
     return Reason("rows of dK and dV have {} columns, {} and {}: more than registers hold",
                   c.head_dim + c.head_dim_v, c.head_dim, c.head_dim_v);
   if (c.split_columns && std::max(c.head_dim, c.head_dim_v) <= kWidest)
@@ -149,8 +174,14 @@ int zeros_lag(const Typed& c, const TileOrder& order, const DeviceFacts& device)
   return std::min(order.heads_per_group * ceil_div(device.num_sms, blocks_of_group), order.heads);
 }
 
+/// Query heads of those of an order before number `head`.
+std::int64_t query_heads_before(const Typed& c, const Problem& problem, int head) {
+  const GroupShares shares = GroupShares::of(problem, c.group_splits);
+  return head / shares.count * gqa_group(problem) + head % shares.count * shares.heads;
+}
+
 TileOrder order_of(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
+  TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb, c.group_splits);
   if (c.alternate) {
     const double heads = double(device.num_sms) / std::max(order.m_blocks, 1);
     order.heads_per_group = std::clamp(static_cast<int>(std::lround(heads)), 1,
@@ -166,7 +197,7 @@ Reason needless_zeros(const Typed& c, const Problem& problem, const DeviceFacts&
   const int lag = zeros_lag(c, order, device);
   if (lag == order.heads) return "no head is so far ahead of the first";
   // Zeros should be in the L2 cache yet when the first adds come.
-  const double bytes = double(lag) * double(gqa_group(problem)) * double(problem.seqlen_q) *
+  const double bytes = double(query_heads_before(c, problem, lag)) * double(problem.seqlen_q) *
                        c.dq_columns() * sizeof(float);
   if (bytes > 0.5 * double(device.l2_bytes))
     return Reason("zeros of {} heads are {} MB: half of the L2 cache would not hold them", lag,
@@ -178,14 +209,18 @@ Reason needless_zeros(const Typed& c, const Problem& problem, const DeviceFacts&
 /// (BwdWgmmaSm90aParams).
 int from_end_every(const Typed& c, const Problem& problem) {
   if (c.alternate) return 2;
-  return gqa_group(problem) > 1 ? 1 : 0;
+  return GroupShares::of(problem, c.group_splits).heads > 1 ? 1 : 0;
 }
 
 Reason needless_alternate(const Typed& c, const Problem& problem) {
   if (!c.alternate) return "";
   if (!see_ever_more(c)) return "blocks of a head end together";
   if (c.head_group_mb != 0) return "groups of heads are those that fill the GPU";
-  if (ceil_div(problem.seqlen_kv, c.block_n()) < kFewKeyTiles) return "heads have few key tiles";
+  const std::int64_t keys = problem.lengths == Lengths::kPacked
+                                ? total_tokens(problem).kv /
+                                      std::max<std::int64_t>(problem.batch, 1)
+                                : problem.seqlen_kv;
+  if (ceil_div(keys, c.block_n()) < kFewKeyTiles) return "heads have few key tiles";
   return "";
 }
 
@@ -205,6 +240,9 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (c.dq == kDqFromDiagonal && !later_see_more(c))
     return "rows that see all keys have no diagonal";
   if (c.alternate && c.adds_in_order()) return "sums of dQ are added in an order of their own";
+  if (c.splits_groups() && gqa_group(problem) == 1) return "a group of one head has no shares";
+  if (c.splits_groups() && has_block_mask(problem))
+    return "lists of a block mask are of all query heads of a key tile";
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = wide_product(widest_product(c), c.launch_registers())) return wrong;
   return too_much_smem(c.smem_bytes(), device.arch);
@@ -267,16 +305,18 @@ BwdSteps steps_of(const Typed& c) {
           .block_n = c.block_n(),
           .dq_columns = c.dq_columns(),
           .dq_tile = "BwdWgmmaSm90aDqTile<kConfig>",
-          .turns = c.dq_turns()};
+          .turns = c.dq_turns(),
+          .group_splits = c.group_splits};
 }
 
 /// Those of a launch.
 BwdSteps steps_of(const Typed& c, const Problem& problem, const TileOrder& order,
                   const DeviceFacts& device) {
   BwdSteps steps = steps_of(c);
-  steps.zero_heads = zeros_lag(c, order, device) * gqa_group(problem);
+  steps.zero_heads = query_heads_before(c, problem, zeros_lag(c, order, device));
   steps.counters = (c.zeros_ahead ? order.heads : 0) + c.persistent();
-  steps.parts_of_head = order.m_blocks * c.adding_parts();
+  steps.parts_of_head = order.m_blocks * c.adding_parts() *
+                        GroupShares::of(problem, c.group_splits).count;
   return steps;
 }
 
@@ -296,8 +336,9 @@ std::string describe(const Typed& c) {
        if_so(c.dq == kDqInOrder, "dQ added in order"),
        if_so(c.dq == kDqFromDiagonal, "dQ added in order from the diagonal"),
        if_so(c.dq == kDqFromRegs, "dQ added from registers"), if_so(c.zeros_ahead, "zeros ahead"),
-       if_so(c.persistent(), "persistent"), if_so(c.alternate, "from both ends by turns"),
-       head_group_words(c.head_group_mb)});
+       if_so(c.persistent(), "persistent"),
+       c.splits_groups() ? fmt::format("{} blocks share a group's heads", c.group_splits) : "",
+       if_so(c.alternate, "from both ends by turns"), head_group_words(c.head_group_mb)});
 }
 
 /// Without the text of its products, which a launch has no use for.

@@ -130,9 +130,16 @@ struct BwdWgmmaSm90aFeed {
     const int head = work.place.head + params.zeros.lag;
     if (head >= params.order.heads) return;
     constexpr int kTileBytes = C.block_m * C.dq_columns() * 4;
-    const int tiles = params.scratch.rows_padded / C.block_m * work.keys.group();
-    char* const sums = reinterpret_cast<char*>(params.scratch.dq_sums) +
-                       i64(head) * tiles * kTileBytes;
+    int tiles = params.scratch.rows_padded / C.block_m * work.keys.group();
+    i64 first = i64(head) * tiles;
+    if constexpr (C.splits_groups()) {
+      const int kv_head = quotient(head, params.splits.count);
+      const int before = (head - kv_head * params.splits.count) * params.splits.heads;
+      const int tiles_of_head = params.scratch.rows_padded / C.block_m;
+      first = (i64(kv_head) * work.keys.group() + before) * tiles_of_head;
+      tiles = min(params.splits.heads, work.keys.group() - before) * tiles_of_head;
+    }
+    char* const sums = reinterpret_cast<char*>(params.scratch.dq_sums) + first * kTileBytes;
 #pragma unroll 1
     for (int tile = work.place.m_block; tile < tiles; tile += params.order.m_blocks)
 #pragma unroll 1
@@ -155,7 +162,7 @@ struct BwdWgmmaSm90aFeed {
       if constexpr (C.persistent()) mbarrier_arrive(smem.kv_empty());  // the number is known
       add_dq_of(params, smem, work, w, ring);
       bulk_wait<0>();
-      pass_turn(params.added + work.place.head);
+      pass_turn(params.added + work.kv_head(params));
     });
   }
   /// Adds dQ of a key tile.

@@ -43,7 +43,8 @@ struct BwdWgmmaSm90aWarpgroup {
   static constexpr int kConsumers = 128 * C.warpgroups;
   static constexpr int kGradientDtype = C.gradient_dtype(C.dtype);
   /// Whether dK and dV are stored by way of K's and V's memory, where the next tile's do not come.
-  static constexpr bool kStaged = kGradientDtype != kFp32 && !C.accumulate && !C.persistent();
+  static constexpr bool kStaged = kGradientDtype != kFp32 && !C.accumulate && !C.persistent() &&
+                                  !C.splits_groups();
 
   const Params& params;
   const FwdParams& p;
@@ -264,7 +265,7 @@ struct BwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE void count_added(const Work& work) const {
     if constexpr (C.adds_by_tma()) return;
     __syncwarp();
-    if (lane() == 0) pass_turn(params.added + work.place.head);
+    if (lane() == 0) pass_turn(params.added + work.kv_head(params));
   }
   /// Before the first sums of a block.
   ATTNFORGE_DEVICE void await_zeros(const Work& work) const {
@@ -332,12 +333,30 @@ struct BwdWgmmaSm90aWarpgroup {
   template <int kChunks, int kFragments>
   ATTNFORGE_DEVICE void store_dk(const Work& work, u32 stage, int first_column,
                                  const float (&dk)[kFragments][4]) const {
-    store_sums<kChunks>(rows_of(work, params.dk, first_column), stage, dk, p.softmax_scale);
+    if constexpr (C.splits_groups())
+      store_part<C.head_dim>(work, params.splits.dk, first_column, dk);
+    else
+      store_sums<kChunks>(rows_of(work, params.dk, first_column), stage, dk, p.softmax_scale);
   }
   template <int kChunks, int kFragments>
   ATTNFORGE_DEVICE void store_dv(const Work& work, u32 stage, int first_column,
                                  const float (&dv)[kFragments][4]) const {
-    store_sums<kChunks>(rows_of(work, params.dv, first_column), stage, dv, 1.0f);
+    if constexpr (C.splits_groups())
+      store_part<C.head_dim_v>(work, params.splits.dv, first_column, dv);
+    else
+      store_sums<kChunks>(rows_of(work, params.dv, first_column), stage, dv, 1.0f);
+  }
+  /// As they are, to this share's rows of kColumns.
+  template <int kColumns, int kFragments>
+  ATTNFORGE_DEVICE void store_part(const Work& work, float* parts, int first_column,
+                                   const float (&sums)[kFragments][4]) const {
+    const int key = work.keys.first_key + lane_key(), end = work.keys.lengths.kv();
+    const i64 row = params.splits.first_row(work.kv_head(params), work.share(params)) +
+                    work.keys.lengths.kv_begin() + key;
+    char* const to = reinterpret_cast<char*>(parts + row * kColumns + first_column);
+    store_gradient_row<kFp32, false, 0, 16, kFragments>(sums, 1.0f, to, key < end, lane() % 4);
+    store_gradient_row<kFp32, false, 1, 16, kFragments>(sums, 1.0f, to + 8 * kColumns * 4,
+                                                        key + 8 < end, lane() % 4);
   }
   /// This warp's 16 keys in a gradient, of which `present` are the sequence's.
   struct GradientRows {

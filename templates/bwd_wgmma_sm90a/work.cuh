@@ -35,15 +35,31 @@ struct BwdWgmmaSm90aWork {
   ATTNFORGE_DEVICE BwdWgmmaSm90aWork(const Params& params, int number)
       : tile(number),
         place(place_tile(params.order, number)),
-        keys(params, place, C.block_n()),
+        keys(params, {place.m_block, kv_head(params)}, C.block_n()),
         walk(Walk::of_tile(params, keys, C.block_m, C.block_n())),
         first_row(scratch_row_in_head<C.block_m>(keys.lengths, keys.sequence)),
         first_head(keys.first_query_head()),
         end_head(first_head + keys.group()),
-        m_step(from_end(params) ? -1 : 1) {}
+        m_step(from_end(params) ? -1 : 1) {
+    if constexpr (C.splits_groups()) {
+      first_head += share(params) * params.splits.heads;
+      end_head = min(end_head, first_head + params.splits.heads);
+    }
+  }
 
+  /// Of all stored sequences' K/V heads, the one that `place` is of, and which share of its query
+  /// heads.
+  ATTNFORGE_DEVICE int kv_head(const Params& params) const {
+    if constexpr (C.splits_groups()) return quotient(place.head, params.splits.count);
+    return place.head;
+  }
+  ATTNFORGE_DEVICE int share(const Params& params) const {
+    if constexpr (C.splits_groups()) return place.head - kv_head(params) * params.splits.count;
+    return 0;
+  }
   ATTNFORGE_DEVICE int tiles() const {
     if constexpr (Walk::kListed) return walk.count();
+    if constexpr (C.splits_groups()) return walk.count() * (end_head - first_head);
     return walk.count() * keys.group();
   }
   // Adds in the order of key tiles (kDqInOrder) walk from the last query tile to the first: all

@@ -15,6 +15,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,9 +31,11 @@
 #include "tests/kernels/machine.h"
 #include "base.cuh"
 #include "backward/params.h"
+#include "parts/group_splits/params.h"
 #include "parts/lengths/params.h"
 #include "bwd_wgmma_sm90a/kernel.cuh"
 #include "pieces/fixed_lengths.cuh"
+#include "parts/group_splits/step_dkv.cuh"
 #include "pieces/plain_score.cuh"
 #include "backward/plain_slope.cuh"
 #include "parts/lengths/used_lengths.cuh"
@@ -62,6 +65,7 @@ constexpr BwdWgmmaSm90aConfig config_of(int head_dim, bool causal, int dq, int z
   c.late_dq = c.split_columns ? 0 : 1;
   c.dq_rounds = c.split_columns ? 2 : 1, c.dq_stages = 1;
   c.dq = dq, c.zeros_ahead = zeros_ahead, c.grid = grid;
+  c.group_splits = 1;
   return c;
 }
 
@@ -74,7 +78,7 @@ struct Pieces {
   using Queries = QueryWalk<C.left_bound != 0, C.right_bound != 0>;
 };
 
-using Params = WithLengths<BwdWgmmaSm90aParams>;
+using Params = WithLengths<WithGroupSplits<BwdWgmmaSm90aParams>>;
 
 /// Of a tensor with so many rows and heads, in boxes of box_rows.
 TensorMap map_of(const Tensor& tensor, int columns, std::int64_t rows, std::int64_t heads,
@@ -118,6 +122,12 @@ constexpr BwdWgmmaSm90aConfig with_gradients_of_16_bits(BwdWgmmaSm90aConfig c, i
   return c;
 }
 
+/// Blocks share the query heads of a K/V head.
+constexpr BwdWgmmaSm90aConfig with_group_splits(BwdWgmmaSm90aConfig c, int splits) {
+  c.group_splits = splits;
+  return c;
+}
+
 constexpr BwdWgmmaSm90aConfig of_fp16(BwdWgmmaSm90aConfig c) {
   c.dtype = c.dtype_k = c.dtype_v = c.dtype_o = kFp16;
   return c;
@@ -141,8 +151,12 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
   Params params{};
   world.fill(params);
   params.lengths.q = world.tensors.lengths.q, params.lengths.kv = world.tensors.lengths.kv;
+  const int group = params.fwd.num_heads_q / params.fwd.num_heads_kv;
+  auto& splits = params.splits;
+  splits.heads = ceil_div(group, C.group_splits), splits.count = ceil_div(group, splits.heads);
+  splits.rows = params.fwd.seqlen_kv;
   params.order = {.m_blocks = ceil_div(params.fwd.seqlen_kv, C.block_n()),
-                  .heads = world.kv_heads(),
+                  .heads = world.kv_heads() * splits.count,
                   .heads_per_group = 2,
                   .heavy_last = C.dq == kDqFromDiagonal};
   params.from_end_every = from_end_every;
@@ -157,17 +171,19 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
   params.k = of_keys(world.tensors.k, C.head_dim);
   params.v = of_keys(world.tensors.v, C.head_dim_v);
   const int tiles = params.order.m_blocks * params.order.heads;
-  for (const test::Pace& pace : test::kPaces) {
+  // How exact gradients are does not depend on paces.
+  for (const test::Pace& pace : std::span(test::kPaces).first(lse_above ? 1 : 2)) {
     constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
     constexpr int kLag = 2, kColumns = C.dq_columns();
     // What nobody sets to zeros must be stored before it is added to.
     std::vector<float> lse = world.lse_log2, delta = world.delta,
                        sums(world.of_rows(kColumns), kNan);
-    const int group = params.fwd.num_heads_q / params.fwd.num_heads_kv;
-    const int zero_heads = C.adds_in_order() ? 0 : C.zeros_ahead ? kLag * group : world.heads();
+    const int lag_heads = kLag / splits.count * group + kLag % splits.count * splits.heads;
+    const int zero_heads = C.adds_in_order() ? 0 : C.zeros_ahead ? lag_heads : world.heads();
     std::fill_n(sums.begin(), zero_heads * world.rows() * kColumns, 0.0f);
     std::vector<int> turns(world.of_rows(1) / C.block_m * C.warpgroups),
-        cleared(static_cast<std::size_t>(params.order.heads)), added(cleared.size());
+        cleared(static_cast<std::size_t>(params.order.heads)),
+        added(test::index_of(world.kv_heads()));
     int given = 0;
     params.scratch = {lse.data(), delta.data(), sums.data(), world.rows(), kColumns};
     params.dq_turns = turns.data();
@@ -175,7 +191,10 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
     params.added = added.data();
     params.given = &given;
     // What bwd_dq would read of a head's sums.
-    const int parts = params.order.m_blocks * C.adding_parts();
+    const int parts = params.order.m_blocks * C.adding_parts() * splits.count;
+    std::vector<float> dk(test::index_of(i64{params.order.heads} * splits.rows * C.head_dim), kNan),
+        dv(test::index_of(i64{params.order.heads} * splits.rows * C.head_dim_v), kNan);
+    splits.dk = dk.data(), splits.dv = dv.data();
     const auto of_head = test::index_of(group * world.rows() * kColumns);
     std::vector<float> complete = sums;
     test::turn_passed = [&](const int* counter) {
@@ -191,6 +210,15 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
         static_cast<std::size_t>(C.smem_bytes()),
         [&] { BwdWgmmaSm90a<C, Pieces<C, Lengths>, Params>::run(params); });
     ASSERT_EQ(failure, "") << pace.name;
+    if constexpr (C.splits_groups()) {
+      using Step = BwdDkv<C, Lengths>;
+      test::Machine of_step;
+      ASSERT_EQ(
+          test::run_together(
+              of_step, static_cast<unsigned>(ceil_div(splits.rows, Step::kRows) * world.kv_heads()),
+              Step::kThreads, 0, [&] { Step::run(params); }),
+          "");
+    }
     const auto dq_sum = [&](int head, int row, int column) {
       const auto tile = test::index_of(head * (world.rows() / C.block_m) + row / C.block_m);
       // A turn that never came: the step after takes the tile's sums as zeros.
@@ -263,11 +291,40 @@ TEST(BwdWgmmaOnTheHost, GroupsOfHeadsFromBothEnds) {
   expect_gradients<config_of(64, true, kDqFromRegs, 0, kGridPlain)>(
       "batch=1 num_heads=2:2 seqlen=200:200", 0, 0);
 }
+/// Each warpgroup has half of the rows of three blocks of dQ's columns.
+TEST(BwdWgmmaOnTheHost, ByKeysWithWideRowsBesideFewQueries) {
+  constexpr auto kWide = [](int dq, int zeros_ahead) {
+    BwdWgmmaSm90aConfig c = config_of(128, true, dq, zeros_ahead, kGridPlain);
+    c.head_dim = 192, c.block_m = 32;
+    return c;
+  };
+  expect_gradients<kWide(kDqFromRegs, 1)>("batch=3 num_heads=1:1 seqlen=70:130", 0);
+  expect_gradients<with_gradients_of_16_bits(kWide(kDqAnyOrder, 0), 128)>(
+      "batch=1 num_heads=2:1 seqlen=90:150", 0);
+}
 TEST(BwdWgmmaOnTheHost, ByColumnsWithNothingAfterTheLastTile) {
   expect_gradients<config_of(192, true, kDqAnyOrder, 0, kGridPlain)>(
       "batch=1 num_heads=2:1 seqlen=150:130", 0);
   expect_gradients<config_of(192, false, kDqAnyOrder, 1, kGridPlain)>(
       "batch=3 num_heads=1:1 seqlen=50:64", 0);
+}
+
+TEST(BwdWgmmaOnTheHost, BlocksThatShareTheHeadsOfAGroup) {
+  expect_gradients<with_group_splits(config_of(64, true, kDqFromRegs, 0, kGridPlain), 2)>(
+      "batch=2 num_heads=8:2 seqlen=140:205", 0);
+  // The last share has one head of three, or there are fewer shares than splits.
+  expect_gradients<with_group_splits(config_of(64, false, kDqAnyOrder, 1, kGridPlain), 2)>(
+      "batch=2 num_heads=3:1 seqlen=130:140", 0);
+  expect_gradients<with_group_splits(config_of(64, true, kDqFromDiagonal, 0, kGridDynamic), 4)>(
+      "batch=1 num_heads=5:1 seqlen=200:90", 3);
+  expect_gradients<with_group_splits(
+      with_gradients_of_16_bits(config_of(72, true, kDqInOrder, 0, kGridDynamic), 40), 2)>(
+      "batch=1 num_heads=4:2 seqlen=150:180", 3);
+  expect_gradients<with_group_splits(config_of(64, true, kDqFromRegs, 1, kGridDynamic), 3),
+                   UsedLengths>("batch=2 num_heads=6:2 seqlen=70:140 lengths=used", 7);
+  expect_gradients<with_group_splits(
+      with_gradients_of_16_bits(config_of(192, true, kDqAnyOrder, 0, kGridPlain), 128), 2)>(
+      "batch=1 num_heads=4:2 seqlen=150:130", 0);
 }
 
 TEST(BwdWgmmaOnTheHost, DvBeforeDqOfTheTileBefore) {

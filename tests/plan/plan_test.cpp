@@ -15,9 +15,13 @@
 #include "attnforge/tune.h"
 #include "count_allocations.h"
 #include "tests/plan/plan_fixture.h"
+#include "tests/support/environment.h"
 
 namespace attnforge {
 namespace {
+
+/// First runs tune here, without a worker.
+const std::map<std::string, std::string> kInProcess = {{"ATTNFORGE_WORKER", "in_process"}};
 
 using namespace test;
 using ::testing::HasSubstr;
@@ -223,6 +227,7 @@ TEST_F(PlanTest, ThreadsThatWantOneProblemCompileItOnce) {
 }
 
 TEST_F(PlanTest, FirstRunGoesOnWithAnEstimateWhereTuningIsImpossible) {
+  const ScopedEnvironment worker(kInProcess);
   Device device = open();
   const Plan plan = make_plan(kProblem, device, first_run());
   EXPECT_EQ(plan.provenance(), Provenance::kEstimated);
@@ -233,6 +238,7 @@ TEST_F(PlanTest, FirstRunGoesOnWithAnEstimateWhereTuningIsImpossible) {
 }
 
 TEST_F(PlanTest, FirstRunThatWaitsInVainGoesOnAndALaterPlanTakesTheWinner) {
+  const ScopedEnvironment worker(kInProcess);
   Device device = open();
   Cache other(database());
   const std::string tuned = to_string(bucket(kProblem)), gpu = device_class(device.facts());
@@ -263,6 +269,7 @@ TEST_F(PlanTest, FirstRunThatWaitsInVainGoesOnAndALaterPlanTakesTheWinner) {
 }
 
 TEST_F(PlanTest, AProvisionalPlanLooksForTheWinnerOnceASecondAndNotWhileItsProcessTunes) {
+  const ScopedEnvironment worker(kInProcess);
   Device device = open();
   Cache other(database());
   const std::string tuned = to_string(bucket(kProblem)), gpu = device_class(device.facts());
@@ -302,6 +309,7 @@ TEST_F(PlanTest, AProvisionalPlanLooksForTheWinnerOnceASecondAndNotWhileItsProce
 }
 
 TEST_F(PlanTest, FirstRunWaitsNoLongerThanItsLimitForATuningOfAnotherThread) {
+  const ScopedEnvironment worker(kInProcess);
   Device device = open();
   const std::lock_guard other_problem(state_of(device).tuning);
   PlanOptions brief = first_run();

@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-BASE = "."  # base.cuh shape.h base_params.h embedded.h registry.h
+BASE = "."  # base.cuh shape.h low_bits.h base_params.h embedded.h registry.h
 DEVICE = f"{BASE} ptx tile pieces"
 OF_PARTS = f"{DEVICE} host"  # without a row
 ROWS = {  # folder -> folders; its own is understood. `parts/*`: of any part
@@ -20,6 +20,7 @@ ROWS = {  # folder -> folders; its own is understood. `parts/*`: of any part
     "backward": f"{DEVICE} host",
     "parts": "host",  # list.cpp alone
     "parts/sinks": f"{DEVICE} host backward",
+    "parts/group_splits": f"{DEVICE} host backward",
     "parts/splits": f"{DEVICE} host parts/lengths",
     "parts/key_lists": f"{DEVICE} host parts/lengths",
     "parts/pages": f"{DEVICE} host parts/key_lists",

@@ -34,6 +34,14 @@ Scratch formula(const Problem& p, const Config& config, bool sums_dq) {
                                 ? (total_tokens(p).q / s.tile + p.batch) * s.tile
                                 : p.batch * rounded_up(p.seqlen_q, s.tile);
   s.bytes = p.num_heads_q * rows * (8 + 4 * s.columns);
+  if (const int splits = config.family == kWgmma ? config.get("group_splits") : 1; splits > 1) {
+    const std::int64_t group = p.num_heads_q / p.num_heads_kv,
+                       heads = (group + splits - 1) / splits;
+    const std::int64_t keys = p.lengths == Lengths::kPacked ? total_tokens(p).kv
+                                                            : p.batch * p.seqlen_kv;
+    s.bytes += p.num_heads_kv * ((group + heads - 1) / heads) * keys * 4 *
+               (p.head_dim + p.head_dim_v);
+  }
   return s;
 }
 

@@ -247,6 +247,16 @@ class OpsTest(OnCpu):
         torch.library.opcheck(ops.merge_states_out.default, ([o, o], [lse, lse], "bshd", o.clone(), lse.clone()), test_utils=kinds[:3])
         torch.library.opcheck(ops.forward_out.default, (*permuted, [], [], "{}", torch.empty_like(o), None), test_utils=kinds[:3])
 
+    def test_o_of_numbers_of_4_bits_is_as_wide_as_they_are_many(self):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with FakeTensorMode():
+            q, k = torch.empty(2, 5, 4, 64, dtype=torch.bfloat16), torch.empty(2, 20, 4, 64, dtype=torch.int8)
+            v, scale = torch.empty(2, 20, 4, 16, dtype=torch.uint8), torch.empty(2, 20, 4)
+            for options in ({}, {"return_lse": True}):
+                o = attnforge.attention(q, k, v, k_scale=scale, v_scale=scale, **options)
+                self.assertEqual((o[0] if options else o).shape, (2, 5, 4, 32))
+
     def test_vmap_where_it_is_a_reshape(self):
         q, k, v = (torch.randn(3, 2, 20, 4, 16).to(torch.bfloat16) for _ in range(3))
         sinks, used = torch.rand(4), torch.randint(1, 20, (3, 2)).int()

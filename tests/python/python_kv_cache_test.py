@@ -31,6 +31,13 @@ def ints(content):
     return list(array.array("i", bytes(content)))
 
 
+class WithoutAGpuTest(unittest.TestCase):
+    def test_a_cache_says_that_torch_sees_none(self):
+        with mock.patch.object(torch.cuda, "is_available", lambda: False):
+            with self.assertRaisesRegex(attnforge.NoDriverError, "torch sees no GPU.*arch="):
+                attnforge.KvCache(max_sequences=2, max_len=64, heads_kv=1, head_dim=64)
+
+
 class PagesTest(unittest.TestCase):
     def pages_of(self, pages, sequence):
         return [page for page in pages.rows[sequence] if page >= 0]
@@ -233,7 +240,7 @@ class ServingPageTest(unittest.TestCase):
     def test_its_python_runs(self):
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         with open(os.path.join(root, "docs/SERVING.md")) as page:
-            model, graph = re.findall(r"^```python\n(.*?)^```$", page.read(), flags=re.M | re.S)
+            model, fewer_bits, graph = re.findall(r"^```python\n(.*?)^```$", page.read(), flags=re.M | re.S)
         bf16 = torch.Tensor
 
         def made(*sizes, dtype, device):
@@ -254,6 +261,17 @@ class ServingPageTest(unittest.TestCase):
             launches = driver.fake_launches()
             self.assertEqual(names["step"]().shape, (8, 1, 32, 128))
             self.assertGreater(driver.fake_launches(), launches + 1)
+
+        def quantized(x, dtype="int8", scale="token"):
+            *rows, columns = x.shape
+            scales = rows if scale == "token" else (*rows, -(-columns // int(scale[5:])))
+            return bf16((*rows, columns // 2), "uint8") if dtype == "int4" else bf16(x.shape, dtype), bf16(tuple(scales), "float32")
+
+        names = {"attnforge": attnforge, "q": bf16((2, 1, 32, 128)), "lengths": bf16((2,), "int32")}
+        names.update(k=bf16((2, 500, 8, 128)), v=bf16((2, 500, 8, 128)))
+        with mock.patch.object(attnforge, "quantize_kv", quantized):
+            exec(fewer_bits, names)
+        self.assertEqual(names["o"].shape, (2, 1, 32, 128))
 
 
 if __name__ == "__main__":

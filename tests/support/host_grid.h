@@ -106,6 +106,7 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned digits) {
   }
   return bytes;
 }
+inline int __float2int_rn(float x) { return static_cast<int>(std::nearbyint(x)); }
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __fmul_rn(float x, float y) { return x * y; }
 inline float __fsub_rn(float x, float y) { return x - y; }

@@ -15,6 +15,7 @@
 #include "attnforge/error.h"
 #include "generator/arch.h"
 #include "generator/candidates.h"
+#include "templates/backward/host.h"
 #include "templates/hopper/grid.cuh"
 #include "templates/host/fwd_params.h"
 #include "templates/registry.h"
@@ -40,7 +41,10 @@ std::int64_t tile_rows(const Config& c) {
       {"fwd_wmma", [&] { return c.get("block_m"); }},
       {"fwd_mma_sm80", [&] { return c.get("block_m"); }},
       {"fwd_regtile_f32", [&] { return c.get("warp_m") * c.get("warps_m"); }},
-      {"fwd_wgmma_sm90a", [&] { return 64 * c.get("warpgroups"); }}};
+      {"fwd_wgmma_sm90a", [&] {
+         const int rows = 64 * c.get("warpgroups"), pack = c.get("pack_gqa");
+         return rows / pack * pack;  // whole queries
+       }}};
   return rows.at(c.family)();
 }
 
@@ -88,7 +92,8 @@ void expect_tiles_cover_keys(const Config& c, const Problem& problem, const Laun
                                                              : c.get("block_n");
   const std::int64_t tiles = (problem.seqlen_kv + block_n - 1) / block_n;
   const std::int64_t blocks = launch.steps[own_step(launch)].grid.x,
-                     all = tiles * problem.batch * problem.num_heads_kv;
+                     all = tiles * problem.batch * problem.num_heads_kv *
+                           GroupShares::of(problem, field_or(c, "group_splits", 1)).count;
   const bool persistent = field_or(c, "grid", 0) != 0;
   EXPECT_TRUE(blocks == all || (persistent && blocks < all)) << blocks << " for " << all;
 }

@@ -131,6 +131,8 @@ TEST_F(Program, AProblemMayFollowEveryOption) {
                                                      {"--gpu", "0"},
                                                      {"--html", "none.html"},
                                                      {"--k", "k.npy"},
+                                                     {"--k-scale", "k_scale.npy"},
+                                                     {"--v-scale", "v_scale.npy"},
                                                      {"--lse", "lse.npy"},
                                                      {"--bsr", "blocks.npy"},
                                                      {"--score", "s * 2"},

@@ -83,6 +83,16 @@ Cases sizes() {
          {"bwd bf16 batch=2 num_heads=16:2 seqlen=140:190 head_dim=128 causal",
           "bwd fp16 batch=1 num_heads=8:1 seqlen=3:777 head_dim=64 causal",
           "bwd bf16 batch=1 num_heads=16:2 seqlen=200 head_dim=64 deterministic"});
+  add_to(cases, "Gqa7To1",
+         {"bwd bf16 batch=2 num_heads=14:2 seqlen=190 head_dim=128 causal deterministic",
+          "bwd fp16 batch=3 num_heads=7:1 seqlen=140:260 head_dim=64 lengths=packed causal",
+          "bwd bf16 batch=2 num_heads=14:2 seqlen=150 head_dim=192:128 lengths=used causal",
+          "bwd bf16 batch=1 num_heads=7:1 seqlen=0:150 head_dim=64",
+          "bwd fp16 batch=2 num_heads=14:2 seqlen=90:140 head_dim=72 layout=bhsd gradients=fp32 "
+          "accumulate"});
+  add_to(cases, "Gqa71To1",
+         {"bwd bf16 batch=1 num_heads=71:1 seqlen=200 head_dim=64 causal",
+          "bwd bf16 batch=2 num_heads=71:1 seqlen=130 head_dim=64 lengths=packed deterministic"});
   add_to(cases, "Gqa3To1", {"bwd bf16 batch=1 num_heads=6:2 seqlen=7:333 head_dim=128 causal"});
   add_to(cases, "Mqa",
          {"bwd fp16 batch=2 num_heads=5:1 seqlen=90:210 head_dim=64",

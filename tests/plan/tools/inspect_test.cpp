@@ -22,6 +22,7 @@
 #include "generator/candidates.h"
 #include "generator/problem/bucket.h"
 #include "plan/plan_state.h"
+#include "plan/tools/compile_info.h"
 #include "runtime/compile/compiler.h"
 #include "templates/registry.h"
 
@@ -164,6 +165,20 @@ TEST(WorkspaceBound, OfSplitKeysSufficesForEverySmallerBatch) {
             << to_string(exact) << ' ' << config;
       }
     }
+  }
+}
+
+TEST(WorkspaceBound, OfSizesThatNoKernelServesIsRefusedAndNoAssertion) {
+  const DeviceFacts& device = typical_device("sm_90");
+  Problem many = kProblem;
+  const std::string config = to_string(untuned(registry(), bucket(many), device).config);
+  many.batch = 1 << 18;
+  many.seqlen_q = many.seqlen_kv = 1 << 16;
+  try {
+    workspace_bound(many, config, device);
+    FAIL() << "2^31 query tiles";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
   }
 }
 
@@ -470,6 +485,26 @@ TEST(ListFamilies, NamesAllWithArchsAndFeatures) {
   }
 }
 
+TEST(CompileInfo, IsOfTheConfigsOwnKernelAndNotOfStepsBesideIt) {
+  Cubin cubin;
+  cubin.registers = 168;
+  cubin.spill_store_bytes = 8;
+  Launch launch;
+  launch.steps.resize(2);
+  launch.steps[0].kernel = "before";
+  launch.steps[1].kernel = "own";
+  launch.steps[1].block.x = 128;
+  const Arch& arch = typical_device("90a").arch;
+  EXPECT_EQ(describe(cubin, {}, launch, arch).registers, 168) << "stored: the most of any";
+  cubin.kernels["before"] = {.registers = 168, .spill_store_bytes = 8};
+  cubin.kernels["own"] = {.registers = 40, .smem_static_bytes = 1024};
+  const CompileInfo info = describe(cubin, {}, launch, arch);
+  EXPECT_EQ(info.registers, 40);
+  EXPECT_EQ(info.spill_bytes, 0);
+  EXPECT_EQ(info.smem_bytes, 1024);
+  EXPECT_EQ(info.blocks_per_sm, 12);  // of 65,536 registers
+}
+
 // ---- Ranking without the GPU ----
 
 TEST_F(RankTest, StoresEstimatesAndCodeThatNoPlanTakesForMeasured) {
@@ -501,6 +536,10 @@ TEST_F(RankTest, StoresEstimatesAndCodeThatNoPlanTakesForMeasured) {
   }
   const Cache::Current current{device_class(device), "", "", device.arch.sm};
   EXPECT_FALSE(cache.best(to_string(tuned), current, [](std::string_view) { return "any"; }));
+  const Inspection shown = inspect(kProblem, device,
+                                   {.cache_path = path("cache.db"), .compile = false});
+  EXPECT_EQ(shown.num_estimates, 3);
+  EXPECT_THAT(shown.measured, IsEmpty());
 }
 
 TEST_F(RankTest, RefusesADatabaseThatCannotBeWritten) {

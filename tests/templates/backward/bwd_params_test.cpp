@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "templates/host/fwd_params.h"
 #include "templates/host/launch_work.h"
 #include "templates/parts/block_mask/host.h"
+#include "templates/parts/group_splits/params.h"
 #include "templates/parts/query_bits/host.h"
 #include "templates/registry.h"
 #include "tests/support/argument_fields.h"
@@ -105,7 +107,7 @@ TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
 TEST(BwdSteps, KnowHowManyPartsOfTheKernelAddToAHeadsSums) {
   const Family& family = *find_family("bwd_wgmma_sm90a");
   const DeviceFacts& device = typical_device("90a");
-  int zeros_ahead = 0;
+  int zeros_ahead = 0, splits = 0;
   for (const char* words :
        {"seqlen=300:700", "seqlen=70:0", "seqlen=2048 causal deterministic",
         "seqlen=2048 lengths=packed", "seqlen=2048 lengths=used", "seqlen=2048 blocks=64:64"}) {
@@ -115,13 +117,14 @@ TEST(BwdSteps, KnowHowManyPartsOfTheKernelAddToAHeadsSums) {
       for (const Candidate& candidate : candidates(family, p, device)) {
         const Config& c = candidate.config;
         const int keys = c.get("split_columns") ? 64 : 128;
-        const int parts = c.get("dq") == kDqFromRegs ? 8 : 2;
+        const int parts = (c.get("dq") == kDqFromRegs ? 8 : 2) * c.get("group_splits");
         const Launch launch = family.launch(c, p, device);
         const LaunchStep& bwd_dq = launch.steps.back();
         EXPECT_EQ(test::planned_at<BwdStepParams>(bwd_dq, 0).parts_of_head,
                   tiles_of_stored(p, stored_rows(p).kv, keys) * parts)
             << to_string(c) << " for " << words;
         zeros_ahead += c.get("zeros_ahead");
+        splits += c.get("group_splits") > 1;
         if (p.seqlen_kv == 0) continue;
         EXPECT_EQ(test::planned_at<std::size_t>(launch.steps[own_step(launch)],
                                                 offsetof(BwdWgmmaSm90aParams, added)),
@@ -131,6 +134,7 @@ TEST(BwdSteps, KnowHowManyPartsOfTheKernelAddToAHeadsSums) {
     }
   }
   EXPECT_GT(zeros_ahead, 10);
+  EXPECT_GT(splits, 10);
 }
 
 TEST(BwdSteps, SetTheSumsToZerosWhereTheKernelOnlyAdds) {
@@ -273,7 +277,8 @@ TEST(BwdSteps, OfNoKeysDqIsWrittenAllTheSame) {
 std::string zeros_ahead(const char* head_group_mb) {
   return std::string(
              "bwd_wgmma_sm90a split_columns=0 block_m=64 do_stages=2 "
-             "ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=2 zeros_ahead=1 grid=0 alternate=0 "
+             "ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=2 zeros_ahead=1 grid=0 "
+             "group_splits=1 alternate=0 "
              "head_group_mb=") +
          head_group_mb;
 }
@@ -308,7 +313,7 @@ TEST(OrderOfKeyTiles, HasTheLastKeysFirstWhereTurnsBeginAtTheDiagonal) {
     const Config config = parse_config(
         "bwd_wgmma_sm90a split_columns=0 block_m=128 do_stages=2 "
         "ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=" +
-        std::to_string(dq) + " zeros_ahead=0 grid=0 alternate=0 head_group_mb=0");
+        std::to_string(dq) + " zeros_ahead=0 grid=0 group_splits=1 alternate=0 head_group_mb=0");
     const Family& family = *find_family("bwd_wgmma_sm90a");
     ASSERT_EQ(illegal(family, config, p, typical_device("90a")), "");
     const Launch launch = family.launch(config, p, typical_device("90a"));
@@ -326,7 +331,7 @@ TEST(PersistentBlocks, AreAsManyAsSmsAndAskByACountThatIsSetToZero) {
     const Config config = parse_config(
         std::string("bwd_wgmma_sm90a split_columns=0 block_m=128 "
                     "do_stages=2 ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 ") +
-        dq + " grid=2 alternate=0 head_group_mb=0");
+        dq + " grid=2 group_splits=1 alternate=0 head_group_mb=0");
     const Problem p = parse_problem(text);
     if (p.seqlen_q != 0) EXPECT_EQ(illegal(family, config, p, device), "") << text;
     return family.launch(config, p, device);
@@ -378,7 +383,8 @@ TEST(GroupsFromBothEnds, AreAsManyHeadsAsFillTheGpuWhereTheirBlocksDiffer) {
   const auto config_of = [](bool alternate) {
     return parse_config(
         "bwd_wgmma_sm90a split_columns=0 block_m=64 do_stages=2 "
-        "ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=2 zeros_ahead=0 grid=0 alternate=" +
+        "ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=2 zeros_ahead=0 grid=0 group_splits=1 "
+        "alternate=" +
         std::to_string(alternate) + " head_group_mb=0");
   };
   const auto params_of = [&](const char* sizes, bool alternate) {
@@ -401,6 +407,77 @@ TEST(GroupsFromBothEnds, AreAsManyHeadsAsFillTheGpuWhereTheirBlocksDiffer) {
     EXPECT_EQ(illegal(family, config_of(true), p, device), "") << same;
     EXPECT_NE(family.needless(config_of(true), p, device), "") << same;
   }
+}
+
+// ---- blocks of bwd_wgmma_sm90a that share the query heads of a group ----
+
+Config best_config(const char* words) {
+  const Problem p = parse_problem(std::string("bwd bf16 ") + words);
+  return candidates(*find_family("bwd_wgmma_sm90a"), p, typical_device("90a")).front().config;
+}
+
+void set(Config& config, std::string_view field, int value) {
+  for (auto& [name, of_field] : config.fields)
+    if (name == field) of_field = value;
+}
+
+/// A block that walks over all of a group's heads takes longer than its share of the GPU.
+TEST(GroupSplits, AreChosenWhereBlocksAreFewOrOneOfThemIsLong) {
+  for (const char* words : {"num_heads=64:8 seqlen=1378 head_dim=128 causal",
+                            "batch=3 num_heads=32:4 seqlen=1085 head_dim=128 causal",
+                            "batch=8 num_heads=4:1 seqlen=458 head_dim=256 causal window_left=511",
+                            "batch=4 num_heads=14:2 seqlen=1841 tokens=4000 head_dim=64 causal "
+                            "lengths=packed",
+                            "batch=27 num_heads=71:1 seqlen=6588 tokens=32574 head_dim=64 causal "
+                            "lengths=packed"})
+    EXPECT_GT(best_config(words).get("group_splits"), 1) << words;
+  for (const char* words : {"batch=7 num_heads=32:8 seqlen=6879 head_dim=128 causal",
+                            "batch=6 num_heads=64:8 seqlen=2381 head_dim=128 causal",
+                            "batch=4 num_heads=16 seqlen=2048 head_dim=128 causal",
+                            "num_heads=16 seqlen=512 head_dim=64"})
+    EXPECT_EQ(best_config(words).get("group_splits"), 1) << words;
+}
+
+/// Each part of dk and dv has a place of its own, after which the rest of the workspace begins.
+TEST(GroupSplits, HavePartsInTheWorkspaceAndAStepThatAddsThemUp) {
+  const Family& family = *find_family("bwd_wgmma_sm90a");
+  const DeviceFacts& device = typical_device("90a");
+  const Problem p = parse_problem("bwd bf16 batch=3 num_heads=10:2 seqlen=300:200 head_dim=64:40");
+  Config config = best_config("batch=3 num_heads=10:2 seqlen=300:200 head_dim=64:40");
+  set(config, "group_splits", 1), set(config, "zeros_ahead", 0);
+  const Launch whole = family.launch(config, p, device);
+  set(config, "group_splits", 4);  // of 5 heads: three shares of 2, 2 and 1
+  ASSERT_EQ(illegal(family, config, p, device), "");
+  const Launch launch = family.launch(config, p, device);
+  ASSERT_EQ(launch.steps.size(), whole.steps.size() + 1);
+  const LaunchStep &own = launch.steps[own_step(launch)], &last = launch.steps.back();
+  EXPECT_EQ(last.kernel, "bwd_dkv");
+  EXPECT_TRUE(last.overlaps_previous);
+  EXPECT_EQ(last.grid.x, 3u * 2 * 13) << "16 keys a block";
+  EXPECT_EQ(own.grid.x, whole.steps[own_step(whole)].grid.x * 3);
+  const auto splits = test::planned_at<GroupSplitParams>(own, sizeof(BwdWgmmaSm90aParams));
+  EXPECT_EQ(splits.heads, 2);
+  EXPECT_EQ(splits.count, 3);
+  EXPECT_EQ(splits.rows, 200);
+  const auto of_step = test::planned_at<GroupSplitParams>(last, sizeof(BwdStepParams));
+  EXPECT_EQ(std::memcmp(&splits, &of_step, sizeof(splits)), 0);
+  const std::size_t parts = 3 * 2 * 3 * 200;
+  EXPECT_EQ(launch.workspace_bytes - whole.workspace_bytes,
+            scratch_aligned(parts * 64 * 4) + scratch_aligned(parts * 40 * 4));
+  for (const LaunchStep& step : launch.steps) EXPECT_EQ(test::argument_fault(step), "");
+}
+
+TEST(GroupSplits, AreOfNoUseWithoutGroupsAndRefusedWithLists) {
+  const Family& family = *find_family("bwd_wgmma_sm90a");
+  const DeviceFacts& device = typical_device("90a");
+  Config config = best_config("num_heads=64:8 seqlen=1378 head_dim=128 causal");
+  set(config, "group_splits", 2);
+  const auto refusal = [&](const std::string& words) {
+    return illegal(family, config, parse_problem("bwd bf16 head_dim=128 causal " + words), device);
+  };
+  EXPECT_EQ(refusal("num_heads=8:4 seqlen=1024"), "");
+  EXPECT_THAT(refusal("num_heads=8 seqlen=1024"), testing::HasSubstr("one head"));
+  EXPECT_THAT(refusal("num_heads=8:4 seqlen=1024 blocks=64"), testing::HasSubstr("block mask"));
 }
 
 TEST(ZerosAhead, AreSearchedWhereTheL2HoldsThem) {

@@ -37,7 +37,7 @@ constexpr BwdWgmmaSm90aConfig config_of(int dq, int block_m) {
   c.block_m = block_m;
   c.do_stages = c.ds_stages = 2;
   c.late_dq = c.dq_rounds = c.dq_stages = 1;
-  c.dq = dq;
+  c.dq = dq, c.group_splits = 1;
   return c;
 }
 

@@ -121,12 +121,12 @@ TEST(ReadyMadeTexts, CompileWithoutSpillsInBothFamilies) {
   add_code(all, alibi());
   add_code(all, prefix_lm());
   cases.push_back({"fwd_wgmma_sm90a", "90a", all});
+  const std::size_t only_cpp = cases.size();
   cases.push_back({"fwd_mma_sm80", "80", all});
   Problem fp32 = all;
   fp32.head_dim = fp32.head_dim_v = 64;
   fp32.dtype_q = fp32.dtype_k = fp32.dtype_v = fp32.dtype_o = DType::kFp32;
   cases.push_back({"fwd_regtile_f32", "80", fp32});
-  const std::size_t only_cpp = cases.size();
   cases.push_back({"fwd_naive", "80", all});
 
   // The registers are fitted to NVRTC 13.0. 13.5 keeps one of prefix_lm() in memory: 8 bytes.
