@@ -162,7 +162,7 @@ typedef struct attnforge_tensors {
    * the address of an array in device memory, or a number in the first 4 bytes (float, int32_t).
    * With the word dargs, after them, 8 bytes for each of its names: the address of an fp32 array of
    * as many elements, to which a run adds the gradient of the array of that name. Clear it before
-   * the first run: no run does. */
+   * the first run: no run does. dargs="whole X": an array as X is, which a run writes. */
   const uint64_t* code_arguments;
   const float* sinks; /* needed with the word sinks: [num_heads_q] logits in device memory */
 } attnforge_tensors;

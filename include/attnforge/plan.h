@@ -141,7 +141,8 @@ struct Tensors {
   // of an array in device memory, or a number's 4 bytes (float, int) and 4 more of any value. After
   // them, 8 bytes for each name in problem.dargs: the address of an fp32 array, of as many elements
   // as the array of that name, whatever its type, to which the run adds its gradient. The caller
-  // clears it where nothing is to be added to: its size is not known here.
+  // clears it where nothing is to be added to: its size is not known here. With dargs="whole X" it
+  // is an array as X is, which the run writes.
   const std::uint64_t* code_arguments = nullptr;
   // problem.sinks: [num_heads_q] logits in device memory. -inf: none; not NaN nor +inf.
   const float* sinks = nullptr;

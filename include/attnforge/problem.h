@@ -164,7 +164,8 @@ struct Problem {
   std::string mask;   // an expression: whether a query sees a key that the window lets it see
   std::string args;   // what both may name besides the problem's sizes: "float* slope, int window"
   // Backward: which arrays of args, all of floats that `score` names, get a gradient: "slope,
-  // bias". A run adds them to fp32 arrays (Tensors::code_arguments). Not with deterministic.
+  // bias". A run adds them to fp32 arrays (Tensors::code_arguments). Not with deterministic, but of
+  // an aligned array; "whole bias" is written as that array is (docs/USER_CODE.md).
   std::string dargs;
 
   friend bool operator==(const Problem&, const Problem&) = default;

@@ -224,8 +224,11 @@ struct DargsOfRows {
     using T = typename Code::RowElement;
     const int rows = tile.lengths.q(), keys = tile.lengths.kv(), lane = ElementSum::lane();
     const int row_of_lane = MmaFragment::row(lane), column = MmaFragment::column(lane);
+    // 1 of most texts, of whose rows nothing is left then.
     const auto scaled = [&](int j, int c, int r) {
-      const Row user(tile, ds.first_row + 8 * j + column + c, ds.lane_key);
+      const int row = ds.first_row + 8 * j + column + c;
+      const Row user(tile.params, tile.lengths, tile.batch, tile.query_head_of(row),
+                     min(tile.query_of(row), rows - 1), ds.lane_key);
       OneRead read{0};
       return ds.all[j][2 * r + c] * slope_of_read<Code>(user, slopes::TanhWithSlope<QuotientTanh>(),
                                                         0.0f, user.template key<true>(8 * r), read);
