@@ -136,7 +136,8 @@ struct FwdMmaSm80Config : Shape {
     return (dtype == kFp16 || dtype == kBf16) && (head_dim_warps == 1 || head_dim_warps == 2) &&
            num_warps % head_dim_warps == 0 && num_warps >= 2 &&
            (block_m % (16 * row_warps()) == 0 ||
-            (block_m == 8 && row_warps() == 1 && low_bit_k() && low_bit_v() && !has_key_lists())) &&
+            (block_m == 8 && row_warps() == 1 && low_bit_k() && low_bit_v() && !has_key_lists() &&
+             !user_score)) &&
            block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 && pack_gqa >= 1 &&
            (stages > 1 || step_n == block_n) && alignment >= 4 &&
            (head_dim_warps == 1 || (step_n == block_n && !pad_head_dim)) &&

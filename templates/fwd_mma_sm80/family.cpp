@@ -98,9 +98,11 @@ Axis head_dim_warps(const Problem& problem) {
   return axis;
 }
 
-/// Tiles of 8 rows: where there are no more, or where registers hold the output of no more.
+/// Tiles of 8 rows: where there are no more, or where registers hold the output of no more. A text
+/// may read its arrays for whole fragments.
 bool half_fragments(const Problem& problem) {
   if (!is_low_bit(problem.dtype_k) || !is_low_bit(problem.dtype_v)) return false;
+  if (!problem.score.empty()) return false;
   return problem.head_dim_v > kOneWarp || (has_few_rows(problem) && rows_packed(problem) <= 8);
 }
 
