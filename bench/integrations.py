@@ -180,6 +180,41 @@ def flex(tune):
     print(f"flex: geometric mean of {len(ratios)} ratios {statistics.geometric_mean(ratios):.3f}" if ratios else "flex: nothing ran")
 
 
+# ---- A mask that is added ----
+
+
+def mask(tune):
+    """[heads, queries, keys] in bf16 beside causal; `without` is the same call without it. Gradients are those of the mask too."""
+    from attnforge.integrations.masks import with_attn_mask
+
+    for batch, dim in ((1, 128), (4, 128), (1, 64)):
+        q, k, v = (torch.randn(batch, 4096, 16, dim, device="cuda").bfloat16().requires_grad_() for _ in range(3))
+        added = torch.randn(16, 4096, 4096, device="cuda").bfloat16().requires_grad_()
+        with torch.no_grad():
+            seen = added.masked_fill(torch.ones(4096, 4096, dtype=torch.bool, device="cuda").triu(1), -float("inf"))
+        seen.requires_grad_()
+        if tune:
+            for options in (with_attn_mask(added, q, k, {"causal": True}), {"causal": True}):
+                for backward in (False, True):
+                    with torch.no_grad():
+                        attnforge.tune(q, k, v, backward=backward, rigor=tune, **options)
+        swapped = [x.transpose(1, 2) for x in (q, k, v)]
+        functions = {
+            "attnforge": (lambda: attnforge.attention(q, k, v, causal=True, attn_mask=added), [q, k, v, added]),
+            "without": (lambda: attnforge.attention(q, k, v, causal=True), [q, k, v]),
+            "without the mask's gradient": (lambda: attnforge.attention(q, k, v, causal=True, attn_mask=added.detach()), [q, k, v]),
+            "torch": (lambda: torch.nn.functional.scaled_dot_product_attention(*swapped, seen).transpose(1, 2), [q, k, v, seen]),
+        }
+        case = f"batch {batch}, 16 heads, 4096, head_dim {dim}, causal"
+        with torch.no_grad():
+            yield from row("added mask, forward", case, by_turns({name: f for name, (f, _) in functions.items()}))
+        dout, sides = torch.randn_like(q), {}
+        for name, (function, leaves) in functions.items():
+            o = function()
+            sides[name] = lambda o=o, leaves=leaves: torch.autograd.grad(o, leaves, dout, retain_graph=True)
+        yield from row("added mask, backward", case, by_turns(sides))
+
+
 # ---- The host ----
 
 
@@ -211,11 +246,11 @@ def host(tune):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="train,llama,flex,host")
+    parser.add_argument("--only", default="train,llama,flex,mask,host")
     parser.add_argument("--tune", choices=("quick", "full"))
     parser.add_argument("--out", type=pathlib.Path)
     given = parser.parse_args()
-    parts = {"train": train, "llama": llama, "flex": flex, "host": host}
+    parts = {"train": train, "llama": llama, "flex": flex, "mask": mask, "host": host}
     wanted = given.only.split(",")
     if unknown := [each for each in wanted if each not in parts]:
         parser.error(f"--only {unknown[0]}: it is of {', '.join(parts)}")

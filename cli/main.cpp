@@ -1,9 +1,12 @@
 // main.cpp - the program attnforge: finds the verb, runs it, turns errors into one line and an exit
 // code.
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
+#include <string_view>
 
+#include "attnforge/worker.h"
 #include "cli/verbs/memory_check.h"
 #include "cli/verbs/verbs.h"
 
@@ -95,5 +98,8 @@ int run_program(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   attnforge::cli::hold_standard_files();
+  // Not a verb for people: searches start it (attnforge/worker.h).
+  if (argc == 4 && std::string_view(argv[1]) == "worker")
+    std::_Exit(attnforge::serve_search(argv[2], std::atoi(argv[3])));
   return attnforge::cli::run_program(argc, argv);
 }

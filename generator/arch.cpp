@@ -18,19 +18,20 @@ constexpr int kRegisters = 65536;
 
 // The fields in order: sm, name; bytes of shared memory per block and per SM; registers, threads
 // and blocks per SM; what mma.sync reaches (fp16 or bf16 operands, fp32 accumulation, dense); fp32
-// multiply-adds of the CUDA cores; cp_async, tma, wgmma.
+// multiply-adds of the CUDA cores; bytes read from L2 (te42kyfo/gpu-benches: A100 35.6, A40 16.7,
+// L40 14.8, H200 37.4; the last two as the arch before them); cp_async, tma, wgmma.
 constexpr Arch kArchs[] = {
-    {80, "80", 163 * kKiB, 164 * kKiB, kRegisters, 2048, 32, 1024, 64, true, false, false},
-    // GeForce halves the rate with fp32 accumulation; the same silicon as A10 or A40 has 512.
-    {86, "86", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 16, 256, 128, true, false, false},
+    {80, "80", 163 * kKiB, 164 * kKiB, kRegisters, 2048, 32, 1024, 64, 36, true, false, false},
+    // GeForce halves the rate with fp32 accumulation; see arch_of_board().
+    {86, "86", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 16, 256, 128, 17, true, false, false},
     // GeForce again: an RTX 4090 has 165 TFLOP/s with 128 SMs at 2.52 GHz. L4 and L40S have 512.
-    {89, "89", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 24, 256, 128, true, false, false},
+    {89, "89", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 24, 256, 128, 15, true, false, false},
     // mma.sync reaches about 62 percent of the 2048 that wgmma has.
-    {90, "90a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1270, 128, true, true, true},
+    {90, "90a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1270, 128, 37, true, true, true},
     // The full rate needs tcgen05; mma.sync has that of sm_80.
-    {100, "100a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1024, 128, true, true, false},
+    {100, "100a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1024, 128, 37, true, true, false},
     // GeForce: an RTX 5090 has 209 TFLOP/s with 170 SMs at 2.41 GHz. RTX PRO 6000 has 512.
-    {120, "120a", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 24, 256, 128, true, true, false},
+    {120, "120a", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 24, 256, 128, 15, true, true, false},
 };
 
 struct TypicalGpu {
@@ -91,6 +92,15 @@ const Arch& arch_named(std::string_view name) {
   }
   throw_error(ErrorCode::kInvalidArgument, "unknown arch \"{}\"; known are sm_{}", name,
               fmt::join(known_archs(), ", sm_"));
+}
+
+Arch arch_of_board(Arch arch, std::string_view name) {
+  // Boards of the same silicon as GeForce that are not GeForce; L20 is as GeForce is.
+  constexpr int kHalved = 256;
+  const bool halved = name.empty() || name.find("GeForce") != std::string_view::npos ||
+                      name.find(" L20") != std::string_view::npos;
+  if (arch.mma_fma_per_clock_per_sm == kHalved && !halved) arch.mma_fma_per_clock_per_sm *= 2;
+  return arch;
 }
 
 const Arch* arch_for_sm(int sm) {

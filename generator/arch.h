@@ -19,6 +19,9 @@ const Arch& arch_named(std::string_view name);
 /// whose code runs on them (87 -> 86).
 const Arch* arch_for_sm(int sm);
 
+/// `arch` with what a board of that name has of its own: the rate of its tensor cores. "": GeForce.
+Arch arch_of_board(Arch arch, std::string_view name);
+
 /// Resident blocks per SM of a kernel with `registers` per thread, `threads` and `smem_bytes` per
 /// block.
 int blocks_per_sm(const Arch& arch, int registers, int threads, int smem_bytes);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,10 @@ struct KernelResources {
 
 struct Cubin : KernelResources {
   std::vector<std::byte> bytes;
-  std::string arch;           // "90a"
-  std::string source_digest;  // digest(Source)
-  std::string nvrtc;          // "13.0" and its build id
+  std::map<std::string, KernelResources, std::less<>> kernels;  // each alone; not of stored code
+  std::string arch;                                             // "90a"
+  std::string source_digest;                                    // digest(Source)
+  std::string nvrtc;                                            // "13.0" and its build id
   double compile_ms = 0;
   std::string
       log;  // remarks of compiler and assembler, without the ones read into the fields above

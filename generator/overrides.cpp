@@ -1,4 +1,5 @@
 #include "generator/overrides.h"
+#include "generator/user_code/user_code.h"
 
 #include <fmt/format.h>
 
@@ -81,6 +82,7 @@ std::string contradiction(const Config& config, const Overrides& overrides) {
 Source render(const Family& family, const Config& config, const Problem& problem,
               const Overrides& overrides) {
   Source source = family.render(config, problem);
+  source.users_code = has_code(problem);
   if (overrides.kernel_name.empty() && !overrides.own_templates) return source;
   if (!overrides.kernel_name.empty()) rename_kernels(source, overrides.kernel_name);
   std::vector<Header> headers;

@@ -43,6 +43,7 @@ constexpr ShapeField kMembers[] = {
     {"accumulate", &Shape::accumulate},
     {"fp32_gradients", &Shape::fp32_gradients},
     {"dargs", &Shape::dargs},
+    {"kv_scale", &Shape::kv_scale},
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
 
@@ -89,7 +90,8 @@ Shape shape_of(const Problem& problem) {
           .page_size = problem.page_size,
           .accumulate = problem.accumulate,
           .fp32_gradients = has_wider_gradients(problem),
-          .dargs = !problem.dargs.empty()};
+          .dargs = writes_dargs(problem) ? 2 : !problem.dargs.empty(),
+          .kv_scale = static_cast<int>(problem.kv_scale)};
 }
 
 bool has_window(const Shape& shape) { return shape.right_bound || shape.left_bound; }

@@ -45,6 +45,7 @@ struct Source {
   std::vector<std::pair<std::string, std::string>>
       renamed{};  // kernels that LaunchStep::kernel calls otherwise than the text: its name, theirs
   AssemblyInfo assembly{};
+  bool users_code = false;  // a user's texts are in it, which may keep a compiler busy for ever
 };
 
 /// Sets source.text and source.code from source.entry: replaces `#include "path"` lines by the

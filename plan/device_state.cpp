@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "attnforge/error.h"
 #include "generator/arch.h"
 #include "plan/overrides.h"
@@ -22,11 +24,14 @@ CUcontext context_for(PrimaryContext& primary) {
 DeviceState::DeviceState(const DeviceOptions& options)
     : log(options.log),
       overrides(overrides_from_environment()),
+      worker(worker_from_environment()),
       primary(options.ordinal),
       facts(limited(device_facts(options.ordinal), overrides)),
       device_class(attnforge::device_class(facts)),
       context(context_for(primary)),
       cache(options.cache_path, options.read_only_cache, log_function()) {
+  if (const char* path = secure_getenv("ATTNFORGE_SITE_CACHE"); path != nullptr && *path != '\0')
+    site.emplace(path, true, log_function());
   log.info(
       fmt::format("opened GPU {} ({}), database {}", options.ordinal, device_class, cache.path()));
   if (const std::string forced = forced_text(overrides); !forced.empty())

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "attnforge/device.h"
@@ -18,6 +19,7 @@
 #include "plan/recent_map.h"
 #include "plan/said_once.h"
 #include "plan/trace.h"
+#include "plan/worker_program.h"
 #include "runtime/counter_pool.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
@@ -41,12 +43,14 @@ class DeviceState {
 
   const Logger log;
   const Overrides overrides;  // as the environment was when this was made
+  const WorkerChoice worker;  // likewise
   PrimaryContext primary;
   const DeviceFacts facts;  // with the shared memory budget of overrides
   const std::string device_class;
   CUcontext
       context = nullptr;  // the caller's, if it was current and of this GPU, else the primary one
   Cache cache;
+  std::optional<Cache> site;  // $ATTNFORGE_SITE_CACHE: read where `cache` has no winner
 
   RecentMap<PlanState, KeyOfPlan> plans{kPlansKept};
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
@@ -54,7 +58,7 @@ class DeviceState {
       block_kernels;  // plan/ops/block_lists.h
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
-  SaidOnce launches, slow_paths;
+  SaidOnce launches, slow_paths, said;
   Trace trace;
   std::atomic<std::uint64_t> compiles = 0, chosen = 0, untuned = 0;  // attnforge/stats.h
 };

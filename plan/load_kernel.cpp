@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <iterator>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include "runtime/compile/compiler.h"
 #include "runtime/compile/same_machine_code.h"
 #include "runtime/nvtx.h"
+#include "tuner/worker/compile_workers.h"
 
 namespace attnforge {
 namespace {
@@ -29,6 +31,10 @@ std::int64_t now_ns() {
 
 bool may_tune(const PlanOptions& options) {
   return options.policy == Policy::kFirstRun && options.allow_compile;
+}
+/// Whether a first run can try kernels where they do no harm. Else it uses what was proved before.
+bool can_tune(const DeviceState& state) {
+  return state.worker.in_process || !state.worker.program.path.empty();
 }
 /// Only what was measured as the code of today.
 bool answers_cached_only(Provenance provenance) {
@@ -128,6 +134,15 @@ void recognise(Choice& choice, bool may_compile, DeviceState& state) {
   }
 }
 
+/// Takes what the site's database answers with, with its code, if that was measured or `stored` is
+/// nothing.
+void take_over(std::optional<Choice> of_site, std::optional<Choice>& stored, DeviceState& state) {
+  if (!of_site || (stored && !is_measured(of_site->provenance))) return;
+  of_site->cubin = stored_cubin(of_site->rendered->digest, state.facts.arch, of_site->nvrtc,
+                                *state.site);
+  stored = std::move(of_site);
+}
+
 /// The first choice of those that load. Each list is asked for when all before failed. Throws the
 /// first failure if all fail.
 std::unique_ptr<LoadedKernel> load_first(
@@ -192,13 +207,19 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
   if (key.problem.batch == 0 || key.problem.seqlen_q == 0)
     return load(chooser.untuned(), key, options, state);  // loads nothing
 
-  bool tuning_tried = false, provisional = false;
+  std::optional<Chooser> of_site;
+  if (state.site) of_site.emplace(key, state.facts, *state.site, state.overrides, state.log);
+  const bool tunes = may_tune(options) && can_tune(state);
+  bool provisional = false;
+  if (may_tune(options) && !tunes && state.said.first(state.worker.missing))
+    state.log.info("first runs go by what was tuned before: " + state.worker.missing);
   // What a search that still goes on has stored so far is not its answer.
-  std::optional<Choice> stored = chooser.stored(may_tune(options) ? std::optional(Rigor::kQuick)
-                                                                  : std::nullopt);
+  const std::optional<Rigor> at_least = tunes ? std::optional(Rigor::kQuick) : std::nullopt;
+  std::optional<Choice> stored = chooser.stored(at_least);
   if (stored) recognise(*stored, may_compile(options), state);
-  if (may_tune(options) && (!stored || !is_measured(stored->provenance))) {
-    tuning_tried = true;
+  if (of_site && (!stored || !is_measured(stored->provenance)))
+    take_over(of_site->stored(at_least), stored, state);
+  if (tunes && (!stored || !is_measured(stored->provenance))) {
     FirstRun found = first_run(key, options, state, called);
     if (found.choice) stored = std::move(found.choice);
     provisional = found.provisional;
@@ -212,10 +233,11 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
   };
   const std::function<std::vector<Choice>()> lists[] = {
       [&] { return listed(stored); }, [&] { return listed(chooser.near()); },
+      [&] { return of_site ? listed(of_site->near()) : listed({}); },
       [&] { return std::vector{chooser.untuned()}; }, [&] { return chooser.fallbacks(); }};
   std::unique_ptr<LoadedKernel> loaded = load_first(
       std::span(lists).first(cached_only ? 1 : std::size(lists)), key, options, state);
-  loaded->tuning_tried = tuning_tried;
+  loaded->tuning_tried = may_tune(options);
   loaded->provisional = provisional;
   loaded->look_again_ns = now_ns() + kLookAgainNs;
   if (!forced_text(state.overrides).empty()) loaded->provenance = Provenance::kForced;
@@ -237,9 +259,13 @@ std::optional<Cubin> stored_cubin(const std::string& source_digest, const Arch& 
   return cache.get_cubin(source_digest, arch.name, "");
 }
 
-Cubin compile_and_store(const Source& source, const Arch& arch, Cache& cache, const Logger& log) {
+Cubin compile_and_store(const Source& source, const Arch& arch, Cache& cache, const Logger& log,
+                        const WorkerProgram& program) {
   const NvtxRange range("attnforge compile", source.name);
-  Cubin cubin = compile(source, arch);
+  const std::atomic<bool> unwanted = false;
+  Cubin cubin = source.users_code && !program.path.empty()
+                    ? CompileWorkers(program).compile(source, arch, unwanted)
+                    : compile(source, arch);
   log.info(fmt::format("compiled {} for sm_{} in {:.0f} ms: {} registers, {} bytes spilled",
                        source.name, arch.name, cubin.compile_ms, cubin.registers,
                        cubin.spill_store_bytes + cubin.spill_load_bytes));
@@ -252,7 +278,8 @@ Cubin compile_and_store(const Source& source, const Arch& arch, Cache& cache, co
 }
 
 Cubin compile_and_store(const Source& source, DeviceState& state) {
-  Cubin cubin = compile_and_store(source, state.facts.arch, state.cache, state.log);
+  Cubin cubin = compile_and_store(source, state.facts.arch, state.cache, state.log,
+                                  state.worker.program);
   ++state.compiles;
   return cubin;
 }

@@ -41,8 +41,10 @@ std::optional<Cubin> stored_cubin(const std::string& source_digest, const Arch& 
                                   const std::string& nvrtc, Cache& cache);
 
 /// Throws Error(kCompile), Error(kNoDriver) without NVRTC. A database that cannot be written is a
-/// log line.
-Cubin compile_and_store(const Source& source, const Arch& arch, Cache& cache, const Logger& log);
+/// log line. What a user's texts are in is compiled by `program`, if there is one: it may have no
+/// end, or crash NVRTC.
+Cubin compile_and_store(const Source& source, const Arch& arch, Cache& cache, const Logger& log,
+                        const WorkerProgram& program = {});
 /// The same for a GPU, counted in its stats.
 Cubin compile_and_store(const Source& source, DeviceState& state);
 

@@ -10,6 +10,7 @@
 #include "attnforge/inspect.h"
 #include "attnforge/stats.h"
 #include "generator/problem/bucket.h"
+#include "generator/text/throw_error.h"
 #include "plan/checks/input_check.h"
 #include "plan/checks/option_checks.h"
 #include "plan/choice/choice.h"
@@ -29,10 +30,10 @@ namespace {
 void require_legal(const LoadedKernel& loaded, const Problem& problem, const DeviceState& state) {
   const std::string wrong = illegal(loaded.config, problem, state.facts);
   if (wrong.empty()) return;
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("\"{}\" was chosen for batch_invariant problems of every batch, but not "
-                          "for \"{}\": {}",
-                          loaded.config_text, to_string(problem), wrong));
+  throw_error(ErrorCode::kUnsupported,
+              "\"{}\" was chosen for batch_invariant problems of every batch, but not "
+              "for \"{}\": {}",
+              loaded.config_text, to_string(problem), wrong);
 }
 
 /// So that no run of the kernel's plans need do it: one may be captured.
@@ -125,13 +126,22 @@ std::size_t workspace_bound(Problem largest, const std::string& config_text,
   if (largest.op == Op::kForward && !largest.batch_invariant && products_within_limits(of_bucket) &&
       family->supports(of_bucket, device.arch).empty())
     largest = of_bucket;
+  // Launches of products are not made of more than that.
+  if (const std::string no = family->supports(largest, device.arch);
+      family->tier == Tier::kProduct && !no.empty())
+    throw_error(ErrorCode::kUnsupported, "{} does not serve so many rows: {}", family->name, no);
   // That a family's workspace grows with batch and lengths is a rule for families
   // (docs/ADDING_A_FAMILY.md) that a test checks.
   return family->launch(config, largest, device).workspace_bytes;
 }
 
-Plan make_plan(const Problem& problem, Device& device, const PlanOptions& options) {
+Plan make_plan(const Problem& problem, Device& device, const PlanOptions& given) {
   DeviceState& state = state_of(device);
+  PlanOptions options = given;
+  if (given.policy == Policy::kFirstRun && given.stream != nullptr) {
+    const ContextScope scope(state.context);
+    if (is_captured(static_cast<CUstream>(given.stream))) options.policy = Policy::kEstimate;
+  }
   const PlanKey asked{problem, options.family, options.config};
   const std::size_t hash = hash_of(asked);
   std::shared_ptr<const PlanState> known = state.plans.find(asked, hash);

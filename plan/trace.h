@@ -10,7 +10,7 @@
 
 namespace attnforge {
 
-/// Thread-safe. Lines of processes that write to one file do not mix.
+/// Thread-safe. Lines of processes that write to one file do not mix, and are there once.
 class Trace {
  public:
   /// Of $ATTNFORGE_TRACE, the file; unset: nothing is written.

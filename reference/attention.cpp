@@ -14,6 +14,7 @@
 #include "reference/parallel.h"
 #include "reference/parts/merge.h"
 #include "reference/parts/rope.h"
+#include "reference/parts/scales.h"
 #include "reference/parts/user_code.h"
 #include "reference/score.h"
 #include "reference/sequences.h"
@@ -144,8 +145,9 @@ std::vector<double> block_scores(const Run& run, RowBlock block, KeyRange range,
   std::vector<double> scores(static_cast<std::size_t>(keys) * kRows);
   for (std::int64_t key = range.first; key <= range.last; ++key) {
     if (!seen_by_any(visible, key)) continue;
-    load_elements(problem.dtype_k, tensors.k.data,
-                  offset_of(tensors.k, {first.batch, kv_head, key}), problem.head_dim, row);
+    load_row(problem, problem.dtype_k, tensors.k.data,
+             offset_of(tensors.k, {first.batch, kv_head, key}), tensors.k_scale, first.batch, key,
+             kv_head, problem.head_dim, row);
     change_key(problem, tensors, key, row);
     double s[kRows] = {};
     for (int d = 0; d < problem.head_dim; ++d) {
@@ -219,8 +221,9 @@ void attend(const Run& run, RowBlock block) {
   double v[kMaxHeadDim];
   for (std::int64_t key = range.first; key <= range.last; ++key) {
     if (!seen_by_any(visible, key)) continue;
-    load_elements(problem.dtype_v, tensors.v.data,
-                  offset_of(tensors.v, {first.batch, kv_head, key}), problem.head_dim_v, v);
+    load_row(problem, problem.dtype_v, tensors.v.data,
+             offset_of(tensors.v, {first.batch, kv_head, key}), tensors.v_scale, first.batch, key,
+             kv_head, problem.head_dim_v, v);
     for (int r = 0; r < count; ++r) {
       const QueryRow& row = result.rows[block.begin + r];
       if (!visible[r].contains(key) || result.lse[block.begin + r] == -kInfinity) continue;
@@ -239,9 +242,9 @@ double max_abs_of_v(const Problem& problem, const Tensors& tensors, int threads)
     double v[kMaxHeadDim];
     double largest = 0;
     for (std::int64_t key = 0; key < problem.seqlen_kv; ++key) {
-      const std::int64_t at = offset_of(tensors.v,
-                                        {i / problem.num_heads_kv, i % problem.num_heads_kv, key});
-      load_elements(problem.dtype_v, tensors.v.data, at, problem.head_dim_v, v);
+      const QueryRow row{i / problem.num_heads_kv, i % problem.num_heads_kv, key};
+      load_row(problem, problem.dtype_v, tensors.v.data, offset_of(tensors.v, row), tensors.v_scale,
+               row.batch, key, row.head, problem.head_dim_v, v);
       for (int d = 0; d < problem.head_dim_v; ++d) {
         if (std::isfinite(v[d])) largest = std::max(largest, std::abs(v[d]));
       }

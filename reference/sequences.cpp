@@ -7,6 +7,7 @@
 #include "attnforge/block_mask.h"
 #include "attnforge/error.h"
 #include "reference/parts/pages.h"
+#include "reference/parts/scales.h"
 #include "reference/split_mix.h"
 #include "reference/visible.h"
 
@@ -222,6 +223,8 @@ Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_
   if (!has_pages(problem)) {
     advance(one.tensors.k, problem.dtype_k, batch, begin_kv);
     advance(one.tensors.v, problem.dtype_v, batch, begin_kv);
+    for (ScaleTensor* scales : {&one.tensors.k_scale, &one.tensors.v_scale})
+      *scales = scales_of_sequence(problem, *scales, index, batch, begin_kv);
   }
   if (one.tensors.lse.data != nullptr)
     one.tensors.lse.data += batch * tensors.lse.stride_batch + begin_q;

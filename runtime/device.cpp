@@ -68,7 +68,7 @@ DeviceFacts device_facts(int ordinal) {
                  attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
                            "the compute capability");
   if (const Arch* arch = arch_for_sm(sm))
-    facts.arch = *arch;
+    facts.arch = arch_of_board(*arch, facts.name);
   else
     facts.arch.sm = sm;
 

@@ -20,9 +20,13 @@ using i64 = long long;
 inline constexpr int kFp32 = 0;
 inline constexpr int kFp16 = 1;
 inline constexpr int kBf16 = 2;
+inline constexpr int kInt8 = 3, kInt4 = 4, kE4m3 = 5, kE5m2 = 6;  // of caches: fewer bits
 
 /// The rows of attnforge::ElementFormat that kernels ask.
-ATTNFORGE_CONSTEXPR int element_bits(int dtype) { return dtype == kFp32 ? 32 : 16; }
+ATTNFORGE_CONSTEXPR int element_bits(int dtype) {
+  return dtype == kFp32 ? 32 : dtype <= kBf16 ? 16 : dtype == kInt4 ? 4 : 8;
+}
+ATTNFORGE_CONSTEXPR bool is_low_bit(int dtype) { return dtype >= kInt8; }
 /// Of an element of whole bytes.
 ATTNFORGE_CONSTEXPR int element_bytes(int dtype) { return element_bits(dtype) / 8; }
 /// Bytes of so many elements one after another: whole bytes, of which the last may not be full.
@@ -41,11 +45,6 @@ ATTNFORGE_CONSTEXPR int quotient(int a, int b) {
   return static_cast<int>(static_cast<unsigned>(a) / static_cast<unsigned>(b));
 }
 ATTNFORGE_CONSTEXPR int round_up(int a, int b) { return ceil_div(a, b) * b; }
-ATTNFORGE_CONSTEXPR int next_power_of_two(int a) {
-  int power = 1;
-  while (power < a) power *= 2;
-  return power;
-}
 ATTNFORGE_CONSTEXPR int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 
 }  // namespace attnforge

@@ -44,7 +44,8 @@ struct Shape {
   int accumulate;
   // 1: dq, dk and dv are fp32; else they are of the dtypes of q, k and v
   int fp32_gradients;
-  int dargs;  // 1: arrays that the score's text reads get gradients
+  int dargs;  // 1: arrays that the score's text reads get gradients; 2: one that is written whole
+  int kv_scale;  // what shares a scale of k and v of fewer bits: low_bits.h
 
   /// Whether each row sees all keys, but for a block mask and what a text hides.
   ATTNFORGE_CONSTEXPR bool sees_all() const { return !right_bound && !left_bound; }
@@ -73,10 +74,6 @@ struct Shape {
   /// Keys of a tile that one copy by TMA brings: as many as are in one group, or page, for sure.
   ATTNFORGE_CONSTEXPR int box_keys(int block_n) const {
     return page_size != 0 ? gcd(page_size, block_n) : block_n / key_groups_of(block_n);
-  }
-  /// Whether a warp has a lane for each page that a tile may lie in.
-  ATTNFORGE_CONSTEXPR bool lanes_suffice(int block_n) const {
-    return page_size == 0 || block_n / box_keys(block_n) <= 32;
   }
   /// Whether blocks of the mask and tiles divide one another.
   ATTNFORGE_CONSTEXPR bool blocks_fit(int block_n) const {

@@ -9,6 +9,7 @@ clang-format, a comment stands right before what it describes, and a blank line 
 opening comment of c.h, the program of README.md, the docstring of the package.
 """
 
+import ast
 import inspect
 import pathlib
 import re
@@ -24,10 +25,10 @@ sys.path.insert(0, str(ROOT / "python"))
 import attnforge  # noqa: E402
 
 # In reading order; every public header is in one of these, except:
-OTHER_HEADERS = {"c.h", "c_block_mask.h", "cxx20.h"}
+OTHER_HEADERS = {"c.h", "c_tensors.h", "c_block_mask.h", "cxx20.h"}
 CPP_HEADERS = {
     "Problems and plans": ("problem.h", "element_format.h", "code_texts.h", "device.h", "plan.h", "block_mask.h", "device_block_mask.h", "merge_states.h", "append_kv.h", "provenance.h", "error.h"),
-    "Tuning and the database": ("tune.h", "cache.h"),
+    "Tuning and the database": ("tune.h", "cache.h", "worker.h"),
     "Looking": ("stats.h", "inspect.h", "assembly_info.h", "json.h", "problem_words.h", "printable.h", "version.h"),
     "For programs without data or memory of their own": ("host_tensors.h", "device_memory.h", "check.h", "measure.h", "work.h"),
 }
@@ -88,7 +89,7 @@ ENDS = r"\#if|\#endif|\#else|\#include|\#pragma|namespace|}|extern\ "
 PIECES = re.compile(
     rf"""(?P<comment>(?://[^\n]*\n)+|/\*.*?\*/\n)
     |(?P<end>\n|(?:{ENDS})[^\n]*\n)
-    |(?P<left_out>\#define\ ATTNFORGE_C_H\n|\#define\ ATTNFORGE_API[^\n]*\n|class\ \w+;[^\n]*\n)  # the last one for its friends
+    |(?P<left_out>\#define\ ATTNFORGE_C_(?:\w+_)?H\n|\#define\ ATTNFORGE_API[^\n]*\n|class\ \w+;[^\n]*\n)  # the last one for its friends
     |(?P<macro>\#define(?:[^\n]*\\\n)*[^\n]*\n)
     |(?P<braces>(?:[^\n;]*\n\ )*[^\n;]*{{\n.*?\n}}[^\n]*\n)
     |(?P<lines>[^\n]*\n(?:\ [^\n]*\n)*)""",
@@ -171,7 +172,9 @@ def c_page():
     end = next(i for i in range(example, len(comment)) if comment[i] and not comment[i].startswith("  "))
     contract = [re.sub(r"^([A-Z]\w+(?: contexts)?)\. ", r"**\1.** ", line) for line in comment[end:]]
     out = [prose(comment[example:end], "c"), "## The contract", prose(contract), "## Status codes", *header_page(HEADERS / "c.h", "c", 3)]
-    return [*out, "## Block masks", *header_page(HEADERS / "c_block_mask.h", "c", 3)]
+    for title, name in (("What a run reads and writes", "c_tensors.h"), ("Block masks", "c_block_mask.h")):
+        out += [f"## {title}", *header_page(HEADERS / name, "c", 3)]
+    return out
 
 
 def cpp_page():
@@ -222,6 +225,22 @@ def public_class(title, kind):
     return out
 
 
+def integration_pages():
+    """Of modules that import torch or JAX, which need not be here: read, not imported."""
+    out, package = [], ROOT / "python/attnforge"
+    for path in ("integrations/__init__", *(f"integrations/{name}" for name in ("flex", "jax", "sdpa", "transformers")), "flash_attn/flash_attn_interface", "flash_attn/v3"):
+        tree = ast.parse((package / f"{path}.py").read_text())
+        name = "attnforge." + path.replace("/__init__", "").replace("/", ".").removesuffix(".flash_attn_interface")
+        out += [f"### `{name}`", prose(ast.get_docstring(tree).splitlines(), "python")]
+        for each in tree.body:
+            if isinstance(each, ast.FunctionDef) and not each.name.startswith("_") and ast.get_docstring(each):
+                one_line = f"{each.name}({ast.unparse(each.args)})"
+                shown = "\n".join(textwrap.wrap(one_line, 130, subsequent_indent=" " * (len(each.name) + 1)))
+                names = [argument.arg for argument in [*each.args.args, *each.args.kwonlyargs]]
+                out += [f"#### `{name}.{each.name}`", f"```python\n{shown}\n```", with_items(prose(ast.get_docstring(each).splitlines(), "python"), names)]
+    return out
+
+
 def python_page():
     out = [prose(inspect.getdoc(attnforge).splitlines()[2:], "python")]
     groups = {"Functions": [], "Objects": [], "Errors and warnings": []}
@@ -238,7 +257,7 @@ def python_page():
             groups[group] += public_class(name, thing if inspect.isclass(thing) else type(thing))
     for title, texts in groups.items():
         out += [f"## {title}", *texts]
-    return out
+    return [*out, "## Under the names of others", *integration_pages()]
 
 
 def pages():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes python/attnforge/_c.py, the C API for ctypes, from include/attnforge/c.h and c_block_mask.h.
+"""Writes python/attnforge/_c.py, the C API for ctypes, from include/attnforge/c.h and the headers that it includes.
 
     python3 tools/c_mirror.py           # writes _c.py
     python3 tools/c_mirror.py --check   # fails when it differs from what would be written
@@ -15,10 +15,10 @@ import textwrap
 import written
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-HEADERS = [ROOT / "include/attnforge" / name for name in ("c.h", "c_block_mask.h")]
+HEADERS = [ROOT / "include/attnforge" / name for name in ("c_tensors.h", "c.h", "c_block_mask.h")]
 MIRROR = ROOT / "python/attnforge/_c.py"
 START = '''\
-"""The structs, constants and functions of include/attnforge/c.h and c_block_mask.h. Written by tools/c_mirror.py; change those."""
+"""The structs, constants and functions of include/attnforge/c.h and the headers that it includes. Written by tools/c_mirror.py; change those."""
 
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 '''

@@ -19,10 +19,9 @@ struct Loss {
   std::string advice;       // what happened and what to do, for people
 };
 
-/// One problem on one GPU. Implementations: the GPU of this process (in_process_evaluator.h), a
-/// fake for tests; a worker process later. Not thread-safe. What a candidate does wrong is a
-/// status, never an exception; what breaks the machine for all (no memory, no compiler) is
-/// an Error.
+/// One problem on one GPU, of this process or of a worker (evaluator.h). Not thread-safe. What a
+/// candidate does wrong is a status, never an exception; what breaks the machine for all (no
+/// memory, no compiler) is an Error.
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
@@ -40,8 +39,8 @@ class Evaluator {
       std::span<const Candidate> candidates, const std::function<bool()>& keep_going,
       const std::function<void(std::size_t index, const Measurement& measurement)>& on_done) = 0;
 
-  /// Runs a prepared candidate on poisoned outputs with canaries and compares with the oracle. Sets
-  /// status, max_error and detail of the result.
+  /// Runs a prepared candidate on poisoned outputs with canaries and compares with the oracle, and
+  /// its bits with those of another run. Sets status, max_error and detail of the result.
   virtual Measurement prove(const Config& config) = 0;
 
   /// One sample each of proved candidates, cold L2, in the given order, in microseconds; NaN where
@@ -62,8 +61,8 @@ class Evaluator {
   /// Unloads a candidate. Unknown ones are ignored.
   virtual void release(const Config& config) = 0;
 
-  /// Not null: a candidate hung or broke the CUDA context; what the last call returned and any
-  /// further call mean nothing.
+  /// Not null: a candidate hung or broke the CUDA context of this process, or no worker can go on;
+  /// what the last call returned and any further call mean nothing.
   virtual const Loss* lost() const = 0;
 };
 

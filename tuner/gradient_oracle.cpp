@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "generator/user_code/code_operands.h"
+#include "generator/user_code/user_code.h"
+#include "reference/compare/comparer.h"
 #include "reference/half.h"
 #include "reference/score.h"
 #include "templates/oracle/bwd_naive/oracle.h"
@@ -23,6 +25,7 @@ namespace {
 
 /// The oracle writes fp32, so that only the candidate's rounding is in the difference.
 Problem with_fp32_gradients(Problem problem) {
+  if (writes_dargs(problem)) problem.dargs = dargs_of(problem).front().name;
   problem.layout = Layout::kBshd;
   problem.fp32_gradients = true;
   problem.accumulate = problem.deterministic = false;
@@ -88,14 +91,19 @@ struct ComparedArray {
   std::function<float*(const Tensors&)> address;
   double tolerance;  // of an element's size
   std::vector<float> sums{}, sizes{};
-  std::vector<float> before{};  // what is added to
+  std::vector<float> before{};  // what is added to; of one that is written: what stays elsewhere
+  bool written = false;
+  DType dtype = DType::kFp32;
 
   std::vector<float> of(const Tensors& tensors, CUstream stream) const {
     wait_for_copies(stream);
-    std::vector<float> values(sums.size());
-    check(driver().cuMemcpyDtoH(values.data(), reinterpret_cast<CUdeviceptr>(address(tensors)),
-                                values.size() * sizeof(float)),
+    const auto count = static_cast<std::int64_t>(sums.size());
+    std::vector<std::byte> bytes(static_cast<std::size_t>(bytes_of(dtype, count)));
+    check(driver().cuMemcpyDtoH(bytes.data(), reinterpret_cast<CUdeviceptr>(address(tensors)),
+                                bytes.size()),
           "copy {}", name);
+    std::vector<float> values(sums.size());
+    format_of(dtype).load(bytes.data(), 0, count, values.data());
     return values;
   }
 };
@@ -137,6 +145,7 @@ ComparedArray array_of(const Problem& p, const Darg& darg, const std::vector<flo
   ComparedArray array{"the gradient of " + darg.name,
                       [darg](const Tensors& t) { return address_of(darg, t); },
                       darg_tolerance_of(p)};
+  array.written = darg.written, array.dtype = darg.dtype;
   for (std::size_t at = 0; at < pairs.size(); at += 2) {
     array.sums.push_back(pairs[at]);
     array.sizes.push_back(pairs[at + 1]);
@@ -236,22 +245,29 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
   }
 }
 
+/// What was found of one tensor.
+void add_to(Oracle::Verdict& verdict, std::string_view where, const Comparison& found) {
+  verdict.max_error = std::max(verdict.max_error, found.max_error);
+  if (found.passed()) return;
+  verdict.mismatch += fmt::format("{}wrong in {}{}", verdict.mismatch.empty() ? "" : "; ", where,
+                                  to_string(found));
+}
+
 void GradientOracle::compare_arrays(const Tensors& tensors, CUstream stream,
                                     Verdict& verdict) const {
   for (const ComparedArray& array : arrays_) {
     const std::vector<float> actual = array.of(tensors, stream);
+    Comparer comparer(array.name, DType::kFp32);
     for (std::size_t i = 0; i < actual.size(); ++i) {
-      const double before = array.before[i], expected = double{array.sums[i]} + before;
-      const double error = std::abs(actual[i] - expected);
-      const double allowed = array.tolerance * (array.sizes[i] + std::abs(before)) +
-                             1e-6 * std::abs(expected);
-      if (std::isfinite(error)) verdict.max_error = std::max(verdict.max_error, error);
-      if (error <= allowed) continue;  // not for NaN
-      verdict.mismatch += fmt::format(
-          "{}wrong in {}: element {} is {:.9g}, expected {:.9g} +- {:.3g}",
-          verdict.mismatch.empty() ? "" : "; ", array.name, i, actual[i], expected, allowed);
-      break;
+      if (array.written && array.sizes[i] == 0 && actual[i] == array.before[i]) continue;
+      const double before = array.written ? 0 : array.before[i];
+      const double expected = double{array.sums[i]} + before;
+      const double rounding = (array.dtype == DType::kFp32 ? 1e-6 : 0x1p-8) * std::abs(expected) +
+                              (array.dtype == DType::kFp16 ? 0x1p-24 : 0);
+      comparer.add(QueryRow{}, static_cast<int>(i), actual[i], expected,
+                   array.tolerance * (array.sizes[i] + std::abs(before)) + rounding);
     }
+    add_to(verdict, "", comparer.take());
   }
 }
 
@@ -272,39 +288,23 @@ Oracle::Verdict GradientOracle::compare(const Tensors& tensors, CUstream stream)
   for (Compared& each : compared_) {
     if (each.elements() == 0) continue;
     const std::vector<float> actual = gathered(each, tensors, stream);
-    const std::vector<ListedRow>& rows = each.list == &queries_ ? query_rows_ : key_rows_;
-    std::size_t wrong = 0, worst = 0;
-    double worst_badness = 0, worst_allowed = 0;
+    const bool of_keys = each.list == &keys_;
+    const std::vector<ListedRow>& rows = of_keys ? key_rows_ : query_rows_;
     const auto columns = static_cast<std::size_t>(each.columns);
+    Comparer comparer(std::string(each.name), each.dtype);
     for (std::size_t i = 0; i < actual.size(); ++i) {
-      const double before = each.before.empty() ? 0.0 : each.before[i];
-      const double expected = before + each.sums[i];
-      const double error = std::abs(actual[i] - expected);
-      const double allowed = each.tolerance.of_norm * each.norms[i / columns] +
-                             each.tolerance.of_sum * std::abs(each.sums[i]) +
-                             each.tolerance.of_stored * std::abs(expected) + each.tolerance.always;
-      if (error <= allowed) {  // not for NaN
-        verdict.max_error = std::max(verdict.max_error, error);
-        continue;
-      }
-      ++wrong;
-      const double badness = std::isfinite(error) ? error / std::max(allowed, 1e-300) : HUGE_VAL;
-      if (std::isfinite(error)) verdict.max_error = std::max(verdict.max_error, error);
-      if (badness <= worst_badness) continue;
-      worst_badness = badness;
-      worst_allowed = allowed;
-      worst = i;
+      const std::size_t row = i / columns;  // of all heads
+      const ListedRow& listed = rows[row % rows.size()];
+      const double expected = double{each.sums[i]} + (each.before.empty() ? 0.0 : each.before[i]);
+      comparer.add({listed.batch, static_cast<std::int64_t>(row / rows.size()), listed.query},
+                   static_cast<int>(i % columns), actual[i], expected,
+                   each.tolerance.of_norm * each.norms[row] +
+                       each.tolerance.of_sum * std::abs(each.sums[i]) +
+                       each.tolerance.of_stored * std::abs(expected) + each.tolerance.always);
     }
-    if (wrong == 0) continue;
-    const std::size_t row = worst / columns % static_cast<std::size_t>(each.list->num_rows);
-    verdict.mismatch += fmt::format(
-        "{}wrong in rows of {}: {} of {} elements outside tolerance; worst at batch={} head={} "
-        "row={} column={}: {:.9g}, expected {:.9g} +- {:.3g}",
-        verdict.mismatch.empty() ? "" : "; ", each.name, wrong, actual.size(), rows[row].batch,
-        worst / columns / static_cast<std::size_t>(each.list->num_rows), rows[row].query,
-        worst % columns, actual[worst],
-        double{each.sums[worst]} + (each.before.empty() ? 0.0 : double{each.before[worst]}),
-        worst_allowed);
+    Comparison found = comparer.take();
+    found.of_keys = of_keys;
+    add_to(verdict, "rows of ", found);
   }
   compare_arrays(tensors, stream, verdict);
   return verdict;

@@ -67,9 +67,16 @@ void Instruments::words(void* data, std::size_t count, std::uint16_t value, CUst
   launch_over(words_, "attnforge_words", count, params, stream);
 }
 
-void Instruments::normal(void* data, std::size_t count, DType dtype, std::uint64_t seed,
-                         CUstream stream, std::uint64_t* different) const {
-  const NormalParams params{data, count, seed, counters_of(different), static_cast<int>(dtype)};
+void Instruments::normal(void* data, std::size_t count, DType dtype, const RandomRange& range,
+                         std::uint64_t seed, CUstream stream, std::uint64_t* different) const {
+  if (format_of(dtype).bits < 8) count /= 2;
+  const NormalParams params{.data = data,
+                            .count = count,
+                            .seed = seed,
+                            .different = counters_of(different),
+                            .dtype = static_cast<int>(dtype),
+                            .mean = range.mean,
+                            .deviation = range.deviation};
   launch_over(normal_, "attnforge_normal", count, params, stream);
 }
 

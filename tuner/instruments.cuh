@@ -45,7 +45,16 @@ __device__ __forceinline__ u16 to_bf16(float x) {
   return u16((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-constexpr int kFp32 = 0, kFp16 = 1;  // of attnforge::DType; else bf16
+constexpr int kFp32 = 0, kFp16 = 1, kBf16 = 2, kInt8 = 3, kInt4 = 4, kE4m3 = 5;  // DType
+
+/// A number of 8 bits or fewer; of floats cut off, and never as large as the largest.
+__device__ __forceinline__ u32 to_code(float x, int dtype) {
+  if (dtype == kInt8) return u32(__float2int_rn(x)) & 0xffu;
+  if (dtype == kInt4) return u32(__float2int_rn(x)) & 0xfu;
+  if (dtype != kE4m3) return to_fp16(x) >> 8;  // e5m2
+  const u32 bits = to_fp16(x * (1.0f / 256.0f));
+  return (bits >> 8 & 0x80u) | (bits >> 7 & 0x7fu);
+}
 
 }  // namespace attnforge
 
@@ -67,8 +76,18 @@ extern "C" __global__ void attnforge_normal(const __grid_constant__ attnforge::N
   using namespace attnforge;
   u64 different = 0;
   for (u64 i = first_index(); i < p.count; i += index_step()) {
-    const float x = normal(p.seed, i);
-    if (p.dtype == kFp32) {
+    const float x = fmaf(normal(p.seed, i), p.deviation, p.mean);
+    if (p.dtype > kBf16) {
+      unsigned char* const at = static_cast<unsigned char*>(p.data) + i;
+      u32 bits = to_code(x, p.dtype);
+      if (p.dtype == kInt4)
+        bits |= to_code(fmaf(normal(p.seed, p.count + i), p.deviation, p.mean), kInt4) << 4;
+      if (p.different == nullptr) {
+        *at = bits;
+      } else {
+        different += *at != bits;
+      }
+    } else if (p.dtype == kFp32) {
       float* const at = static_cast<float*>(p.data) + i;
       if (p.different == nullptr) {
         *at = x;
@@ -90,7 +109,7 @@ extern "C" __global__ void attnforge_normal(const __grid_constant__ attnforge::N
 
 extern "C" __global__ void attnforge_scan(const __grid_constant__ attnforge::ScanParams p) {
   using namespace attnforge;
-  u64 poison = 0, nan = 0;
+  u64 poison = 0, nan = 0, sum = 0;
   for (u64 i = first_index(); i < p.count; i += index_step()) {
     u32 bits, poison_bits, infinity;
     if (p.dtype == kFp32) {
@@ -102,6 +121,9 @@ extern "C" __global__ void attnforge_scan(const __grid_constant__ attnforge::Sca
       poison_bits = p.poison;
       infinity = p.dtype == kFp16 ? 0x7c00u : 0x7f80u;
     }
+    u64 mixed = (i * 0x9e3779b97f4a7c15ull) ^ bits;
+    mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93ull;
+    sum += mixed ^ mixed >> 32;
     const u32 magnitude = bits & (p.dtype == kFp32 ? 0x7fffffffu : 0x7fffu);
     if (bits == poison_bits) {
       ++poison;
@@ -111,6 +133,8 @@ extern "C" __global__ void attnforge_scan(const __grid_constant__ attnforge::Sca
   }
   if (poison != 0) atomicAdd(&p.counters[0], poison);
   if (nan != 0) atomicAdd(&p.counters[1], nan);
+  for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+  if (threadIdx.x % 32 == 0) atomicAdd(&p.counters[2], sum);
 }
 
 extern "C" __global__ void attnforge_gather(const __grid_constant__ attnforge::GatherParams p) {

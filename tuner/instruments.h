@@ -11,6 +11,7 @@
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
 #include "generator/source.h"
+#include "generator/tensors/operands.h"
 #include "runtime/kernel.h"
 #include "tuner/instruments_params.h"
 
@@ -38,10 +39,11 @@ class Instruments {
   /// Sets words, or counts those that differ where there is a counter.
   void words(void* data, std::size_t count, std::uint16_t value, CUstream stream,
              std::uint64_t* different = nullptr) const;
-  /// Likewise standard normal numbers.
-  void normal(void* data, std::size_t count, DType dtype, std::uint64_t seed, CUstream stream,
-              std::uint64_t* different = nullptr) const;
-  /// counters[0]: elements that still hold kPoison; counters[1]: other NaNs.
+  /// Likewise normal numbers; of 4 bits an even number.
+  void normal(void* data, std::size_t count, DType dtype, const RandomRange& range,
+              std::uint64_t seed, CUstream stream, std::uint64_t* different = nullptr) const;
+  /// counters[0]: elements that still hold kPoison; counters[1]: other NaNs; counters[2]: a sum of
+  /// all bits, in which each element counts by its place.
   void scan(const void* data, std::size_t count, DType dtype, std::uint64_t* counters,
             CUstream stream) const;
   void gather(const GatherParams& params, CUstream stream) const;

@@ -12,14 +12,15 @@ struct WordsParams {
   unsigned value;
 };
 
-/// Standard normal numbers made from their index and a seed, or counted where they differ from
-/// that.
+/// Normal numbers made from their index and a seed, or counted where they differ from that. Those
+/// of 4 bits come in bytes of two, which count.
 struct NormalParams {
   void* data;
   unsigned long long count;
   unsigned long long seed;
   unsigned long long* different;  // null: set
   int dtype;                      // as attnforge::DType
+  float mean, deviation;
 };
 
 /// Elements of an output that still hold the poison, and others that are NaN.

@@ -13,7 +13,7 @@ namespace {
 
 // Counters of a check: two for all inputs, then these for each output.
 enum Counter : int { kInputs, kInputGuards, kOfOutputs };
-enum OfOutput : int { kPoisoned, kNan, kGuard, kPerOutput };
+enum OfOutput : int { kPoisoned, kNan, kBits, kGuard, kPerOutput };
 
 constexpr std::size_t kGuardRows = 128, kGuardLeast = 4096, kGuardMost = std::size_t{1} << 20;
 
@@ -60,6 +60,7 @@ ProblemTensors::ProblemTensors(const Problem& problem, unsigned seed,
   const auto outputs = std::ranges::count(list, Operand::Role::kOutput, &Operand::role);
   counters_ = Buffer((kOfOutputs + static_cast<std::size_t>(outputs) * kPerOutput) *
                      sizeof(std::uint64_t));
+  remembered_ = Buffer(static_cast<std::size_t>(outputs) * kPerOutput * sizeof(std::uint64_t));
   std::vector<void*> addresses;
   for (const Operand& operand : list) {
     Placed& placed = placed_.emplace_back(Placed{.operand = operand, .region = {}});
@@ -98,7 +99,8 @@ void ProblemTensors::guard(const Region& region, std::uint16_t value, CUstream s
 
 void ProblemTensors::random(const Placed& placed, CUstream stream, std::uint64_t* different) const {
   instruments_.normal(placed.region.data(), static_cast<std::size_t>(placed.operand.elements),
-                      placed.operand.dtype, placed.seed, stream, different);
+                      placed.operand.dtype, random_range(problem_, placed.operand), placed.seed,
+                      stream, different);
 }
 
 void ProblemTensors::fill_inputs(CUstream stream) const {
@@ -120,8 +122,24 @@ void ProblemTensors::poison_outputs(CUstream stream) const {
   }
 }
 
+void ProblemTensors::remember(CUstream stream) {
+  remembered_.fill8(0, stream);
+  scan_outputs(static_cast<std::uint64_t*>(remembered_.data()), stream);
+}
+
+void ProblemTensors::scan_outputs(std::uint64_t* counts, CUstream stream) const {
+  for (const Placed& placed : placed_) {
+    if (!is(placed, Operand::Role::kOutput)) continue;
+    // kPoisoned, kNan and kBits
+    instruments_.scan(placed.region.data(), static_cast<std::size_t>(placed.operand.elements),
+                      placed.operand.dtype, counts, stream);
+    counts += kPerOutput;
+  }
+}
+
 void ProblemTensors::check(CUstream stream) {
   counters_.fill8(0, stream);
+  scan_outputs(counter(kOfOutputs), stream);
   int output = 0;
   for (const Placed& placed : placed_) {
     if (is(placed, Operand::Role::kInput)) {
@@ -129,8 +147,6 @@ void ProblemTensors::check(CUstream stream) {
       guard(placed.region, kPoison, stream, counter(kInputGuards));
     } else if (is(placed, Operand::Role::kOutput)) {
       const int first = kOfOutputs + output++ * kPerOutput;
-      instruments_.scan(placed.region.data(), static_cast<std::size_t>(placed.operand.elements),
-                        placed.operand.dtype, counter(first + kPoisoned), stream);  // and kNan
       guard(placed.region, kCanary, stream, counter(first + kGuard));
     }
   }
@@ -138,6 +154,8 @@ void ProblemTensors::check(CUstream stream) {
 
 std::string ProblemTensors::findings(CUstream stream) {
   const auto counts = counters_.to_host<std::uint64_t>();
+  const auto remembered = remembered_.to_host<std::uint64_t>();
+  const bool same_bits = problem_.op != Op::kBackward || problem_.deterministic;
   if (counts[kInputs] != 0 || counts[kInputGuards] != 0) fill_inputs(stream);
 
   std::string text;
@@ -147,7 +165,8 @@ std::string ProblemTensors::findings(CUstream stream) {
   int output = 0;
   for (const Placed& placed : placed_) {
     if (!is(placed, Operand::Role::kOutput)) continue;
-    const std::uint64_t* of = counts.data() + kOfOutputs + output++ * kPerOutput;
+    const std::uint64_t* of = counts.data() + kOfOutputs + output * kPerOutput;
+    const std::uint64_t* first = remembered.data() + output++ * kPerOutput;
     const std::string name(placed.operand.name);
     const std::uint64_t alone = left_alone(placed.operand);
     if (placed.operand.added_to) {
@@ -159,6 +178,8 @@ std::string ProblemTensors::findings(CUstream stream) {
           "elements of " + name + " after the end of a sequence were written");
     }
     say(of[kNan], "elements of " + name + " are NaN");
+    if (same_bits && first[kBits] != of[kBits])
+      say(1, "output, " + name + ", has other bits when it is computed again");
     say(of[kGuard], "16-bit words before or past " + name + " were written");
   }
   say(counts[kInputs], "elements of inputs were changed");

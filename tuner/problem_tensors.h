@@ -31,6 +31,8 @@ class ProblemTensors {
 
   /// Enqueues: outputs to kPoison, or to random numbers where they are added to, guards to kCanary.
   void poison_outputs(CUstream stream) const;
+  /// Enqueues: the bits of outputs are taken down, for the next check() to compare.
+  void remember(CUstream stream);
   /// Enqueues the checks of what a run must leave alone or must have written.
   void check(CUstream stream);
   /// After the stream has passed check(): "" or what is wrong, and puts inputs right again if those
@@ -70,7 +72,10 @@ class ProblemTensors {
   std::vector<Placed> placed_;
   std::vector<std::uint64_t> words_;  // tensors_ points to them
   Tensors tensors_;
-  Buffer counters_;
+  /// Adds to kPerOutput counts for each output.
+  void scan_outputs(std::uint64_t* counts, CUstream stream) const;
+
+  Buffer counters_, remembered_;
 };
 
 }  // namespace attnforge

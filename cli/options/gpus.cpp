@@ -20,6 +20,23 @@ std::vector<int> gpu_ordinals(const std::string& text) {
          "--gpu must be the number of a GPU (see attnforge list devices) or all, not \"{}\"", text);
 }
 
+Device open_gpu(int ordinal, const std::string& cache_path,
+                std::function<void(std::string_view)> write, std::string_view without) {
+  const LogFunction log = [write = std::move(write)](LogLevel level, std::string_view message) {
+    const char* word = level == LogLevel::kError     ? "error: "
+                       : level == LogLevel::kWarning ? "warning: "
+                       : level == LogLevel::kDebug   ? "debug: "
+                                                     : "";
+    write(fmt::format("attnforge: {}{}", word, message));
+  };
+  try {
+    return Device({.ordinal = ordinal, .cache_path = cache_path, .log = log});
+  } catch (const Error& error) {
+    if (error.code() != kNoDriver) throw;
+    refuse(kNoDriver, "{}\nWithout a GPU, {}", error.what(), without);
+  }
+}
+
 bool gpu_works(Device& device) {
   try {
     DeviceBuffer(device, 256).fill(0);
@@ -65,16 +82,6 @@ const DeviceFacts* gpu_named(const std::string& name) {
     if (device.name == name) return &device;
   }
   return nullptr;
-}
-
-LogFunction log_to(std::function<void(std::string_view)> write) {
-  return [write = std::move(write)](LogLevel level, std::string_view message) {
-    const char* word = level == LogLevel::kError     ? "error: "
-                       : level == LogLevel::kWarning ? "warning: "
-                       : level == LogLevel::kDebug   ? "debug: "
-                                                     : "";
-    write(fmt::format("attnforge: {}{}", word, message));
-  };
 }
 
 }  // namespace attnforge::cli

@@ -16,6 +16,11 @@ namespace attnforge::cli {
 /// is missing. Throws Error(kInvalidArgument).
 std::vector<int> gpu_ordinals(const std::string& text);
 
+/// Opens a GPU, whose log goes to `write`, a line a message. Where there is none, the error says
+/// what works without.
+Device open_gpu(int ordinal, const std::string& cache_path,
+                std::function<void(std::string_view)> write, std::string_view without);
+
 /// Whether a small allocation still works: what failed then was one problem, too large as a rule,
 /// and not the GPU.
 bool gpu_works(Device& device);
@@ -40,8 +45,5 @@ double memory_gb_per_s(const DeviceFacts& device);
 
 /// A GPU that is known by its name, though it need not be here; nullptr for others.
 const DeviceFacts* gpu_named(const std::string& name);
-
-/// A line a message to `write`: "attnforge: warning: ...".
-LogFunction log_to(std::function<void(std::string_view)> write);
 
 }  // namespace attnforge::cli

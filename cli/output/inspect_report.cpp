@@ -124,8 +124,16 @@ std::string reach_text(const Inspection& i) {
       sms, 100 * reach.memory_us / reach.time_us, time, reach.memory_us);
 }
 
+std::string tries_text(const Inspection& i) {
+  const std::string tries = i.measured.empty() ? "nothing measured yet"
+                                               : fmt::format("{} tries", i.measured.size());
+  return i.num_estimates == 0
+             ? tries
+             : fmt::format("{}, {} estimates of tune --arch", tries, i.num_estimates);
+}
+
 std::string untuned_text(const Inspection& i) {
-  return "nothing measured yet: attnforge tune " + to_string(i.problem);
+  return fmt::format("{}: attnforge tune {}", tries_text(i), to_string(i.problem));
 }
 
 std::string source_size(const Inspection& i) {
@@ -231,8 +239,8 @@ std::string launch_section(const Inspection& i, const InspectView&) {
 }
 
 std::string database_section(const Inspection& i, const InspectView& view) {
-  std::string text = heading(fmt::format("8. Database: {} tries", i.measured.size()));
-  if (i.measured.empty()) return text + "  " + untuned_text(i) + "\n";
+  std::string text = heading("8. Database: " + tries_text(i));
+  if (i.measured.empty()) return text + "  attnforge tune " + to_string(i.problem) + "\n";
   return text + tries_table(i.measured, view.listed(20), view.full);
 }
 
@@ -305,8 +313,7 @@ std::string overview(const Inspection& i, const InspectView& view) {
   if (i.measured.empty()) {
     text += line("Database", untuned_text(i));
   } else {
-    text += line("Database", fmt::format("{} tries", i.measured.size())) +
-            tries_table(i.measured, kTries, view.full);
+    text += line("Database", tries_text(i)) + tries_table(i.measured, kTries, view.full);
   }
   return text + fmt::format("\nMore: --section with one of {}; --source; --full: whole configs\n",
                             fmt::join(section_names(), ", "));

@@ -7,7 +7,7 @@ namespace attnforge::cli {
 
 RunParts run_parts() {
   RunParts parts;
-  for (const auto make : {rope_part, head_part, gradient_part, code_part, mask_part})
+  for (const auto make : {rope_part, head_part, scale_part, gradient_part, code_part, mask_part})
     parts.push_back(make());
   return parts;
 }

@@ -82,10 +82,11 @@ class RunPart {
 
 using RunParts = std::vector<std::unique_ptr<RunPart>>;
 
-// In the order of their turns: tables of files, numbers of heads, files beside o and lse, the
-// user's code with its arrays, block masks of files or found of the texts.
+// In the order of their turns: tables of files, numbers of heads, scales, files beside o and lse,
+// the user's code with its arrays, block masks of files or found of the texts.
 std::unique_ptr<RunPart> rope_part();
 std::unique_ptr<RunPart> head_part();
+std::unique_ptr<RunPart> scale_part();
 std::unique_ptr<RunPart> gradient_part();
 std::unique_ptr<RunPart> code_part();
 std::unique_ptr<RunPart> mask_part();

@@ -1,6 +1,8 @@
-// run_files.cpp - parts that are files of run alone: the tables of a rope, numbers of heads, and
-// the gradients of o and lse with those of inputs.
+// run_files.cpp - parts that are files of run alone: the tables of a rope, numbers of heads, scales
+// of k and v, and the gradients of o and lse with those of inputs.
 #include <span>
+#include <tuple>
+#include <utility>
 
 #include "cli/files/npy.h"
 #include "cli/parts/part.h"
@@ -91,6 +93,48 @@ class HeadFiles : public RunPart {
   std::vector<std::string> files_ = std::vector<std::string>(all_.size());
 };
 
+class ScaleFiles : public RunPart {
+ public:
+  void add_options(Command& verb) override {
+    add_value(
+        verb, "--k-scale NPY", k_,
+        "Scales of the word kv_scale of k: float32, contiguous as k is, one for what it says");
+    add_value(verb, "--v-scale NPY", v_, "Of v");
+  }
+  void check(const Problem& problem, const RunFlags& flags) const override {
+    const bool scaled = problem.kv_scale != KvScale::kNone;
+    for (const auto& [option, path, dtype] :
+         {std::tuple("--k-scale", &k_, problem.dtype_k), {"--v-scale", &v_, problem.dtype_v}}) {
+      const bool has = scaled && is_low_bit(dtype);
+      if (!has && !path->empty())
+        refuse(kInvalidArgument,
+               "{} needs a problem with kv_scale, and a tensor of 8 or 4 bits; leave it out",
+               option);
+      if (has && path->empty() && !flags.random)
+        refuse(kInvalidArgument, "{} is missing: kv_scale={} takes scales", option,
+               to_string(problem.kv_scale));
+    }
+  }
+  void take(const Problem&, const RunFlags&, HostTensors& host) const override {
+    read(k_, host.k_scale);
+    read(v_, host.v_scale);
+  }
+
+ private:
+  /// Of any shape with as many numbers as `to` has.
+  static void read(const std::string& path, std::vector<float>& to) {
+    if (path.empty()) return;
+    const NpyArray file = read_npy(path);
+    std::vector<float> scales = values_of<float>(read_npy(path, file.header.shape, "float32"));
+    if (scales.size() != to.size())
+      refuse(kInvalidProblem, "{}: its shape {} has {} numbers in place of {}", path,
+             shape_text(file.header.shape), scales.size(), to.size());
+    to = std::move(scales);
+  }
+
+  std::string k_, v_;
+};
+
 class GradientFiles : public RunPart {
  public:
   void add_options(Command& verb) override {
@@ -170,6 +214,7 @@ class GradientFiles : public RunPart {
 
 std::unique_ptr<RunPart> rope_part() { return std::make_unique<RopeFiles>(); }
 std::unique_ptr<RunPart> head_part() { return std::make_unique<HeadFiles>(); }
+std::unique_ptr<RunPart> scale_part() { return std::make_unique<ScaleFiles>(); }
 std::unique_ptr<RunPart> gradient_part() { return std::make_unique<GradientFiles>(); }
 
 }  // namespace attnforge::cli

@@ -59,7 +59,8 @@ BenchRow bench_one(const BenchArguments& a, Device& device, const Problem& probl
       tune(problem, device,
            {.rigor = parse_rigor(a.rigor), .family = family, .cancelled = interrupted});
     }
-    const Plan plan = make_plan(problem, device, {.family = family, .config = a.config});
+    const Plan plan = make_plan(
+        problem, device, {.policy = Policy::kEstimate, .family = family, .config = a.config});
     row.config = plan.config();
     row.provenance = to_string(plan.provenance());
     row.result = measure(plan, device, a.measuring);
@@ -88,12 +89,11 @@ std::vector<BenchRow> measured(const BenchArguments& a, const std::vector<Proble
                                BenchOrigin& origin) {
   using Clock = std::chrono::steady_clock;
   const std::vector<std::string> families = families_of(a.families);
-  BenchFiles files(a.out);
   Display display(1, a.quiet);
-  Device device({.ordinal = a.gpu,
-                 .cache_path = a.cache,
-                 .log = log_to([&](std::string_view text) { display.message(text); }),
-                 .read_only_cache = false});
+  Device device = open_gpu(
+      a.gpu, a.cache, [&](std::string_view text) { display.message(text); },
+      "configs are compiled and ranked: attnforge tune --arch sm_86 ...");
+  BenchFiles files(a.out);  // after it: without a GPU what is in them stays
   origin = {device.facts(), utc_now()};
   std::vector<BenchRow> rows;
   Progress progress{.phase = Progress::Phase::kMeasure};

@@ -56,19 +56,27 @@ struct Inputs {
 
 /// Before anything is allocated.
 void check_parts(const RunArguments& a, const Problem& problem) {
+  if (!a.o.empty() && problem.op == Op::kAppend && !problem.queries)
+    refuse(kInvalidArgument,
+           "--o: an append writes its queries alone, rotated; add the words queries and rope=half, "
+           "or leave --o out");
   for (const auto& part : a.parts) part->check(problem, a.flags());
   require_host_memory(problem);
   if (a.cpu || a.check_all) require_reference_memory(problem);
 }
 
 Inputs inputs_from_files(const RunArguments& a) {
+  std::vector<std::string> words = words_of(a.words);
+  const auto has = [&](const char* word) { return std::ranges::count(words, word) != 0; };
+  for (const char* op : {"append", "merge"}) {
+    if (has(op))
+      refuse(kInvalidArgument, "{} takes no files of q, k and v; give --random SEED instead", op);
+  }
   for (const auto& [option, path] : {std::pair("--q", &a.q), {"--k", &a.k}, {"--v", &a.v}}) {
     if (path->empty())
       refuse(kInvalidArgument,
              "{} is missing; give --q, --k and --v, or --random SEED and a problem", option);
   }
-  std::vector<std::string> words = words_of(a.words);
-  const auto has = [&](const char* word) { return std::ranges::count(words, word) != 0; };
   if (!a.lse.empty() && !has("bwd") && !has("lse")) words.push_back("lse");
   NpyArray q = read_npy(a.q), k = read_npy(a.k), v = read_npy(a.v);
   const InputHeaders headers{{a.q, q.header}, {a.k, k.header}, {a.v, v.header}, a.bf16};
@@ -255,13 +263,13 @@ int run_run(const RunArguments& a) {
   for (const auto& part : a.parts) part->take(inputs.problem, a.flags(), inputs.host);
   if (a.cpu) return run_on_cpu(a, inputs);
 
-  Device device(
-      {.ordinal = a.gpu, .cache_path = a.cache, .log = log_to(say), .read_only_cache = false});
+  Device device = open_gpu(a.gpu, a.cache, say, "the reference computes it: attnforge run --cpu");
   require_gpu_memory(inputs.problem, device.facts());
   for (const auto& part : a.parts) part->find(device, inputs.problem, inputs.host);
   // o and lse of the inputs, by a forward plan: gradients of made-up ones would mean nothing.
   if (is_backward(inputs.problem))
-    computed(make_plan(forward_of(inputs.problem), device, {}), device, inputs.host);
+    computed(make_plan(forward_of(inputs.problem), device, {.policy = Policy::kEstimate}), device,
+             inputs.host);
   const std::optional<Plan> plan = plan_unless_interrupted(inputs.problem, device, a.plan);
   if (!plan) return kExitInterrupted;
   const DeviceTensors on_gpu = computed(*plan, device, inputs.host);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "attnforge/element_format.h"
 #include "attnforge/error.h"
 #include "attnforge/printable.h"
 #include "generator/parts/part.h"
@@ -16,6 +17,7 @@
 namespace attnforge {
 namespace {
 
+constexpr std::uint64_t kAlignedBytes = 16;
 constexpr std::string_view kCodeArrays = "code_arrays", kDargs = "dargs";
 
 std::size_t array_bytes(const CodeArgument& argument, const Problem& problem) {
@@ -124,15 +126,19 @@ void complete_code(const Problem& problem, const BoundOperands& run, Tensors& te
   tensors.code_arguments = run.code_words.data();
 }
 
-/// Bit i of the lower half: word i is the address of an array; of the upper half: of fp32 numbers.
+/// Bit i of the lower half: word i is the address of an array; of the upper half: of fp32 numbers,
+/// or, where it is not set in the lower half, of an aligned array or its like.
 std::uint64_t known_of_code(const Problem& problem) {
   static_assert(kMostCodeArguments <= 32, "a bit for each word, those of dargs among them");
   std::uint64_t arrays = 0, floats = 0;
   int word = 0;
-  for (const CodeArgument& argument : code_arguments(problem.args))
-    arrays |= std::uint64_t{argument.is_array} << word++;
+  for (const CodeArgument& argument : code_arguments(problem.args)) {
+    arrays |= std::uint64_t{argument.is_array && !argument.aligned} << word;
+    floats |= std::uint64_t{argument.aligned} << word++;
+  }
+  const bool written = writes_dargs(problem);
   for (std::size_t i = places_of_dargs(problem).size(); i > 0; --i) {
-    arrays |= std::uint64_t{1} << word;
+    arrays |= std::uint64_t{!written} << word;
     floats |= std::uint64_t{1} << word++;
   }
   return arrays | floats << 32;
@@ -145,6 +151,10 @@ bool code_words_good(const Problem&, std::uint64_t known, const Tensors& t) {
     const int i = std::countr_zero(arrays);
     const bool floats = (known >> 32 >> i & 1) != 0;
     if (words[i] == 0 || (floats && words[i] % alignof(float) != 0)) return false;
+  }
+  for (std::uint64_t rows = known >> 32 & ~known; rows != 0; rows &= rows - 1) {
+    const std::uint64_t word = words[std::countr_zero(rows)];
+    if (word == 0 || word % kAlignedBytes != 0) return false;
   }
   return true;
 }
@@ -177,12 +187,24 @@ void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
         printable(problem.args), code_words_of_run(problem));
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].aligned && words[i] % kAlignedBytes != 0) {
+      refuse_tensors(
+          "code_arguments[{}] is {:#x}; it is the address of {}, an aligned array: a multiple of "
+          "{} bytes",
+          i, words[i], arguments[i].name, kAlignedBytes);
+    }
     if (!arguments[i].is_array || words[i] != 0) continue;
     refuse_tensors(
         "code_arguments[{}] is null; it is the address of {}, an array of {} in device memory", i,
         arguments[i].name, to_string(arguments[i].type));
   }
   std::size_t word = arguments.size();
+  if (writes_dargs(problem) && (words[word] == 0 || words[word] % kAlignedBytes != 0)) {
+    refuse_tensors(
+        "code_arguments[{}] is {:#x}; with dargs=\"{}\" it is the address of an array in device "
+        "memory that is as the one that it is the gradient of: a multiple of {} bytes",
+        word, words[word], printable(problem.dargs), kAlignedBytes);
+  }
   for (const std::size_t at : places_of_dargs(problem)) {
     if (words[word] == 0 || words[word] % alignof(float) != 0) {
       refuse_tensors(
@@ -204,10 +226,22 @@ std::vector<std::int64_t> code_array_elements(const Problem& problem) {
 std::vector<Darg> dargs_of(const Problem& problem) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   std::vector<Darg> dargs;
-  for (const std::size_t at : places_of_dargs(problem))
+  const bool written = writes_dargs(problem);
+  for (const std::size_t at : places_of_dargs(problem)) {
+    const CodeArgument::Type type = arguments[at].type;
+    const DType own = type == CodeArgument::Type::kFloat  ? DType::kFp32
+                      : type == CodeArgument::Type::kFp16 ? DType::kFp16
+                                                          : DType::kBf16;
     dargs.push_back({arguments[at].name, array_elements(arguments[at], problem),
-                     arguments.size() + dargs.size()});
+                     arguments.size() + dargs.size(), written, written ? own : DType::kFp32});
+  }
   return dargs;
+}
+
+std::vector<float> floats_of(const Darg& darg, const void* values) {
+  std::vector<float> floats(static_cast<std::size_t>(darg.elements));
+  format_of(darg.dtype).load(values, 0, darg.elements, floats.data());
+  return floats;
 }
 
 float* address_of(const Darg& darg, const Tensors& tensors) {

@@ -9,14 +9,27 @@ namespace attnforge {
 
 /// Monotone and idempotent, so that equal lengths stay equal and the longer one never becomes the
 /// shorter one.
-std::int64_t bucket_seqlen(std::int64_t seqlen) {
+namespace {
+
+constexpr std::int64_t kFewTokens = 16;
+
+/// Up to `fine` to powers of two: a few new tokens want tiles for each number of rows. Then in
+/// quarters of them.
+std::int64_t rounded(std::int64_t seqlen, std::uint64_t fine) {
   if (seqlen <= 1) return seqlen;
   const auto length = static_cast<std::uint64_t>(seqlen);
-  if (length > 16 && length <= 64) return 64;
-  // Of a few new tokens each number of rows wants tiles of its own.
-  if (length <= 1024) return static_cast<std::int64_t>(std::bit_ceil(length));
+  if (length > kFewTokens && length <= 64) return 64;
+  if (length <= fine) return static_cast<std::int64_t>(std::bit_ceil(length));
   const std::uint64_t step = std::bit_floor(length) / 4;
   return static_cast<std::int64_t>((length + step - 1) / step * step);
+}
+
+}  // namespace
+
+std::int64_t bucket_seqlen(std::int64_t seqlen) { return rounded(seqlen, 128); }
+
+std::int64_t bucket_keys(std::int64_t seqlen_q, std::int64_t seqlen_kv) {
+  return rounded(seqlen_kv, seqlen_q <= kFewTokens ? 1024 : 128);
 }
 
 std::int64_t bucket_batch(std::int64_t batch) {
@@ -28,20 +41,20 @@ std::int64_t bucket_batch(std::int64_t batch) {
 Problem bucket(const Problem& problem) {
   // Of all batch_invariant buckets: what is chosen for it serves one sequence and many.
   constexpr std::int64_t kBatchOfAll = 4;
-  Problem rounded = problem;
-  round_fields(rounded);
-  rounded.batch = problem.batch_invariant && problem.batch > 0 ? kBatchOfAll
+  Problem result = problem;
+  round_fields(result);
+  result.batch = problem.batch_invariant && problem.batch > 0 ? kBatchOfAll
                                                                : bucket_batch(problem.batch);
-  rounded.seqlen_q = bucket_seqlen(problem.seqlen_q);
-  rounded.seqlen_kv = bucket_seqlen(problem.seqlen_kv);
-  for_each_part<&ProblemPart::round>(problem, problem, rounded);
+  result.seqlen_q = bucket_seqlen(problem.seqlen_q);
+  result.seqlen_kv = bucket_keys(problem.seqlen_q, problem.seqlen_kv);
+  for_each_part<&ProblemPart::round>(problem, problem, result);
   // Each limit is on the grid, but their products are not: such giants keep their sizes and stay
   // valid.
-  if (!products_within_limits(rounded)) {
-    rounded = problem;
-    round_fields(rounded);
+  if (!products_within_limits(result)) {
+    result = problem;
+    round_fields(result);
   }
-  return rounded;
+  return result;
 }
 
 std::size_t ProblemHash::operator()(const Problem& p) const noexcept { return hash_of_fields(p); }

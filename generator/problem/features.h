@@ -8,6 +8,7 @@
 #include "attnforge/problem.h"
 #include "generator/problem/fields.h"
 #include "generator/user_code/mask_windows.h"
+#include "generator/user_code/user_code.h"
 
 namespace attnforge {
 
@@ -34,6 +35,8 @@ enum Feature : std::uint64_t {
   kFeatureDlse = 1u << 17,
   kFeatureFp32Gradients = 1u << 18,
   kFeatureDargs = 1u << 19,
+  kFeatureLowBits = 1u << 20,
+  kFeatureWholeDargs = 1u << 21,
 };
 using Features = std::uint64_t;
 
@@ -60,7 +63,8 @@ inline constexpr Features kFeaturesOfLists = kFeatureBlockMask;
 inline constexpr Features kFeaturesOfForward = kFeaturesOfWindows | kFeaturesOfScores |
                                                kFeatureLse | kFeatureGqa | kFeatureUnequalHeadDims |
                                                kFeatureUnaligned | kFeatureMixedDtypes |
-                                               kFeatureRope | kFeatureBlockMask | kFeaturesOfPieces;
+                                               kFeatureRope | kFeatureBlockMask | kFeatureLowBits |
+                                               kFeaturesOfPieces;
 
 struct FeatureRow {
   Feature bit;
@@ -84,7 +88,8 @@ inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureUnaligned, "unaligned", [](const Problem& p) { return p.alignment_bytes < 16; }},
     {kFeatureMixedDtypes, "mixed_dtypes",
      [](const Problem& p) {
-       return p.dtype_q != p.dtype_k || p.dtype_q != p.dtype_v || p.dtype_q != p.dtype_o;
+       const auto other = [&](DType dtype) { return dtype != p.dtype_q && !is_low_bit(dtype); };
+       return other(p.dtype_k) || other(p.dtype_v) || other(p.dtype_o);
      }},
     {kFeatureRope, "rope", [](const Problem& p) { return p.rope != Rope::kNone; }},
     {kFeatureLengths, "lengths", [](const Problem& p) { return p.lengths != Lengths::kFixed; }},
@@ -98,6 +103,8 @@ inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureDlse, "dlse", [](const Problem& p) { return p.dlse; }},
     {kFeatureFp32Gradients, "fp32_gradients", has_wider_gradients},
     {kFeatureDargs, "dargs", [](const Problem& p) { return !p.dargs.empty(); }},
+    {kFeatureLowBits, "low_bits", has_low_bit_kv},
+    {kFeatureWholeDargs, "whole_dargs", writes_dargs},
 };
 
 Features required_features(const Problem& problem);

@@ -70,6 +70,19 @@ std::vector<Operand> operands(const Problem& problem) {
   return list.take();
 }
 
+RandomRange random_range(const Problem& problem, const Operand& input) {
+  constexpr float kLargestNormal = 5.9f;
+  const auto deviation = [&](DType dtype) {
+    const ElementFormat& format = format_of(dtype);
+    return format.floating || problem.kv_scale == KvScale::kNone
+               ? 1.0f
+               : static_cast<float>(format.largest) / kLargestNormal;
+  };
+  if (!is_low_bit(input.scales)) return {0, deviation(input.dtype)};
+  const float unit = 1.0f / deviation(input.scales);  // never more than this
+  return {0.7f * unit, 0.05f * unit};
+}
+
 bool reads(const Problem& problem, std::string_view name) {
   return std::ranges::any_of(operands(problem), [&](const Operand& operand) {
     return operand.name == name && (operand.role != Role::kOutput || operand.added_to);

@@ -32,6 +32,7 @@ struct Operand {
   bool added_to = false;          // of an output: a run reads it too
   bool any_rows = false;          // any number of whole rows will do: pools of pages
   bool of_heads = false;          // its elements lie in no rows: a run leaves none of an output out
+  DType scales = DType::kFp32;    // of scales: the format of what they multiply
 
   /// Sets where it lies in a run. kPackedQkv's one tensor is q, k and v.
   void (*bind)(const Problem&, void* data, Tensors&) = nullptr;
@@ -52,6 +53,13 @@ struct Operand {
 
 /// Those that a valid problem has. Inputs first, then tables, then outputs.
 std::vector<Operand> operands(const Problem& problem);
+
+/// Mean and deviation of the random numbers that inputs are made of, so that values are nearly
+/// standard normal: numbers of 8 and 4 bits fill their range where scales make values of them.
+struct RandomRange {
+  float mean = 0, deviation = 1;
+};
+RandomRange random_range(const Problem& problem, const Operand& input);
 
 // Whether a run of the problem reads, or writes, the operand of that name: "o" and "lse" may be
 // either.

@@ -14,17 +14,21 @@
 
 namespace attnforge {
 
-/// An array of problem.dargs, in their order: its name and size, and which of the words of a run is
-/// the address of its gradient.
+/// An array of problem.dargs, in their order: its name and size, which of the words of a run is the
+/// address of its gradient, and whether that is written, in `dtype`; else it is fp32 and added to.
 struct Darg {
   std::string name;
   std::int64_t elements = 0;
   std::size_t word = 0;
+  bool written = false;
+  DType dtype = DType::kFp32;
 };
 std::vector<Darg> dargs_of(const Problem& problem);
 
-/// Where a run adds to its gradient.
+/// Where its gradient is; of another dtype than fp32 it is no floats.
 float* address_of(const Darg& darg, const Tensors& tensors);
+/// Its gradient as floats, from host memory at `values`.
+std::vector<float> floats_of(const Darg& darg, const void* values);
 
 /// The run with other addresses for these, one for each. It points to `words`.
 Tensors with_dargs_at(const Tensors& tensors, std::span<const Darg> dargs,

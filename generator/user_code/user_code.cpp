@@ -140,6 +140,7 @@ class Arguments {
 
   CodeArgument one() {
     CodeArgument argument;
+    argument.aligned = skip("aligned");
     skip("const");
     const auto type = std::ranges::find(kTypes, peek());
     if (type == std::end(kTypes)) wrong("has \"{}\" where a type is wanted", peek());
@@ -151,6 +152,9 @@ class Arguments {
       skip("const");
       skip("__restrict__");
     }
+    if (argument.aligned && (!argument.is_array || argument.type == CodeArgument::Type::kInt ||
+                             argument.type == CodeArgument::Type::kBool))
+      wrong("has aligned before what is no array of float, fp16 or bf16");
     const std::string_view name = peek();
     if (name.empty() || !CodeToken{name}.is_name())
       wrong("has \"{}\" where a name is wanted", name);
@@ -223,6 +227,42 @@ class Arguments {
   std::size_t at_ = 0;
 };
 
+/// Throws unless the aligned array of `arguments`, if there is one, is read by rows of keys.
+void check_aligned(const Problem& p, const std::vector<CodeArgument>& arguments) {
+  if (std::ranges::count(arguments, true, &CodeArgument::aligned) > 1)
+    reject_problem("args=\"{}\" has several aligned arrays; one is allowed", p.args);
+  const std::size_t place = place_of_aligned(arguments);
+  if (place == arguments.size()) return;
+  const std::string& name = arguments[place].name;
+  const std::vector<CodeToken> tokens = code_tokens(p.score);
+  const auto found = std::ranges::find(tokens, name, &CodeToken::text);
+  const auto close = [&] {  // of its index, which has no brackets of this kind inside
+    auto end = found;
+    while (end != tokens.end() && end->text != "]") ++end;
+    return end;
+  }();
+  const auto sums_up = [](const CodeToken& token) {
+    return (token.is_name() && token.text != "k" && token.text != "s") || token.is_number() ||
+           std::string_view("()+-*").find(token.text) != std::string_view::npos;
+  };
+  const bool by_rows = close != tokens.end() && close - found > 4 && (found + 1)->text == "[" &&
+                       (close - 2)->text == "+" && (close - 1)->text == "k" &&
+                       std::all_of(found + 2, close - 2, sums_up);
+  constexpr std::string_view kChoices[] = {"?", "&&", "||", "if", "for", "while", "switch"};
+  const bool always = std::ranges::none_of(kChoices, [&](std::string_view choice) {
+    return CodeToken{choice}.is_name() ? names(p.score, choice)
+                                       : p.score.find(choice) != p.score.npos;
+  });
+  if (!by_rows || !always || std::ranges::count(tokens, name, &CodeToken::text) != 1 ||
+      names(p.mask, name)) {
+    reject_problem(
+        "args has aligned before {0}, which is for an array that score alone reads, once and "
+        "whatever the pair is (no ?, &&, || and statements), as {0}[... + k], where ... is made of "
+        "numbers, names, + - * and brackets; it has not k and is a multiple of 16 bytes",
+        name);
+  }
+}
+
 /// Sums up the products of an extent, those with a minus `less` times.
 std::int64_t sum_of_extent(const CodeArgument& argument, const Problem& p, double less) {
   constexpr double kMost = 281474976710656.0;  // far beyond any memory; its bytes fit in 64 bits
@@ -239,13 +279,22 @@ std::int64_t sum_of_extent(const CodeArgument& argument, const Problem& p, doubl
   return static_cast<std::int64_t>(std::clamp(sum + factor * product, 1.0, kMost));
 }
 
+/// Before the name of an array whose gradient is written whole.
+constexpr std::string_view kWholeWord = "whole";
+
+bool is_whole(const std::vector<CodeToken>& list) {
+  return list.size() == 2 && list[0].text == kWholeWord && list[1].is_name();
+}
+
 /// The names of a list with commas between them.
 std::vector<std::string_view> names_of_list(std::string_view list) {
   constexpr std::string_view kNameList = "it is a list of names such as \"slope, table\"";
   check_bytes("dargs", list);
   std::vector<std::string_view> found;
   bool wants_name = true;
-  for (const CodeToken& token : code_tokens(list)) {
+  std::vector<CodeToken> tokens = code_tokens(list);
+  if (is_whole(tokens)) tokens.erase(tokens.begin());
+  for (const CodeToken& token : tokens) {
     if (wants_name != token.is_name() || (!wants_name && token.text != ","))
       reject_problem("dargs has \"{}\" at {}; {}", token.text, line_and_column(list, token.at),
                      kNameList);
@@ -254,6 +303,21 @@ std::vector<std::string_view> names_of_list(std::string_view list) {
   }
   if (wants_name) reject_problem("dargs ends where a name is wanted; {}", kNameList);
   return found;
+}
+
+/// Whether a gradient is wanted of the aligned array alone, and an element of it is read for one
+/// pair, as far as names tell.
+bool reads_once(const Problem& p, const std::vector<CodeArgument>& arguments,
+                const std::vector<std::string_view>& wanted) {
+  const std::size_t place = place_of_aligned(arguments);
+  if (place == arguments.size() || wanted.size() != 1 || wanted[0] != arguments[place].name)
+    return false;
+  const std::string_view score = p.score;
+  const std::size_t begin = score.find('[', score.find(wanted[0])), end = score.find(']', begin);
+  if (begin == score.npos || end == score.npos) return false;
+  const std::string_view index = score.substr(begin, end - begin);
+  return names(index, "q") && (p.batch == 1 || names(index, "batch")) &&
+         (p.num_heads_q == 1 || names(index, "head"));
 }
 
 /// Throws unless each array of problem.dargs can have a gradient.
@@ -282,10 +346,19 @@ void check_dargs(const Problem& p) {
     reject_problem("args and dargs have {} names together; at most {} are allowed",
                    arguments.size() + wanted.size(), kMostCodeArguments);
   }
-  if (p.deterministic) {
+  if (writes_dargs(p) && (!reads_once(p, arguments, wanted) || !adds_rows_alone(p) ||
+                          p.lengths != Lengths::kFixed || has_block_mask(p))) {
     reject_problem(
-        "dargs does not go with deterministic: whatever reads an element adds to its gradient in "
-        "any order; leave out one of them");
+        "dargs=\"{}\" is for an aligned array that is added to the score, whose index names q, and "
+        "batch and head where there are several, and not for lengths=, blocks= and softcap=: leave "
+        "out the word whole",
+        p.dargs);
+  }
+  if (p.deterministic && !reads_once(p, arguments, wanted)) {
+    reject_problem(
+        "dargs does not go with deterministic, but of an aligned array whose index names q, and "
+        "batch and head where there are several: whatever else reads an element adds to its "
+        "gradient in any order; leave out one of them");
   }
 }
 
@@ -320,8 +393,21 @@ void check_code(const Problem& p) {
   if (p.args.empty()) return;
   if (!has_code(p))
     reject_problem("args belong to a score or a mask, and there is neither; leave them out");
-  code_arguments(p.args);
+  check_aligned(p, code_arguments(p.args));
 }
+
+std::size_t place_of_aligned(const std::vector<CodeArgument>& arguments) {
+  const auto found = std::ranges::find(arguments, true, &CodeArgument::aligned);
+  return static_cast<std::size_t>(found - arguments.begin());
+}
+
+bool adds_rows_alone(const Problem& p) {
+  const std::vector<std::size_t> wanted = places_of_dargs(p);
+  return wanted.size() == 1 && wanted.front() == place_of_aligned(code_arguments(p.args)) &&
+         adds_to_score(p.score) && p.softcap == 0;
+}
+
+bool writes_dargs(const Problem& p) { return is_whole(code_tokens(p.dargs)); }
 
 std::vector<std::size_t> places_of_dargs(const Problem& p) {
   if (p.dargs.empty()) return {};

@@ -22,6 +22,7 @@ struct CodeArgument {
   enum class Type { kFloat, kInt, kFp16, kBf16, kBool };
   Type type = Type::kFloat;
   bool is_array = false;
+  bool aligned = false;  // an array whose rows of keys are read at once
   std::string name;
   std::string extent{};  // of an array, between the brackets; "": not said
   double value = 0;      // of a number, where a run is made up
@@ -47,6 +48,18 @@ std::int64_t most_elements(const CodeArgument& argument, const Problem& problem)
 /// problem. A run has a word for each of them after those of all arguments: the address of its
 /// gradient, an fp32 array of as many elements.
 std::vector<std::size_t> places_of_dargs(const Problem& problem);
+
+/// The aligned array that the score's text reads by rows of keys, by its place among the arguments
+/// of a valid problem; their number where there is none.
+std::size_t place_of_aligned(const std::vector<CodeArgument>& arguments);
+
+/// Whether the aligned array alone has a gradient, and the score's text is "s" and what is added to
+/// it.
+bool adds_rows_alone(const Problem& problem);
+
+/// dargs="whole bias": each pair writes the gradient of an element of its own, pairs that are not
+/// seen zeros, in the format of the array.
+bool writes_dargs(const Problem& problem);
 
 /// Words that a run has: for each argument, and for each gradient of one.
 std::size_t code_words_of_run(const Problem& problem);

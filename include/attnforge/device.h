@@ -26,6 +26,7 @@ struct Arch {
   int mma_fma_per_clock_per_sm = 0;  // fp16 mma.sync with fp32 accumulation: fused multiply-adds an
                                      // SM finishes a clock; TF32 has half of it
   int fp32_fma_per_clock_per_sm = 0;  // of the CUDA cores
+  int l2_bytes_per_clock_per_sm = 0;  // that all SMs together read, each
   bool cp_async = false;
   bool tma = false;
   bool wgmma = false;

@@ -12,7 +12,8 @@
 
 namespace attnforge {
 
-enum class DType : std::uint8_t { kFp32, kFp16, kBf16 };
+/// Those from kInt8 on are of caches: of k and v alone. e4m3 and e5m2 are floats of 8 bits (OCP).
+enum class DType : std::uint8_t { kFp32, kFp16, kBf16, kInt8, kInt4, kE4m3, kE5m2 };
 
 struct ElementFormat {
   DType dtype;
@@ -29,7 +30,7 @@ struct ElementFormat {
   int tensor_map_type;           // CUtensorMapDataType
 
   // Of arrays in host memory. A rounding is to the nearest, ties to even, beyond the largest to
-  // infinity where the format has one.
+  // infinity, or of 8 and 4 bits to the largest.
   void (*load)(const void* array, std::int64_t first, std::int64_t count, float* to);
   void (*store)(const float* from, std::int64_t count, void* array, std::int64_t first);
   float (*round)(float);
@@ -38,9 +39,12 @@ struct ElementFormat {
 /// A row for each DType, in their order.
 ATTNFORGE_API std::span<const ElementFormat> element_formats();
 ATTNFORGE_API const ElementFormat& format_of(DType dtype);
-ATTNFORGE_API std::string_view to_string(DType dtype);  // "fp32", "fp16", "bf16"
+ATTNFORGE_API std::string_view to_string(DType dtype);  // "fp32", "fp16", "bf16", "int8", ...
 /// to_string() the other way.
 ATTNFORGE_API std::optional<DType> dtype_named(std::string_view name);
+
+/// Whether it is a format of caches: numbers of 8 bits or fewer.
+constexpr bool is_low_bit(DType dtype) { return dtype >= DType::kInt8; }
 
 /// Bytes of so many elements one after another. Whole bytes, of which the last may not be full; of
 /// an estimate, a double, the share.

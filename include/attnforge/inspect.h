@@ -126,6 +126,7 @@ struct Inspection {
   Work measured_work{};           // what `measured` took so long for
   Problem measured_as{};          // of whose bucket `measured` and `candidates` are
   std::vector<Trial> measured{};  // tries in the database, best first
+  int num_estimates = 0;          // of rank_untuned() there
   int num_candidates = 0;         // kept and cut ones, listed or not
   int num_cut = 0;
   std::vector<CutCount> cuts{};  // of all cut ones, the most frequent first

@@ -30,6 +30,17 @@ struct Rows {
   std::int64_t stride_head = 0;
 };
 
+/// Scales of k or of v, fp32 in device memory, borrowed: that of group g of a row is element batch
+/// * stride_batch + row * stride_row + head * stride_head + g. With KvScale::kHead and kTensor row
+/// and g are 0, and batch is the sequence, also of packed ones and of pages. Else batch and row
+/// are those of the row in k or v: with pages the page and the row in it. Strides in elements.
+struct ScaleTensor {
+  const float* data = nullptr;
+  std::int64_t stride_batch = 0;
+  std::int64_t stride_row = 0;
+  std::int64_t stride_head = 0;
+};
+
 /// The tables of a rope: [rows, rope_dim / 2] each, contiguous, aligned to 16 bytes. Key j takes
 /// row offset + j, query i row offset + i + seqlen_kv - seqlen_q; all of them must be there.
 struct RopeTables {
@@ -124,11 +135,14 @@ struct Tensors {
   // they are, `lengths.kv` how many rows each sequence has before (null: none); o, where rotated
   // queries go, may be q.
   AppendedCache cache{};
+  // problem.kv_scale, of those of k and v that are of a format of caches.
+  ScaleTensor k_scale{}, v_scale{};
   // problem.args: 8 bytes for each, in their order, in host memory and read by run(): the address
   // of an array in device memory, or a number's 4 bytes (float, int) and 4 more of any value. After
   // them, 8 bytes for each name in problem.dargs: the address of an fp32 array, of as many elements
   // as the array of that name, whatever its type, to which the run adds its gradient. The caller
-  // clears it where nothing is to be added to: its size is not known here.
+  // clears it where nothing is to be added to: its size is not known here. With dargs="whole X" it
+  // is an array as X is, which the run writes.
   const std::uint64_t* code_arguments = nullptr;
   // problem.sinks: [num_heads_q] logits in device memory. -inf: none; not NaN nor +inf.
   const float* sinks = nullptr;
@@ -139,14 +153,16 @@ struct Tensors {
 /// and dk and dv so at dq. Gradients lie as that which they are of. o is [batch, seqlen_q,
 /// num_heads_q, head_dim_v] unless the layout is kBhsd. lse is [batch, num_heads_q, seqlen_q]. For
 /// Lengths::kPacked as of one sequence of all tokens; with pages k and v as of sequences of
-/// page_size keys, and pages.stride_batch that of a table without gaps.
+/// page_size keys, and pages.stride_batch that of a table without gaps. Scales lie as rows of k and
+/// v would with as many elements; of KvScale::kHead they are [num_heads_kv].
 ATTNFORGE_API Tensors contiguous_tensors(const Problem& problem);
 
 /// How much work may be spent on the choice of a kernel.
 enum class Policy {
   kEstimate,    // cached winner, else that of a problem like it, else the model's first candidate:
                 // one compile at most, no measurement
-  kFirstRun,    // cached winner of a search that ended, else tune within time_limit_s
+  kFirstRun,    // cached winner of a search that ended, else tune within time_limit_s, by worker
+                // processes; where those cannot be (attnforge doctor says it), as kEstimate
   kCachedOnly,  // cached winner with its cubin, else Error(kNotReady)
 };
 
@@ -168,7 +184,7 @@ using ProgressFunction = std::function<void(const Progress&)>;  // called on the
                                                                 // tune or make_plan
 
 struct PlanOptions {
-  Policy policy = Policy::kEstimate;
+  Policy policy = Policy::kFirstRun;
   double time_limit_s = 8.0;  // of kFirstRun: for the whole make_plan, waiting for others included
   bool allow_compile = true;  // false: Error(kNotReady) where a compile would be needed
   std::string family{};       // "": any; else only this one
@@ -176,6 +192,9 @@ struct PlanOptions {
   ProgressFunction on_progress{};
   std::function<bool()> cancelled{};  // asked often while kFirstRun tunes; true ends that as the
                                       // time limit does: what was measured is kept and decides
+  // Where the first run will be enqueued (a CUstream). While it is captured into a graph, nothing
+  // is tuned and kFirstRun is as kEstimate.
+  void* stream = nullptr;
 };
 
 class PlanState;  // plan/plan_state.h

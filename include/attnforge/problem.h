@@ -44,6 +44,19 @@ enum class Rope : std::uint8_t {
   kHalf,         // elements i and i + rope_dim / 2 (GPT-NeoX, Llama)
 };
 
+/// What shares a scale of quantised k and v: a value is the stored number times its scale, fp32
+/// (Tensors::k_scale, v_scale). Groups are of neighbouring elements of a row, the last of which may
+/// have fewer.
+enum class KvScale : std::uint8_t {
+  kNone,    // stored numbers are values
+  kTensor,  // one scale
+  kHead,    // [num_heads_kv], or of each sequence
+  kToken,   // one for each row of each head
+  kGroup32,
+  kGroup64,
+  kGroup128,
+};
+
 /// The most parts of one merge; results of merges can be merged.
 inline constexpr int kMostMergedStates = 32;
 
@@ -64,6 +77,8 @@ inline constexpr int kMostMergedStates = 32;
 /// sequence's first. Which blocks are present comes with a run (Tensors, attnforge/block_mask.h).
 /// With `page_size`, k and v are [pages, num_heads_kv, page_size, head_dim]: key j of a sequence is
 /// row j % page_size of the page that the run's table has in its column j / page_size.
+/// k and v may be of 8 or 4 bits (is_low_bit()), each of its own format or of q's. Their values are
+/// those numbers times scales, which `kv_scale` says how many share. q and o are then fp16 or bf16.
 /// With `batch_invariant` the bits of a sequence's result do not depend on what else is in the
 /// batch, nor on its size.
 /// With `rope`, q and k are rotated first: (x, y) becomes (x cos - y sin, y cos + x sin), cos and
@@ -103,6 +118,7 @@ struct Problem {
   DType dtype_k = DType::kBf16;
   DType dtype_v = DType::kBf16;
   DType dtype_o = DType::kBf16;
+  KvScale kv_scale = KvScale::kNone;  // not kNone: k or v is of a format of caches
   Layout layout = Layout::kBshd;
   bool causal = false;
   bool lse = false;          // also write lse
@@ -148,7 +164,8 @@ struct Problem {
   std::string mask;   // an expression: whether a query sees a key that the window lets it see
   std::string args;   // what both may name besides the problem's sizes: "float* slope, int window"
   // Backward: which arrays of args, all of floats that `score` names, get a gradient: "slope,
-  // bias". A run adds them to fp32 arrays (Tensors::code_arguments). Not with deterministic.
+  // bias". A run adds them to fp32 arrays (Tensors::code_arguments). Not with deterministic, but of
+  // an aligned array; "whole bias" is written as that array is (docs/USER_CODE.md).
   std::string dargs;
 
   friend bool operator==(const Problem&, const Problem&) = default;
@@ -162,10 +179,11 @@ struct Problem {
 /// Words are separated by blanks, in any order after the op. Shorthands: num_heads=32:8 or
 /// num_heads=32, seqlen=4096:8192 (queries:keys) or seqlen=4096, head_dim=192:128, with
 /// lengths=packed tokens=20000:30000 or tokens=20000. dtypes: one word for all, or q=fp16 k=fp16
-/// v=fp16 o=fp16. Texts of code stand in double quotes, with \" \\ and \n for a quote, a backslash
-/// and the end of a line: mask="k <= q". Defaults are those of the struct; head_dim_v follows
-/// head_dim, num_heads_kv follows num_heads_q and seqlen_kv follows seqlen_q. Validates. Throws
-/// Error(kInvalidProblem) naming the word, its value and what is allowed.
+/// v=fp16 o=fp16, and k=int8 v=int4 kv_scale=token. Texts of code stand in double quotes, with \"
+/// \\ and \n for a quote, a backslash and the end of a line: mask="k <= q". Defaults are those of
+/// the struct; head_dim_v follows head_dim, num_heads_kv follows num_heads_q and seqlen_kv follows
+/// seqlen_q. Validates. Throws Error(kInvalidProblem) naming the word, its value and what is
+/// allowed.
 ATTNFORGE_API Problem parse_problem(std::string_view text);
 
 /// Canonical text: parse_problem(to_string(p)) == p. Default options are left out, sizes never.
@@ -178,6 +196,7 @@ ATTNFORGE_API std::string_view to_string(Op op);            // "fwd", "bwd", "me
 ATTNFORGE_API std::string_view to_string(Layout layout);    // "bshd", "bhsd", "packed_qkv"
 ATTNFORGE_API std::string_view to_string(Rope rope);        // "none", "interleaved", "half"
 ATTNFORGE_API std::string_view to_string(Lengths lengths);  // "fixed", "packed", "used"
+ATTNFORGE_API std::string_view to_string(KvScale scale);  // "none", "tensor", "head", "token", ...
 
 /// The multiplier of QK^T that is used: softmax_scale, or its default.
 ATTNFORGE_API float effective_softmax_scale(const Problem& problem);
@@ -211,6 +230,22 @@ struct MaskBlocks {
   std::int64_t q, kv;
 };
 ATTNFORGE_API MaskBlocks mask_blocks(const Problem& problem);
+
+/// Whether k or v is of a format of caches.
+inline bool has_low_bit_kv(const Problem& problem) {
+  return is_low_bit(problem.dtype_k) || is_low_bit(problem.dtype_v);
+}
+/// Elements of a row that share a scale: 32, 64 or 128; 0: all of it, where there are scales.
+inline int scale_group(const Problem& problem) {
+  return problem.kv_scale < KvScale::kGroup32
+             ? 0
+             : 32 << (static_cast<int>(problem.kv_scale) - static_cast<int>(KvScale::kGroup32));
+}
+/// Scales of a row of `columns` elements, where rows have scales: kToken or groups.
+inline int scales_of_row(const Problem& problem, int columns) {
+  const int group = scale_group(problem);
+  return group == 0 ? 1 : (columns + group - 1) / group;
+}
 
 /// Whether k and v lie in pages.
 inline bool has_pages(const Problem& problem) { return problem.page_size != 0; }

@@ -82,7 +82,6 @@ attnforge_status attnforge_problem_create(const char* text, attnforge_problem** 
   return guarded([&] {
     required(problem, "problem") = nullptr;
     *problem = new attnforge_problem{.problem = parse_problem(&required(text, "text"))};
-    return ATTNFORGE_OK;
   });
 }
 
@@ -95,7 +94,6 @@ attnforge_status attnforge_problem_set_sizes(attnforge_problem* problem,
     const Problem changed = with_sizes(given, sizes, "sizes");
     validate(changed);
     given = changed;
-    return ATTNFORGE_OK;
   });
 }
 
@@ -104,12 +102,11 @@ attnforge_status attnforge_problem_format(const attnforge_problem* problem, char
   return guarded([&] {
     const std::string text = to_string(problem_of(problem));
     if (length != nullptr) *length = text.size();
-    if (capacity == 0) return ATTNFORGE_OK;
+    if (capacity == 0) return;
     required(buffer, "buffer");
     const std::size_t count = std::min(text.size(), capacity - 1);
     std::memcpy(buffer, text.data(), count);
     buffer[count] = '\0';
-    return ATTNFORGE_OK;
   });
 }
 
@@ -135,7 +132,6 @@ attnforge_status attnforge_context_create(const attnforge_context_desc* desc,
       made->facts = made->device->facts();
     }
     *context = made.release();
-    return ATTNFORGE_OK;
   });
 }
 
@@ -158,7 +154,6 @@ attnforge_status attnforge_context_stats(attnforge_context* context, attnforge_s
                                                    .compiles = now.compiles,
                                                    .plans = now.plans,
                                                    .untuned_plans = now.untuned_plans});
-    return ATTNFORGE_OK;
   });
 }
 
@@ -180,13 +175,13 @@ attnforge_status attnforge_plan_create(attnforge_context* context, const attnfor
          .allow_compile = !context->no_jit && (given.flags & ATTNFORGE_NO_JIT) == 0,
          .family = or_empty(given.family),
          .config = or_empty(given.config),
-         .on_progress = progress_from_c(given.progress, given.progress_user, nullptr)});
+         .on_progress = progress_from_c(given.progress, given.progress_user, nullptr),
+         .stream = given.stream});
     *plan = new attnforge_plan{.plan = made,
                                .facts = device.facts(),
                                .problem = to_string(wanted),
                                .config = made.config(),
                                .provenance = std::string(to_string(made.provenance()))};
-    return ATTNFORGE_OK;
   });
 }
 
@@ -199,11 +194,10 @@ attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
     std::size_t& out = required(bytes, "bytes");
     if (upper_bound == nullptr) {
       out = given.plan.workspace_bytes();
-      return ATTNFORGE_OK;
+      return;
     }
     out = workspace_bound(with_sizes(given.plan.problem(), upper_bound, "upper_bound"),
                           given.config, given.facts);
-    return ATTNFORGE_OK;
   });
 }
 
@@ -236,7 +230,6 @@ attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
     set(out.o, strides.o);
     out.lse = {out.lse.data, strides.lse.stride_batch, strides.lse.stride_head};
     write_struct(tensors, out);
-    return ATTNFORGE_OK;
   });
 }
 
@@ -287,7 +280,6 @@ attnforge_status attnforge_tune(attnforge_context* context, const attnforge_prob
     tune_options.cancelled = [&stop] { return stop; };
     const TuneResult result = tune(wanted, device, tune_options);
     if (json != nullptr) *json = copied(to_json(result, wanted, device.facts()));
-    return ATTNFORGE_OK;
   });
 }
 
@@ -311,6 +303,5 @@ attnforge_status attnforge_inspect(const attnforge_context* context,
          .sass = (given.flags & ATTNFORGE_INSPECT_SASS) != 0,
          .max_candidates = given.max_candidates});
     out = copied(to_json(inspection));
-    return ATTNFORGE_OK;
   });
 }

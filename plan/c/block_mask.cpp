@@ -88,7 +88,6 @@ attnforge_status created(attnforge_block_mask** mask, std::string_view name, con
   return guarded([&] {
     required(mask, name) = nullptr;
     *mask = make().release();
-    return ATTNFORGE_OK;
   });
 }
 
@@ -234,7 +233,6 @@ attnforge_status attnforge_block_mask_on_gpu(const attnforge_block_mask* mask,
     out.bits = ref.bits;
     out.bit_blocks = ref.bit_blocks;
     write_struct(lists, out);
-    return ATTNFORGE_OK;
   });
 }
 
@@ -251,7 +249,6 @@ attnforge_status attnforge_block_mask_get_shape(const attnforge_block_mask* mask
     out.heads = of.heads;
     out.batch = of.batch;
     write_struct(shape, out);
-    return ATTNFORGE_OK;
   });
 }
 
@@ -285,15 +282,11 @@ attnforge_status attnforge_block_mask_get(const attnforge_block_mask* mask,
     out.full = counts.full;
     out.partial = counts.partial;
     write_struct(info, out);
-    return ATTNFORGE_OK;
   });
 }
 
 attnforge_status attnforge_block_mask_words(const attnforge_block_mask* mask, char** text) {
-  return guarded([&] {
-    required(text, "text") = copied(words_of(checked_handle(mask, "mask")));
-    return ATTNFORGE_OK;
-  });
+  return guarded([&] { required(text, "text") = copied(words_of(checked_handle(mask, "mask"))); });
 }
 
 attnforge_status attnforge_block_mask_draw(const attnforge_block_mask* mask, int64_t head,
@@ -304,6 +297,5 @@ attnforge_status attnforge_block_mask_draw(const attnforge_block_mask* mask, int
     const BlockMask copy = handle.on_gpu ? download_block_mask(*handle.on_gpu) : BlockMask{};
     const BlockMask& of = handle.on_gpu ? copy : handle.mask;
     *text = copied(svg != 0 ? to_svg(of, head, sequence) : to_text(of, head, sequence));
-    return ATTNFORGE_OK;
   });
 }

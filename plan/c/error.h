@@ -4,6 +4,7 @@
 
 #include <new>
 #include <string_view>
+#include <type_traits>
 
 #include "attnforge/c.h"
 #include "attnforge/error.h"
@@ -16,13 +17,17 @@ attnforge_status fail(attnforge_status status, std::string_view text) noexcept;
 void clear_error() noexcept;
 attnforge_status status_of(ErrorCode code) noexcept;
 
-/// Runs body(), which returns a status or throws. Every function of the C API that can fail is
-/// inside of one.
+/// Runs body(), which returns a status, or nothing where all went well, or throws. Every function
+/// of the C API that can fail is inside of one.
 template <class Body>
 attnforge_status guarded(Body&& body) noexcept {
   clear_error();
   try {
-    return body();
+    if constexpr (std::is_void_v<std::invoke_result_t<Body>>)
+      body();
+    else
+      return body();
+    return ATTNFORGE_OK;
   } catch (const Error& error) {
     return fail(status_of(error.code()), error.what());
   } catch (const std::bad_alloc&) {

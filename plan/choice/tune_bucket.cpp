@@ -2,26 +2,34 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "attnforge/error.h"
+#include "generator/tensors/operands.h"
 #include "plan/checks/option_checks.h"
 #include "plan/choice/choice.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
 #include "plan/load_kernel.h"
 #include "runtime/compile/compiler.h"
+#include "runtime/driver.h"
 #include "runtime/nvtx.h"
 #include "templates/registry.h"
-#include "tuner/in_process_evaluator.h"
+#include "tuner/evaluator.h"
 #include "tuner/search/tune.h"
+#include "tuner/trials/gpu_trials.h"
+#include "tuner/trials/worker_trials.h"
 
 namespace attnforge {
 namespace {
 
 constexpr int kMaxThreads = 1024;
+// In a worker a kernel that seems to have no end can be ended, so less patience does.
+constexpr double kWorkerHangLeastSeconds = 1;
+constexpr double kContextBytes = 600 << 20, kBytesLeft = 256 << 20;  // left for who else is at work
 
 using Clock = std::chrono::steady_clock;
 
@@ -29,14 +37,17 @@ double seconds_from(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+/// `share` of a limit; of none, or of more than could be counted in nanoseconds, of 11 days.
+Clock::duration seconds(double share, double limit_s) {
+  constexpr double kLongestSeconds = 1e6;
+  const double s = share * (limit_s > 0 ? std::min(limit_s, kLongestSeconds) : kLongestSeconds);
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+}
+
 /// False if another thread was still tuning when a first run's time to wait was over.
 bool lock_until(std::unique_lock<std::timed_mutex>& lock, Clock::time_point called,
                 double time_limit_s) {
-  constexpr double kLongestSeconds = 1e6;  // more could not be counted in nanoseconds
-  const double limit_s = time_limit_s > 0 ? std::min(time_limit_s, kLongestSeconds)
-                                          : kLongestSeconds;
-  const std::chrono::duration<double> wait(kFirstRunWaitShare * limit_s);
-  return lock.try_lock_until(called + std::chrono::duration_cast<Clock::duration>(wait));
+  return lock.try_lock_until(called + seconds(kFirstRunWaitShare, time_limit_s));
 }
 
 /// Adds what won here before, in the tier that is searched and under the same force, where a search
@@ -62,6 +73,45 @@ void add_stored_winner(std::vector<Candidate>& all, const std::vector<const Fami
   }
 }
 
+/// Throws Error(kCuda) where the tensors of a search, in a process of its own, do not fit into the
+/// GPU memory that is free now.
+void require_memory(const Problem& problem, const DeviceFacts& device) {
+  std::size_t free = 0, total = 0;
+  check(driver().cuMemGetInfo(&free, &total), "ask for the GPU memory that is free");
+  double needed = kContextBytes + kBytesLeft + 2.0 * static_cast<double>(device.l2_bytes);
+  for (const Operand& operand : operands(problem))
+    needed += 1.1 * static_cast<double>(operand.bytes());
+  if (needed <= static_cast<double>(free)) return;
+  constexpr double kGiB = 1 << 30;
+  throw Error(
+      ErrorCode::kCuda,
+      fmt::format("a search needs {:.1f} GiB of GPU memory beside what is in use, and {:.1f} "
+                  "GiB are free. Where nothing else runs: attnforge tune \"{}\"",
+                  needed / kGiB, static_cast<double>(free) / kGiB, to_string(problem)));
+}
+
+/// By workers, if there is a program for them, else here.
+std::unique_ptr<Evaluator> evaluator_of(const Problem& problem, const TuneOptions& options,
+                                        DeviceState& state, Clock::time_point called,
+                                        bool first_run) {
+  TrialOptions trial{.seed = options.seed};
+  std::unique_ptr<Trials> trials;
+  std::unique_ptr<CompileWorkers> compilers;
+  if (const WorkerProgram& program = state.worker.program; !program.path.empty()) {
+    if (first_run) require_memory(problem, state.facts);
+    trial.hang_least_s = kWorkerHangLeastSeconds;
+    const Clock::time_point end = first_run && options.time_limit_s > 0
+                                      ? called + seconds(kFirstRunWaitShare, options.time_limit_s)
+                                      : Clock::time_point::max();
+    trials = make_worker_trials(problem, state.facts, program, trial, end);
+    compilers = std::make_unique<CompileWorkers>(program);
+  } else {
+    trials = make_gpu_trials(problem, state.facts, trial);
+  }
+  return make_evaluator(problem, state.facts, state.cache, std::move(trials), std::move(compilers),
+                        options.compile_threads, state.overrides);
+}
+
 /// `called` is when the call began; with `first_run` a plan waits for the result, and its time
 /// limit began then.
 TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceState& state,
@@ -85,8 +135,8 @@ TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceStat
   const ContextScope scope(state.context);
   const std::string text = stored_as(key.problem, overrides);
   const NvtxRange range("attnforge tune", text);
-  const std::unique_ptr<Evaluator> evaluator = make_in_process_evaluator(
-      key.problem, state.facts, state.cache, options.compile_threads, options.seed, overrides);
+  const std::unique_ptr<Evaluator> evaluator = evaluator_of(key.problem, options, state, called,
+                                                            first_run);
   TuneResult result = tune_problem(key.problem, state.facts, state.cache, *evaluator, all, options,
                                    {.driver = driver_text(state.facts),
                                     .nvrtc = nvrtc_facts().version_text(),
@@ -163,7 +213,8 @@ FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState
   } catch (const Error& error) {
     state.log.warning(fmt::format("\"{}\" was not tuned and the plan goes on with an estimate: {}",
                                   to_string(key.problem), error.what()));
-    return {};
+    // What the search had stored before may be better than an estimate.
+    return {.choice = Chooser(key, state.facts, state.cache, state.overrides, state.log).stored()};
   }
 }
 

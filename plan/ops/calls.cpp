@@ -75,7 +75,8 @@ Problem problem_of(const AppendSizes& s, const AppendTensors& t, bool packed) {
 void append_kv(const AppendSizes& sizes, const AppendTensors& tensors, Device& device, void* stream,
                bool allow_compile) {
   const bool packed = tensors.cu_seqlens != nullptr;
-  make_plan(problem_of(sizes, tensors, packed), device, {.allow_compile = allow_compile})
+  make_plan(problem_of(sizes, tensors, packed), device,
+            {.policy = Policy::kEstimate, .allow_compile = allow_compile})
       .run({.q = tensors.q,
             .k = tensors.k,
             .v = tensors.v,
@@ -112,7 +113,7 @@ void merge_states(const StateSizes& sizes, std::span<const AttentionState> parts
   problem.num_heads_q = problem.num_heads_kv = sizes.num_heads;
   problem.seqlen_q = problem.seqlen_kv = sizes.seqlen;
   problem.head_dim = problem.head_dim_v = sizes.head_dim;
-  make_plan(problem, device, {.allow_compile = allow_compile})
+  make_plan(problem, device, {.policy = Policy::kEstimate, .allow_compile = allow_compile})
       .run({.o = result.o, .lse = result.lse, .parts = parts.data()}, nullptr, stream);
 }
 

@@ -175,8 +175,9 @@ CheckReport check_gradients(const Problem& problem, const HostRun& run,
   const ReferenceGradients expected = reference_gradients(problem, tensors, rows, code);
   GradientVerdict verdict = compare_gradients(problem, tensors, expected);
   for (std::size_t i = 0; i < dargs.size(); ++i) {
+    const std::vector<float> found = floats_of(dargs[i], address_of(dargs[i], tensors));
     Comparison& darg = verdict.dargs.emplace_back(
-        compare_darg(problem, address_of(dargs[i], tensors), expected.dargs[i]));
+        compare_darg(problem, found.data(), expected.dargs[i], dargs[i].dtype));
     darg.tensor = "d" + dargs[i].name;
   }
   std::vector<Comparison> all = {verdict.dq, verdict.dk, verdict.dv, verdict.dsinks};
@@ -226,8 +227,11 @@ void solve_gradients(const Problem& problem, const HostRun& run) {
   };
   store(DType::kFp32, {.data = to.dsinks, .stride_head = 1}, found.dsinks, head);
   const std::vector<Darg> dargs = dargs_of(problem);
-  for (std::size_t i = 0; i < dargs.size(); ++i)
-    std::ranges::copy(found.dargs[i].values, address_of(dargs[i], tensors));
+  for (std::size_t i = 0; i < dargs.size(); ++i) {
+    const std::vector<double>& values = found.dargs[i].values;
+    const std::vector<float> floats(values.begin(), values.end());
+    values_from_float(dargs[i].dtype, floats.data(), floats.size(), address_of(dargs[i], tensors));
+  }
 }
 
 /// Of an append that began with caches of zeros.

@@ -4,10 +4,13 @@
 #include "attnforge/inspect.h"
 #include "generator/cubin.h"
 #include "generator/launch.h"
+#include "generator/source.h"
 
 namespace attnforge {
 
-/// Registers, spills, shared memory, and how many blocks of the config's own kernel an SM holds.
-CompileInfo describe(const Cubin& cubin, const Launch& launch, const Arch& arch);
+/// Registers, spills, shared memory and blocks on an SM of the config's own kernel; of stored code,
+/// whose kernels are not told apart, the most of any.
+CompileInfo describe(const Cubin& cubin, const Source& source, const Launch& launch,
+                     const Arch& arch);
 
 }  // namespace attnforge

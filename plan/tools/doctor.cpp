@@ -16,6 +16,7 @@
 #include "cache/file/trust.h"
 #include "generator/arch.h"
 #include "plan/overrides.h"
+#include "plan/worker_program.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
@@ -41,6 +42,17 @@ Check check_driver() {
   }
   return {"driver", State::kOk, fmt::format("libcuda for CUDA {}", version_text(driver_version())),
           ""};
+}
+
+Check check_worker() {
+  const WorkerChoice worker = worker_from_environment();
+  if (worker.in_process)
+    return {"worker", State::kWarning, "searches try kernels in the caller's process",
+            "one that hangs or faults ends it; unset ATTNFORGE_WORKER"};
+  if (!worker.missing.empty())
+    return {"worker", State::kWarning, worker.missing,
+            "first runs go by what was tuned before, with attnforge tune"};
+  return {"worker", State::kOk, "searches try kernels by processes of " + worker.program.path, ""};
 }
 
 Check check_nvrtc() {
@@ -228,6 +240,7 @@ std::vector<Check> doctor(const std::string& cache_path) {
                     ""});
   checks.push_back(check_driver());
   checks.push_back(check_nvrtc());
+  checks.push_back(check_worker());
   for (Check& check : check_gpus()) checks.push_back(std::move(check));
   checks.push_back(check_database(path));
   if (path != ":memory:") checks.push_back(check_disk(path));

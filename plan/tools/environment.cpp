@@ -8,6 +8,8 @@ const std::vector<EnvironmentVariable>& environment_variables() {
   static const std::vector<EnvironmentVariable> kTable = {
       {"ATTNFORGE_CACHE", "path of the database (SQLite); \":memory:\" keeps nothing on disk",
        "$XDG_CACHE_HOME/attnforge/attnforge.db, else ~/.cache/attnforge/attnforge.db"},
+      {"ATTNFORGE_SITE_CACHE", "a database that is only read, where the first one has no winner",
+       "none"},
       {"ATTNFORGE_CACHE_WAL",
        "1: write-ahead log in the database, if SQLite is 3.51.3 or later and the file system is "
        "local",
@@ -20,6 +22,11 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"ATTNFORGE_NVRTC", "the NVRTC library to compile with (CUDA 12.4 or later), and no other",
        "the copy or wheel beside the installed library, libnvrtc as the loader finds it, then "
        "toolkits and Python wheels in their usual places"},
+      {"ATTNFORGE_WORKER",
+       "the program attnforge, whose processes try kernels for searches; none: first runs go by "
+       "what "
+       "was tuned before; in_process: kernels are tried in the caller's process",
+       "attnforge beside the library or in ../bin, else none"},
       {"ATTNFORGE_PRINT_LAUNCH",
        "1: log each kernel that plans launch once: grid, block, shared memory, registers, "
        "config",
@@ -51,6 +58,7 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "(release first), then the loader"},
       {"FLASH_ATTENTION_DETERMINISTIC",
        "Python package, for transformers: 1: gradients are deterministic", "they need not be"},
+      {"VLLM_BATCH_INVARIANT", "Python package, for vLLM: 1: batch_invariant", "0"},
       {"XDG_CACHE_HOME", "folder for caches; a relative path is ignored", "~/.cache"},
       {"HOME", "home folder: of the cache, and of Python wheels of NVRTC",
        "the account's entry in the password database"},

@@ -22,13 +22,15 @@ float nearly_normal(std::uint64_t bits) {
   return (static_cast<float>(sum) - kMean) * kScale;
 }
 
-void fill_random(DType dtype, std::span<std::byte> values, std::uint64_t seed) {
+void fill_random(DType dtype, const RandomRange& range, std::span<std::byte> values,
+                 std::uint64_t seed) {
   constexpr std::int64_t kPiece = 1 << 16;
   const auto count = elements_in(dtype, values.size());
   parallel_for((count + kPiece - 1) / kPiece, 0, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kPiece; i < std::min(count, (piece + 1) * kPiece); ++i) {
       const std::uint64_t counter = mixed(seed) + static_cast<std::uint64_t>(i) * kSplitMixStep;
-      store_element(dtype, values.data(), i, nearly_normal(mixed(counter)));
+      store_element(dtype, values.data(), i,
+                    range.mean + range.deviation * nearly_normal(mixed(counter)));
     }
   });
 }
@@ -61,7 +63,7 @@ HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed) {
   for (const Operand& operand : operands(problem)) {
     // What dargs are added to begins at zeros, so that a check knows it.
     if (operand.role == Operand::Role::kInput || (operand.added_to && problem.accumulate))
-      fill_random(operand.dtype, operand.in_host(host), number++);
+      fill_random(operand.dtype, random_range(problem, operand), operand.in_host(host), number++);
   }
   return host;
 }

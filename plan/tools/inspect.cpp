@@ -74,7 +74,7 @@ void compile_source(Inspection& inspection, const Source& source, const Launch& 
     inspection.sass = "none: the source does not compile";
     return;
   }
-  inspection.compiled = describe(cubin, launch, arch);
+  inspection.compiled = describe(cubin, source, launch, arch);
   if (!options.sass) return;
   const Disassembly disassembly = disassemble(cubin.bytes, {.line_info = options.line_info});
   inspection.sass = disassembly.problem.empty() ? disassembly.text : "none: " + disassembly.problem;
@@ -252,7 +252,9 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
     inspection.ptx = compile_to_ptx(compiled, device.arch, {.line_info = options.line_info});
 
   for (const Try& each : cache.tries(stored_as(key.problem, overrides), device_class(device))) {
-    if (!each.estimated)
+    if (each.estimated)
+      ++inspection.num_estimates;
+    else
       inspection.measured.push_back({each.config, each.estimate_us, each.measurement});
   }
   if (!inspection.measured.empty()) inspection.measured_work = timed_work(key.problem);

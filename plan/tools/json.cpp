@@ -10,6 +10,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// The members of `noun` that are named, each with its name as its key.
+#define ATTNFORGE_MEMBERS(noun, ...)                                                     \
+  [&json_noun = noun] {                                                                  \
+    Json all;                                                                            \
+    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(ATTNFORGE_MEMBER, __VA_ARGS__)) return all; \
+  }()
+#define ATTNFORGE_MEMBER(name) all[#name] = json_noun.name;
+
 std::string text(const Json& json) {
   // A compiler's log may hold any byte; JSON may not.
   return json.dump(2, ' ', true, Json::error_handler_t::replace);
@@ -33,41 +41,22 @@ Json json(const DeviceFacts& d) {
 
 Json json(const Trial& trial) {
   const Measurement& m = trial.measurement;
-  return {{"config", trial.config},
-          {"estimate_us", trial.estimate_us},
-          {"status", to_string(m.status)},
-          {"time_us", m.time_us},
-          {"noise", m.noise},
-          {"samples", m.samples},
-          {"max_error", m.max_error},
-          {"clock_mhz", m.clock_mhz},
-          {"detail", m.detail}};
+  Json object = ATTNFORGE_MEMBERS(trial, config, estimate_us);
+  object["status"] = to_string(m.status);
+  object.update(ATTNFORGE_MEMBERS(m, time_us, noise, samples, max_error, clock_mhz, detail));
+  return object;
 }
 
 Json json(const CompileInfo& c) {
-  return {{"ok", c.ok},
-          {"compile_ms", c.compile_ms},
-          {"registers", c.registers},
-          {"spill_bytes", c.spill_bytes},
-          {"smem_bytes", c.smem_bytes},
-          {"blocks_per_sm", c.blocks_per_sm},
-          {"occupancy", c.occupancy},
-          {"cubin_bytes", c.cubin_bytes},
-          {"log", c.log}};
+  return ATTNFORGE_MEMBERS(c, ok, compile_ms, registers, spill_bytes, smem_bytes, blocks_per_sm,
+                           occupancy, cubin_bytes, log);
 }
 
 Json json(const LaunchInfo& l) {
-  return {{"kernel", l.kernel},
-          {"role", l.role},
-          {"grid", l.grid},
-          {"block", l.block},
-          {"smem_bytes", l.smem_bytes},
-          {"workspace_bytes", l.workspace_bytes}};
+  return ATTNFORGE_MEMBERS(l, kernel, role, grid, block, smem_bytes, workspace_bytes);
 }
 
-Json json(const TileInfo& t) {
-  return {{"block_m", t.block_m}, {"block_n", t.block_n}, {"pack_gqa", t.pack_gqa}};
-}
+Json json(const TileInfo& t) { return ATTNFORGE_MEMBERS(t, block_m, block_n, pack_gqa); }
 
 /// A number, or null where it is unknown.
 Json json(const Work& work) { return work.is_known() ? Json(work.flops) : Json(nullptr); }
@@ -87,6 +76,10 @@ Json json(const Reach& r) {
           {"memory_us", r.memory_us}};
 }
 
+Json json(const PieceInfo& p) { return ATTNFORGE_MEMBERS(p, slot, type, header, changes); }
+Json json(const StepInfo& s) { return ATTNFORGE_MEMBERS(s, kernel, part, after); }
+Json json(const ArgumentInfo& a) { return ATTNFORGE_MEMBERS(a, part, bytes); }
+
 template <class Noun>
 Json json(const std::vector<Noun>& all) {
   Json list = Json::array();
@@ -95,17 +88,10 @@ Json json(const std::vector<Noun>& all) {
 }
 
 Json json(const AssemblyInfo& assembly) {
-  Json pieces = Json::array(), steps = Json::array(), argument = Json::array();
-  for (const PieceInfo& each : assembly.pieces)
-    pieces.push_back({{"slot", each.slot},
-                      {"type", each.type},
-                      {"header", each.header},
-                      {"changes", each.changes}});
-  for (const StepInfo& each : assembly.steps)
-    steps.push_back({{"kernel", each.kernel}, {"part", each.part}, {"after", each.after}});
-  for (const ArgumentInfo& each : assembly.argument)
-    argument.push_back({{"part", each.part}, {"bytes", each.bytes}});
-  return {{"base", assembly.base}, {"pieces", pieces}, {"steps", steps}, {"argument", argument}};
+  return {{"base", assembly.base},
+          {"pieces", json(assembly.pieces)},
+          {"steps", json(assembly.steps)},
+          {"argument", json(assembly.argument)}};
 }
 
 }  // namespace
@@ -152,7 +138,8 @@ std::string to_json(const Inspection& i) {
            {"launches", json(i.launches)},
            {"measured_as", to_string(i.measured_as)},
            {"reach", json(i.reach)},
-           {"measured", json(i.measured)}};
+           {"measured", json(i.measured)},
+           {"num_estimates", i.num_estimates}};
   if (!i.ptx.empty()) all["ptx"] = i.ptx;
   if (!i.sass.empty()) all["sass"] = i.sass;
   return text(all);
@@ -160,26 +147,17 @@ std::string to_json(const Inspection& i) {
 
 std::string to_json(const TuneResult& result, const Problem& asked, const DeviceFacts& device) {
   const Work work = timed_work(result.problem);
-  return text({{"problem", to_string(asked)},
-               {"measured_as", to_string(result.problem)},
-               {"flops", json(work)},
-               {"flops_unknown", work.unknown},
-               {"device", json(device)},
-               {"winner", result.winner},
-               {"winner_us", result.winner_us},
-               {"untuned", result.untuned},
-               {"untuned_us", result.untuned_us},
-               {"speed_up", speed_up(result)},
-               {"tried", result.tried},
-               {"failed", result.failed},
-               {"reused", result.reused},
-               {"space", result.space},
-               {"left", result.left},
-               {"left_s", result.left_s},
-               {"elapsed_s", result.elapsed_s},
-               {"complete", result.complete},
-               {"not_kept", result.not_kept},
-               {"trials", json(result.trials)}});
+  Json object{{"problem", to_string(asked)},
+              {"measured_as", to_string(result.problem)},
+              {"flops", json(work)},
+              {"flops_unknown", work.unknown},
+              {"device", json(device)}};
+  object.update(ATTNFORGE_MEMBERS(result, winner, winner_us, untuned, untuned_us));
+  object["speed_up"] = speed_up(result);
+  object.update(ATTNFORGE_MEMBERS(result, tried, failed, reused, space, left, left_s, elapsed_s,
+                                  complete, not_kept));
+  object["trials"] = json(result.trials);
+  return text(object);
 }
 
 }  // namespace attnforge

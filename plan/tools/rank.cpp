@@ -52,7 +52,7 @@ void compile_all(std::vector<Ranked>& work, const Problem& problem, const Device
     if (compiled.failure.status == Status::kOk) {
       const Config& config = mine.candidate.config;
       const Launch launch = mine.candidate.family->launch(config, problem, device);
-      mine.info = describe(compiled.cubin, launch, device.arch);
+      mine.info = describe(compiled.cubin, mine.source, launch, device.arch);
     } else {
       mine.info = {.ok = false, .log = compiled.failure.detail};
       ++failed;

@@ -90,7 +90,7 @@ CodeFunctions text_functions(const Problem& problem, const Tensors& tensors) {
     return score->slope(s, pair);
   };
   for (const Darg& darg : dargs_of(problem))
-    functions.dargs.push_back({darg.elements, address_of(darg, tensors)});
+    functions.dargs.push_back({darg.elements, darg.written ? nullptr : address_of(darg, tensors)});
   if (functions.dargs.empty()) return functions;
   // Which of dargs an argument is.
   std::vector<std::size_t> places(arguments.size(), functions.dargs.size());

@@ -38,6 +38,7 @@ from ._library import library_path, version
 from ._merge import merge_states
 from ._plans import configure, plan_cache
 from ._problem import Problem
+from ._scales import quantize_kv
 from ._tools import inspect, stats, supported, tune
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "library_path",
     "merge_states",
     "plan_cache",
+    "quantize_kv",
     "stats",
     "supported",
     "texts",

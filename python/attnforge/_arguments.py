@@ -5,7 +5,7 @@ from typing import NamedTuple
 from . import _parts
 from ._arrays import backend_of
 from ._errors import InvalidError
-from ._formats import FP32, ITEM_BYTES
+from ._formats import FLOATS, FP32, ITEM_BYTES, OF_CACHES, numbers_in
 from ._lengths import PACKED_SHAPE
 from ._code import check_devices, code_of
 from ._options import check_options, options_of
@@ -62,7 +62,8 @@ def check_rows(name, array, places):
 
 def view_inputs(q, k, v, stream):
     """Arrays of q, k and v."""
-    return tuple(backend_of(each).view(name, each, stream) for name, each in (("q", q), ("k", k), ("v", v)))
+    of_each = (("q", q, FLOATS), ("k", k, OF_CACHES), ("v", v, OF_CACHES))
+    return tuple(backend_of(each).view(name, each, stream, allowed) for name, each, allowed in of_each)
 
 
 def check_inputs(q, k, v, options):
@@ -78,12 +79,12 @@ def check_inputs(q, k, v, options):
             raise InvalidError(f"{name} has batch {array.shape[batch]} and q has {q.shape[batch]}")
     if k.shape[row] != v.shape[row] or k.shape[head] != v.shape[head]:
         raise InvalidError(f"k {tuple(k.shape)} and v {tuple(v.shape)} differ in sequence length or heads")
-    if k.shape[-1] != q.shape[-1]:
-        raise InvalidError(f"q has head_dim {q.shape[-1]} and k has {k.shape[-1]}")
+    if k.shape[-1] * numbers_in(k) != q.shape[-1]:
+        raise InvalidError(f"q has head_dim {q.shape[-1]} and k has {k.shape[-1] * numbers_in(k)}")
 
 
 def shape_of_o(q, v):
-    return (*q.shape[:-1], v.shape[-1])
+    return (*q.shape[:-1], v.shape[-1] * numbers_in(v))
 
 
 def shape_of_lse(q, places):
@@ -140,7 +141,7 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, batch, words):
         num_heads_q=q.shape[head],
         num_heads_kv=k.shape[head_kv],
         head_dim=q.shape[-1],
-        head_dim_v=v.shape[-1],
+        head_dim_v=v.shape[-1] * numbers_in(v),
         dtype_q=DTYPES[q.code],
         dtype_k=DTYPES[k.code],
         dtype_v=DTYPES[v.code],
@@ -162,5 +163,5 @@ def problem_of(q, k, v, rope_offset=0, **options):
     check_devices(code, q.device)
     batch = _parts.check(arrays, options, q, k, v)
     alignment = alignment_of_all((q, k, v))  # those of o are aligned: head dims are multiples of 8
-    words = _parts.words_of_arrays(arrays, options, batch, q, k)
+    words = _parts.words_of_arrays(arrays, options, batch, q, k, v)
     return problem_of_arrays(q, k, v, q.code, options, alignment, batch, words), q.device

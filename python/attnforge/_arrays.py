@@ -43,7 +43,7 @@ class _Torch:
 
     def __init__(self, torch):
         self.torch = torch
-        self._dtypes = [getattr(torch, name) for name in _NAMES]
+        self._dtypes = [getattr(torch, name, None) for name in _NAMES]  # older ones have no float8
         self._codes = {dtype: code for code, dtype in enumerate(self._dtypes)}
         self.stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or self._slow_stream
         self._Tensor = torch.Tensor

@@ -14,7 +14,7 @@ from ._plans import plan_cache
 
 @with_op
 @takes_options()
-def attention(q, k, v, *, out=None, stream=None, rope_offset=0, **options):
+def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, **options):
     """softmax(softmax_scale * q k^T, masked) v on the GPU; returns o, or (o, lse) with return_lse.
 
     q [batch, seqlen_q, heads_q, head_dim], k [batch, seqlen_kv, heads_kv, head_dim],
@@ -26,6 +26,9 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, **options):
     torch and cupy need it.
     stream: a CUDA stream as a number; default: the framework's current one (for other arrays the default stream). Outputs are
     allocated for it; q, k and v must be ready on it, and must live until it has passed the run.
+    attn_mask: of torch, booleans, True where a pair counts, or floats (the mask's dtype may be any) that are added to scores after
+    softmax_scale, broadcast to [batch, heads_q, seqlen_q, seqlen_kv]; causal and window hide keys as well. Floats have a gradient. A
+    row of keys that is no multiple of 16 bytes is padded in a copy. Not with cu_seqlens and page_table.
     rope_offset: with a rope, the row of its tables that key 0 takes; it may differ from call to call.
 
     Enqueues on the stream and returns at once; may be captured into a CUDA graph after a first call with the same shapes.
@@ -39,7 +42,11 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, **options):
     problem, where dtypes or addresses keep it from the tensor cores.
     """
     if _graphs.waiting and _graphs.torch_is_there():
-        return attention(q, k, v, out=out, stream=stream, rope_offset=rope_offset, **options)
+        return attention(q, k, v, out=out, stream=stream, rope_offset=rope_offset, attn_mask=attn_mask, **options)
+    if attn_mask is not None:
+        from .integrations.masks import with_attn_mask
+
+        options = with_attn_mask(attn_mask, q, k, options)
     key = ran = None
     try:  # fast.again(), written out: each line costs
         key = fast.key_of_attention(q, k, v, out, options)

@@ -6,7 +6,7 @@ from . import _checks, _parts
 from ._arguments import check_inputs, new_outputs, view_inputs
 from ._arrays import backend_of
 from ._backward import attention_backward, why_not_served
-from ._code import check_devices, code_of
+from ._code import check_devices, code_of, name_of, new_dargs
 from ._errors import InvalidError, UnsupportedError
 from ._fast import fast, find, is_autocast_enabled
 from ._library import check
@@ -111,6 +111,30 @@ def name_that_requires_grad(args, **tensors):
     return None
 
 
+def _find(torch, always, q, k, v, given):
+    """(key, what is known of a call like it); None where there is none."""
+    try:
+        with torch.no_grad():
+            key = fast.key_of(("attend", always), (q, k, v, *given))
+        known = find(key)
+        if known is not None and not (q.data_ptr() and k.data_ptr() and v.data_ptr()):  # tensors of modes and transforms of torch
+            known = None
+        return key, known
+    except Exception:  # whatever it is, the long way says it
+        return None, None
+
+
+def _check_has_gradients(torch, name, given, out, instead):
+    """Raises for arguments that do not go with gradients. instead: what to do."""
+    for argument, advice in NO_GRADIENTS.items():
+        if getattr(given, argument) is not None:
+            raise UnsupportedError(f"{name} requires grad, but a call with {argument} has no gradients: {advice}, or {instead}")
+    if out is not None:
+        raise InvalidError(f"{name} requires grad, and out= does not go with gradients: leave it out, or {instead}")
+    if given.sinks is not None and not isinstance(given.sinks, torch.Tensor):
+        raise InvalidError(f"{name} requires grad, and sinks is of another framework than torch; pass a tensor, or {instead}")
+
+
 def attend(attention, name, q, k, v, given, out, stream):
     """attention() of tensors of which the one called `name` requires grad. given: its Options. Raises UnsupportedError, which names
     the reason, where no kernel computes gradients.
@@ -121,32 +145,19 @@ def attend(attention, name, q, k, v, given, out, stream):
     always = bool(asked and asked())
     key = None
     if out is None and stream is None:
-        try:
-            with torch.no_grad():
-                key = fast.key_of(("attend", always), (q, k, v, *given))
-            known = find(key)
-            if known is not None and not (q.data_ptr() and k.data_ptr() and v.data_ptr()):  # tensors of modes and transforms of torch
-                known = None
-        except Exception:  # whatever it is, the long way says it
-            key = known = None
+        key, known = _find(torch, always, q, k, v, given)
         if known is not None:
             return _function_of(torch).apply(attention, known, None, q, k, v)
 
     # ---- 1. What has no gradients ----
     instead = f"call it under torch.no_grad(), or pass {name}.detach()"
-    for argument, advice in NO_GRADIENTS.items():
-        if getattr(given, argument) is not None:
-            raise UnsupportedError(f"{name} requires grad, but a call with {argument} has no gradients: {advice}, or {instead}")
-    if out is not None:
-        raise InvalidError(f"{name} requires grad, and out= does not go with gradients: leave it out, or {instead}")
+    _check_has_gradients(torch, name, given, out, instead)
     sinks, args = given.sinks, given.args
-    if sinks is not None and not isinstance(sinks, torch.Tensor):
-        raise InvalidError(f"{name} requires grad, and sinks is of another framework than torch; pass a tensor, or {instead}")
     deterministic = _checks.flag("deterministic", given.deterministic) or always
     return_lse = _checks.flag("return_lse", given.return_lse)
     given = given._replace(deterministic=deterministic, return_lse=return_lse)
     in_args = args.items() if isinstance(args, dict) else ()
-    dargs = ", ".join(each for each, x in in_args if isinstance(x, torch.Tensor) and x.requires_grad)
+    dargs = ", ".join(name_of(each) for each, x in in_args if isinstance(x, torch.Tensor) and x.requires_grad)
     with torch.no_grad():  # what cannot be read is refused here: the function below must not meet tensors of torch.func
         inputs = view_inputs(q, k, v, None)
         code = code_of(given.score, given.mask, args, None, given.block_mask)
@@ -246,6 +257,9 @@ def _of_backward(options):
     return {name: value for name, value in options.items() if name not in OF_FORWARD}
 
 
+_not_whole = set()  # kinds of calls
+
+
 def gradients_of(torch, given, saved, needs, dout, dlse):
     """Those of q, k, v and the other tensors of a call, None where nobody asks. given: its options, with a Leaf for each of these; saved:
     q, k, v, o, lse and they."""
@@ -257,10 +271,19 @@ def gradients_of(torch, given, saved, needs, dout, dlse):
     of_sinks = sinks is not None and needs[3 + sinks.index]
     of_args = {each: leaf.index for each, leaf in (given.get("args") or {}).items() if isinstance(leaf, Leaf)}
     of_args = {each: i for each, i in of_args.items() if needs[3 + i]}
-    dargs = {each: torch.zeros(leaves[i].shape, dtype=torch.float32, device=leaves[i].device) for each, i in of_args.items()}
     if not of_sinks:
         options.pop("sinks", None)
-    found = attention_backward(q, k, v, o, lse, dout, **options, dlse=dlse, dargs=dargs)
+    trained = {each: leaves[i] for each, i in of_args.items()}
+    kind = q.dtype, q.device, q.shape[0] > 1, options.get("score"), options.get("softcap"), *trained
+    dargs, whole = new_dargs(torch, trained, kind not in _not_whole)
+    try:
+        found = attention_backward(q, k, v, o, lse, dout, **options, dlse=dlse, dargs=dargs)
+    except (InvalidError, UnsupportedError):
+        if not whole:
+            raise
+        _not_whole.add(kind)  # no kernel writes it: added up in float32 it is
+        dargs, _ = new_dargs(torch, trained, False)
+        found = attention_backward(q, k, v, o, lse, dout, **options, dlse=dlse, dargs=dargs)
     gradients = [each if wanted else None for each, wanted in zip(found[:3], needs)] + [None] * len(leaves)
     if of_sinks:
         gradients[3 + sinks.index] = found[3]

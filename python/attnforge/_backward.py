@@ -17,7 +17,7 @@ from ._arguments import (
 )
 from ._arrays import backend_of
 from ._backward_call import BackwardCall
-from ._code import check_dargs_apart, check_devices, code_of, dargs_of
+from ._code import check_dargs_apart, check_devices, code_of, dargs_of, may_be_whole, name_of
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
 from ._fast import fast
 from ._formats import FP32
@@ -58,7 +58,9 @@ def attention_backward(
     heads add up, in float32.
     dargs: {"slope": array}, of arrays of floats in args that score reads: contiguous float32 arrays of the same shapes, whatever those'
     dtype, to which their gradients are added, with accumulate or without: zeros give the gradient alone. Each read of an element adds ds
-    times the derivative of the score with respect to what was read, in any order: not with deterministic.
+    times the derivative of the score with respect to what was read, in any order: not with deterministic. Of an array of 16 bits that
+    args calls "aligned bias", that is added to the score and of which each pair reads an element of its own, it may be an array of its
+    dtype too, which is then written (docs/USER_CODE.md).
     accumulate: the gradients are added to what out holds.
     Rows that do not count (after the last of cu_seqlens, or beyond used_kv) stay as they are in out, and are 0 in new arrays.
     stream: a CUDA stream as a number; default: the framework's current one.
@@ -81,9 +83,13 @@ def attention_backward(
         if status:
             check(status)
         return result
-
-    # ---- 1. Arguments ----
     given = options_of(options, OF_FORWARD)
+    return _run(key, epoch, (q, k, v), o, lse, dout, given, out, stream, dlse, accumulate, fp32_gradients, dargs)
+
+
+def _run(key, epoch, inputs, o, lse, dout, given, out, stream, dlse, accumulate, fp32_gradients, dargs):
+    """attention_backward() for any arrays, with every check. Remembers the call by `key`, if there is one. given: its Options."""
+    # ---- 1. Arguments ----
     if stream is not None:
         stream = _checks.integer("stream", stream, 0, 2**64 - 1, "a CUDA stream as a number")
     words = {
@@ -100,8 +106,8 @@ def attention_backward(
     options = check_options(given, _parts.words_of(given, code, kind, parts))
 
     # ---- 2. Arrays that fit together ----
-    backend = backend_of(q)
-    inputs = view_inputs(q, k, v, stream)
+    backend = backend_of(inputs[0])
+    inputs = view_inputs(*inputs, stream)
     o, dout = (backend_of(each).view(name, each, stream) for name, each in (("o", o), ("dout", dout)))
     lse = backend_of(lse).view("lse", lse, stream)
     dlse = None if dlse is None else backend_of(dlse).view("dlse", dlse, stream)
@@ -173,8 +179,17 @@ def problem_of_backward(q, k, v, deterministic=False, **options):
     forward, device = problem_of(q, k, v, **options)
     sinks = getattr(options.get("sinks"), "requires_grad", forward.sinks)
     words = {"lse": False, "dlse": forward.lse, "sinks": sinks, "deterministic": deterministic, "batch_invariant": False}
-    words["dargs"] = ", ".join(name for name, x in (options.get("args") or {}).items() if getattr(x, "requires_grad", False))
-    return replace(forward, op="bwd", **words), device
+    trained = {name: x for name, x in (options.get("args") or {}).items() if getattr(x, "requires_grad", False)}
+    problem = replace(forward, op="bwd", dargs=", ".join(map(name_of, trained)), **words)
+    if len(trained) == 1 and may_be_whole(*next(iter(trained.items()))):
+        whole = replace(problem, dargs=f"whole {problem.dargs}")
+        try:
+            with whole.handle() as handle:
+                check(lib().attnforge_query(context(device), handle))
+            return whole, device
+        except (InvalidError, UnsupportedError):
+            pass
+    return problem, device
 
 
 # ---- What the arrays must be ----
@@ -264,7 +279,7 @@ def _warn_of_cliffs(plan):
             f'gradients run bwd_naive for "{plan.problem}": no tensor-core kernel takes these dtypes, head dims or addresses, and it may be '
             "100 times slower; use float16 or bfloat16 for all of q, k and v, head dims up to 256, and multiples of 16 bytes as addresses",
             PerformanceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

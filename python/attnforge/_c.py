@@ -1,4 +1,4 @@
-"""The structs, constants and functions of include/attnforge/c.h and c_block_mask.h. Written by tools/c_mirror.py; change those."""
+"""The structs, constants and functions of include/attnforge/c.h and the headers that it includes. Written by tools/c_mirror.py; change those."""
 
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
@@ -29,6 +29,59 @@ RIGOR_EXHAUSTIVE = 2
 INSPECT_COMPILE = 1
 INSPECT_PTX = 2
 INSPECT_SASS = 4
+
+
+class Tensor(Structure):
+    _fields_ = [("data", c_void_p), ("stride_batch", c_int64), ("stride_row", c_int64), ("stride_head", c_int64)]
+
+
+class Rows(Structure):
+    _fields_ = [("data", c_void_p), ("stride_batch", c_int64), ("stride_head", c_int64)]
+
+
+class Rope(Structure):
+    _fields_ = [("struct_size", c_uint32), ("cos", c_void_p), ("sin", c_void_p), ("rows", c_int64), ("offset", c_int64)]
+
+
+class Lengths(Structure):
+    _fields_ = [("struct_size", c_uint32), ("q", c_void_p), ("kv", c_void_p), ("tokens_q", c_int64), ("tokens_kv", c_int64)]
+
+
+class BlockMaskLists(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("row_begin", c_void_p), ("columns", c_void_p), ("bits", c_void_p), ("bit_blocks", c_void_p),
+    ]
+
+
+class Pages(Structure):
+    _fields_ = [("struct_size", c_uint32), ("table", c_void_p), ("stride_batch", c_int64), ("num_pages", c_int64)]
+
+
+class KvScales(Structure):
+    _fields_ = [("struct_size", c_uint32), ("k", Tensor), ("v", Tensor)]
+
+
+class Gradients(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("dout", Tensor), ("dq", Tensor), ("dk", Tensor), ("dv", Tensor), ("dlse", Rows),
+        ("dsinks", c_void_p),
+    ]
+
+
+class State(Structure):
+    _fields_ = [("o", Tensor), ("lse", Rows)]
+
+
+class Cache(Structure):
+    _fields_ = [("struct_size", c_uint32), ("k", Tensor), ("v", Tensor), ("lengths_after", c_void_p)]
+
+
+class Tensors(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("q", Tensor), ("k", Tensor), ("v", Tensor), ("o", Tensor), ("lse", Rows), ("rope", c_void_p),
+        ("lengths", c_void_p), ("block_mask", c_void_p), ("pages", c_void_p), ("gradients", c_void_p), ("parts", c_void_p),
+        ("cache", c_void_p), ("kv_scales", c_void_p), ("code_arguments", c_void_p), ("sinks", c_void_p),
+    ]
 
 
 class Sizes(Structure):
@@ -66,56 +119,7 @@ ProgressFunction = CFUNCTYPE(c_int, c_void_p, POINTER(Progress))
 class PlanOptions(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("policy", c_int32), ("flags", c_uint32), ("time_limit_s", c_double), ("family", c_char_p),
-        ("config", c_char_p), ("progress", ProgressFunction), ("progress_user", c_void_p),
-    ]
-
-
-class Tensor(Structure):
-    _fields_ = [("data", c_void_p), ("stride_batch", c_int64), ("stride_row", c_int64), ("stride_head", c_int64)]
-
-
-class Rows(Structure):
-    _fields_ = [("data", c_void_p), ("stride_batch", c_int64), ("stride_head", c_int64)]
-
-
-class Rope(Structure):
-    _fields_ = [("struct_size", c_uint32), ("cos", c_void_p), ("sin", c_void_p), ("rows", c_int64), ("offset", c_int64)]
-
-
-class Lengths(Structure):
-    _fields_ = [("struct_size", c_uint32), ("q", c_void_p), ("kv", c_void_p), ("tokens_q", c_int64), ("tokens_kv", c_int64)]
-
-
-class BlockMaskLists(Structure):
-    _fields_ = [
-        ("struct_size", c_uint32), ("row_begin", c_void_p), ("columns", c_void_p), ("bits", c_void_p), ("bit_blocks", c_void_p),
-    ]
-
-
-class Pages(Structure):
-    _fields_ = [("struct_size", c_uint32), ("table", c_void_p), ("stride_batch", c_int64), ("num_pages", c_int64)]
-
-
-class Gradients(Structure):
-    _fields_ = [
-        ("struct_size", c_uint32), ("dout", Tensor), ("dq", Tensor), ("dk", Tensor), ("dv", Tensor), ("dlse", Rows),
-        ("dsinks", c_void_p),
-    ]
-
-
-class State(Structure):
-    _fields_ = [("o", Tensor), ("lse", Rows)]
-
-
-class Cache(Structure):
-    _fields_ = [("struct_size", c_uint32), ("k", Tensor), ("v", Tensor), ("lengths_after", c_void_p)]
-
-
-class Tensors(Structure):
-    _fields_ = [
-        ("struct_size", c_uint32), ("q", Tensor), ("k", Tensor), ("v", Tensor), ("o", Tensor), ("lse", Rows), ("rope", c_void_p),
-        ("lengths", c_void_p), ("block_mask", c_void_p), ("pages", c_void_p), ("gradients", c_void_p), ("parts", c_void_p),
-        ("cache", c_void_p), ("code_arguments", c_void_p), ("sinks", c_void_p),
+        ("config", c_char_p), ("progress", ProgressFunction), ("progress_user", c_void_p), ("stream", c_void_p),
     ]
 
 

@@ -8,7 +8,7 @@ from ._arguments import alignment_of, problem_of_arrays, used_strides
 from ._arrays import contiguous
 from ._errors import InvalidError, PerformanceWarning
 from ._fast import fast
-from ._formats import FP32, ITEM_BYTES
+from ._formats import DTYPES, FP32, ITEM_BYTES, LOW_BITS, numbers_in
 from ._library import packer
 from ._overlap import overlap, span
 from ._parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, words_of_arrays
@@ -60,11 +60,11 @@ class Call:
         # No family that asks for less than 16 reads through TMA.
         self._most_alignment = 16 if all(each.tma for each in used[:3]) else 8
         places = options.places
-        self._words = words_of_arrays(parts, options, batch, q, k)
+        self._words = words_of_arrays(parts, options, batch, q, k, v)
         self._tail = Tail(parts, options, batch, q, k)
         self._fixed = (
             *(
-                struct.pack("=qqq", *(0 if i is None else array.strides[i] for i in of))
+                struct.pack("=qqq", *(0 if i is None else array.strides[i] * numbers_in(array) for i in of))
                 for array, of in ((q, places), (k, options.places_kv), (v, options.places_kv), (o, places))
             ),
             struct.pack("=qq", *((0, 0) if lse is None else (0, *lse.strides)[-3:-1])),
@@ -173,7 +173,9 @@ class Call:
         alignment = min(self._most_alignment, alignment_of(self._bits | low))
         q, k, v, o = self._arrays[:4]
         problem = problem_of_arrays(q, k, v, o.code, self.options, alignment, self._batch, self._words)
-        plan = self._plans[low] = plan_of(problem, self.device, lambda plan: self._warn_of_cliffs(plan, addresses))
+        plan = plan_of(problem, self.device, lambda plan: self._warn_of_cliffs(plan, addresses))
+        if not plan.passing:
+            self._plans[low] = plan
         return plan
 
     def _warn_of_cliffs(self, plan, addresses):
@@ -181,7 +183,9 @@ class Call:
         if plan.family not in _SLOW_FAMILIES:
             return
         problem = plan.problem
+        low = tuple(DTYPES[code] for code in LOW_BITS)
         dtypes = {"q": problem.dtype_q, "k": problem.dtype_k, "v": problem.dtype_v}
+        dtypes = {name: dtype for name, dtype in dtypes.items() if dtype not in low}
         if len(set(dtypes.values())) > 1:
             mixed = ", ".join(f"{name} is {dtype}" for name, dtype in dtypes.items())
             advice = (

@@ -82,8 +82,14 @@ def _array(name, value, stream):
     if array.address == 0:
         raise InvalidError(f"{name_here} is empty; leave it out, or pass an array of one element")
     # Of a large one the tuner must know the size: it makes up arrays to run on.
-    extent = f"[{elements}]" if elements * ITEM_BYTES[array.code] > _USUAL else ""
-    return f"{FORMATS[array.code].in_code}* {name}{extent}", array.address, array
+    extent = f"[{elements}]" if elements * ITEM_BYTES[array.code] > _USUAL and "[" not in name else ""
+    aligned, plain = ("aligned ", name[len("aligned ") :]) if name.startswith("aligned ") else ("", name)
+    return f"{aligned}{FORMATS[array.code].in_code}* {plain}{extent}", array.address, array
+
+
+def name_of(declared):
+    """The name by which texts know an array: "mask" of "aligned mask[seqlen_q * seqlen_kv]", as args may have it."""
+    return declared.removeprefix("aligned ").partition("[")[0]
 
 
 def check_devices(code, device, name="q"):
@@ -112,7 +118,7 @@ def dargs_of(dargs, args, device, stream):
         return Dargs()
     if not isinstance(dargs, dict):
         _checks.refuse_type("dargs", dargs, "a dict from names in args to float32 arrays")
-    views = []
+    views, words = [], []
     for name, array in dargs.items():
         here = f"dargs[{name!r}]"
         if name not in (args or {}):
@@ -121,13 +127,30 @@ def dargs_of(dargs, args, device, stream):
         if not hasattr(of, "shape"):
             raise InvalidError(f"{here}: args[{name!r}] is a number; arrays of floats have a gradient")
         view, shape = backend_of(array).view(here, array, stream), tuple(of.shape)
-        if tuple(view.shape) != shape or view.code != FP32 or view.device != device or tuple(view.strides) != contiguous(shape):
+        whole = may_be_whole(name, of) and array.dtype == of.dtype
+        dtype_fits = view.code == FP32 or whole
+        if tuple(view.shape) != shape or not dtype_fits or view.device != device or tuple(view.strides) != contiguous(shape):
             raise InvalidError(
                 f"{here} is {DTYPES[view.code]} {tuple(view.shape)} with strides {tuple(view.strides)} on GPU {view.device}; it must be "
                 f"contiguous float32 {shape} on GPU {device}, as many elements as args[{name!r}] has, whatever its dtype"
             )
         views.append(view)
-    return Dargs(", ".join(dargs), tuple(views))
+        words.append("whole " * whole + name_of(name))
+    return Dargs(", ".join(words), tuple(views))
+
+
+def may_be_whole(name, of):
+    """Whether the gradient of an array may be of its own dtype: each pair of a row and a key then writes an element of its own."""
+    return name.startswith("aligned ") and getattr(of, "dtype", None) is not None and of.dtype.itemsize == 2
+
+
+def new_dargs(torch, args, whole):
+    """(arrays for dargs, whether they are to be written whole) of {name: tensor}; whole: if they may."""
+    if whole and len(args) == 1:
+        ((name, of),) = args.items()
+        if may_be_whole(name, of):
+            return {name: torch.empty_like(of, memory_format=torch.contiguous_format)}, True
+    return {name: torch.zeros(of.shape, dtype=torch.float32, device=of.device) for name, of in args.items()}, False
 
 
 def check_dargs_apart(dargs, others):

@@ -18,9 +18,19 @@ FORMATS = (
     Format("bf16", "bfloat16", "bf16", 16, 4, ""),
     Format("", "int32", "int", 32, 0, "<i4"),
     Format("", "bool", "bool", 8, 6, "|b1"),
+    Format("int8", "int8", "", 8, 0, "|i1"),
+    Format("int4", "uint8", "", 8, 1, "|u1"),  # two numbers, the first one in the low half
+    Format("e4m3", "float8_e4m3fn", "", 8, 10, ""),
+    Format("e5m2", "float8_e5m2", "", 8, 12, ""),
 )
-FP32, FP16, BF16, INT32, BOOL = range(len(FORMATS))
-FLOATS, INTEGERS = (FP16, BF16, FP32), (INT32,)
+FP32, FP16, BF16, INT32, BOOL, INT8, INT4, E4M3, E5M2 = range(len(FORMATS))
+FLOATS, INTEGERS, LOW_BITS = (FP16, BF16, FP32), (INT32,), (INT8, INT4, E4M3, E5M2)
 ANY_DTYPE = (*FLOATS, INT32, BOOL)
-DTYPES = tuple(each.word for each in FORMATS if each.word)  # what problems may have
+OF_CACHES = (*FLOATS, *LOW_BITS)  # of k and v
+DTYPES = tuple(each.word or each.name for each in FORMATS)  # by code; problems have those with a word
 ITEM_BYTES = tuple(each.bits // 8 for each in FORMATS)
+
+
+def numbers_in(array):
+    """How many numbers of a problem an element of an array holds."""
+    return 2 if array.code == INT4 else 1

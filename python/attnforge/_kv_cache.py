@@ -7,7 +7,7 @@ from . import _checks
 from ._append import append_kv
 from ._arrays import backend_of
 from ._attention import attention
-from ._errors import AttnforgeError, InvalidError
+from ._errors import AttnforgeError, InvalidError, NoDriverError
 
 
 class Pages:
@@ -102,6 +102,10 @@ class KvCache:
     ):
         import torch
 
+        if device is None and not torch.cuda.is_available():
+            raise NoDriverError(
+                "torch sees no GPU, and a KvCache is memory of one; of a GPU that is not here supported(problem, arch=...) tells what is served"
+            )
         most = 2**30
         max_sequences = _checks.integer("max_sequences", max_sequences, 1, most)
         self.max_len = _checks.integer("max_len", max_len, 1, most)

@@ -54,6 +54,10 @@ class Options(NamedTuple):
     sinks: float32 [heads_q] on the GPU: the softmax of a row has one more score, the logit of its head, which has no value and is
     neither scaled nor capped: o = sum p v / (sum p + exp(sink)), and lse counts it. A row that sees no key gives o = 0 and its lse
     is the logit.
+    k_scale, v_scale: k and v may be int8, float8_e4m3fn, float8_e5m2, or uint8 of two 4-bit integers (low half first), of half the
+    last dimension; each its own, or in the dtype of q. Their values are these numbers times float32 scales on the GPU: of one element,
+    [heads_kv] or [batch, heads_kv], of k's shape without the last dimension, or of k's with one for each 32, 64 or 128 columns
+    there; both of one kind. Not with rope, nor with gradients. quantize_kv() makes both.
     """
 
     causal: bool = False
@@ -76,6 +80,8 @@ class Options(NamedTuple):
     mask: Optional[str] = None
     args: Optional[dict] = None
     sinks: object = None
+    k_scale: object = None
+    v_scale: object = None
 
     def named(self):
         """Those that are not left out, by their names."""
@@ -89,9 +95,14 @@ class Options(NamedTuple):
 # Those that are float32 [heads_q], and what a problem says where one is there.
 OF_HEADS = {"sinks": {"sinks": True}}
 # What calls with gradients do not have, and what to do instead.
-NO_GRADIENTS = {"rope": "rotate q and k before it", "page_table": "pass k and v in one piece"}
+NO_GRADIENTS = {
+    "rope": "rotate q and k before it",
+    "page_table": "pass k and v in one piece",
+    "k_scale": "pass k in 16 bits",
+    "v_scale": "pass v in 16 bits",
+}
 # What attention_backward() does not take.
-OF_FORWARD = ("return_lse", "batch_invariant", "rope", "rope_interleaved", "page_table")
+OF_FORWARD = ("return_lse", "batch_invariant", "rope", "rope_interleaved", "page_table", "k_scale", "v_scale")
 
 
 def options_of(named, without=()):

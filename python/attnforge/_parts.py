@@ -12,14 +12,17 @@ from ._formats import FP32, INTEGERS
 from ._lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
 from ._options import OF_HEADS, Words
 from ._problem import DTYPES
+from ._scales import SCALE_NAMES, check_scales, kv_scale_of, strides_of, view_scales
 
 # ---- What a call has of all parts ----
 
 
 # None where there is none; of_q, of_kv: lengths.
-PartArrays = namedtuple("PartArrays", ("cos", "sin", "of_q", "of_kv", "page_table", *OF_HEADS), defaults=(None,) * (5 + len(OF_HEADS)))
+_BY_NAME = *SCALE_NAMES, *OF_HEADS
+_ARRAYS = "cos", "sin", "of_q", "of_kv", "page_table", *_BY_NAME
+PartArrays = namedtuple("PartArrays", _ARRAYS, defaults=(None,) * len(_ARRAYS))
 # As messages call them.
-NAMES = ("cos of rope", "sin of rope", "the lengths of q", "the lengths of k", "page_table", *OF_HEADS)
+NAMES = ("cos of rope", "sin of rope", "the lengths of q", "the lengths of k", *_ARRAYS[4:])
 
 
 def view(given, stream):
@@ -28,7 +31,9 @@ def view(given, stream):
     page_table = view_pages(given.page_table, stream)
     tables = view_rope(given.rope, stream)
     lengths = view_lengths(kind, of_q, of_kv, stream, page_table is not None)
-    return kind, PartArrays(*tables, *lengths, page_table, *(view_of_heads(name, getattr(given, name), stream) for name in OF_HEADS))
+    scales = view_scales(given.k_scale, given.v_scale, stream)
+    of_heads = (view_of_heads(name, getattr(given, name), stream) for name in OF_HEADS)
+    return kind, PartArrays(*tables, *lengths, page_table, *scales, *of_heads)
 
 
 def words_of(given, code, kind, arrays):
@@ -52,6 +57,7 @@ def check(arrays, options, q, k, v):
         check_of_heads(name, getattr(arrays, name), q, options.places)
     batch = check_sequences(arrays.of_q, arrays.of_kv, options, q, arrays.cos)
     check_pages(arrays.page_table, batch, k, v, options.places_kv)
+    check_scales(arrays.k_scale, arrays.v_scale, batch, k, v, options.places_kv)
     return batch
 
 
@@ -61,7 +67,7 @@ def addresses_of(options):
     table = options.get("page_table")
     _, of_q, of_kv = lengths_beside(table, options.get("cu_seqlens"), options.get("used_kv"))
     arrays = [cos, sin, of_q, of_kv, table]
-    for name in OF_HEADS:
+    for name in _BY_NAME:
         arrays.append(options.get(name))
     return [0 if x is None else x.data_ptr() for x in arrays]
 
@@ -73,7 +79,7 @@ def of_run(given, code, backend, device, queue, more_words=()):
     return {"block_mask": blocks, "code": code.argument(more_words)}
 
 
-def words_of_arrays(arrays, options, batch, q, k):
+def words_of_arrays(arrays, options, batch, q, k, v=None):
     """Of the problem, by the names of its fields: sizes of sequences too, of packed ones bounds."""
     words = options.parts
     seqlen_q, seqlen_kv = q.shape[options.places[1]], k.shape[options.places_kv[1]]
@@ -95,6 +101,8 @@ def words_of_arrays(arrays, options, batch, q, k):
     }
     for name in words.of_heads:
         of_problem.update(OF_HEADS[name])
+    if arrays.k_scale is not None or arrays.v_scale is not None:
+        of_problem["kv_scale"] = kv_scale_of(arrays.k_scale, arrays.v_scale, k, v)
     if arrays.cos is not None and arrays.cos.shape[1]:
         of_problem["rope"] = "interleaved" if words.rope_interleaved else "half"
         of_problem["rope_dim"] = 2 * arrays.cos.shape[1]
@@ -106,14 +114,17 @@ def words_of_arrays(arrays, options, batch, q, k):
 # ---- The end of a run's struct ----
 
 NO_ADDRESSES = (0,) * len(NAMES)
-_ROPE_BYTES, _LENGTHS_BYTES, _PAGES_BYTES, _LISTS_BYTES = map(ctypes.sizeof, (_c.Rope, _c.Lengths, _c.Pages, _c.BlockMaskLists))
+_ROPE_BYTES, _LENGTHS_BYTES, _PAGES_BYTES, _LISTS_BYTES, _SCALES_BYTES = map(
+    ctypes.sizeof, (_c.Rope, _c.Lengths, _c.Pages, _c.BlockMaskLists, _c.KvScales)
+)
 
 
 class Tail:
     """What all runs of a call have in it; immutable."""
 
-    __slots__ = ("_rope_rows", "_has_lengths", "_tokens", "_of_pages")
-    MEMBERS = "rope", "lengths", "block_mask", "pages", "gradients", "code_arguments", *OF_HEADS  # of _c.Tensors
+    __slots__ = ("_rope_rows", "_has_lengths", "_tokens", "_of_pages", "_of_scales")
+    # Of _c.Tensors.
+    MEMBERS = "rope", "lengths", "block_mask", "pages", "gradients", "kv_scales", "code_arguments", *OF_HEADS
 
     def __init__(self, arrays, options, batch, q, k):
         words = options.parts
@@ -124,6 +135,8 @@ class Tail:
             self._tokens = packed_rows(batch, words.longest_q, q.shape[0]), of_keys
         table = arrays.page_table
         self._of_pages = None if table is None else (table.strides[0], k.shape[options.places_kv[0]])
+        scales = arrays.k_scale, arrays.v_scale
+        self._of_scales = None if scales == (None, None) else [strides_of(each, len(k.shape), options.places_kv) for each in scales]
 
     def pack(self, addresses, offset=0, block_mask=None, code=None, gradients=0):
         """(the words of _c.Tensors after lse, the structs they point to, to be kept until the run is enqueued).
@@ -131,9 +144,9 @@ class Tail:
         addresses: as PartArrays, 0 where there is none. block_mask: None, or BlockMask.on_gpu(). code: None, or the words of the
         arguments of code as a ctypes array. gradients: the address of a _c.Gradients.
         """
-        cos, sin, of_q, of_kv, table, *of_heads = addresses
-        rope = lengths = lists = pages = None
-        at_rope = at_lengths = at_lists = at_code = at_pages = 0
+        cos, sin, of_q, of_kv, table, k_scale, v_scale, *of_heads = addresses
+        rope = lengths = lists = pages = scales = None
+        at_rope = at_lengths = at_lists = at_code = at_pages = at_scales = 0
         if self._rope_rows is not None:
             rope = _c.Rope(_ROPE_BYTES, cos, sin, self._rope_rows, offset)
             at_rope = ctypes.addressof(rope)
@@ -148,8 +161,12 @@ class Tail:
         if self._of_pages is not None:
             pages = _c.Pages(_PAGES_BYTES, table, *self._of_pages)
             at_pages = ctypes.addressof(pages)
-        tail = at_rope, at_lengths, at_lists, at_pages, gradients, at_code, *of_heads
-        return tail, (rope, lengths, lists, block_mask, code, pages)
+        if self._of_scales is not None:
+            of_k, of_v = self._of_scales
+            scales = _c.KvScales(_SCALES_BYTES, (k_scale, *of_k), (v_scale, *of_v))
+            at_scales = ctypes.addressof(scales)
+        tail = at_rope, at_lengths, at_lists, at_pages, gradients, at_scales, at_code, *of_heads
+        return tail, (rope, lengths, lists, block_mask, code, pages, scales)
 
 
 # ---- One by one ----

@@ -1,6 +1,7 @@
 """Plans, how they are chosen, and where they are kept."""
 
 import ctypes
+import sys
 import threading
 from typing import NamedTuple, Optional
 
@@ -11,14 +12,15 @@ _POLICIES = ("estimate", "first_run", "cached_only")  # by their numbers
 
 
 class Plan:
-    """Owns a plan of the library; it is destroyed when the last run that holds it is over."""
+    """Owns a plan of the library; it is destroyed when the last run that holds it is over. passing: of one call, not to be kept."""
 
-    __slots__ = ("handle", "problem", "workspace_bytes", "_destroy")
+    __slots__ = ("handle", "problem", "workspace_bytes", "passing", "_destroy")
 
     def __init__(self, problem, device, choice):
         self.handle = None
         library = lib()
         self._destroy = library.attnforge_plan_destroy
+        self.passing = False
         self.problem = problem
         options = choice.struct()
         made = ctypes.c_void_p()
@@ -93,6 +95,13 @@ class PlanCache:
             self._calls.clear()
             self._plans.clear()
 
+    def passing(self, plan):
+        """A plan for this call alone: no call that is under way remembers it."""
+        plan.passing = True
+        with self._lock:
+            self.epoch += 1
+        return plan
+
     def __len__(self):
         return len(self._plans)
 
@@ -105,7 +114,7 @@ class PlanCache:
 class Choice(NamedTuple):
     """How plans are chosen: what configure() sets."""
 
-    policy: str = "estimate"
+    policy: str = "first_run"
     time_limit_s: float = 8.0
     no_jit: bool = False
     family: Optional[str] = None
@@ -129,6 +138,12 @@ class Choice(NamedTuple):
         )
 
 
+def _is_capturing():
+    """Whether torch captures its current stream into a graph: that may not wait for a tuning."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return getattr(cuda, "is_initialized", bool)() and cuda.is_current_stream_capturing()
+
+
 plan_cache = PlanCache()
 _choice = Choice()
 _configuring = threading.Lock()
@@ -146,6 +161,8 @@ def plan_of(problem, device, warn=None, epoch=None):
     plan = plan_cache.get(key)
     if plan is None:
         chosen = choice(problem.op)
+        if chosen.policy == "first_run" and _is_capturing():
+            return plan_cache.passing(Plan(problem, device, chosen._replace(policy="estimate")))
         plan = Plan(problem, device, chosen)
         if warn is not None and chosen.family is None and chosen.config is None:
             warn(plan)
@@ -156,8 +173,9 @@ def plan_of(problem, device, warn=None, epoch=None):
 def configure(policy=None, time_limit_s=None, no_jit=None, family=None, config=None):
     """How later plans are chosen; what is not given stays.
 
-    policy: "estimate" (the tuned winner, else that of a problem like it, else the model's choice), "first_run" (the winner, else
-    tune within time_limit_s) or "cached_only" (the winner, else NotReadyError). no_jit: never compile, NotReadyError instead.
+    policy: "first_run", the default (the tuned winner, else tune within time_limit_s, by processes of the program attnforge; while a
+    graph is captured, and without the program, as "estimate"), "estimate" (the winner, else that of a problem like it, else the
+    model's choice) or "cached_only" (the winner, else NotReadyError). no_jit: never compile, NotReadyError instead.
     family: only this kernel family, "" any again. config: exactly this config, as a plan's .config says it, "" any again: of forward
     problems where its name begins with fwd_, of gradients where it begins with bwd_, of merge_states() with merge_, of
     append_kv() with append_. Forgets all plans.

@@ -29,6 +29,7 @@ class Problem:
     rope: "none", "interleaved" or "half"; rope_dim: leading elements that rotate, 0 for all.
     lengths: "fixed", "packed" or "used"; tokens_q, tokens_kv: of packed tensors, the most rows; 0: batch times seqlen.
     page_size: rows of a page of k and v, with lengths="used"; 0: they do not lie in pages.
+    kv_scale: of k and v of "int8", "int4", "e4m3" or "e5m2", what shares a scale: "tensor", "head", "token", "group32", ...
     mask_block_q, mask_block_kv: blocks of a block mask, 0: none; mask_heads, mask_batch: how many have one of their own; mask_bits:
     partial blocks have bits; density: about the share of blocks present, for estimates and tuning.
     score, mask: C++ of the caller's; args: what they may name, "float* slope, int window".
@@ -66,6 +67,7 @@ class Problem:
     tokens_q: int = 0
     tokens_kv: int = None
     page_size: int = 0
+    kv_scale: str = "none"
     mask_block_q: int = 0
     mask_block_kv: int = None
     mask_heads: int = 1

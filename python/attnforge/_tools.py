@@ -6,7 +6,7 @@ import json
 from . import _c, _checks
 from ._arguments import problem_of
 from ._backward import problem_of_backward
-from ._errors import InvalidError, UnsupportedError
+from ._errors import InvalidError, NoDriverError, UnsupportedError
 from ._library import check, context, encode, lib, opened_devices, take_string
 from ._plans import plan_cache
 from ._problem import Problem, as_problem
@@ -16,6 +16,13 @@ _PHASES = ("compile", "verify", "measure", "final")
 _NUMBERS_SO_FAR = ("done", "total", "failed", "best_us", "default_us", "elapsed_s", "remaining_s")
 
 
+def _context(device, arch):
+    try:
+        return context(device, arch)
+    except NoDriverError as error:
+        raise NoDriverError(f'{error}. Without a GPU pass arch="sm_90a", or another that is meant') from None
+
+
 def supported(problem, arch=None, device=0):
     """(True, "") if attention() serves a problem (a Problem or its text), else (False, reasons). No compile, no GPU work.
 
@@ -23,7 +30,7 @@ def supported(problem, arch=None, device=0):
     """
     try:
         with as_problem(problem).handle() as handle:
-            check(lib().attnforge_query(context(device, arch), handle))
+            check(lib().attnforge_query(_context(device, arch), handle))
     except UnsupportedError as error:
         return False, str(error)
     return True, ""
@@ -46,7 +53,7 @@ def inspect(problem, arch=None, device=0, config=None, family=None, compile=True
     )
     text = ctypes.c_void_p()
     with problem.handle() as handle:
-        check(lib().attnforge_inspect(context(device, arch), handle, ctypes.byref(options), ctypes.byref(text)))
+        check(lib().attnforge_inspect(_context(device, arch), handle, ctypes.byref(options), ctypes.byref(text)))
     return json.loads(take_string(text))
 
 

@@ -54,13 +54,17 @@ GradientVerdict compare_gradients(const Problem& problem, const Tensors& tensors
 }
 
 Comparison compare_darg(const Problem& problem, const float* actual,
-                        const ReferenceGradient& expected) {
+                        const ReferenceGradient& expected, DType stored) {
   Comparer comparer("darg", DType::kFp32);
+  const ElementFormat& format = format_of(stored);
+  const double rounding = stored == DType::kFp32 ? 0 : format.roundoff;
   const GradientTolerance tolerance = gradient_tolerance(problem, GradientName::kDarg);
   for (std::size_t i = 0; i < expected.values.size(); ++i) {
     const double should = expected.values[i];
     comparer.add({.batch = 0, .head = 0, .query = static_cast<std::int64_t>(i)}, 0, actual[i],
-                 should, allowed_error(tolerance, should, expected.terms[i]));
+                 should,
+                 allowed_error(tolerance, should, expected.terms[i]) + rounding * std::abs(should) +
+                     (rounding > 0 ? format.step : 0));
   }
   Comparison result = comparer.take();
   result.of_keys = true;

@@ -25,9 +25,9 @@ struct GradientVerdict {
 GradientVerdict compare_gradients(const Problem& problem, const Tensors& tensors,
                                   const ReferenceGradients& expected);
 /// The gradient of one array, in host memory, with one of ReferenceGradients::dargs. An element of
-/// it is the key of its row.
+/// it is the key of its row. `stored`: what it was rounded to.
 Comparison compare_darg(const Problem& problem, const float* actual,
-                        const ReferenceGradient& expected);
+                        const ReferenceGradient& expected, DType stored = DType::kFp32);
 /// A line of each that there is.
 std::string to_string(const GradientVerdict& verdict);
 

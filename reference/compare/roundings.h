@@ -34,4 +34,12 @@ inline double tf32_score_error(const Problem& problem) {
   return tf32_product_error(problem.head_dim);
 }
 
+/// Kernels take q in 16 bits of its row's largest where k is of integers: what half a unit of each
+/// of its elements does to a score, relative to |q| |k|, is four deviations of independent
+/// roundings at most.
+inline double digits_error(const Problem& problem) {
+  const bool integers = problem.dtype_k == DType::kInt8 || problem.dtype_k == DType::kInt4;
+  return integers ? 4 / std::sqrt(3.0) * 0x1p-16 : 0;
+}
+
 }  // namespace attnforge

@@ -19,9 +19,20 @@ double allowed_error(const Tolerance& tolerance, double expected, double spread,
          (tolerance.product_atol + tolerance.product_spread_atol * spread) * product_magnitude;
 }
 
+namespace {
+
+/// To which probabilities are rounded: the other factor's dtype, weights of a merge to none. v of
+/// fewer bits is widened to fp16.
+DType dtype_of_weights(const Problem& problem) {
+  if (!is_attention(problem)) return DType::kFp32;
+  return is_low_bit(problem.dtype_v) ? DType::kFp16 : problem.dtype_v;
+}
+
+}  // namespace
+
 Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
-  // Probabilities are rounded to the other factor's dtype, weights of a merge are not.
-  const double p_roundoff = unit_roundoff(is_attention(problem) ? problem.dtype_v : DType::kFp32);
+  const DType p_dtype = dtype_of_weights(problem);
+  const double p_roundoff = unit_roundoff(p_dtype);
   const double o_roundoff = unit_roundoff(problem.dtype_o);
   Tolerance tolerance;
   // Probabilities of the same value are rounded the same way, and then all of the output is off by
@@ -41,11 +52,16 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
     tolerance.spread_atol += 4 * kTf32Roundoff * max_abs_v;
     tolerance.spread_score_atol = tf32_score_error(problem) * max_abs_v;
   }
+  tolerance.spread_score_atol += digits_error(problem) * max_abs_v;
   // Probabilities are off as by their own roundings; twice, since they are relative to their sum,
   // and the row's keys share the errors of its q.
   tolerance.product_spread_atol = 2 * row_change_error(problem) * max_abs_v;
   // Below the smallest normal number a format has an absolute step instead of a relative one.
-  tolerance.atol += std::max(format_of(problem.dtype_o).step, format_of(problem.dtype_v).step);
+  // Of fp16 and v of fewer bits so has each of as many weights as there are keys, of either sign.
+  double p_step = format_of(p_dtype).step;
+  if (is_low_bit(problem.dtype_v))
+    p_step = 0x1p-24 * max_abs_v * std::sqrt(static_cast<double>(problem.seqlen_kv));
+  tolerance.atol += std::max(format_of(problem.dtype_o).step, p_step);
   return tolerance;
 }
 
@@ -53,7 +69,7 @@ Tolerance lse_tolerance(const Problem& problem) {
   Tolerance tolerance;
   // lse = maximum + log(sum): the errors of the scores and of the sum, and a few roundings of fp32
   // of its own.
-  tolerance.score_atol = score_error(problem) + change_error(problem);
+  tolerance.score_atol = score_error(problem) + change_error(problem) + digits_error(problem);
   tolerance.atol = sum_error(problem) + 1e-5;
   tolerance.rtol = 0x1p-21;
   if (problem.tf32) tolerance.score_atol += tf32_score_error(problem);

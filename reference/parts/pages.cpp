@@ -2,9 +2,11 @@
 
 #include <memory>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "reference/parts/scales.h"
 #include "reference/split_mix.h"
 
 namespace attnforge {
@@ -26,6 +28,22 @@ Tensor append_rows(const Problem& p, const Tensor& pool, DType dtype, int head_d
   return {.stride_batch = keys * p.num_heads_kv * head_dim,
           .stride_row = p.num_heads_kv * head_dim,
           .stride_head = head_dim};
+}
+
+/// The same of scales of rows; `columns` are those of k or v.
+ScaleTensor append_scales(const Problem& p, const ScaleTensor& pool, int columns, const int* pages,
+                          std::int64_t keys, std::vector<std::byte>& to) {
+  const std::int64_t each = scales_of_row(p, columns);
+  to.resize((to.size() + 3) / 4 * 4);
+  for (std::int64_t key = 0; key < keys; ++key) {
+    for (std::int64_t head = 0; head < p.num_heads_kv; ++head) {
+      const float* const from = pool.data + pages[key / p.page_size] * pool.stride_batch +
+                                key % p.page_size * pool.stride_row + head * pool.stride_head;
+      const auto bytes = std::as_bytes(std::span(from, static_cast<std::size_t>(each)));
+      to.insert(to.end(), bytes.begin(), bytes.end());
+    }
+  }
+  return {.stride_row = p.num_heads_kv * each, .stride_head = each};
 }
 
 }  // namespace
@@ -75,8 +93,26 @@ void gather_pages(const Problem& problem, const Tensors& tensors, std::int64_t i
   const std::size_t end_of_k = rows->size();
   one.tensors.v = append_rows(problem, tensors.v, problem.dtype_v, problem.head_dim_v, pages, keys,
                               *rows);
+  struct Scales {
+    ScaleTensor* of;
+    DType dtype;
+    int columns;
+  };
+  std::vector<std::pair<ScaleTensor*, std::size_t>> gathered;
+  for (const Scales& scales : {Scales{&one.tensors.k_scale, problem.dtype_k, problem.head_dim},
+                               Scales{&one.tensors.v_scale, problem.dtype_v, problem.head_dim_v}}) {
+    if (problem.kv_scale < KvScale::kToken) {
+      *scales.of = scales_of_sequence(problem, *scales.of, index, 0, 0);
+    } else if (is_low_bit(scales.dtype)) {
+      *scales.of = append_scales(problem, *scales.of, scales.columns, pages, keys, *rows);
+      const auto bytes = static_cast<std::size_t>(keys * scales.of->stride_row * 4);
+      gathered.emplace_back(scales.of, rows->size() - bytes);
+    }
+  }
   one.tensors.k.data = rows->data();
   one.tensors.v.data = rows->data() + end_of_k;
+  for (const auto& [scales, begin] : gathered)
+    scales->data = reinterpret_cast<const float*>(rows->data() + begin);
   one.tensors.pages = {};
   one.gathered = std::move(rows);
 }

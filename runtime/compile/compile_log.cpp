@@ -65,24 +65,37 @@ bool is_error_line(std::string_view line) {
 }
 
 CompileLog read_compile_log(std::string_view text) {
+  constexpr std::string_view kEntry = "Compiling entry function '";
   CompileLog log;
+  KernelResources* kernel = nullptr;  // whose lines are read
   for (std::string_view line : log_lines(text)) {
+    if (const std::size_t at = line.find(kEntry); at != line.npos) {
+      const std::string_view rest = line.substr(at + kEntry.size());
+      kernel = &log.kernels[std::string(rest.substr(0, rest.find('\'')))];
+    }
     if (is_chatter(line)) continue;
     const auto stack = number_before(line, " bytes stack frame");
     const auto stores = number_before(line, " bytes spill stores");
     const auto loads = number_before(line, " bytes spill loads");
     if (stack && stores && loads) {
-      log.stack_bytes = std::max(log.stack_bytes, *stack);
-      log.spill_store_bytes += *stores;
-      log.spill_load_bytes += *loads;
+      for (KernelResources* of : {static_cast<KernelResources*>(&log), kernel}) {
+        if (of == nullptr) continue;
+        of->stack_bytes = std::max(of->stack_bytes, *stack);
+        of->spill_store_bytes += *stores;
+        of->spill_load_bytes += *loads;
+      }
       continue;
     }
     const auto registers = number_before(line, " registers");
     if (registers && contains(line, "ptxas info") && contains(line, "Used ")) {
       log.has_resources = true;
+      const int smem_bytes = number_before(line, " bytes smem").value_or(0);
       log.registers = std::max(log.registers, *registers);
-      log.smem_static_bytes = std::max(log.smem_static_bytes,
-                                       number_before(line, " bytes smem").value_or(0));
+      log.smem_static_bytes = std::max(log.smem_static_bytes, smem_bytes);
+      if (kernel != nullptr) {
+        kernel->registers = *registers;
+        kernel->smem_static_bytes = smem_bytes;
+      }
       continue;
     }
     log.wgmma_serialized = log.wgmma_serialized || is_serialized_wgmma(line);

@@ -1,6 +1,7 @@
 // compile_log.h - reads what NVRTC and ptxas wrote about a compile. Pure: text in, facts out.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@ namespace attnforge {
 /// What `--ptxas-options=-v` says.
 struct CompileLog : KernelResources {
   bool has_resources = false;  // the log named the registers of at least one kernel
+  std::map<std::string, KernelResources, std::less<>> kernels;  // of each entry function alone
   std::string
       remarks;  // all other lines: warnings and remarks, in order, ending in a newline unless empty
 };

@@ -224,6 +224,7 @@ Cubin compile(const Source& source, const Arch& arch, const CompileOptions& opti
   cubin.source_digest = digest(source);
   cubin.nvrtc = instance.facts.version_text();
   static_cast<KernelResources&>(cubin) = log;
+  cubin.kernels = log.kernels;
   cubin.compile_ms = elapsed.count();
   cubin.log = log.remarks;
   return cubin;

@@ -55,19 +55,21 @@ std::vector<fs::path> python_prefixes(std::string_view path_list) {
   return {};
 }
 
-/// Folder of the file that this code was loaded from: libattnforge.so, or the program it is linked
-/// into.
-fs::path own_folder() {
+}  // namespace
+
+std::string own_folder() {
   Dl_info info{};
   std::error_code error;
   if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr)
     return {};
   // The name of the main program may be relative to a working directory that has changed since.
   const fs::path file = fs::canonical(info.dli_fname, error);
-  if (!error) return file.parent_path();
+  if (!error) return file.parent_path().string();
   const fs::path program = fs::canonical("/proc/self/exe", error);
-  return error ? fs::path() : program.parent_path();
+  return error ? "" : program.parent_path().string();
 }
+
+namespace {
 
 /// Whether this user may trust what lies in a folder that was found only by its position: nobody
 /// else can put files there.

@@ -49,6 +49,10 @@ struct NvrtcSearch {
 NvrtcSearch nvrtc_search(const std::function<const char*(const char*)>& environment =
                              [](const char* name) { return secure_getenv(name); });
 
+/// Folder of the file that this code was loaded from: libattnforge.so, or the program it is linked
+/// into.
+std::string own_folder();
+
 /// The folders of a list such as $PATH.
 std::vector<std::string> folders_of(std::string_view list);
 

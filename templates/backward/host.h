@@ -116,6 +116,9 @@ inline constexpr const char*
 /// Registers that a kernel needs for derivatives of `scores` in addition to those of a dense Slope
 /// or a soft cap's. Defined with the part that has some.
 int slope_registers(const Problem& problem, int scores);
+/// Registers of elements that are read for `scores`, where its text adds those of an aligned array
+/// and does nothing else; 0: it is another text.
+int added_row_registers(const Problem& problem, int scores);
 
 /// What the steps take.
 double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceFacts& device);

@@ -5,6 +5,12 @@
 
 namespace attnforge {
 
+ATTNFORGE_CONSTEXPR int next_power_of_two(int a) {
+  int power = 1;
+  while (power < a) power *= 2;
+  return power;
+}
+
 /// Shapes: dout as o, dq, dk and dv as q, k and v.
 struct GradientsParams {
   TensorRef dout, dq, dk, dv;

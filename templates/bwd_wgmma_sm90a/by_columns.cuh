@@ -103,7 +103,9 @@ struct BwdWgmmaSm90aByColumns {
   ATTNFORGE_DEVICE void gradients(const Work& work, const QueryPlace& place, Scores& own,
                                   Rounded& p16, Rounded& ds16) {
     if constexpr (kIndex == 0) {
-      wg.probabilities(work, place, own, p16);
+      typename Warpgroup::Ahead ahead;
+      wg.look_ahead(work, place, own, ahead);
+      wg.probabilities(work, place, own, p16, ahead);
       store_factors(own);
       if constexpr (!kOne) store_words(p16, 1);
       named_barrier_arrive(kProbabilities, wg.kConsumers);
@@ -172,6 +174,7 @@ struct BwdWgmmaSm90aByColumns {
 
   ATTNFORGE_DEVICE void run(const BwdWgmmaSm90aKeyTiles<C, Pieces, Params>& key_tiles) {
     const Work& work = key_tiles.work;
+    wg.clear_unseen(work);
     wg.await_zeros(work);
     fill(dk, 0.0f);
     fill(dv, 0.0f);

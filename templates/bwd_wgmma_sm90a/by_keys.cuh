@@ -29,6 +29,8 @@ struct BwdWgmmaSm90aByKeys {
   ATTNFORGE_DEVICE void score_gradients(const Work& work, const QueryPlace& place, Rounded& p16,
                                         Rounded& ds16) {
     Scores s, dp;
+    typename Warpgroup::Ahead ahead;
+    wg.look_ahead(work, place, s, ahead);
     wg.await_q();
     wg.clear_queries(work, place.m);
     wg.issue_scores(s);
@@ -36,7 +38,7 @@ struct BwdWgmmaSm90aByKeys {
     wg.issue_dp(dp);
     wgmma_wait<1>();
     pin(s);
-    wg.probabilities(work, place, s, p16);
+    wg.probabilities(work, place, s, p16, ahead);
     wgmma_wait<0>();
     pin(dp);
     wg.gradients(work, place, s, dp, ds16);
@@ -133,6 +135,7 @@ struct BwdWgmmaSm90aByKeys {
     key_tiles.template for_each<true>([&](const Work& work) { run(work); });
   }
   ATTNFORGE_DEVICE void run(const Work& work) {
+    wg.clear_unseen(work);
     wg.await_zeros(work);
     fill(dk, 0.0f);
     fill(dv, 0.0f);

@@ -10,6 +10,7 @@
 #include "generator/shape.h"
 #include "generator/tensors/stored_rows.h"
 #include "generator/typed_family.h"
+#include "generator/user_code/user_code.h"
 #include "templates/backward/host.h"
 #include "templates/bwd_wgmma_sm90a/config.h"
 #include "templates/bwd_wgmma_sm90a/estimate.h"
@@ -58,11 +59,15 @@ constexpr Field<Typed> kFields[] = {
 constexpr int kSpared = 8, kRegisterSlack = 12, kSoftcapSlack = 16;
 /// Registers that texts and block masks take beside these.
 constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
+constexpr int kPartSlack = 12;  // of rows of arrays beside parts of a group
 
 int register_slack(const Typed& c, const Problem& problem) {
   int slack = kRegisterSlack + (c.softcap ? kSoftcapSlack : 0);
+  const int rows = has_block_mask(problem) ? 0 : added_row_registers(problem, c.block_m / 2);
   if (c.user_score || c.user_mask || has_block_mask(problem))
-    slack += c.late_dq ? kLateCodeSlack : kCodeSlack;
+    slack += !c.late_dq ? kCodeSlack
+             : rows > 0 ? rows + (c.group_splits > 1 ? kPartSlack : 0)
+                        : kLateCodeSlack;
   if (c.spares_registers()) slack -= kSpared;  // no kernel spilled for them
   return slack + slope_registers(problem, c.block_m / 2);
 }
@@ -97,6 +102,8 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (Reason no = below_alignment(problem, 16)) return no.text();
   if (problem.deterministic && has_block_mask(problem))
     return "adds dQ in the order of key tiles, of which a block mask leaves some out";
+  if (!problem.dargs.empty() && !adds_rows_alone(problem))
+    return "makes gradients of an aligned array that is added to the score, and of no others";
   return too_many_bwd_blocks(problem).text();
 }
 
@@ -441,7 +448,8 @@ constinit const Family bwd_wgmma_sm90a = typed_family<kFields, illegal, needless
     .op = Op::kBackward,
     .tier = Tier::kProduct,
     .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureGqa | kFeatureUnequalHeadDims |
-                kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients,
+                kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients |
+                kFeatureDargs | kFeatureWholeDargs,
     .supports = supports,
     .axes = axes,
 });

@@ -158,17 +158,24 @@ struct BwdWgmmaSm90aWarpgroup {
 
   // -- Scores to probabilities, and their gradients --
 
+  using View = TransposedScores<Scores>;
+  using Ahead = typename Pieces::Score::template Ahead<View>;
+  ATTNFORGE_DEVICE void look_ahead(const Work& work, const QueryPlace& place, Scores& s,
+                                   Ahead& ahead) const {
+    if constexpr (Ahead::kReads)
+      ahead.begin(View{s, place.m * C.block_m, work.keys.first_key + lane_key()},
+                  work.keys.queries_of(place.head));
+  }
+
   /// Scores to probabilities, in p16; s becomes what dP - delta is multiplied with.
   ATTNFORGE_DEVICE void probabilities(const Work& work, const QueryPlace& place, Scores& s,
-                                      Rounded& p16) const {
+                                      Rounded& p16, Ahead& ahead) const {
     const int first_row = place.m * C.block_m, first_key = work.keys.first_key + lane_key();
     const auto queries = work.keys.queries_of(place.head);
-    const auto view_of = [&](Scores& x) {
-      return TransposedScores<Scores>{x, first_row, first_key};
-    };
+    const auto view_of = [&](Scores& x) { return View{x, first_row, first_key}; };
     Scores slopes;
     make_slopes<Slope>(s, slopes, view_of, queries);
-    Pieces::Score::apply(view_of(s), queries);
+    ahead.template apply<typename Pieces::Score>(view_of(s), queries);
     if (work.masked(place)) Pieces::Mask::apply(view_of(s), queries);
     const u32 lse = smem.lse(stage_of<C.q_stages>(count)) + MmaFragment::column(lane()) * 4;
 #pragma unroll
@@ -200,6 +207,26 @@ struct BwdWgmmaSm90aWarpgroup {
       unrolled<2>([&](int r) {
         ds16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(dp[j][2 * r], dp[j][2 * r + 1]);
       });
+    }
+    if constexpr (C.dargs != 0) {
+      const View view{dp, place.m * C.block_m, work.keys.first_key + lane_key()};
+      if constexpr (C.dargs == 2)
+        Pieces::Dargs::store_rows(view, work.keys.queries_of(place.head));
+      else
+        Pieces::Dargs::add_rows(view, work.keys.queries_of(place.head));
+    }
+  }
+  /// By all consumers: zeros in the gradient of an array where the walk has no tiles.
+  ATTNFORGE_DEVICE void clear_unseen(const Work& work) const {
+    if constexpr (C.dargs == 2) {
+      for (int head = work.first_head; head < work.end_head; ++head) {
+        const auto clear = [&](int first_row, int end_row) {
+          Pieces::Dargs::clear_rows(work.keys.queries_of(head), first_row, end_row,
+                                    work.keys.first_key, C.block_n(), thread_index(), kConsumers);
+        };
+        clear(0, work.walk.begin * C.block_m);
+        clear(work.walk.end * C.block_m, work.keys.lengths.q());
+      }
     }
   }
   /// dS in shared memory: rows of queries, this warpgroup's chunk of keys.

@@ -15,12 +15,45 @@
 namespace attnforge {
 namespace {
 
+/// What work costs beside the rates of the chip.
+struct Constants {
+  double tensor, shared, shared_query, issue, softmax, l2;  // times the work of a unit
+  double wait, query_wait, tile_start;                      // clocks
+  double unoverlapped;                                      // of the lesser of two that overlap
+  double covered;  // how much of a block's tensor time other blocks cover
+  double clock;    // what is left of the maximum, and what else all configs share
+};
+
 // Fitted on an H200, first to 6194 configs over head dims 48 to 256, then to 2800 over 64 to 512;
 // seqlen 2048 to 8192, causal and full.
-constexpr double kTensor = 1.397, kShared = 1.159, kSharedQuery = 0.904, kIssue = 1.375,
-                 kSoftmax = 1.012, kL2ClocksPerByte = 0.0371;
-constexpr double kWait = 169, kQueryWait = 0.387, kTileStart = 6281, kUnoverlapped = 0.603,
-                 kBias = 1.24;
+constexpr Constants kHopper = {.tensor = 1.397,
+                               .shared = 1.159,
+                               .shared_query = 0.904,
+                               .issue = 1.375,
+                               .softmax = 1.012,
+                               .l2 = 1.3727,
+                               .wait = 169,
+                               .query_wait = 0.387,
+                               .tile_start = 6281,
+                               .unoverlapped = 0.603,
+                               .covered = 0,
+                               .clock = 1.24};
+
+/// Chips that no one has run: with Hopper's costs, but that their tensor cores are busy for longer,
+/// which other blocks cover, and the clock that others' times imply
+/// (tests/templates/published.csv). Half the rate, as GeForce has it, leaves power for the whole
+/// clock; full rate costs 15% of it.
+constexpr double kHalfRate = 256, kClockOfHalfRate = 1.36, kClockOfFullRate = 1.08;
+
+Constants constants_of(const Arch& arch) {
+  Constants constants = kHopper;
+  if (arch.sm >= 90 && arch.mma_fma_per_clock_per_sm >= 1024) return constants;
+  constants.covered = 1;
+  constants.clock = arch.mma_fma_per_clock_per_sm <= kHalfRate ? kClockOfHalfRate
+                                                               : kClockOfFullRate;
+  return constants;
+}
+
 constexpr double kExchange = 400;  // two warps wait for each other's sums
 
 /// Work of one block on one tile of keys, in clocks of an SM that does nothing else.
@@ -35,31 +68,42 @@ struct TileCost {
   double l2;       // K and V on their way from L2
 };
 
-TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
+/// Instructions of a warp that make factors of `keys` keys' codes. Not fitted.
+double widening(const FwdMmaSm80Config& c, int keys) {
+  const auto of_code = [](int code) { return code == kInt4 ? 0.625 : is_low_bit(code) ? 0.75 : 0; };
+  const double of_k = c.dtype_k == kInt8 ? 0 : c.dtype_k == kInt4 ? 0.375 : of_code(c.dtype_k);
+  return (c.head_dim * of_k + c.head_dim_v * of_code(c.dtype_v)) * keys / 32;
+}
+
+TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const Constants& k) {
   const int depth_steps = c.depth_steps(), out_fragments = c.out_fragments(),
             rows = c.row_fragments(), warps = c.num_warps;
-  const int key_steps = c.block_n / 16, softmax_steps = c.block_n / c.step_n;
+  const int keys = c.block_n / c.key_warps();  // of a warp
+  const int key_steps = keys / 16, softmax_steps = keys / c.step_n;
   const double tile_bytes = c.k_bytes() + c.v_bytes();
   // ldmatrix of a warp: of Q, of all
   const double query_reads = c.q_in_regs ? 0 : depth_steps * rows * softmax_steps;
   const double reads = query_reads + depth_steps * key_steps +
                        key_steps * ((out_fragments + 1) / 2);
-  const double products = rows * (2.0 * key_steps * depth_steps +
+  const int for_16_keys = is_integer(c.dtype_k) ? c.lane_rows() : 2;
+  const double products = rows * (double(for_16_keys) * key_steps * depth_steps +
                                   key_steps * out_fragments);  // mma of a warp
-  const double scores = rows * c.block_n / 2.0;                // of a thread
+  const double scores = rows * c.lane_rows() * keys / 4.0;     // of a thread
   const double copies = tile_bytes / c.alignment / c.num_threads();
+  const int out_columns = c.low_bit_v() ? c.code_fragments() * 16 : c.v_chunks() * 8;
   TileCost cost;
-  cost.tensor = double(c.block_m) * c.block_n * (c.qk_chunks() * 8 + c.v_chunks() * 8) /
+  cost.tensor = double(c.block_m) * c.block_n * (c.qk_chunks() * 8 + out_columns) /
                 arch.mma_fma_per_clock_per_sm;
   const double exchange = 2.0 * warps * c.parts_bytes() / 128.0;  // written and read
   cost.shared = 4.0 * warps * (reads - query_reads) + tile_bytes / 128.0 + exchange;
   cost.query = 4.0 * warps * query_reads;
   cost.issue = warps / 4.0 *
                (products + reads + 4.6 * scores + 24.0 * softmax_steps * rows + 60.0 +
-                1.5 * copies);
+                1.5 * copies + widening(c, keys));
   cost.exponentials = c.block_m * c.head_dim_warps * c.block_n / 16.0;
   cost.softmax = warps / 4.0 * 5.0 * scores;
-  cost.l2 = bytes_of(c.dtype, c.block_n * (c.head_dim + c.head_dim_v)) * kL2ClocksPerByte;
+  cost.l2 = c.block_n * (bytes_of(c.dtype_k, c.head_dim) + bytes_of(c.dtype_v, c.head_dim_v)) *
+            k.l2 / arch.l2_bytes_per_clock_per_sm;
   return cost;
 }
 
@@ -83,10 +127,8 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
   const double rounds = std::ceil(blocks / (double(device.num_sms) * resident_blocks));
   const double chain = rounds * (kBlockStart + key_tiles_of_block * clocks_per_tile) /
                        (device.sm_clock_mhz * kSustainedClock);
-  const double late = problem.lengths == Lengths::kFixed
-                          ? late_readers(blocks, device) *
-                                spread_of_batches(problem, blocks, device)
-                          : 1;
+  const double late = problem.lengths == Lengths::kFixed ? late_readers(problem, blocks, device)
+                                                         : 1;
   return with_memory_time(chain, problem, device, late) + combine_us(problem, splits, device);
 }
 
@@ -94,29 +136,32 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
 
 double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& problem,
                                 const DeviceFacts& device, int resident_blocks, int splits) {
-  const TileCost cost = tile_cost(c, device.arch);
+  const Constants k = constants_of(device.arch);
+  const TileCost cost = tile_cost(c, device.arch, k);
 
   // Either a unit of the SM is busy all the time, or its blocks wait for themselves: products,
   // softmax, barriers.
-  const double busy = std::pow(std::pow(cost.tensor * kTensor, 4) +
-                                   std::pow(cost.shared * kShared + cost.query * kSharedQuery, 4) +
-                                   std::pow(cost.issue * kIssue, 4) +
-                                   std::pow(cost.exponentials, 4) + std::pow(cost.l2, 4),
-                               0.25);
-  const double own_clocks = cost.tensor + cost.softmax * kSoftmax + 100.0 * (c.block_n / c.step_n) +
-                            kWait * (c.stages == 1 ? 2 : 1) +
-                            (c.head_dim_warps > 1 ? kExchange : 0) + cost.query * kQueryWait;
+  const double busy = std::pow(
+      std::pow(cost.tensor * k.tensor, 4) +
+          std::pow(cost.shared * k.shared + cost.query * k.shared_query, 4) +
+          std::pow(cost.issue * k.issue, 4) + std::pow(cost.exponentials, 4) + std::pow(cost.l2, 4),
+      0.25);
+  const double own_clocks = cost.tensor + cost.softmax * k.softmax +
+                            100.0 * (c.block_n / c.step_n) + k.wait * (c.stages == 1 ? 2 : 1) +
+                            (c.head_dim_warps > 1 ? kExchange : 0) + cost.query * k.query_wait;
   if (has_few_rows(problem) && problem.batch > 0 && problem.seqlen_q > 0)
     return few_rows_us(c, problem, device, cost, own_clocks, resident_blocks, splits);
   const double serial = own_clocks / resident_blocks;
-  const double clocks_per_tile = std::max(busy, serial) + kUnoverlapped * std::min(busy, serial);
+  const double uncovered = (own_clocks - k.covered * cost.tensor) / resident_blocks;
+  const double clocks_per_tile = std::max(busy, serial) +
+                                 k.unoverlapped * std::min(busy, uncovered);
 
   const double heads = double(problem.batch) *
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
   const double clocks = visited_keys(problem, c.block_m, c.pack_gqa, c.block_n).all *
                             listed_share(problem, c.block_m) * heads * clocks_per_tile +
-                        double(query_tiles(problem, c.block_m, c.pack_gqa)) * splits * kTileStart /
-                            resident_blocks;
+                        double(query_tiles(problem, c.block_m, c.pack_gqa)) * splits *
+                            k.tile_start / resident_blocks;
 
   // The last round of blocks leaves SMs idle; under masks the light tiles fill most of it if they
   // come last.
@@ -125,7 +170,7 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
   double idle = idle_factor(order, double(device.num_sms) * resident_blocks);
   if (!later_see_more(c) && c.head_group_mb != 0)
     idle *= 1.05;  // groups only spread the reads of L2
-  return clocks * idle / device.num_sms / device.sm_clock_mhz / kBias +
+  return clocks * idle / device.num_sms / device.sm_clock_mhz / k.clock +
          combine_us(problem, splits, device);
 }
 

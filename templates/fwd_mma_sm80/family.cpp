@@ -28,7 +28,7 @@ struct Typed : FwdMmaSm80Config {
 constexpr std::string_view kName = "fwd_mma_sm80";
 
 constexpr Field<Typed> kFields[] = {
-    {"block_m", &Typed::block_m, doubled(16, 256)},
+    {"block_m", &Typed::block_m, doubled(8, 256)},
     {"num_warps", &Typed::num_warps, doubled(2, 16)},
     {"block_n", &Typed::block_n, from_to(16, 256, 16)},
     {"step_n", &Typed::step_n, from_to(16, 256, 16)},
@@ -61,15 +61,19 @@ int register_slack(const Typed& c) {
 
 bool fits(const Typed& c, const Arch& arch) { return sm_has_room(c, arch, register_slack(c)); }
 
-/// Small tiles and half-empty SMs pay only where memory for more is missing: at large head dims and
-/// on small GPUs.
-bool memory_is_scarce(const Typed& c, const Arch& arch) {
+/// Less shared memory than Hopper's: 100 KB an SM, or 164.
+bool is_small(const Arch& arch, int kb) { return arch.smem_per_sm_bytes < kb << 10; }
+
+/// Small tiles and half-empty SMs pay only where memory for more is missing: at large head dims. A
+/// small SM has less work for its tensor cores to hide, and two blocks are enough for it.
+bool memory_is_scarce(const Typed& c, const Problem& problem, const Arch& arch) {
   Typed modest = c;
   modest.block_m = 64;
   modest.block_n = 32;
   modest.stages = 1;
   modest.q_in_regs = 0;
-  return 4 * modest.smem_bytes() > arch.smem_per_sm_bytes;
+  return (is_small(arch, 128) && !has_few_rows(problem) ? 2 : 4) * modest.smem_bytes() >
+         arch.smem_per_sm_bytes;
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -88,16 +92,23 @@ std::int64_t rows_packed(const Problem& problem) { return problem.seqlen_q * gqa
 /// may be faster in two, and 16 rows are too few for two otherwise. Elsewhere halves only cost.
 Axis head_dim_warps(const Problem& problem) {
   Axis axis{"head_dim_warps", {1}};
+  if (has_low_bit_kv(problem)) return axis;
   if (problem.head_dim > kOneWarp || rows_packed(problem) <= 16) axis = {"head_dim_warps", {1, 2}};
   if (problem.head_dim_v > kOneWarp) axis = {"head_dim_warps", {2}};
   return axis;
+}
+
+/// Tiles of 8 rows: where there are no more, or where registers hold the output of no more.
+bool half_fragments(const Problem& problem) {
+  if (!is_low_bit(problem.dtype_k) || !is_low_bit(problem.dtype_v)) return false;
+  return problem.head_dim_v > kOneWarp || (has_few_rows(problem) && rows_packed(problem) <= 8);
 }
 
 /// The sums of Q K^T are padded to 16 in any case. Rows of V of an odd number of 8 columns may be,
 /// too: that moves their memory banks and the last ldmatrix, and adds no product, since the
 /// compiler drops those of columns that nothing reads.
 Axis pad_head_dim(const Problem& problem) {
-  const bool odd = problem.head_dim_v % 16 == 8;
+  const bool odd = problem.head_dim_v % 16 == 8 && !has_low_bit_kv(problem);
   if (odd && problem.head_dim <= kOneWarp && problem.head_dim_v <= kOneWarp)
     return {"pad_head_dim", {0, 1}};
   return {"pad_head_dim", {0}};
@@ -108,7 +119,8 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   Axis packs{"pack_gqa", {1}};
   Axis groups{"head_group_mb", head_groups_mb(problem, device)};
   std::vector<int> tile_rows = {128, 64, 32, 256}, warps = {4, 8, 2},
-                   tile_keys = {64, 32, 48, 96, 128, 16};
+                   tile_keys = {64, 32, 48, 96, 128, 16}, step_keys = {64, 32, 16, 48},
+                   blocks = {2, 3, 4, 1};
   const Axis splits = splits_axis(problem, device);
   const bool packs_heads = gqa_group(problem) > 1 && !shape.has_key_lists();
   if (packs_heads) packs.values.push_back(gqa_group(problem));
@@ -121,17 +133,27 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
                             : std::vector<int>{32, 16, 64};
     warps = rows > 64 ? std::vector<int>{4, 2, 8} : std::vector<int>{2, 4};
     if (splits.values.size() > 1) tile_keys = {64, 32, 128};
+    if (is_low_bit(problem.dtype_v)) {  // warps split a tile's keys
+      tile_keys = {128, 64, 256, 32};
+      blocks = {4, 3, 2, 6, 8, 1};
+    }
     if (packs_heads) packs = {"pack_gqa", {gqa_group(problem)}};
     groups.values = {groups.values.back()};
+  }
+  if (half_fragments(problem)) tile_rows.insert(tile_rows.begin(), 8);
+  // One stage, which has no steps, leaves a small SM memory for more keys.
+  if (is_small(device.arch, 200) && !has_few_rows(problem) && problem.head_dim >= 64) {
+    tile_keys.push_back(112);
+    step_keys.insert(step_keys.end(), {96, 112, 128});
   }
   return {
       {"block_m", tile_rows},
       {"num_warps", warps},
       {"block_n", fitting(shape, tile_keys)},
-      {"step_n", {64, 32, 16, 48}},
+      {"step_n", step_keys},
       {"stages", {2, 3, 1}},
       {"q_in_regs", {0, 1, 2}},
-      {"blocks_per_sm", {2, 3, 4, 1}},
+      {"blocks_per_sm", blocks},
       packs,
       groups,
       head_dim_warps(problem),
@@ -154,9 +176,7 @@ Reason needless_number_of_splits(const Typed& c, const Problem& problem,
   if (!has_few_rows(problem) &&
       (c.block_m < 64 || c.block_n < 64 || c.stages != 2 || c.q_in_regs == 2 || c.pad_head_dim))
     return "many rows whose keys are split are tried in tiles of 64 or more, with two stages";
-  return needless_splits(
-      problem, c.num_splits, c.block_n, double(query_tiles(problem, c.block_m, c.pack_gqa)),
-      double(device.num_sms) * c.blocks_per_sm, has_unequal_sequences(c, problem));
+  return needless_splits(problem, tiling_of(c), device, has_unequal_sequences(c, problem));
 }
 
 Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -164,9 +184,12 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   if (c.head_dim_warps > 1 && c.num_warps % c.head_dim_warps != 0)
     return "an odd number of warps cannot share rows in pairs";
-  if (Reason wrong = uneven_rows(c.block_m, c.row_warps())) return wrong;
+  const bool half_full = c.block_m == 8 && c.row_warps() == 1;
+  if (Reason wrong = uneven_rows(c.block_m, c.row_warps()); wrong && !half_full) return wrong;
   if (Reason wrong = wrong_steps(c)) return wrong;
   if (Reason wrong = one_stage_of_steps(c.stages, c.block_n / c.step_n)) return wrong;
+  if (c.block_n / c.step_n % c.key_warps() != 0)
+    return "warps that share rows have whole steps of a tile's keys each";
   if (c.head_dim_warps > 1 && c.step_n != c.block_n)
     return "warps that share rows exchange their sums once a tile";
   if (Reason wrong = invalid(c)) return wrong;
@@ -176,22 +199,32 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   return illegal_by_parts(c, problem, tiling_of(c), device);
 }
 
+/// `rows` of a sequence's queries, packed heads counted.
+Reason needless_tile(const Typed& c, std::int64_t rows, bool scarce) {
+  if (c.step_n > 64 && (c.stages > 1 || c.block_m != 128))
+    return "more than 64 keys are one step with one stage alone, of 128 rows";
+  if (!scarce && c.block_n == 16 && !c.has_key_lists())
+    return "16 keys per tile: there is memory for more";
+  if (!scarce && c.block_m == kSmallestBlockM && rows >= 4 * kSmallestBlockM)
+    return "32 rows per tile: there is memory for more";
+  return "";
+}
+
 Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (Reason waste = needless_number_of_splits(c, problem, device)) return waste;
   // What little it changes shows in the tiles that win; elsewhere it only doubles the search.
   if (c.pad_head_dim && (c.block_m < 128 || c.stages != 2 || c.q_in_regs == 2))
     return "padding to 16 is tried in tiles of 128 rows or more, with two stages";
+  if (c.key_warps() > 1 && c.block_n / c.step_n != c.key_warps())
+    return "warps that share rows have one step each";
   const Arch& arch = device.arch;
   if (Reason waste = many_rows(c)) return waste;
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
   if (Reason waste = half_empty_queries(c.block_m, kSmallestBlockM, rows)) return waste;
   if (Reason waste = half_empty_keys(c.block_n, 32, problem)) return waste;
   if (Reason waste = few_registers(c, arch, register_slack(c))) return waste;
-  const bool scarce = memory_is_scarce(c, arch);
-  if (!scarce && c.block_n == 16 && !c.has_key_lists())
-    return "16 keys per tile: there is memory for more";
-  if (!scarce && c.block_m == kSmallestBlockM && rows >= 4 * kSmallestBlockM)
-    return "32 rows per tile: there is memory for more";
+  const bool scarce = memory_is_scarce(c, problem, arch);
+  if (Reason waste = needless_tile(c, rows, scarce)) return waste;
   if (Reason waste = room_for_more_blocks(c, arch, register_slack(c), scarce ? 2 : 1)) return waste;
   if (Reason waste = few_warps(c.blocks_per_sm, c.num_warps)) return waste;
   if (Reason waste = needless_pack(problem, c.pack_gqa)) return waste;
@@ -219,7 +252,10 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
                     (c.user_score || c.user_mask ? kCodeSlack : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
   return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm, c.num_splits) *
-             (tight ? kSpillRisk : 1.0) * unequal_factor(c, problem, c.num_splits) +
+             (tight ? kSpillRisk : 1.0) *
+             unequal_factor(c, problem, c.num_splits,
+                            double(query_tiles(problem, c.block_m, c.pack_gqa)) / device.num_sms /
+                                c.blocks_per_sm) +
          part_steps_us(c, problem, tiling_of(c), device);
 }
 
@@ -263,6 +299,7 @@ KernelTraits kernel_of(const Typed& c, const Problem& problem) {
           .pieces = &kDensePieces,
           .tiling = tiling_of(c),
           .gathers = true,
+          .low_bits_header = "fwd_mma_sm80/low_bits.cuh",
           .coarse = true,
           .grid_order = grid_order(c, problem)};
 }
@@ -273,9 +310,7 @@ Source render(const Typed& c, const Problem& problem) {
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   KernelTraits kernel = kernel_of(c, problem);
-  kernel.tiling.num_splits = splits_of_batch(problem, c.num_splits, c.block_n,
-                                             double(query_tiles(problem, c.block_m, c.pack_gqa)),
-                                             double(device.num_sms) * c.blocks_per_sm);
+  kernel.tiling.num_splits = splits_of_batch(problem, kernel.tiling, device);
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(assembly, device, c.head_group_mb);
   LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());
@@ -299,7 +334,8 @@ constinit const Family fwd_mma_sm80 = typed_family<kFields, illegal, needless, e
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,
     .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces | kFeaturesOfLists,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureLowBits | kFeaturesOfPieces |
+                kFeaturesOfLists,
     .supports = supports,
     .axes = axes,
 });

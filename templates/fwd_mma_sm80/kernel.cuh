@@ -43,16 +43,45 @@ struct LoaderOf<Loader, true, kThreads> {
   };
 };
 
+/// How K and V of 8 or 4 bits are loaded, scaled and widened: fwd_mma_sm80/low_bits.cuh, which the
+/// entry includes.
+template <auto C, class Pieces>
+struct LowBitKeys;
+template <class Kernel>
+struct LowBitProducts;
+/// What a thread knows of them over all keys; nothing where there are none.
+template <auto C, bool kLowBits = C.low_bits()>
+struct LowBitState {};
+
+/// The Keys of K and of V.
+template <auto C, class Pieces, bool kLowBits = C.low_bits()>
+struct KeysOf {
+  using K = typename Pieces::template Keys<C.dtype>;
+  using V = K;
+};
+template <auto C, class Pieces>
+struct KeysOf<C, Pieces, true> : LowBitKeys<C, Pieces> {};
+
+/// The most bytes that a copy takes: what alignment allows, and rows consist of.
+ATTNFORGE_CONSTEXPR int copy_bytes(int row_bytes, int alignment) {
+  const int whole = gcd(row_bytes, 16);
+  return whole < alignment ? whole : alignment;
+}
+
 /// Pieces: DensePieces<C>, or what an entry makes of it; so is the kernel's argument, Params.
 template <FwdMmaSm80Config C, class Pieces, class Params = FwdMmaSm80Params>
 struct FwdMmaSm80 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
 
   static constexpr int kRowFragments = C.row_fragments();  // of 16 query rows, a warp
-  static constexpr int kOutFragments = C.out_fragments();  // of 8 output columns
+  static constexpr int kOutFragments = C.out_fragments();  // of 8 output columns, or as codes have
   static constexpr int kDepthSteps = C.depth_steps();      // of 16 elements of the head dim
+  static constexpr int kLaneRows = C.lane_rows();          // of a fragment
+  static constexpr int kQueryChunks = C.query_chunks();    // of an operand of Q
 
+  static constexpr auto kConfig = C;
   using QkRows = SwizzledRows<C.qk_pitch()>;
+  using KRows = SwizzledRows<C.k_pitch()>;
   using VRows = SwizzledRows<C.v_pitch()>;
   /// Tiles of few rows whose blocks are short: what comes before the first loads counts
   /// (parts/splits/walk.cuh).
@@ -62,10 +91,12 @@ struct FwdMmaSm80 {
   using OfThread = typename LoaderOf<Loader, kShort, C.num_threads()>::Type;
   using QLoader = OfThread<TileLoader<C.block_m, chunks_of(C.dtype, C.head_dim), C.qk_pitch(),
                                       C.num_threads(), C.alignment>>;
-  using KLoader = OfThread<TileLoader<C.block_n, chunks_of(C.dtype, C.head_dim), C.qk_pitch(),
-                                      C.num_threads(), C.alignment>>;
-  using VLoader = OfThread<TileLoader<C.block_n, chunks_of(C.dtype, C.head_dim_v), C.v_pitch(),
-                                      C.num_threads(), C.alignment>>;
+  template <int kDtype, int kColumns, int kPitch>
+  using RowLoader = OfThread<
+      TileLoader<C.block_n, chunks_of(kDtype, kColumns), kPitch, C.num_threads(),
+                 copy_bytes(bytes_of(kDtype, kColumns), C.alignment), bytes_of(kDtype, kColumns)>>;
+  using KLoader = RowLoader<C.dtype_k, C.head_dim, C.k_pitch()>;
+  using VLoader = RowLoader<C.dtype_v, C.head_dim_v, C.v_pitch()>;
 
   using Tile = QueryTile<Params, C.pack_gqa, typename Pieces::Lengths>;
   using Walk = typename Pieces::Walk;
@@ -81,10 +112,13 @@ struct FwdMmaSm80 {
     int first_row;  // of the block's
     int first_key;  // of the step's
 
+    ATTNFORGE_DEVICE FragmentScores<Scores> fragments() const {
+      return {all, first_row + lane_row(), first_key};
+    }
     template <class OfRow>
     ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
       const int lane_key = first_key + MmaFragment::column(lane());
-      unrolled<kRowFragments, 2>([&](int f, int r) {
+      unrolled<kRowFragments, kLaneRows>([&](int f, int r) {
         const auto score = of_row(first_row + lane_row() + f * 16 + 8 * r, lane_key);
         unrolled<C.step_n / 8, 2>([&](int j, int c) {
           float& s = all[f][j][2 * r + c];
@@ -98,13 +132,16 @@ struct FwdMmaSm80 {
   const FwdParams& p;
   const u32 smem;
   const Tile tile;
-  KeyRing<C, Walk, typename Pieces::template Keys<C.dtype>, KLoader, VLoader> ring;
-  typename QkRows::Fragment q_fragment, k_fragment;  // for ldmatrix, of this lane
+  KeyRing<C, Walk, typename KeysOf<C, Pieces>::K, KLoader, VLoader, typename KeysOf<C, Pieces>::V>
+      ring;
+  typename QkRows::Fragment q_fragment;  // for ldmatrix, of this lane
+  typename KRows::Fragment k_fragment;
   typename VRows::Fragment v_fragment;
   float scale_log2;
   u32 q[kRowFragments][C.q_in_regs ? kDepthSteps : 1][4];
   float o[kRowFragments][kOutFragments][4];
-  SoftmaxRows<> softmax[kRowFragments];
+  SoftmaxRows<false, kLaneRows> softmax[kRowFragments];
+  LowBitState<C> low_bits;
 
   ATTNFORGE_DEVICE FwdMmaSm80(const Params& kernel_params, u32 smem_base)
       : params(kernel_params),
@@ -112,9 +149,9 @@ struct FwdMmaSm80 {
         smem(smem_base),
         tile(this_tile(kernel_params)),
         ring(kernel_params, tile, C.block_m, smem),
-        q_fragment(warp_row() + lane() % 16, lane() / 16 + depth_slice() * kDepthSteps * 2),
-        k_fragment(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2 + depth_slice() * kDepthSteps * 2),
-        v_fragment(lane() % 16, lane() / 16 + first_out_chunk()) {
+        q_fragment(warp_row() + lane() % (8 * kLaneRows), first_q_chunk()),
+        k_fragment(kKeysByChunk ? lane() : lane() % 8 + lane() / 16 * 8, first_k_chunk()),
+        v_fragment(lane() % 16, lane() / 16 + (C.low_bit_v() ? 0 : first_out_fragment())) {
     scale_log2 = (Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f;
   }
 
@@ -136,13 +173,27 @@ struct FwdMmaSm80 {
   ATTNFORGE_DEVICE static int depth_slice() {
     return C.head_dim_warps > 1 ? this_thread() / (32 * C.row_warps()) : 0;
   }
-  ATTNFORGE_DEVICE static int first_out_chunk() {
+  ATTNFORGE_DEVICE static int first_out_fragment() {
     return depth_slice() * (C.v_chunks() - kOutFragments);
+  }
+  /// Whether lanes read 32 keys of a chunk, in place of 16 at two.
+  static constexpr bool kKeysByChunk = C.low_bit_k() && C.dtype_k != kInt8;
+  ATTNFORGE_DEVICE static int first_k_chunk() {
+    return kKeysByChunk ? 0 : lane() / 8 % 2 + depth_slice() * kDepthSteps * 2;
+  }
+  /// Rows of Q at two chunks; at four, of which the second half of the rows has two.
+  ATTNFORGE_DEVICE static int first_q_chunk() {
+    return kQueryChunks == 4 ? lane() / 16 + lane() / 8 % 2 * 2
+                             : lane() / 16 + depth_slice() * kDepthSteps * 2;
+  }
+  /// Which part of a tile's keys is this warp's.
+  ATTNFORGE_DEVICE static int key_part() {
+    return C.key_warps() > 1 ? this_thread() / (32 * C.row_warps()) : 0;
   }
   /// First row of this warp in the tile, and the row of this lane's accumulator c[0] in it.
   ATTNFORGE_DEVICE static int warp_row() {
     const int warp = this_thread() / 32;
-    return (C.head_dim_warps > 1 ? warp % C.row_warps() : warp) * C.warp_m();
+    return (C.row_warps() != C.num_warps ? warp % C.row_warps() : warp) * C.warp_m();
   }
   ATTNFORGE_DEVICE static int lane_row() { return warp_row() + MmaFragment::row(lane()); }
 
@@ -162,18 +213,32 @@ struct FwdMmaSm80 {
     cp_async_commit();
   }
 
+  /// Q's columns as those of K come out of codes, once Q is here.
+  ATTNFORGE_DEVICE void order_q() {
+    if constexpr (C.low_bit_k()) LowBitProducts<FwdMmaSm80>::order_q(*this, thread_index());
+  }
+
   ATTNFORGE_DEVICE void read_q() {
     if constexpr (C.q_in_regs != 0) {
-      unrolled<kRowFragments, kDepthSteps>([&](int f, int d) {
-        ldmatrix_x4(q[f][d], q_fragment.at(smem + f * 16 * QkRows::kRowBytes, 2 * d));
+      unrolled<kRowFragments, kDepthSteps * 2 / kQueryChunks>([&](int f, int d) {
+        ldmatrix_x4(q[f][d], q_fragment.at(smem + f * 16 * QkRows::kRowBytes, kQueryChunks * d));
       });
     }
   }
 
   // ---- 2. One step of step_n keys: scores, softmax, output ----
 
-  /// s = Q K^T over a step's keys; `tile` is the address of the step's first key.
-  ATTNFORGE_DEVICE void scores(Scores& s, u32 tile) {
+  /// s = Q K^T over a step's keys; `tile` is the address of the tile's, `step` the number of the
+  /// step.
+  ATTNFORGE_DEVICE void scores(Scores& s, u32 tile, int step) {
+    if constexpr (C.low_bit_k())
+      LowBitProducts<FwdMmaSm80>::scores(*this, s, tile, step);
+    else
+      plain_scores(s, tile + step * C.step_n * KRows::kRowBytes);
+    if constexpr (C.head_dim_warps > 1) add_parts(s);
+  }
+  /// `tile` is the address of the step's first key.
+  ATTNFORGE_DEVICE void plain_scores(Scores& s, u32 tile) {
 #pragma unroll
     for (int d = 0; d < kDepthSteps; ++d) {
       u32 from_smem[kRowFragments][4];
@@ -185,7 +250,7 @@ struct FwdMmaSm80 {
 #pragma unroll
       for (int j = 0; j < C.step_n / 8; j += 2) {
         u32 k[4];
-        ldmatrix_x4(k, k_fragment.at(tile + j * 8 * QkRows::kRowBytes, 2 * d));
+        ldmatrix_x4(k, k_fragment.at(tile + j * 8 * KRows::kRowBytes, 2 * d));
 #pragma unroll
         for (int f = 0; f < kRowFragments; ++f) {
           const auto& a = C.q_in_regs ? q[f][C.q_in_regs ? d : 0] : from_smem[f];
@@ -199,7 +264,6 @@ struct FwdMmaSm80 {
         }
       }
     }
-    if constexpr (C.head_dim_warps > 1) add_parts(s);
   }
 
   /// The other part of the sums, from the warp that has it. Adding commutes, so both warps go on
@@ -226,7 +290,10 @@ struct FwdMmaSm80 {
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
       float rescale[2];
-      if (softmax[f].probabilities(s[f], scale_log2, rescale)) {
+      if (!softmax[f].probabilities(s[f], scale_log2, rescale)) continue;
+      if constexpr (C.low_bit_v()) {
+        LowBitProducts<FwdMmaSm80>::rescale(o[f], rescale);
+      } else {
 #pragma unroll
         for (int j = 0; j < kOutFragments; ++j) {
           o[f][j][0] *= rescale[0], o[f][j][1] *= rescale[0];
@@ -236,8 +303,14 @@ struct FwdMmaSm80 {
     }
   }
 
-  /// o += P V over a step's keys; `tile` is the address of the step's first key.
-  ATTNFORGE_DEVICE void outputs(const Scores& s, u32 tile) {
+  /// o += P V over a step's keys, told as for scores().
+  ATTNFORGE_DEVICE void outputs(const Scores& s, u32 tile, int step) {
+    if constexpr (C.low_bit_v())
+      LowBitProducts<FwdMmaSm80>::outputs(*this, s, tile, step);
+    else
+      plain_outputs(s, tile + step * C.step_n * VRows::kRowBytes);
+  }
+  ATTNFORGE_DEVICE void plain_outputs(const Scores& s, u32 tile) {
 #pragma unroll
     for (int j = 0; j < C.step_n / 8; j += 2) {
       u32 a[kRowFragments][4];
@@ -270,7 +343,7 @@ struct FwdMmaSm80 {
   /// The tile at a place of the walk. masked: some row does not see all keys of it.
   ATTNFORGE_DEVICE void attend(int place, int stage, bool masked) {
 #pragma unroll 1  // unrolled it is no faster, spills, and takes twice as long to compile
-    for (int step = 0; step < C.block_n / C.step_n; ++step) {
+    for (int step = key_part(); step < C.block_n / C.step_n; step += C.key_warps()) {
       Scores s;
       if constexpr (Walk::kListed) {
         const typename Walk::template StepScores<Scores, C.step_n, C.block_n> view(
@@ -279,19 +352,24 @@ struct FwdMmaSm80 {
           ring.await_v(place);
           continue;
         }
-        scores(s, ring.k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
+        scores(s, ring.k_tile(stage), step);
         Pieces::Score::apply(view, tile);
         Pieces::Mask::apply(view, tile);
       } else {
-        scores(s, ring.k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
         const StepScores view{s, tile.first_row,
                               ring.tiles.tile_at(place) * C.block_n + step * C.step_n};
-        Pieces::Score::apply(view, tile);
+        typename Pieces::Score::template Ahead<FragmentScores<Scores>> ahead;
+        if constexpr (ahead.kReads) ahead.begin(view.fragments(), tile);
+        scores(s, ring.k_tile(stage), step);
+        if constexpr (ahead.kReads)
+          ahead.template apply<typename Pieces::Score>(view.fragments(), tile);
+        else
+          Pieces::Score::apply(view, tile);
         if (masked) Pieces::Mask::apply(view, tile);
       }
       probabilities(s);
       ring.await_v(place);  // with one stage there is one step
-      outputs(s, ring.v_tile(stage) + step * C.step_n * VRows::kRowBytes);
+      outputs(s, ring.v_tile(stage), step);
     }
   }
 
@@ -302,6 +380,7 @@ struct FwdMmaSm80 {
     if constexpr (C.q_in_regs == 2) {
       cp_async_wait<0>();
       __syncthreads();
+      order_q();
       read_q();
       __syncthreads();
     }
@@ -313,16 +392,24 @@ struct FwdMmaSm80 {
       ring.load_first(s, tile.lengths.kv());
     }
     fill(o, 0.0f);
-    if constexpr (C.stages == 1 || C.q_in_regs == 1) ring.await_q();
+    if constexpr (C.stages == 1 || C.q_in_regs == 1 || (C.low_bit_k() && C.q_in_regs == 0))
+      ring.await_q();
+    if constexpr (C.q_in_regs != 2) order_q();
     if constexpr (C.q_in_regs == 1) read_q();
     ring.walk([&](int place, int stage, bool masked) { attend(place, stage, masked); });
     store();
   }
 
   ATTNFORGE_DEVICE void store() {
+    if constexpr (C.low_bit_v())
+      LowBitProducts<FwdMmaSm80>::store(*this);
+    else
+      store_columns();
+  }
+  ATTNFORGE_DEVICE void store_columns() {
     constexpr int kStored = C.pad_head_dim ? C.head_dim_v / 8 : kOutFragments;
     const Tile stored = this_tile(params);
-    const int column = first_out_chunk() * 8;
+    const int column = first_out_fragment() * 8;
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
       const int row = stored.first_row + lane_row() + f * 16;

@@ -27,10 +27,20 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR int chunk_columns() const { return swizzle / element_bytes(dtype); }
   ATTNFORGE_CONSTEXPR int qk_chunks() const { return ceil_div(head_dim, chunk_columns()); }
   ATTNFORGE_CONSTEXPR int v_chunks() const { return ceil_div(head_dim_v, chunk_columns()); }
-  // Tiles are stored chunk after chunk; Q's warpgroup after warpgroup.
-  ATTNFORGE_CONSTEXPR int q_chunk_bytes() const { return 64 * swizzle; }
+  /// Packed heads that do not divide 64: a tile has as many whole queries as it has rows for.
+  ATTNFORGE_CONSTEXPR bool whole_queries() const { return 64 % pack_gqa != 0; }
+  ATTNFORGE_CONSTEXPR int tile_rows() const { return block_m() / pack_gqa * pack_gqa; }
+  // Tiles are stored chunk after chunk. Q's warpgroup after warpgroup; whole queries are one box,
+  // with one more than the tile has.
+  ATTNFORGE_CONSTEXPR int q_boxes() const { return whole_queries() ? 1 : warpgroups; }
+  ATTNFORGE_CONSTEXPR int box_queries() const { return ceil_div(block_m() / q_boxes(), pack_gqa); }
+  ATTNFORGE_CONSTEXPR int box_rows() const { return box_queries() * pack_gqa; }
+  ATTNFORGE_CONSTEXPR int q_chunk_bytes() const { return round_up(box_rows(), 8) * swizzle; }
+  ATTNFORGE_CONSTEXPR int q_warpgroup_bytes() const {
+    return 64 * swizzle * (whole_queries() ? 1 : qk_chunks());
+  }
   ATTNFORGE_CONSTEXPR int kv_chunk_bytes() const { return block_n * swizzle; }
-  ATTNFORGE_CONSTEXPR int q_bytes() const { return warpgroups * qk_chunks() * q_chunk_bytes(); }
+  ATTNFORGE_CONSTEXPR int q_bytes() const { return q_boxes() * qk_chunks() * q_chunk_bytes(); }
   ATTNFORGE_CONSTEXPR int k_bytes() const { return qk_chunks() * kv_chunk_bytes(); }
   ATTNFORGE_CONSTEXPR int v_bytes() const { return v_chunks() * kv_chunk_bytes(); }
   // Q, K, V, the barriers, and the number of the tile that each Q belongs to.
@@ -98,19 +108,10 @@ struct FwdWgmmaSm90aConfig : Shape {
   }
   ATTNFORGE_CONSTEXPR int launch_registers() const { return registers().launch(); }
   ATTNFORGE_CONSTEXPR int consumer_registers() const { return registers().consumer(); }
-  /// What the main loop keeps in registers, a thread: output, scores, probabilities, Q.
-  ATTNFORGE_CONSTEXPR int planned_registers() const {
-    return head_dim_v / 2 + block_n / 2 + block_n / 4 +
-           (q_in_regs ? 4 * ceil_div(head_dim, 16) : 0);
-  }
-  /// Whether a query tile is one query: heads of its group that do not divide the rows of a
-  /// warpgroup, and rows of nothing after them.
-  ATTNFORGE_CONSTEXPR bool one_query() const { return 64 % pack_gqa != 0; }
   ATTNFORGE_CONSTEXPR bool tiles_valid() const {
     return warpgroups >= 1 && warpgroups <= 3 && block_n % 16 == 0 && block_n >= 16 &&
            block_n <= 256 && k_stages >= 1 && v_stages >= 1 && q_stages >= 1 && q_stages <= 2 &&
-           (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
-           (!one_query() || pack_gqa <= block_m());
+           (swizzle == 128 || swizzle == 64 || swizzle == 32) && pack_gqa <= block_m();
   }
   ATTNFORGE_CONSTEXPR bool lists_valid() const {
     return (!has_key_lists() || (pack_gqa == 1 && blocks_fit(block_n) && grid != kGridShares)) &&

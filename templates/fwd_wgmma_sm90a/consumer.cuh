@@ -7,7 +7,6 @@
 #include "fwd_wgmma_sm90a/config.h"
 #include "fwd_wgmma_sm90a/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
-#include "tile/fragment_scores.cuh"
 
 namespace attnforge {
 
@@ -38,7 +37,7 @@ struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, false> {
   /// Scores of the i-th tile of the walk to probabilities.
   ATTNFORGE_DEVICE static void attend(Warpgroup& wg, const Tile& queries, int row, const Walk& walk,
                                       int i, bool in_flight, bool begun) {
-    const FragmentScores<typename Warpgroup::ScoreArray> view{wg.s, row, walk.tile(i) * C.block_n};
+    const typename Warpgroup::View view{wg.s, row, walk.tile(i) * C.block_n};
     wg.attend(queries, view, in_flight, begun, walk.masked(i));
   }
 };
@@ -91,6 +90,13 @@ struct FwdWgmmaSm90aConsumer {
     wg.clear_tail(tiles.present_in_first(work.queries, part.walk));
   }
 
+  /// Before the scores of the i-th tile of a walk: begins what Score reads of memory for them.
+  ATTNFORGE_DEVICE void look_ahead(const Work& work, const Part& part, int i) {
+    if constexpr (Warpgroup::Ahead::kReads && !Work::kListed) {
+      const typename Warpgroup::View view{wg.s, part.row, part.walk.tile(i) * C.block_n};
+      wg.ahead.begin(view, work.queries);
+    }
+  }
   /// 1. The scores of the first tile.
   ATTNFORGE_DEVICE void issue_first_scores() {
     wg.await_k();
@@ -98,7 +104,8 @@ struct FwdWgmmaSm90aConsumer {
     wg.issue_scores();
     wg.pass_turn();
   }
-  ATTNFORGE_DEVICE void first_scores(const Work& work) {
+  ATTNFORGE_DEVICE void first_scores(const Work& work, const Part& part) {
+    look_ahead(work, part, 0);
     issue_first_scores();
     tiles.note_first(wg, work.queries);
     wgmma_wait<0>();
@@ -113,6 +120,7 @@ struct FwdWgmmaSm90aConsumer {
       tiles.attend(wg, work.queries, part.row, part.walk, i, i != 0, i != 0);
       if (i + 1 == part.walk.count()) break;
       // 3. The scores of the next tile with the outputs of this one.
+      look_ahead(work, part, i + 1);
       wg.await_k();
       wg.await_turn();
       wg.issue_scores();
@@ -150,7 +158,7 @@ struct FwdWgmmaSm90aConsumer {
     if constexpr (kLeavesOut) leave_out(work.walk.before(part.walk));
     if (!part.empty) {
       wg.read_q();
-      first_scores(work);
+      first_scores(work, part);
       if constexpr (C.q_in_regs) wg.release_q();
       attend_keys(work, part);
     }

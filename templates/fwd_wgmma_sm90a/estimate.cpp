@@ -85,9 +85,9 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
                        c.blocks_per_sm;
   const double heads = double(problem.batch) *
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
-  const double blocks = double(query_tiles(problem, c.block_m(), c.pack_gqa));
+  const double blocks = double(query_tiles(problem, c.tile_rows(), c.pack_gqa));
   const double places = double(device.num_sms) * c.blocks_per_sm;
-  VisitedKeys tiles = visited_keys(problem, c.block_m(), c.pack_gqa, c.block_n);
+  VisitedKeys tiles = visited_keys(problem, c.tile_rows(), c.pack_gqa, c.block_n);
   keep_listed(tiles, problem, c.block_m());
   const double clocks = heads * (tiles.all * clocks_per_tile(c, cost) +
                                  tiles.masked * kMask * cost.softmax) +
@@ -110,8 +110,8 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
     return clocks * tail * (all ? 1.0 : kGroup) / device.num_sms / device.sm_clock_mhz;
   }
   const double tail = c.has_key_lists() ? kTail : kWindowTail;
-  double idle = masked ? std::max(1 + tail / rounds, 1 / rounds)
-                       : std::ceil(rounds - 1e-9) / rounds;
+  double idle = masked && !tiles_are_equal(problem) ? std::max(1 + tail / rounds, 1 / rounds)
+                                                    : std::ceil(rounds - 1e-9) / rounds;
   // Heads at a time: short ones in small groups, long ones in large; one by one without a mask.
   const bool many = masked ? c.head_group_mb > 16 : c.head_group_mb > 0;
   if (many != (masked && problem.seqlen_kv > 1024)) idle *= kGroup;

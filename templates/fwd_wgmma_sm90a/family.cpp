@@ -65,13 +65,18 @@ static_assert(sizeof(TileCounters) <= kCounterBytes);
 static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
 
 QueryTiling tiling_of(const Typed& c) {
-  return {.block_m = c.block_m(),
+  return {.block_m = c.tile_rows(),
           .block_n = c.block_n,
           .pack_gqa = c.pack_gqa,
           .blocks_per_sm = c.blocks_per_sm,
           .num_splits = c.num_splits,
           .shares = c.grid == kGridShares,
           .own_list_groups = c.own_lists ? c.own_list_groups() : 0};
+}
+
+/// Query tiles, times the splits of their keys.
+double blocks_of(const Typed& c, const Problem& problem) {
+  return double(query_tiles(problem, c.tile_rows(), c.pack_gqa)) * c.num_splits;
 }
 
 TileSchedule work_of(const Problem& problem, const Typed& c) {
@@ -102,9 +107,14 @@ bool few_tiles(const Problem& problem, const DeviceFacts& device) {
   return query_tiles(problem, 64) <= device.num_sms;
 }
 
-/// Whether block_m rows have all heads of a group, in each problem of the bucket a single query.
-bool one_tile_of_heads(const Problem& problem, int block_m) {
-  return bucket_seqlen(problem.seqlen_q) == 1 && gqa_group(problem) <= block_m;
+/// Whether the largest query tile has all rows of a head and of those that share its keys.
+bool fits_one_tile(const Problem& problem) {
+  return problem.seqlen_q * gqa_group(problem) <= kMostRows;
+}
+
+/// Whether a query tile of a config is all that a head has.
+bool one_tile(const Typed& c, const Problem& problem) {
+  return bucket_seqlen(problem.seqlen_q) * c.pack_gqa <= c.tile_rows();
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
@@ -112,8 +122,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const bool masked = has_window(shape);
   const int group = gqa_group(problem);
   // Values that this problem has no use for are left out here: the product of the axes is walked.
-  const bool packs = !shape.has_key_lists() && group > 1 &&
-                     (64 % group == 0 || one_tile_of_heads(problem, kMostRows)) &&
+  const bool packs = !shape.has_key_lists() && group > 1 && group <= kMostRows &&
                      problem.seqlen_q < kLongestPacked;
   const bool narrow = padded_columns(shape, 64) < padded_columns(shape, 128);
   const bool few = few_tiles(typical_problem(problem), device);
@@ -137,7 +146,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   }
   // The next block that is free takes a tile of unequal work.
   std::vector<int> grids{masked || shape.has_tile_queue() ? kGridDynamic : kGridStatic, kGridPlain};
-  if (has_few_rows(problem)) grids.push_back(kGridShares);
+  if (fits_one_tile(problem)) grids.push_back(kGridShares);
   const auto either = [](int usual, bool choice, int other) {
     return choice ? std::vector<int>{usual, other} : std::vector<int>{usual};
   };
@@ -155,7 +164,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"pack_gqa", either(1, packs, group)},
       {"head_group_mb", groups},
       {"own_lists", either(0, may_have_own_lists(shape, typical_problem(problem), device), 1)},
-      has_few_rows(problem) ? splits_axis(problem, device) : Axis{"num_splits", {1}},
+      splits_axis(problem, device),
   };
 }
 
@@ -163,30 +172,34 @@ bool memory_fits(const Typed& c, const Arch& arch) {
   return c.smem_bytes() <= arch.smem_per_block_bytes && smem_has_room(c, arch);
 }
 
-int needed_registers(const Typed& c) {
+/// Of a thread: output, scores, probabilities and Q in the main loop, and what else it needs.
+int needed_registers(const Typed& c, const Problem& problem) {
+  const int planned = c.head_dim_v / 2 + c.block_n / 2 + c.block_n / 4 +
+                      (c.q_in_regs ? 4 * ceil_div(c.head_dim, 16) : 0);
   // Each cap of a wide tile's scores has its own.
   const int softcap = c.softcap ? std::max(kSoftcapSlack, c.block_n / 16) : 0;
-  return c.planned_registers() + kRegisterSlack + softcap + (c.user_score ? kScoreCodeSlack : 0) +
-         (c.user_mask == 0   ? 0
-          : c.text_bits      ? kTextBitsSlack
-          : c.user_mask == 1 ? kMaskCodeSlack
-                             : kMaskArgumentsSlack);
+  const int usual = planned + kRegisterSlack + softcap + (c.user_score ? kScoreCodeSlack : 0) +
+                    (c.user_mask == 0   ? 0
+                     : c.text_bits      ? kTextBitsSlack
+                     : c.user_mask == 1 ? kMaskCodeSlack
+                                        : kMaskArgumentsSlack);
+  // Elements that are read ahead are there while others are not.
+  const int rows = row_registers(problem, c.block_n / 2);
+  if (rows == 0) return usual;
+  return std::max(usual, planned + rows + (c.joins() ? 24 : 16));
 }
 
 Reason product_too_wide(const Typed& c) {
   return wide_product(std::max(c.block_n, c.head_dim_v), c.launch_registers());
 }
 
-bool registers_fit(const Typed& c) {
-  return needed_registers(c) <= c.consumer_registers() && !product_too_wide(c);
+bool registers_fit(const Typed& c, const Problem& problem) {
+  return needed_registers(c, problem) <= c.consumer_registers() && !product_too_wide(c);
 }
 
 /// Whether several blocks share the keys of a query tile.
 bool has_parts(const Typed& c) { return c.num_splits > 1 || c.grid == kGridShares; }
 int split_smem_bytes(const Typed& c) { return split_smem_bytes(c, c.grid == kGridShares); }
-double places_for(const Typed& c, const DeviceFacts& device) {
-  return double(device.num_sms) * c.blocks_per_sm;
-}
 
 /// Reasons against this number of splits that other numbers do not share.
 Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -194,9 +207,8 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
   if (c.has_key_lists()) return "the tiles of a list are not split";
   if (c.grid != kGridPlain && c.num_splits > 1)
     return "blocks that take several query tiles do not split keys, but may have shares of them";
-  if (problem.seqlen_q * gqa_group(problem) > c.block_m())
-    return "keys are split where one tile has all rows of a head";
   if (c.grid == kGridShares) {
+    if (!one_tile(c, problem)) return "keys are shared out where one tile has all rows of a head";
     if (Reason wrong = wrong_shares(problem)) return wrong;
   }
   if (Reason wrong = wrong_splits(problem, c.num_splits, device)) return wrong;
@@ -209,29 +221,24 @@ Reason needless_number_of_splits(const Typed& c, const Problem& problem,
     return "an SM has no room for so many blocks with what each knows of its splits";
   if (c.block_n % 32 != 0 || c.block_n < 64 || c.k_stages != c.v_stages)
     return "keys are split in tiles of 64 or more, with as many stages of K as of V";
-  const int group = gqa_group(problem);
-  if (c.pack_gqa == 1 && group > 1 && (64 % group == 0 || one_tile_of_heads(problem, c.block_m())))
+  if (c.pack_gqa == 1 && gqa_group(problem) > 1 && gqa_group(problem) <= kMostRows)
     return "each head would read the keys that one tile of all heads reads once";
-  const double tiles = double(query_tiles(problem, c.block_m(), c.pack_gqa));
   if (c.grid == kGridShares && !c.has_tile_queue() && c.head_group_mb != (has_window(c) ? 32 : 0))
     return "shares have their own order of heads";
-  if (c.grid == kGridShares)
-    return needless_shares(problem, c.block_n, tiles, places_for(c, device));
-  return needless_splits(problem, c.num_splits, c.block_n, tiles, places_for(c, device),
-                         has_unequal_sequences(c, problem));
+  if (c.grid == kGridShares) return needless_shares(problem, tiling_of(c), device);
+  return needless_splits(problem, tiling_of(c), device, has_unequal_sequences(c, problem));
 }
 
 /// Whole query tiles where blocks could have shares of their keys. A smaller batch of the bucket
 /// has a last round with few of them, which the winner of the bucket was not measured in.
 Reason needless_rounds(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   constexpr double kMostRounds = 8;
-  if (has_parts(c) || c.has_key_lists() || !has_few_rows(problem) || wrong_shares(problem) ||
-      problem.seqlen_q * gqa_group(problem) > c.block_m())
+  if (has_parts(c) || c.has_key_lists() || !fits_one_tile(problem) || wrong_shares(problem) ||
+      !one_tile(c, problem))
     return "";
-  const double tiles = double(query_tiles(problem, c.block_m(), c.pack_gqa)),
-               places = places_for(c, device);
+  const double tiles = blocks_of(c, problem), places = places_of(tiling_of(c), device);
   if (tiles <= places || tiles > kMostRounds * places ||
-      needless_shares(problem, c.block_n, tiles, places))
+      needless_shares(problem, tiling_of(c), device))
     return "";
   return "so few rounds of query tiles end unevenly, shares of their keys do not";
 }
@@ -269,8 +276,6 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
   if (Reason wrong = wrong_own_lists(c)) return wrong;
   if (Reason wrong = illegal_by_parts(c, problem, tiling_of(c), device)) return wrong;
-  if (c.one_query() && !one_tile_of_heads(problem, c.block_m()))
-    return "packed heads that do not divide 64 are those of a single query, in one tile";
   if (c.pingpong && c.warpgroups == 1) return "one warpgroup takes no turns";
   if (Reason wrong = invalid(c)) return wrong;
   if (c.blocks_per_sm * c.num_threads() > arch.max_threads_per_sm)
@@ -305,7 +310,7 @@ Reason needless_sizes(const Typed& c, const Problem& problem, const Arch& arch) 
   Typed more = c;
   more.block_n += 16;
   if (c.block_n < 64 && c.head_dim + c.head_dim_v < kLargestHeadDims && memory_fits(more, arch) &&
-      registers_fit(more))
+      registers_fit(more, problem))
     return "there is room for more keys";
   return needless_pack(problem, c.pack_gqa, kLongestPacked);
 }
@@ -325,8 +330,8 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   if (Reason waste = needless_number_of_splits(c, problem, device)) return waste;
   if (Reason waste = needless_own_lists(c, problem, device)) return waste;
   if (Reason waste = needless_rounds(c, problem, device)) return waste;
-  if (!registers_fit(c)) {
-    return Reason("about {} registers for the {} that a thread has", needed_registers(c),
+  if (!registers_fit(c, problem)) {
+    return Reason("about {} registers for the {} that a thread has", needed_registers(c, problem),
                   c.consumer_registers());
   }
   if (Reason waste = needless_buffers(c, problem, device)) return waste;
@@ -335,40 +340,38 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   return needless_by_parts(c, problem, tiling_of(c), device);
 }
 
-double blocks_of(const Typed& c, const Problem& problem) {
-  return double(query_tiles(problem, c.block_m(), c.pack_gqa)) * c.num_splits;
-}
-
 double spread(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.grid == kGridShares) return 1;
   return spread_of_batches(problem, blocks_of(c, problem), device) *
-         spread_of_rows(problem, c.block_m(), c.pack_gqa);
+         spread_of_rows(problem, c.tile_rows(), c.pack_gqa,
+                        tiles_are_equal(problem) ? places_of(tiling_of(c), device) : 1);
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (!has_parts(c) && !has_few_rows(problem))
-    return estimate_fwd_wgmma_sm90a_us(c, problem, device) *
-               spread_of_rows(problem, c.block_m(), c.pack_gqa) +
+    return estimate_fwd_wgmma_sm90a_us(c, problem, device) * spread(c, problem, device) +
            part_steps_us(c, problem, tiling_of(c), device);
-  const double reads = reads_us(problem, c.pack_gqa, device), blocks = blocks_of(c, problem);
+  const double reads = reads_us(problem, c.pack_gqa, device);
   if (c.grid == kGridShares) {
     constexpr double kFindUs = 1;  // a block counts all key tiles before its first load
     const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
     return kFindUs + std::max(with_memory_time(us, problem, device), reads) +
-           combine_us(problem, results_of_shares(blocks, places_for(c, device)), device);
+           combine_us(problem, results_of_shares(problem, tiling_of(c), device), device);
   }
   // Splits count as sequences of their own.
   Problem split = problem;
   split.batch *= c.num_splits;
   split.seqlen_kv = (problem.seqlen_kv + c.num_splits - 1) / c.num_splits;
   const double rounds = problem.lengths == Lengths::kFixed
-                            ? late_readers(blocks, device) * spread(c, problem, device)
+                            ? late_readers(problem, blocks_of(c, problem), device)
                             : 1;
   const double us = estimate_fwd_wgmma_sm90a_us(c, split, device) +
                     part_steps_us(c, problem, tiling_of(c), device);
   // What waits for the longest sequence at the end waits for more than the memory.
   return std::max(with_memory_time(us, problem, device, rounds), reads) *
-             unequal_factor(c, problem, c.num_splits) +
+             unequal_factor(
+                 c, problem, c.num_splits,
+                 blocks_of(c, problem) / c.num_splits / places_of(tiling_of(c), device)) +
          combine_us(problem, c.num_splits, device);
 }
 
@@ -393,7 +396,7 @@ KernelTraits kernel_of(const Typed& c) {
           .launch_fields = 1,
           .pieces = &kDenseTmaPieces,
           .tiling = tiling_of(c),
-          .block_m = "block_m()",
+          .block_m = "tile_rows()",
           .gathers = true,
           .gathered_header = "fwd_wgmma_sm90a/gathered_tiles.cuh",
           .coarse = true,
@@ -423,8 +426,8 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
                         .packed_heads = c.pack_gqa,
                         .rows_of_run = stored.of_run,
                         .box_columns = c.chunk_columns(),
-                        .box_heads = c.one_query() ? 64 : c.pack_gqa,
-                        .box_rows = c.one_query() ? 1 : 64 / c.pack_gqa,
+                        .box_heads = c.pack_gqa,
+                        .box_rows = c.box_queries(),
                         .swizzle_bytes = c.swizzle};
   TensorMapSpec k = q;
   k.operand = Operand::kK;
@@ -440,11 +443,9 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   KernelTraits kernel = kernel_of(c);
-  const double query_tiles_of_all = double(query_tiles(problem, c.block_m(), c.pack_gqa));
   kernel.tiling.num_splits = c.grid == kGridShares
-                                 ? results_of_shares(query_tiles_of_all, places_for(c, device))
-                                 : splits_of_batch(problem, c.num_splits, c.block_n,
-                                                   query_tiles_of_all, places_for(c, device));
+                                 ? results_of_shares(problem, kernel.tiling, device)
+                                 : splits_of_batch(problem, kernel.tiling, device);
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(assembly, device, c.head_group_mb);
   const std::int64_t tiles = work.tiles.all_tiles();

@@ -46,16 +46,17 @@ struct FwdWgmmaSm90aProducer {
     mbarrier_wait(smem.q_empty(stage), q_ring.parity ^ 1);
     if constexpr (Work::kTells) store_shared(smem.tile(stage), tile);
     if constexpr (Work::kTellsAll) work.store(smem.tile(stage) + 4);
-    mbarrier_arrive_expect(smem.q_full(stage), C.q_bytes());
+    mbarrier_arrive_expect(smem.q_full(stage),
+                           C.q_boxes() * C.qk_chunks() * C.box_rows() * C.swizzle);
 #pragma unroll
-    for (int w = 0; w < C.warpgroups; ++w)
+    for (int w = 0; w < C.q_boxes(); ++w)
 #pragma unroll
       for (int c = 0; c < C.qk_chunks(); ++c)
-        tma_load_5d(smem.q(stage, w) + c * C.q_chunk_bytes(), params.q, smem.q_full(stage),
-                    kEvictFirst, c * C.chunk_columns(), C.one_query() ? w * 64 : 0,
-                    work.queries.lengths.q_begin() +
-                        (C.one_query() ? 0 : Work::Tile::query_of(work.queries.first_row + w * 64)),
-                    work.queries.head, work.queries.lengths.batch());
+        tma_load_5d(
+            smem.q(stage, w) + c * C.q_chunk_bytes(), params.q, smem.q_full(stage), kEvictFirst,
+            c * C.chunk_columns(), 0,
+            work.queries.lengths.q_begin() + Work::Tile::query_of(work.queries.first_row + w * 64),
+            work.queries.head, work.queries.lengths.batch());
   }
   /// `n` is what Keys ask of a tile: its number, or a lane's group of keys, or its box.
   template <class KeyTile>
@@ -135,7 +136,7 @@ struct FwdWgmmaSm90aProducer {
 
   ATTNFORGE_DEVICE int tile_after(int tile) const {
     if constexpr (C.grid == kGridPlain) return Work::num_tiles(params);
-    if constexpr (C.grid == kGridStatic) return tile + Work::tile_step();
+    if constexpr (C.grid == kGridStatic) return tile + int(gridDim.x);
     int given = 0;
     if (leads()) given = atomicAdd(&params.counters->given, 1);
     return gridDim.x + (kByWarp ? from_lane_0(given) : given);
@@ -169,7 +170,7 @@ struct FwdWgmmaSm90aProducer {
     }
   }
   ATTNFORGE_DEVICE void run_tiles() {
-    int tile = Work::first_tile();
+    int tile = int(blockIdx.x);
     while (tile < Work::num_tiles(params)) {
       const Work work(params, tile);
       const bool none = Work::Order::kMayBeEmpty &&

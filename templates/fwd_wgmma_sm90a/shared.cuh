@@ -22,7 +22,7 @@ struct FwdWgmmaSm90aShared {
   // ---- Tiles ----
 
   ATTNFORGE_DEVICE u32 q(int stage, int warpgroup) const {
-    return base + stage * C.q_bytes() + warpgroup * C.qk_chunks() * C.q_chunk_bytes();
+    return base + stage * C.q_bytes() + warpgroup * C.q_warpgroup_bytes();
   }
   ATTNFORGE_DEVICE u32 k(int stage) const { return base + C.k_begin() + stage * C.k_bytes(); }
   ATTNFORGE_DEVICE u32 v(int stage) const { return base + C.v_begin() + stage * C.v_bytes(); }

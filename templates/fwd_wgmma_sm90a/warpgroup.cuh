@@ -16,6 +16,7 @@
 #include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
+#include "tile/fragment_scores.cuh"
 #include "tile/softmax.cuh"
 
 namespace attnforge {
@@ -53,6 +54,9 @@ struct FwdWgmmaSm90aWarpgroup {
   u32 q[C.q_in_regs ? kDepthSteps : 1][4];
   using Softmax = SoftmaxRows<!kByRows>;
   Softmax softmax;
+  using View = FragmentScores<ScoreArray>;  // of keys that are neighbours
+  using Ahead = typename Pieces::Score::template Ahead<View>;
+  Ahead ahead;
 
   ATTNFORGE_DEVICE FwdWgmmaSm90aWarpgroup(const Params& kernel_params, Shared shared, int index)
       : params(kernel_params),
@@ -194,7 +198,10 @@ struct FwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE void probabilities(const Tile& queries, const View& view, bool needs_mask,
                                       const Settle& settle) {
     const auto replace = [&] {
-      Pieces::Score::apply(view, queries);
+      if constexpr (Work::kListed)
+        Pieces::Score::apply(view, queries);
+      else
+        ahead.template apply<typename Pieces::Score>(view, queries);
       if (needs_mask) Pieces::Mask::apply(view, queries);
     };
     float rescale[2];

@@ -10,7 +10,8 @@ namespace attnforge {
 /// A query tile and its walk over key tiles.
 template <FwdWgmmaSm90aConfig C, class Pieces, class Params>
 struct FwdWgmmaSm90aWork {
-  using Tile = QueryTile<Params, C.pack_gqa, typename Pieces::Lengths>;
+  using Tile = QueryTile<Params, C.pack_gqa, typename Pieces::Lengths,
+                         C.whole_queries() ? C.tile_rows() : 0>;
   using Walk = typename Pieces::Walk;
   using Order = typename Pieces::Order;
 
@@ -37,12 +38,12 @@ struct FwdWgmmaSm90aWork {
   ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Tile& q, const Walk& kv) : queries(q), walk(kv) {}
   ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Params& params, const Tile& tile)
       : queries(tile),
-        walk(Walk::of_rows(params, queries, C.block_n, queries.first_row, C.block_m())) {}
+        walk(Walk::of_rows(params, queries, C.block_n, queries.first_row, C.tile_rows())) {}
   ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Params& params, int tile)
-      : FwdWgmmaSm90aWork(params, Tile(params, Order::place(params, tile), C.block_m())) {}
+      : FwdWgmmaSm90aWork(params, Tile(params, Order::place(params, tile), C.tile_rows())) {}
   template <class Share>
   ATTNFORGE_DEVICE static FwdWgmmaSm90aWork of_share(const Params& params, const Share& share) {
-    FwdWgmmaSm90aWork work(params, Tile(params, share.place(params), C.block_m()));
+    FwdWgmmaSm90aWork work(params, Tile(params, share.place(params), C.tile_rows()));
     work.walk.cut(share.slice());
     return work;
   }
@@ -66,11 +67,10 @@ struct FwdWgmmaSm90aWork {
   // ---- Numbers of query tiles ----
 
   ATTNFORGE_DEVICE static int num_tiles(const Params& params) { return Order::tiles(params); }
-  ATTNFORGE_DEVICE static int first_tile() { return blockIdx.x; }
-  ATTNFORGE_DEVICE static int tile_step() { return gridDim.x; }
   /// The tile after `tile` (before the first: -1), unless the grid is kGridDynamic.
   ATTNFORGE_DEVICE static int following(const Params& params, int tile) {
-    return tile < 0 ? first_tile() : C.grid == kGridPlain ? num_tiles(params) : tile + tile_step();
+    if (tile < 0) return blockIdx.x;
+    return C.grid == kGridPlain ? num_tiles(params) : tile + int(gridDim.x);
   }
 };
 

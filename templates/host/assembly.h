@@ -64,6 +64,7 @@ struct KernelTraits {
   std::string_view block_n = "block_n";
   bool gathers = false;  // where a mask decides which keys are walked over, lists say so
   std::string_view gathered_header{};  // of what the kernel alone knows of gathered tiles
+  std::string_view low_bits_header{};  // and of k and v of 8 or 4 bits
   // Probabilities are rounded to 16 bits: divisions and roots of the user's code to 2 ulp do.
   bool coarse = false;
   // The kernel also needs the derivative of the score: a Slope piece.

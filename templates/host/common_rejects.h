@@ -20,6 +20,10 @@ namespace attnforge {
 /// Rows of a head from which packing heads into a query tile gains nothing.
 inline constexpr int kLongQuery = 128;
 
+/// Registers of a lane's elements of the aligned array of a score's text, for so many scores; 0:
+/// there is none. Defined with the part that has some.
+int row_registers(const Problem& problem, int scores);
+
 // ---- Not served: for supports() ----
 
 inline Reason below_sm80(const Arch& arch) {

@@ -40,15 +40,19 @@ double late_readers(double blocks, const DeviceFacts& device) {
   return (whole + std::max(rounds - whole, kLeast)) / rounds;
 }
 
-double spread_of_batches(const Problem& problem, double blocks, const DeviceFacts& device) {
-  if (problem.lengths != Lengths::kFixed || problem.batch_invariant || !has_few_rows(problem))
-    return 1;
+double late_readers(const Problem& problem, double blocks, const DeviceFacts& device) {
+  if (problem.batch_invariant || !has_few_rows(problem)) return late_readers(blocks, device);
   double sum = 0;
   std::int64_t batches = 0;
   for (std::int64_t batch = problem.batch; batch > 0 && bucket_batch(batch) == problem.batch;
        --batch, ++batches)
     sum += late_readers(blocks * double(batch) / double(problem.batch), device);
-  return batches == 0 ? 1 : sum / double(batches) / late_readers(blocks, device);
+  return batches == 0 ? late_readers(blocks, device) : sum / double(batches);
+}
+
+double spread_of_batches(const Problem& problem, double blocks, const DeviceFacts& device) {
+  if (problem.lengths != Lengths::kFixed) return 1;
+  return late_readers(problem, blocks, device) / late_readers(blocks, device);
 }
 
 }  // namespace attnforge

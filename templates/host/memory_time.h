@@ -21,6 +21,9 @@ double with_memory_time(double us, const Problem& problem, const DeviceFacts& de
 /// How many times as long `blocks` that read keys take as where all SMs read until the end. In a
 /// last round that is not full an SM gets some times its share of the memory, and no more.
 double late_readers(double blocks, const DeviceFacts& device);
+/// The same of few rows of fixed lengths over the batches of a bucket, on the average, with as many
+/// `blocks` a query tile in each.
+double late_readers(const Problem& problem, double blocks, const DeviceFacts& device);
 /// Family::spread() of a kernel with as many `blocks` a query tile in every batch of a bucket: more
 /// than 1 only for few rows of fixed lengths.
 double spread_of_batches(const Problem& problem, double blocks, const DeviceFacts& device);

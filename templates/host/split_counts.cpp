@@ -7,13 +7,16 @@
 #include "generator/tensors/stored_rows.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/memory_time.h"
-#include "templates/host/tile_order.h"
 
 namespace attnforge {
 namespace {
 
 constexpr int kSplitsOfFullGrid = 4;  // of a sequence of mean length, where others are unequal
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial results, in a search
+
+double tiles_of_all(const Problem& problem, const QueryTiling& tiling) {
+  return double(query_tiles(problem, tiling.block_m, tiling.pack_gqa));
+}
 
 std::int64_t kv_bytes(const Problem& problem) {
   return problem.batch * problem.num_heads_kv * problem.seqlen_kv * key_bytes(problem);
@@ -35,8 +38,14 @@ int split_smem_bytes(const Shape& shape, bool shares) {
   return which + (shares || shape.lengths == kUsedLengths ? 4 * kMostSequencesOfSplits : 0);
 }
 
-int results_of_shares(double query_tiles, double places) {
-  return 1 + static_cast<int>(std::ceil(places / std::max(query_tiles, 1.0)));
+double places_of(const QueryTiling& tiling, const DeviceFacts& device) {
+  return double(device.num_sms) * tiling.blocks_per_sm;
+}
+
+int results_of_shares(const Problem& problem, const QueryTiling& tiling,
+                      const DeviceFacts& device) {
+  const double tiles = tiles_of_all(problem, tiling);
+  return 1 + static_cast<int>(std::ceil(places_of(tiling, device) / std::max(tiles, 1.0)));
 }
 
 Reason wrong_shares(const Problem& problem) {
@@ -44,15 +53,18 @@ Reason wrong_shares(const Problem& problem) {
   if (problem.lengths == Lengths::kPacked) return "packed sequences have no shares of their keys";
   if (bucket_batch(problem.batch) > kMostSequencesOfSplits)
     return Reason("the keys of more than {} sequences are not shared out", kMostSequencesOfSplits);
-  if (bucket_batch(problem.batch) * bucket_seqlen(problem.seqlen_kv) > kMostKeysOfSplits)
+  if (bucket_batch(problem.batch) * bucket_keys(problem.seqlen_q, problem.seqlen_kv) >
+      kMostKeysOfSplits)
     return "so many keys are not shared out: their tiles are counted in 32 bits";
   return "";
 }
 
-Reason needless_shares(const Problem& problem, int block_n, double query_tiles, double places) {
+Reason needless_shares(const Problem& problem, const QueryTiling& tiling,
+                       const DeviceFacts& device) {
   constexpr double kLeastTiles = 3;  // of keys, that a block has
-  const double key_tiles = std::ceil(double(problem.seqlen_kv) / block_n);
-  if (query_tiles * key_tiles < kLeastTiles * places) return "shares of so few key tiles";
+  const double key_tiles = std::ceil(double(problem.seqlen_kv) / tiling.block_n);
+  if (tiles_of_all(problem, tiling) * key_tiles < kLeastTiles * places_of(tiling, device))
+    return "shares of so few key tiles";
   return "";
 }
 
@@ -65,13 +77,14 @@ bool has_unequal_sequences(const Shape& shape, const Problem& typical) {
          !typical.batch_invariant && has_few_rows(typical);
 }
 
-int splits_of_batch(const Problem& problem, int splits, int block_n, double query_tiles,
-                    double places) {
+int splits_of_batch(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device) {
+  const int splits = tiling.num_splits;
   // Of packed sequences the batch does not say how many rows have partial results.
   if (splits == 1 || problem.batch <= 0 || problem.batch_invariant ||
-      problem.lengths == Lengths::kPacked || query_tiles * splits >= places)
+      problem.lengths == Lengths::kPacked ||
+      tiles_of_all(problem, tiling) * splits >= places_of(tiling, device))
     return splits;
-  const auto key_tiles = std::max<std::int64_t>(problem.seqlen_kv / block_n, splits);
+  const auto key_tiles = std::max<std::int64_t>(problem.seqlen_kv / tiling.block_n, splits);
   const std::int64_t as_many = splits * bucket_batch(problem.batch) / problem.batch;
   return static_cast<int>(std::min({as_many, key_tiles, std::int64_t{kMostSplits}}));
 }
@@ -94,23 +107,26 @@ Reason wrong_splits(const Problem& problem, int splits, const DeviceFacts& devic
                 bytes >> 30);
 }
 
-Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
-                       double places, bool unequal) {
+Reason needless_splits(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device,
+                       bool unequal) {
   constexpr double kMostRounds = 2, kFewerWaves = 0.85;
+  const int splits = tiling.num_splits;
   if (splits == 1) return "";
   if (partial_bytes(problem, splits) > kMostBytes)
     return "the partial results of so many splits do not fit 1 GB";
   if (problem.batch_invariant) return "";  // another batch may need them
-  if (splits > (problem.seqlen_kv + block_n - 1) / block_n) return "more splits than key tiles";
+  if (splits > (problem.seqlen_kv + tiling.block_n - 1) / tiling.block_n)
+    return "more splits than key tiles";
   if (unequal && splits <= kSplitsOfFullGrid) return "";
-  if (query_tiles >= places) {
+  const double tiles = tiles_of_all(problem, tiling), places = places_of(tiling, device);
+  if (tiles >= places) {
     // Waves of blocks that each has a part of the keys.
-    const auto waves = [&](int each) { return std::ceil(query_tiles * each / places) / each; };
+    const auto waves = [&](int each) { return std::ceil(tiles * each / places) / each; };
     if (splits > kSplitsOfFullGrid || waves(splits) > kFewerWaves * waves(1))
       return "query tiles fill the GPU without splits";
     return "";
   }
-  if (query_tiles * splits > kMostRounds * places) return "fewer splits fill the GPU twice";
+  if (tiles * splits > kMostRounds * places) return "fewer splits fill the GPU twice";
   return "";
 }
 
@@ -153,9 +169,12 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
   return axis;
 }
 
-double unequal_factor(const Shape& shape, const Problem& typical, int splits) {
-  constexpr double kIdle = 0.15;  // of a longest sequence that is under way alone
-  return has_unequal_sequences(shape, typical) ? 1 + kIdle / splits : 1.0;
+double unequal_factor(const Shape& shape, const Problem& typical, int splits, double rounds) {
+  // Of a longest sequence that is under way alone; the longest begin first where they take turns.
+  constexpr double kIdle = 0.15, kManyRounds = 4;
+  return has_unequal_sequences(shape, typical)
+             ? 1 + kIdle / splits / std::max(rounds / kManyRounds, 1.0)
+             : 1.0;
 }
 
 double combine_us(const Problem& problem, int splits, const DeviceFacts& device) {

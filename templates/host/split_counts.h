@@ -8,6 +8,7 @@
 #include "generator/family.h"
 #include "generator/reason.h"
 #include "generator/shape.h"
+#include "templates/host/tile_order.h"
 
 namespace attnforge {
 
@@ -27,19 +28,21 @@ bool has_unequal_sequences(const Problem& problem);
 /// The same of what a config's Shape and typical_problem() know.
 bool has_unequal_sequences(const Shape& shape, const Problem& typical);
 
-/// How many splits the launch of a problem has whose bucket was measured with `splits` of them. For
-/// a smaller batch of `query_tiles` that leave some of `places` empty: as many blocks in all as
-/// there, within the key tiles of block_n. Not of packed sequences.
-int splits_of_batch(const Problem& problem, int splits, int block_n, double query_tiles,
-                    double places);
+/// Blocks that the GPU runs at once.
+double places_of(const QueryTiling& tiling, const DeviceFacts& device);
 
-/// Results of a query tile, on the average, that `places` persistent blocks with shares of
-/// `query_tiles` leave.
-int results_of_shares(double query_tiles, double places);
+/// How many splits the launch of a problem has whose bucket was measured with those of `tiling`.
+/// For a smaller batch whose blocks leave places empty: as many blocks in all as there, within the
+/// key tiles. Not of packed sequences.
+int splits_of_batch(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device);
 
-/// Illegal, and needless, where persistent blocks have shares of all key tiles of block_n.
+/// Results of a query tile, on the average, that persistent blocks with shares leave.
+int results_of_shares(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device);
+
+/// Illegal, and needless, where persistent blocks have shares of all key tiles.
 Reason wrong_shares(const Problem& problem);
-Reason needless_shares(const Problem& problem, int block_n, double query_tiles, double places);
+Reason needless_shares(const Problem& problem, const QueryTiling& tiling,
+                       const DeviceFacts& device);
 
 /// Rows of all heads, which have partial results each.
 std::int64_t partial_rows(const Problem& problem);
@@ -48,11 +51,10 @@ std::int64_t partial_bytes(const Problem& problem, int splits);
 
 /// Illegal: partial results that the GPU's memory does not hold.
 Reason wrong_splits(const Problem& problem, int splits, const DeviceFacts& device);
-/// Needless: `splits` of the keys that are more than there are key tiles of block_n or than fill
-/// `places` twice, that a grid fills the GPU without, or that take a large workspace. `query_tiles`
-/// are those of all heads. unequal: has_unequal_sequences().
-Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
-                       double places, bool unequal);
+/// Needless: splits of the keys that are more than there are key tiles or than fill the GPU twice,
+/// that a grid fills it without, or that take a large workspace. unequal: has_unequal_sequences().
+Reason needless_splits(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device,
+                       bool unequal);
 
 /// Powers of two, and what fills the GPU with one, two or four blocks per SM, from what makes half
 /// of the SMs busy on, or leaves a split 256 keys; only where query tiles leave SMs idle and keys
@@ -60,9 +62,9 @@ Reason needless_splits(const Problem& problem, int splits, int block_n, double q
 /// alone wants, within what merging may cost in a large batch.
 Axis splits_axis(const Problem& problem, const DeviceFacts& device);
 
-/// How many times as long unequal sequences take as equal ones, for what they leave idle at the
-/// end.
-double unequal_factor(const Shape& shape, const Problem& typical, int splits);
+/// How many times as long unequal sequences take as equal ones, for what they leave idle at the end
+/// of so many rounds of query tiles.
+double unequal_factor(const Shape& shape, const Problem& typical, int splits, double rounds);
 
 /// What the step takes.
 double combine_us(const Problem& problem, int splits, const DeviceFacts& device);

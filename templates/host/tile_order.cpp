@@ -69,21 +69,30 @@ double idle_factor(const TileOrder& order, double places) {
   return 1 + (kTail + kLateGroup * std::max(0.0, 1 - last_rounds / kLateRounds)) / rounds;
 }
 
-double spread_of_rows(const Problem& problem, int block_m, int pack_gqa) {
-  constexpr std::int64_t kShortest = 256, kLongest = 512;
-  const std::int64_t bucket = problem.seqlen_q;
-  if (bucket < kShortest || bucket > kLongest || bucket_seqlen(bucket) != bucket ||
-      problem.batch_invariant)
+double spread_of_rows(const Problem& problem, int block_m, int pack_gqa, double places) {
+  constexpr std::int64_t kShortest = 128, kSamples = 8;
+  const std::int64_t longest = problem.seqlen_q, most = problem.batch;
+  if (longest <= kShortest || most <= 0 || bucket_seqlen(longest) != longest ||
+      bucket_batch(most) != most || problem.batch_invariant)
     return 1;
-  const auto rows_each = [&](std::int64_t queries) {
+  // Rows of the rounds that the tiles take, for each row that there is.
+  const auto rows_each = [&](std::int64_t batch, std::int64_t queries) {
     const std::int64_t rows = queries * pack_gqa;
-    return double((rows + block_m - 1) / block_m * block_m) / double(rows);
+    const double tiles = double(batch) * double(problem.num_heads_q / pack_gqa) *
+                         double((rows + block_m - 1) / block_m);
+    return tiles * idle_factor(tiles, places) * block_m / double(batch * rows);
   };
+  std::int64_t shortest = longest, least = most;
+  while (bucket_seqlen(shortest - 1) == longest)
+    shortest -= std::max<std::int64_t>(shortest / 256, 1);
+  while (least > 1 && bucket_batch(least - 1) == most) --least;
+  const std::int64_t batches = std::min(kSamples, most - least + 1);
   double sum = 0;
-  std::int64_t lengths = 0;
-  for (std::int64_t queries = bucket; bucket_seqlen(queries) == bucket; --queries, ++lengths)
-    sum += rows_each(queries);
-  return sum / double(lengths) / rows_each(bucket);
+  for (std::int64_t i = 0; i < kSamples; ++i)
+    for (std::int64_t j = 0; j < batches; ++j)
+      sum += rows_each(most - j * (most - least) / std::max<std::int64_t>(batches - 1, 1),
+                       longest - i * (longest - shortest) / (kSamples - 1));
+  return sum / double(kSamples * batches) / rows_each(most, longest);
 }
 
 std::int64_t query_tiles_of_head(const Problem& problem, int block_m, int pack_gqa) {
@@ -107,7 +116,7 @@ TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling
   const std::int64_t batch = bucket_batch(problem.batch);
   if (tiling.num_splits > 1 && tiles_of_sequence <= 1 && problem.lengths == Lengths::kUsed &&
       batch <= kMostSequencesOfSplits &&
-      batch * bucket_seqlen(problem.seqlen_kv) <= kMostKeysOfSplits)
+      batch * bucket_keys(problem.seqlen_q, problem.seqlen_kv) <= kMostKeysOfSplits)
     return TileSource::kLengths;
   const std::int64_t tiles = batch * (problem.num_heads_q / tiling.pack_gqa) * tiles_of_sequence;
   return tiles <= kSms * tiling.blocks_per_sm ? TileSource::kBound : TileSource::kList;

@@ -114,6 +114,13 @@ void keep_listed(VisitedKeys& tiles, const Problem& problem, int block_m) {
   if (has_block_mask(problem) && problem.mask_block_q < block_m) tiles.masked = tiles.all;
 }
 
+bool tiles_are_equal(const Problem& problem) {
+  constexpr std::int64_t kMoreKeys = 8;
+  const KeyBounds bounds = key_bounds(problem);
+  return !shape_of(problem).has_key_lists() && !bounds.left &&
+         (!bounds.right || problem.seqlen_kv >= kMoreKeys * problem.seqlen_q);
+}
+
 bool rows_see_alike(const Problem& problem, int block_m) {
   return has_block_mask(problem) && problem.mask_block_q <= block_m;
 }

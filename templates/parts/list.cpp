@@ -14,6 +14,7 @@ extern const Part key_lists_part;     // templates/parts/key_lists/host
 extern const Part query_bits_part;    // templates/parts/query_bits/host
 extern const Part sinks_part;         // templates/parts/sinks/host
 extern const Part pages_part;         // templates/parts/pages/host
+extern const Part low_bits_part;      // templates/parts/low_bits/host
 extern const Part rotation_part;      // templates/parts/rope/host
 extern const Part splits_part;        // templates/parts/splits/host
 extern const Part gradients_part;     // templates/backward/host
@@ -29,6 +30,7 @@ std::span<const Part* const> all_parts() {
       &query_bits_part,  // the same of backward kernels: wraps the queries
       &sinks_part,       // fills the output
       &pages_part,       // fills the keys, or replaces those of lists
+      &low_bits_part,    // names the header of a family's own
       &rotation_part,    // of oracles; other kernels have a step around all of it
       &queue_part,       // fills the order
       &splits_part,      // wraps order and walk, fills the output
@@ -43,7 +45,8 @@ std::span<const Part* const> argument_parts() {
   // That of splits lies next to the family's own: their pieces know no other members.
   static constexpr std::array kParts = {&splits_part,     &group_splits_part, &lengths_part,
                                         &block_mask_part, &code_part,         &key_lists_part,
-                                        &sinks_part,      &pages_part,        &rotation_part};
+                                        &sinks_part,      &pages_part,        &low_bits_part,
+                                        &rotation_part};
   return kParts;
 }
 

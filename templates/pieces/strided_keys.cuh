@@ -29,7 +29,8 @@ struct StridedKeys {
   template <bool kFirst, class Walk, class Loader>
   ATTNFORGE_DEVICE void seek(const Walk&, int, const Loader&) {}
   /// Finds that of V, where K's was found.
-  ATTNFORGE_DEVICE void share(const StridedKeys&) {}
+  template <class Keys>
+  ATTNFORGE_DEVICE void share(const Keys&) {}
 
   /// Begins to copy the tile that was found to `to`. Of the first, keys after the sequence's
   /// seqlen_kv are zeros; the others have none, and no seqlen_kv.

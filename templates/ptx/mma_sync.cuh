@@ -38,6 +38,16 @@ ATTNFORGE_DEVICE void mma_m16n8k16_zero(float (&c)[4], const u32 (&a)[4], u32 b0
 ATTNFORGE_DEVICE void mma_m16n8k8_tf32(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   ATTNFORGE_MMA("m16n8k8.row.col.f32.tf32.tf32.f32", "%0, %1, %2, %3", "+f");
 }
+
+/// c (16 x 8, int32) += a (16 x 32) * b (32 x 8) of int8: four neighbours along k in a word, in the
+/// places of two fp16. kFirst: c = a * b.
+template <bool kFirst>
+ATTNFORGE_DEVICE void mma_m16n8k32_int8(int (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  if constexpr (kFirst)
+    ATTNFORGE_MMA("m16n8k32.row.col.s32.s8.s8.s32", "%10, %10, %10, %10", "=r", "r"(0));
+  else
+    ATTNFORGE_MMA("m16n8k32.row.col.s32.s8.s8.s32", "%0, %1, %2, %3", "+r");
+}
 #undef ATTNFORGE_MMA
 
 }  // namespace attnforge

@@ -27,7 +27,7 @@ ATTNFORGE_DEVICE int from_lane_0(int x) { return __shfl_sync(~0u, x, 0); }
 /// x of lane 0 where lane 0 is alone: what follows from it takes uniform registers.
 ATTNFORGE_DEVICE int from_lone_lane_0(int x) { return __shfl_sync(1u, x, 0); }
 
-/// That of lane `lane`, which is the same in all lanes.
+/// That of lane `lane`.
 ATTNFORGE_DEVICE int from_lane(int x, int lane) { return __shfl_sync(~0u, x, lane); }
 ATTNFORGE_DEVICE float from_lane(float x, int lane) { return __shfl_sync(~0u, x, lane); }
 

@@ -144,6 +144,9 @@ ATTNFORGE_DEVICE void store_4(char* to, float a, float b, float c, float d) {
 /// Address of row 0 of a head.
 template <int kDtype>
 ATTNFORGE_DEVICE char* head_pointer(const TensorRef& tensor, int batch, int head) {
+  if constexpr (is_low_bit(kDtype))
+    return static_cast<char*>(tensor.data) +
+           bytes_of(kDtype, batch * tensor.stride_batch + head * tensor.stride_head);
   return static_cast<char*>(tensor.data) +
          (batch * tensor.stride_batch + head * tensor.stride_head) * element_bytes(kDtype);
 }

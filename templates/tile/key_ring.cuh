@@ -12,8 +12,8 @@ namespace attnforge {
 /// way round. C is a family's config: it has `stages`, and says where the tiles lie in shared
 /// memory. Walk and Keys are pieces of the kernel (templates/pieces/README.md): which tiles come
 /// in which order, and where their keys lie. The loaders are TileLoaders, whose rows are the keys
-/// of a tile.
-template <auto C, class Walk, class Keys, class KLoader, class VLoader>
+/// of a tile. VKeys: the Keys of V, where they are others than those of K.
+template <auto C, class Walk, class Keys, class KLoader, class VLoader, class VKeys = Keys>
 struct KeyRing {
   // Tiles of K and V that are loaded before the walk, and then ahead of their use.
   static constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;
@@ -23,7 +23,8 @@ struct KeyRing {
   const Walk tiles;
   const KLoader k_loader;
   const VLoader v_loader;
-  Keys k_keys, v_keys;
+  Keys k_keys;
+  VKeys v_keys;
 
   /// For the block_m rows of a query tile. Its head is divided once for K and V: with two divisions
   /// the compiler keeps the walk's numbers, the same in all lanes, in a register of each.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ptx/cp_async.cuh"
+#include "ptx/shared_memory.cuh"
 #include "tile/swizzle.cuh"
 
 namespace attnforge {
@@ -9,8 +10,9 @@ namespace attnforge {
 /// A tile of kRows rows of kDataChunks chunks of 16 bytes each. In shared memory rows are kChunks
 /// apart: more than kDataChunks where the matrix instructions want zeros after a head dim, or
 /// another pitch. The chunks between are not touched here. kCopyBytes is what the tensor's
-/// alignment allows.
-template <int kRows, int kDataChunks, int kChunks, int kThreads, int kCopyBytes>
+/// alignment allows; kRowBytes, of which the last chunk may be a part, are a multiple of it.
+template <int kRows, int kDataChunks, int kChunks, int kThreads, int kCopyBytes,
+          int kRowBytes = 16 * kDataChunks>
 struct TileLoader {
   using Layout = SwizzledRows<kChunks>;
   static constexpr int kTileRows = kRows;
@@ -51,6 +53,7 @@ struct TileLoader {
         if (c + kLanesPerRow > kDataChunks && chunk + c >= kDataChunks) continue;
 #pragma unroll
         for (int b = 0; b < 16; b += kCopyBytes) {
+          if (kRowBytes % 16 != 0 && (chunk + c) * 16 + b >= kRowBytes) continue;
           if constexpr (kBounded) {
             cp_async_or_zero<kCopyBytes>(to + c * 16 + b, from + c * 16 + b, present);
           } else {
@@ -64,13 +67,17 @@ struct TileLoader {
   /// Zeros in the chunks after the data, once before the first use of a tile's memory. Visible
   /// after a block barrier.
   ATTNFORGE_DEVICE static void clear_padding(u32 tile, int thread) {
+    if constexpr (kRowBytes % 16 != 0) {
+      for (int r = thread; r < kRows; r += kThreads)
+#pragma unroll
+        for (int b = kRowBytes % 16; b < 16; b += 4)
+          store_shared(tile + Layout::offset(r, kDataChunks - 1) + b, 0);
+    }
     if constexpr (kChunks > kDataChunks) {
       for (int r = thread; r < kRows; r += kThreads) {
 #pragma unroll
         for (int c = kDataChunks; c < kChunks; ++c) {
-          asm volatile(
-              "st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(tile + Layout::offset(r, c)), "r"(0)
-              : "memory");
+          store_shared_16(tile + Layout::offset(r, c), {0, 0, 0, 0});
         }
       }
     }

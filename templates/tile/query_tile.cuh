@@ -7,10 +7,11 @@
 
 namespace attnforge {
 
-/// Rows from first_row on of a head's. With kPackGqa > 1 the query heads of a K/V head are in one
-/// tile: row r is query r / kPackGqa of query head head * kPackGqa + r % kPackGqa. Params is the
-/// kernel's argument, where pieces find their own parts; Lengths is a piece of the kernel.
-template <class Params, int kPackGqa, class LengthsPiece>
+/// Rows from first_row on of a head's, kMostRows where a kernel computes more. With kPackGqa > 1
+/// the query heads of a K/V head are in one tile: row r is query r / kPackGqa of query head head *
+/// kPackGqa + r % kPackGqa. Params is the kernel's argument, where pieces find their own parts;
+/// Lengths is a piece of the kernel.
+template <class Params, int kPackGqa, class LengthsPiece, int kMostRows = 0>
 struct QueryTile {
   using Lengths = LengthsPiece;
 
@@ -67,8 +68,10 @@ struct QueryTile {
   ATTNFORGE_DEVICE int query_head_of(int row) const {
     return kPackGqa > 1 ? head * kPackGqa + row % kPackGqa : head;
   }
-  /// After the last row of the head.
-  ATTNFORGE_DEVICE int end_row() const { return lengths.q() * kPackGqa; }
+  /// After the last row of the head, or of the tile.
+  ATTNFORGE_DEVICE int end_row() const {
+    return min(lengths.q() * kPackGqa, kMostRows > 0 ? first_row + kMostRows : 0x7fffffff);
+  }
 
   /// Where a row begins in a tensor of queries, in elements.
   ATTNFORGE_DEVICE i64 offset_of(const TensorRef& tensor, int row) const {

@@ -27,7 +27,8 @@ ATTNFORGE_DEVICE float quad_sum(float x) {
 ///
 /// kByBits: once no row's maximum is negative, the largest of three scores is found at a time, as
 /// whole numbers of the same bits (sm_90). Of negative scores alone that is some, and none grew.
-template <bool kByBits = false>
+/// kRows: 1, the second row is not there.
+template <bool kByBits = false, int kRows = 2>
 struct SoftmaxRows {
   float row_max[2];
   float row_sum[2];
@@ -49,14 +50,15 @@ struct SoftmaxRows {
     float shift[2] = {base[0], base[1]};
     float top[2];
     tops_of(s, top);
-    const bool raised = any_lane(grows(0, top[0], scale_log2) | grows(1, top[1], scale_log2));
+    const bool raised = any_lane(grows(0, top[0], scale_log2) |
+                                 (kRows == 2 && grows(1, top[1], scale_log2)));
     if (raised) {
 #pragma unroll
-      for (int r = 0; r < 2; ++r) raise(s, r, top[r], scale_log2, shift[r], rescale[r]);
+      for (int r = 0; r < kRows; ++r) raise(s, r, top[r], scale_log2, shift[r], rescale[r]);
       if constexpr (kByBits) positive = !any_lane(fminf(row_max[0], row_max[1]) < 0.0f);
     }
 #pragma unroll
-    for (int r = 0; r < 2; ++r)
+    for (int r = 0; r < kRows; ++r)
       exponentiate(s, r, [=](float x) { return fmaf(x, scale_log2, -shift[r]); });
     return raised;
   }
@@ -122,7 +124,7 @@ struct SoftmaxRows {
   ATTNFORGE_DEVICE void finish(float (&inverse)[2], float (&lse)[2]) {
     constexpr float kLn2 = 0.6931471805599453f;
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    for (int r = 0; r < kRows; ++r) {
       const float sum = quad_sum(row_sum[r]);
       const bool empty = sum == 0.0f;
       inverse[r] = empty ? 0.0f : reciprocal_approx(sum);
@@ -156,7 +158,8 @@ struct SoftmaxRows {
     if (kByBits && positive) {
       top[0] = top_by_bits(s, 0), top[1] = top_by_bits(s, 1);
     } else {
-      top[0] = top_of(s, 0), top[1] = top_of(s, 1);
+      top[0] = top_of(s, 0);
+      if constexpr (kRows == 2) top[1] = top_of(s, 1);
     }
   }
 

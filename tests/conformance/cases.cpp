@@ -100,6 +100,9 @@ std::vector<ConformanceCase> edges() {
         "fwd fp16 batch=1 num_heads=24:8 seqlen=5:200 head_dim=64 causal lse",
         "fwd bf16 batch=1 num_heads=10:2 seqlen=40:210 head_dim=80 window_left=30 causal lse",
         "fwd bf16 batch=3 num_heads=71:1 seqlen=1:333 head_dim=64",
+        "fwd fp16 batch=2 num_heads=71:1 seqlen=5:333 head_dim=64 causal lse",
+        "fwd bf16 batch=3 num_heads=20:4 seqlen=150:400 head_dim=128 lengths=packed causal lse",
+        "fwd bf16 batch=2 num_heads=96:2 seqlen=7:300 head_dim=40 window_left=90 lse",
         "fwd fp16 batch=1 num_heads=130:1 seqlen=2:100 head_dim=64 causal lse"}},
       {"Mqa", {"fwd fp16 batch=2 num_heads=5:1 seqlen=90:210 head_dim=64 lse"}},
       {"ManyHeadsAndBatches",
@@ -293,6 +296,102 @@ std::vector<ConformanceCase> lengths() {
         "fwd bf16 batch=0 num_heads=2 seqlen=70 head_dim=64 lengths=packed lse",
         "fwd bf16 batch=2 num_heads=2 seqlen=0:70 head_dim=64 lengths=used lse"}},
   };
+}
+
+/// k and v of 8 and 4 bits: each format with each kind of scale, in one piece and in pages, and
+/// with all else that a problem may have. Scales of free pages are NaN.
+std::vector<ConformanceCase> low_bits() {
+  const std::vector<std::string> formats = {"int8", "int4", "e4m3", "e5m2"},
+                                 scales = {"none",    "tensor",  "head",    "token",
+                                           "group32", "group64", "group128"};
+  std::vector<ConformanceCase> cases;
+  for (const std::string& format : formats) {
+    ConformanceCase c{"LowBits_" + format, {}};
+    for (std::size_t i = 0; i < scales.size(); ++i) {
+      const std::string kv = fmt::format(" k={} v={} kv_scale={} lse ", format, format, scales[i]);
+      const std::string odd = i % 2 == 0 ? "bf16" : "fp16", even = i % 2 == 0 ? "fp16" : "bf16";
+      c.problems.push_back("fwd " + odd + kv +
+                           "batch=7 num_heads=8:2 seqlen=1:700 head_dim=128 lengths=used "
+                           "page_size=16");
+      c.problems.push_back("fwd " + even + kv +
+                           "batch=2 num_heads=4:2 seqlen=150:333 head_dim=64 causal");
+      c.problems.push_back("fwd " + odd + kv +
+                           "batch=5 num_heads=6:2 seqlen=70:200 head_dim=96 lengths=packed");
+    }
+    cases.push_back(c);
+  }
+  const auto add = [&](const char* name, std::vector<std::string> problems,
+                       Inputs inputs = Inputs::kNormal, const Gaps& gaps = {}) {
+    cases.push_back({name, std::move(problems), inputs, gaps});
+  };
+  ConformanceCase dims{"LowBitsHeadDims", {}};
+  for (const int head_dim : {8, 16, 24, 40, 56, 72, 80, 104, 120, 160, 192, 200, 256, 264, 512}) {
+    const int i = head_dim / 8;
+    const std::string& k = formats[static_cast<std::size_t>(i % 4)];
+    const std::string& v = formats[static_cast<std::size_t>(i / 2 % 4)];
+    dims.problems.push_back(fmt::format(
+        "fwd {} k={} v={} kv_scale={} batch=2 num_heads=4:1 seqlen={}:203 head_dim={} lse "
+        "alignment={}",
+        i % 2 == 0 ? "bf16" : "fp16", k, v, scales[static_cast<std::size_t>(i % 7)],
+        i % 3 == 0 ? 1 : 90, head_dim, i % 2 == 0 ? 4 : 16));
+  }
+  cases.push_back(dims);
+  const std::string few = " batch=7 num_heads=8:2 seqlen=2:300 head_dim=64 lse lengths=used ",
+                    many = " batch=5 num_heads=4:2 seqlen=200:333 head_dim=128 lse ";
+  add("LowBitsOfOneOfThem",
+      {"fwd bf16 k=int8 kv_scale=token" + few, "fwd fp16 v=int4 kv_scale=group32" + many,
+       "fwd bf16 v=e4m3 kv_scale=head page_size=16" + few, "fwd fp16 k=e5m2" + many,
+       "fwd bf16 k=e4m3 v=int4 kv_scale=group64 page_size=64" + few,
+       "fwd bf16 k=int4 v=int8 kv_scale=token head_dim=192:128 batch=2 num_heads=4:2 "
+       "seqlen=33:250"});
+  add("LowBitsWithScores",
+      {"fwd bf16 k=int8 v=int8 kv_scale=token softcap=20 page_size=16" + few,
+       "fwd fp16 k=int4 v=int4 kv_scale=group64 window_left=17 causal" + many,
+       "fwd bf16 k=e4m3 v=e4m3 kv_scale=head sinks page_size=32" + few,
+       "fwd fp16 k=int8 v=int8 kv_scale=token sinks softcap=2" + many,
+       "fwd bf16 k=int8 v=int8 kv_scale=token batch_invariant page_size=16" + few});
+  const Gaps gaps{.row = 3, .head = 1, .rows_after = 5};
+  add("LowBitsWithGaps",
+      {"fwd bf16 k=int8 v=int8 kv_scale=token layout=bhsd" + many,
+       "fwd fp16 k=int4 v=int4 kv_scale=group32 alignment=4 page_size=24" + few,
+       "fwd bf16 k=e5m2 v=int8 kv_scale=head layout=bhsd page_size=16" + few,
+       "fwd bf16 k=int4 v=e4m3 kv_scale=group64 alignment=8" + many},
+      Inputs::kNormal, gaps);
+  for (const auto& [name, inputs] : {std::pair{"LowBitsOfLargeInputs", Inputs::kLarge},
+                                     {"LowBitsOfGrowingScores", Inputs::kGrowingToFirst},
+                                     {"LowBitsOfNegativeScores", Inputs::kStronglyNegative},
+                                     {"LowBitsOfPositiveScores", Inputs::kStronglyPositive}}) {
+    add(name,
+        {"fwd bf16 k=int8 v=int8 kv_scale=token" + many,
+         "fwd fp16 k=int4 v=int4 kv_scale=group64 page_size=16" + few,
+         "fwd bf16 k=e4m3 v=e4m3 kv_scale=token page_size=16" + few,
+         "fwd fp16 k=e5m2 v=e5m2 kv_scale=head" + many},
+        inputs);
+  }
+  add("LowBitsBesideNotANumber",
+      {"fwd bf16 k=e4m3 v=e4m3 kv_scale=token causal lengths=packed batch=5 num_heads=4:2 "
+       "seqlen=200 head_dim=64",
+       "fwd fp16 k=e5m2 v=e5m2 kv_scale=head causal lengths=packed batch=5 num_heads=4:2 "
+       "seqlen=200 head_dim=64"},
+      Inputs::kOddSequencesNaN);
+  add("LowBitsOfLongCaches",
+      {"fwd bf16 k=int8 v=int8 kv_scale=token batch=3 num_heads=32:8 seqlen=1:9000 head_dim=128 "
+       "lengths=used page_size=16",
+       "fwd bf16 k=int4 v=int4 kv_scale=group64 batch=1 num_heads=8:1 seqlen=1:20000 "
+       "head_dim=128",
+       "fwd fp16 k=e4m3 v=int4 kv_scale=token batch=2 num_heads=16:2 seqlen=4:5000 head_dim=64 "
+       "lengths=used page_size=64"});
+  add("LowBitsOfRowsThatWarpsShare",
+      {"fwd bf16 k=int8 v=int8 kv_scale=token batch=3 num_heads=16:2 seqlen=2:1500 head_dim=128 "
+       "lse",
+       "fwd fp16 k=int4 v=int4 kv_scale=group32 batch=3 num_heads=16:2 seqlen=4:700 head_dim=128 "
+       "lse "
+       "lengths=used page_size=16",
+       "fwd bf16 k=e4m3 v=e5m2 kv_scale=head batch=3 num_heads=12:1 seqlen=1:900 head_dim=64 lse "
+       "window_left=300",
+       "fwd bf16 k=int8 v=e4m3 kv_scale=token batch=2 num_heads=8:2 seqlen=9:400 head_dim=96 lse "
+       "causal"});
+  return cases;
 }
 
 /// Caches in pages: lengths around the ends of pages, with all else that a problem may have. What
@@ -549,8 +648,8 @@ void PrintTo(const ConformanceCase& c, std::ostream* out) {
 
 std::vector<ConformanceCase> conformance_cases() {
   std::vector<ConformanceCase> cases = edges();
-  for (auto* more :
-       {&masks_and_scores, &ropes, &lengths, &pages, &block_masks, &sinks, &memory, &fp32}) {
+  for (auto* more : {&masks_and_scores, &ropes, &lengths, &pages, &low_bits, &block_masks, &sinks,
+                     &memory, &fp32}) {
     for (ConformanceCase& c : (*more)()) cases.push_back(std::move(c));
   }
   add_head_dims(cases);

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "generator/formats/half.h"
 #include "generator/user_code/user_code.h"
 
 namespace attnforge::test {
@@ -25,6 +26,24 @@ int prefix_of(std::int64_t batch) { return static_cast<int>(9 + 20 * batch); }
 constexpr int kWeights = 1024, kHalves = 512;
 float weight_of(std::int64_t at) { return 0.125f * static_cast<float>((at * 5) % 9 - 4); }
 float half_of(std::int64_t at) { return 0.5f * static_cast<float>(at % 3); }
+
+/// Of aligned arrays, with rows of a multiple of 16 bytes.
+float pair_of(std::int64_t batch, std::int64_t head, std::int64_t q, std::int64_t k) {
+  return 0.25f * static_cast<float>((batch * 11 + head * 7 + q * 5 + k * 3 + q * k % 4) % 15 - 7);
+}
+std::int64_t columns_of(const Problem& p) { return (p.seqlen_kv + 7) / 8 * 8; }
+
+/// Elements for each pair, of batch 0 and head 0 alone without `heads`, after which nothing is 0.
+template <class T, class Convert>
+std::vector<T> pairs_of(const Problem& p, bool heads, const Convert& convert) {
+  std::vector<T> values;
+  for (std::int64_t b = 0; b < (heads ? p.batch : 1); ++b)
+    for (std::int64_t h = 0; h < (heads ? p.num_heads_q : 1); ++h)
+      for (std::int64_t q = 0; q < p.seqlen_q; ++q)
+        for (std::int64_t k = 0; k < columns_of(p); ++k)
+          values.push_back(convert(k < p.seqlen_kv ? pair_of(b, h, q, k) : 99.0f));
+  return values;
+}
 
 const std::vector<const char*> kUsual = {
     "fwd bf16 batch=2 num_heads=4:2 seqlen=300 head_dim=128 causal lse",
@@ -79,6 +98,27 @@ RunArguments arguments_of(const Problem& p) {
       std::vector<std::uint16_t> values;
       for (int i = 0; i < kHalves; ++i) values.push_back(kBits[i % 3]);
       run.add_array(values);
+    } else if (argument.name == "pairs_bf16") {
+      run.add_array(pairs_of<std::uint16_t>(p, true, float_to_bf16));
+    } else if (argument.name == "pairs_fp16") {
+      run.add_array(pairs_of<std::uint16_t>(p, false, float_to_fp16));
+    } else if (argument.name == "pairs_fp32") {
+      run.add_array(pairs_of<float>(p, true, [](float x) { return x; }));
+    } else if (argument.name == "squares") {
+      std::vector<std::uint16_t> values(4 * 4 * 304 * 336);
+      for (CodePair at; at.batch < 4; ++at.batch)
+        for (at.head = 0; at.head < 4; ++at.head)
+          for (at.q = 0; at.q < 304; ++at.q)
+            for (at.k = 0; at.k < 336; ++at.k)
+              values.at(static_cast<std::size_t>(place_in_squares(at))) = float_to_bf16(
+                  pair_of(at.batch, at.head, at.q, at.k));
+      run.add_array(values);
+    } else if (argument.name == "columns") {
+      run.words.push_back(static_cast<std::uint64_t>(columns_of(p)));
+    } else if (argument.name == "rows") {
+      run.words.push_back(static_cast<std::uint64_t>(p.seqlen_q));
+    } else if (argument.name == "heads") {
+      run.words.push_back(static_cast<std::uint64_t>(p.num_heads_q));
     } else if (argument.name == "window") {
       run.words.push_back(kWindow | std::uint64_t{0xdeadbeef} << 32);  // upper half: anything
     } else if (argument.name == "factor") {
@@ -91,6 +131,10 @@ RunArguments arguments_of(const Problem& p) {
 }
 
 void PrintTo(const DargsCase& c, std::ostream* out) { *out << c.name; }
+
+std::int64_t place_in_squares(const CodePair& p) {
+  return ((p.batch * 4 + p.head) * 304 + p.q) * 336 + p.k;
+}
 
 const std::vector<const char*>& dargs_problems() {
   static const std::vector<const char*> kProblems = {
@@ -198,6 +242,28 @@ const std::vector<DargsCase> kDargsCases = {
           [](double, const CodePair& p, const AddRead& add) {
             for (std::int64_t i = 0; i < 1 + p.k % 3; ++i) add(0, i, double(p.q % (i + 2)));
           }}},
+    {"OfRows",
+     {.score = "s + 2 * squares[((batch * 4 + head) * 304 + q) * 336 + k]",
+      .args = "aligned bf16* squares[1634304]"},
+     "squares",
+     {.score = [](double s,
+                  const CodePair& p) { return s + 2 * pair_of(p.batch, p.head, p.q, p.k); },
+      .mask = {},
+      .score_derivative = one,
+      .dargs = {},
+      .score_reads = [](double, const CodePair& p,
+                        const AddRead& add) { add(0, place_in_squares(p), 2); }}},
+    {"OfRowsWhole",
+     {.score = "s + 2 * squares[((batch * 4 + head) * 304 + q) * 336 + k]",
+      .args = "aligned bf16* squares[1634304]"},
+     "whole squares",
+     {.score = [](double s,
+                  const CodePair& p) { return s + 2 * pair_of(p.batch, p.head, p.q, p.k); },
+      .mask = {},
+      .score_derivative = one,
+      .dargs = {},
+      .score_reads = [](double, const CodePair& p,
+                        const AddRead& add) { add(0, place_in_squares(p), 2); }}},
     {"OfHalves",
      {.score = "s + halves[q] * 0.25f", .args = "fp16* halves[512]"},
      "halves",
@@ -315,6 +381,30 @@ const std::vector<CodeCase> kCodeCases = {
       "mask_heads=2 lse",
       "fwd bf16 batch=2 num_heads=4 seqlen=200:333 head_dim=64 blocks=128:16 mask_batch=2 "
       "mask_heads=4 mask_bits lse"}},
+    {"RowsOfBf16",
+     {.score = "s + pairs_bf16[((batch * heads + head) * rows + q) * columns + k]",
+      .args = "aligned bf16* pairs_bf16, int heads, int rows, int columns"},
+     {[](double s, const CodePair& p) { return s + pair_of(p.batch, p.head, p.q, p.k); }, {}, one},
+     kUsual},
+    {"RowsOfFp16AndAMask",
+     {.score = "2 * tanhf((s + pairs_fp16[q * columns + k]) / 2)",
+      .mask = "(q + k) % 3 != 0",
+      .args = "aligned fp16* pairs_fp16, int columns"},
+     {[](double s, const CodePair& p) { return 2 * std::tanh((s + pair_of(0, 0, p.q, p.k)) / 2); },
+      [](const CodePair& p) { return (p.q + p.k) % 3 != 0; },
+      [](double s, const CodePair& p) { return slope_of_cap(s + pair_of(0, 0, p.q, p.k), 2); }},
+     kUsual},
+    {"RowsOfFp32",
+     {.score = "s + pairs_fp32[((batch * heads + head) * rows + q) * columns + k]",
+      .args = "aligned float* pairs_fp32, int heads, int rows, int columns"},
+     {[](double s, const CodePair& p) { return s + pair_of(p.batch, p.head, p.q, p.k); }, {}, one},
+     kUsual},
+    {"RowsOfWideHeads",
+     {.score = "s + pairs_fp16[q * columns + k]", .args = "aligned fp16* pairs_fp16, int columns"},
+     {[](double s, const CodePair& p) { return s + pair_of(0, 0, p.q, p.k); }, {}, one},
+     {"fwd bf16 batch=2 num_heads=4:2 seqlen=300 head_dim=256 causal lse",
+      "fwd fp16 batch=2 num_heads=4:2 seqlen=77:333 head_dim=192:128 softcap=20 lse",
+      "fwd bf16 batch=1 num_heads=4 seqlen=100:300 head_dim=64 blocks=64 lse"}},
     {"AfterTheSoftCap",
      {.score = "s + 0.125f * float(head) * (k % 4)"},
      {[](double s, const CodePair& p) { return s + 0.125 * double(p.head * (p.k % 4)); }, {}, one},

@@ -35,6 +35,8 @@ struct DargsCase {
 void PrintTo(const DargsCase& c, std::ostream* out);
 
 const std::vector<DargsCase>& dargs_cases();
+/// Where the element of a pair is in the array "squares" of some, which has room for all problems.
+std::int64_t place_in_squares(const CodePair& p);
 /// Problems that each of them is tried with.
 const std::vector<const char*>& dargs_problems();
 

@@ -227,6 +227,11 @@ std::vector<SplitCase> cases() {
         "fwd fp16 batch=7 num_heads=24:8 seqlen=4:700 head_dim=64 lengths=used causal lse",
         "fwd bf16 batch=5 num_heads=10:2 seqlen=1:700 head_dim=128 lengths=used page_size=16 lse",
         "fwd bf16 batch=2 num_heads=71:1 seqlen=1:900 head_dim=64 lengths=used sinks lse",
+        "fwd fp16 batch=2 num_heads=71:1 seqlen=8:900 head_dim=64 causal lse",
+        "fwd bf16 batch=5 num_heads=48:1 seqlen=5:700 head_dim=128 lengths=used page_size=16 "
+        "causal "
+        "lse",
+        "fwd bf16 batch=4 num_heads=40:8 seqlen=7:700 head_dim=128 lengths=used causal lse",
         "fwd fp16 batch=2 num_heads=36:4 seqlen=9:500 head_dim=64 lengths=packed causal lse",
         "fwd bf16 batch=1 num_heads=14:2 seqlen=3:500 head_dim=128 window_left=99 softcap=20"}},
       {"HeadDims",

@@ -25,8 +25,22 @@ TEST(Bucket, TheGridOfLengths) {
     ASSERT_GE(rounded, seqlen);
     if (grid.empty() || grid.back() != rounded) grid.push_back(rounded);
   }
-  EXPECT_EQ(grid, (std::vector<std::int64_t>{0, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024, 1280, 1536,
-                                             1792, 2048, 2560, 3072, 3584, 4096}));
+  EXPECT_EQ(grid,
+            (std::vector<std::int64_t>{0,    1,    2,    4,    8,    16,   64,   128, 160, 192,
+                                       224,  256,  320,  384,  448,  512,  640,  768, 896, 1024,
+                                       1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096}));
+}
+
+TEST(Bucket, DecodingGoesThroughFewBuckets) {
+  const auto keys = [](std::int64_t seqlen_q, std::int64_t seqlen_kv) {
+    return bucket({.seqlen_q = seqlen_q, .seqlen_kv = seqlen_kv}).seqlen_kv;
+  };
+  for (const std::int64_t tokens : {1, 16}) {
+    EXPECT_EQ(keys(tokens, 129), 256);
+    EXPECT_EQ(keys(tokens, 600), 1024);
+    EXPECT_EQ(keys(tokens, 1025), 1280);
+  }
+  EXPECT_EQ(keys(17, 129), 160);
 }
 
 TEST(Bucket, TheLongestLengthIsOnTheGrid) {

@@ -237,6 +237,36 @@ TEST(CodeArguments, AreRefusedWithThePlace) {
                [&] { validate(with_code("s", "", many)); });
 }
 
+TEST(AlignedArrays, AreReadByRowsOfKeysAndNotElse) {
+  const char* const args = "aligned bf16* bias, int n, float* x";
+  for (const char* good : {"s + bias[(head * seqlen_q + q) * seqlen_kv + k]", "s + bias[q * n + k]",
+                           "tanhf(s) * bias[((batch - 1) * 4 + 0) + k] + x[k]"})
+    EXPECT_NO_THROW(validate(with_code(good, "", args))) << good;
+  for (const char* bad :
+       {"s", "s + bias[k]", "s + bias[k + q]", "s + bias[q * k + k]", "s + bias[int(s) + k]",
+        "s + bias[(q < 3 ? 0 : n) + k]", "s + *(bias + k)", "s + bias[q + k] * bias[n + k]",
+        "s + bias[n + k] + bias", "s + bias[x[q] + k]", "s + bias[q / 2 + k]",
+        "k < q ? s + bias[q * n + k] : s", "s + (k < q && bias[n + k])", "s + bias[2 * (q + k)]"})
+    expect_error(ErrorCode::kInvalidProblem,
+                 "an array that score alone reads, once and whatever the pair is",
+                 [&] { validate(with_code(bad, "", args)); });
+  const char* const good = "s + bias[q * n + k]";
+  expect_error(ErrorCode::kInvalidProblem, "score alone",
+               [&] { validate(with_code(good, "bias[k] > 0", args)); });
+  expect_error(ErrorCode::kInvalidProblem, "several aligned arrays", [&] {
+    validate(with_code(good, "", "aligned bf16* bias, int n, aligned fp16* b"));
+  });
+  for (const char* wrong : {"aligned int* n", "aligned bool* b", "aligned float f"})
+    expect_error(ErrorCode::kInvalidProblem, "aligned before what is no array",
+                 [&] { validate(with_code("s", "", wrong)); });
+  const Problem problem = with_code(good, "", args);
+  const std::uint64_t odd[] = {4104, 7, 4100}, words[] = {4112, 7, 4100};
+  EXPECT_NO_THROW(check_code_arguments(problem, words));
+  expect_error(ErrorCode::kInvalidArgument,
+               "code_arguments[0] is 0x1008; it is the address of bias, an aligned",
+               [&] { check_code_arguments(problem, odd); });
+}
+
 Problem with_dargs(const std::string& dargs, const std::string& score = "s + slope[head]",
                    const std::string& args =
                        "float* slope[num_heads_q], int n, bf16* table[7], "
@@ -302,6 +332,45 @@ TEST(Dargs, SayHowOftenATextReadsThem) {
   EXPECT_EQ(reads("k < q ? s * slope[k] : slope[q] + slope [slope[0]]"), 4);
   EXPECT_EQ(reads("s + [&] { return slope[0]; }()"), 0) << "it may be called again";
   EXPECT_EQ(reads("s + *(slope + k)"), 0) << "another name for it";
+}
+
+TEST(Dargs, OfAlignedArraysHaveAnOrderWherePairsHaveElementsOfTheirOwn) {
+  Problem problem = with_dargs("bias", "s + bias[((batch * 8 + head) * seqlen_q + q) * n + k]",
+                               "aligned bf16* bias, int n");
+  problem.deterministic = true;
+  EXPECT_NO_THROW(validate(problem));
+  EXPECT_TRUE(adds_rows_alone(problem));
+  for (const char* shared :
+       {"s + bias[(head * seqlen_q + q) * n + k]", "s + bias[(batch * 8 + head) * n + k]",
+        "s + bias[(batch * seqlen_q + q) * n + k]"}) {
+    problem.score = shared;
+    expect_error(ErrorCode::kInvalidProblem, "dargs does not go with deterministic",
+                 [&] { validate(problem); });
+  }
+  problem.score = "2 * (s + bias[((batch * 8 + head) * seqlen_q + q) * n + k])";
+  EXPECT_FALSE(adds_rows_alone(problem));
+}
+
+TEST(Dargs, AreWrittenWholeWherePairsHaveElementsOfTheirOwn) {
+  const Problem good = with_dargs("whole bias",
+                                  "s + bias[((batch * 8 + head) * seqlen_q + q) * n + k]",
+                                  "aligned bf16* bias, int n");
+  EXPECT_NO_THROW(validate(good));
+  EXPECT_TRUE(writes_dargs(good));
+  EXPECT_EQ(parse_problem(to_string(good)), good);
+  EXPECT_EQ(places_of_dargs(good), (std::vector<std::size_t>{0}));
+  EXPECT_EQ(dargs_of(good).at(0).dtype, DType::kBf16);
+  EXPECT_EQ(required_features(good) & kFeatureWholeDargs, kFeatureWholeDargs);
+  const auto refused = [&](auto change) {
+    Problem bad = good;
+    change(bad);
+    expect_error(ErrorCode::kInvalidProblem, "leave out the word whole", [&] { validate(bad); });
+  };
+  refused([](Problem& p) { p.score = "s + bias[(head * seqlen_q + q) * n + k]"; });
+  refused([](Problem& p) { p.score = "s * bias[((batch * 8 + head) * seqlen_q + q) * n + k]"; });
+  refused([](Problem& p) { p.softcap = 30; });
+  refused([](Problem& p) { p.lengths = Lengths::kUsed; });
+  EXPECT_FALSE(writes_dargs(with_dargs("whole", "s + whole[head]", "float* whole")));
 }
 
 TEST(Dargs, AreWhatARunAddsToAfterItsArguments) {

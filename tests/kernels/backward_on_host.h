@@ -4,8 +4,8 @@
 
 #include "backward/params.h"
 #include "base.cuh"
-#include "tests/support/flash_gradients.h"
-#include "tests/support/index_of.h"
+#include "tests/kernels/flash_gradients.h"
+#include "tests/kernels/index_of.h"
 
 namespace attnforge::test {
 

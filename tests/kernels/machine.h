@@ -232,6 +232,9 @@ std::string run_together(Machine& all, unsigned blocks, unsigned threads, std::s
 
 }  // namespace attnforge::test
 
+#ifndef __clang__
+#define __builtin_assume(condition) static_cast<void>(condition)
+#endif
 inline void __syncwarp() {
   attnforge::test::dawdle();
   attnforge::test::wait_at(attnforge::test::own_warp->barrier);

@@ -33,19 +33,19 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr auto kInt4 = static_cast<DType>(std::size(kElementFormats));
+constexpr auto kMadeUp = static_cast<DType>(std::size(kElementFormats));
 
 int shift(std::int64_t i) { return static_cast<int>(i % 2 * 4); }
-float round_int4(float x) { return std::clamp(std::nearbyint(x), -8.0f, 7.0f); }
-void load_int4(const void* array, std::int64_t first, std::int64_t count, float* to) {
+float round_made_up(float x) { return std::clamp(std::nearbyint(x), -8.0f, 7.0f); }
+void load_made_up(const void* array, std::int64_t first, std::int64_t count, float* to) {
   for (std::int64_t i = first; i < first + count; ++i)
     *to++ = static_cast<float>((static_cast<const unsigned char*>(array)[i / 2] >> shift(i) & 15) -
                                8);
 }
-void store_int4(const float* from, std::int64_t count, void* array, std::int64_t first) {
+void store_made_up(const float* from, std::int64_t count, void* array, std::int64_t first) {
   for (std::int64_t i = first; i < first + count; ++i) {
     auto& byte = static_cast<unsigned char*>(array)[i / 2];
-    const auto bits = static_cast<unsigned>(round_int4(*from++) + 8) << shift(i);
+    const auto bits = static_cast<unsigned>(round_made_up(*from++) + 8) << shift(i);
     byte = static_cast<unsigned char>((byte & ~(15u << shift(i))) | bits);
   }
 }
@@ -56,9 +56,9 @@ std::span<const ElementFormat> element_formats() {
   static const auto kRows = [] {
     std::array<ElementFormat, std::size(kElementFormats) + 1> rows;
     std::ranges::copy(kElementFormats, rows.begin());
-    rows.back() = {.dtype = kInt4,
-                   .name = "int4",
-                   .kernel_name = "kInt4",
+    rows.back() = {.dtype = kMadeUp,
+                   .name = "made_up",
+                   .kernel_name = "kMadeUp",
                    .ptx_name = "s4",
                    .npy = "|V9",
                    .npy_of_bits = "<u9",
@@ -68,9 +68,9 @@ std::span<const ElementFormat> element_formats() {
                    .roundoff = 0x1p-3,
                    .step = 1,
                    .tensor_map_type = CU_TENSOR_MAP_DATA_TYPE_UINT8,
-                   .load = load_int4,
-                   .store = store_int4,
-                   .round = round_int4};
+                   .load = load_made_up,
+                   .store = store_made_up,
+                   .round = round_made_up};
     return rows;
   }();
   return kRows;
@@ -107,8 +107,9 @@ TEST(ElementFormats, RowsKnowTheirNumbers) {
 
     const auto largest = static_cast<float>(row.largest);
     EXPECT_EQ(round_to(dtype, largest), largest) << row.name;
-    const float above = round_to(dtype, largest * 1.01f);
-    EXPECT_EQ(above, row.floating ? INFINITY : largest) << row.name;
+    const float above = round_to(dtype, largest * (1 + 4 * static_cast<float>(row.roundoff)));
+    const bool has_infinity = !is_low_bit(dtype);
+    EXPECT_EQ(above, has_infinity ? INFINITY : largest) << row.name;
     const auto step = static_cast<float>(row.step);
     EXPECT_EQ(round_to(dtype, step), step) << row.name;
     if (dtype != DType::kFp32)  // there is no float between
@@ -121,15 +122,15 @@ TEST(ElementFormats, RowsKnowTheirNumbers) {
 }
 
 TEST(ElementFormats, BytesOfRows) {
-  EXPECT_EQ(bytes_of(kInt4, 40), 20);
-  EXPECT_EQ(bytes_of(kInt4, 3), 2) << "whole bytes";
-  EXPECT_EQ(bytes_of(kInt4, -40), -20) << "strides may go back";
-  EXPECT_EQ(bytes_of(kInt4, 3.0), 1.5) << "of an estimate";
+  EXPECT_EQ(bytes_of(kMadeUp, 40), 20);
+  EXPECT_EQ(bytes_of(kMadeUp, 3), 2) << "whole bytes";
+  EXPECT_EQ(bytes_of(kMadeUp, -40), -20) << "strides may go back";
+  EXPECT_EQ(bytes_of(kMadeUp, 3.0), 1.5) << "of an estimate";
   EXPECT_EQ(bytes_of(DType::kFp32, 40), 160);
   for (const ElementFormat& row : kElementFormats) {  // as kernels count them
     const auto dtype = static_cast<int>(row.dtype);
     EXPECT_EQ(bytes_of(dtype, 40), bytes_of(row.dtype, 40));
-    EXPECT_EQ(chunks_of(dtype, 40), row.bits * 40 / 128);
+    EXPECT_EQ(chunks_of(dtype, 40), (row.bits * 40 + 127) / 128);
   }
 }
 
@@ -154,17 +155,17 @@ TEST(ElementFormats, OperandsHaveTheirBytes) {
 }
 
 TEST(ElementFormats, PagesHaveTheirBytes) {
-  const Problem p = problem_with(kInt4, "lengths=used page_size=8");
+  const Problem p = problem_with(kMadeUp, "lengths=used page_size=8");
   HostTensors host;
   host.k.resize(3 * 8 * 4 * 20);
   EXPECT_EQ(page_table_of(p, host).num_pages, 3);
 }
 
 TEST(ElementFormats, PackedTensorsLieBesideOneAnother) {
-  Problem p = problem_with(kInt4);
+  Problem p = problem_with(kMadeUp);
   std::array<std::byte, 1> memory;
   Tensor q, k, v;
-  bind_packed(p, kInt4, memory.data(), q, k, v);
+  bind_packed(p, kMadeUp, memory.data(), q, k, v);
   EXPECT_EQ(static_cast<std::byte*>(k.data) - memory.data(), 4 * 20);
   EXPECT_EQ(static_cast<std::byte*>(v.data) - memory.data(), 8 * 20);
 }
@@ -184,30 +185,76 @@ std::string refused(const Problem& p, std::int64_t stride_row) {
 }
 
 TEST(ElementFormats, StridesAreAlignedInBytes) {
-  EXPECT_EQ(refused(problem_with(kInt4), 168), "") << "84 bytes";
-  EXPECT_THAT(refused(problem_with(kInt4), 172), HasSubstr("elements of 4 bits")) << "86 bytes";
-  EXPECT_THAT(refused(problem_with(kInt4), 169), HasSubstr("not a multiple of 4 bytes"));
+  EXPECT_EQ(refused(problem_with(kMadeUp), 168), "") << "84 bytes";
+  EXPECT_THAT(refused(problem_with(kMadeUp), 172), HasSubstr("elements of 4 bits")) << "86 bytes";
+  EXPECT_THAT(refused(problem_with(kMadeUp), 169), HasSubstr("not a multiple of 4 bytes"));
   EXPECT_EQ(refused(problem_with(DType::kBf16), 162), "");
   EXPECT_THAT(refused(problem_with(DType::kBf16), 161), HasSubstr("elements of 16 bits"));
 }
 
+TEST(LowBits, ProblemsSayWhatDoesNotGoWithThem) {
+  const auto refusal = [](const std::string& words) -> std::string {
+    try {
+      parse_problem(words + " batch=2 num_heads=4:2 seqlen=8:64 head_dim=64");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal("fwd bf16 k=int8 v=int4 kv_scale=token"), "");
+  EXPECT_THAT(refusal("fwd fp32 k=int8 v=int8 kv_scale=token"),
+              HasSubstr("needs q in fp16 or bf16, not q=fp32"));
+  EXPECT_THAT(refusal("fwd bf16 k=int8 rope=half"), HasSubstr("rotate q, and k before"));
+  EXPECT_THAT(refusal("bwd bf16 k=e4m3"), HasSubstr("does not go with bwd"));
+  EXPECT_THAT(refusal("fwd bf16 kv_scale=head"), HasSubstr("needs k or v of 8 or 4 bits"));
+}
+
+TEST(LowBits, ScalesOfGroupsComeInWholeCopies) {
+  const Problem p = parse_problem(
+      "fwd bf16 k=int8 v=int4 kv_scale=group32 batch=2 num_heads=4:2 seqlen=8:64 head_dim=64:96");
+  const auto refused = [&](const auto& change) -> std::string {
+    Tensors t;
+    t.q = t.k = t.v = t.o = {reinterpret_cast<void*>(0x1000), 64 * 256, 256, 128};
+    t.k_scale = {reinterpret_cast<const float*>(0x1008), 64 * 4, 4, 2};
+    t.v_scale = {reinterpret_cast<const float*>(0x1004), 64 * 6, 6, 3};
+    change(t);
+    try {
+      PointerCheck{p}(p, t, nullptr, 0);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused([](Tensors&) {}), "") << "two and three scales a row";
+  EXPECT_EQ(refused([](Tensors& t) { t.v_scale.stride_row = 7; }), "");
+  EXPECT_THAT(refused([](Tensors& t) { t.k_scale.stride_row = 5; }),
+              HasSubstr("k_scale has strides 256, 5 and 2"));
+  EXPECT_THAT(refused([](Tensors& t) { t.k_scale.data += 1; }),
+              HasSubstr("not a multiple of 8 bytes"));
+  EXPECT_THAT(refused([](Tensors& t) { t.v_scale.data = nullptr; }),
+              HasSubstr("v_scale is null, but the problem says kv_scale=group32"));
+}
+
 TEST(ElementFormats, EstimatesCountTheirBytes) {
   const double less = minimum_bytes(problem_with(DType::kBf16)) -
-                      minimum_bytes(problem_with(kInt4));
+                      minimum_bytes(problem_with(kMadeUp));
   EXPECT_EQ(less, 2 * 3 * 4 * (40 + 24) * 1.5);
-  EXPECT_EQ(key_bytes(problem_with(kInt4)), 20 + 12);
+  EXPECT_EQ(key_bytes(problem_with(kMadeUp)), 20 + 12);
   EXPECT_EQ(key_bytes(problem_with(DType::kFp32)), 4 * (40 + 24));
 }
 
-TEST(ElementFormats, TolerancesFollowTheirRoundings) {
-  EXPECT_GT(output_tolerance(problem_with(kInt4), 1.0).rtol,
-            output_tolerance(problem_with(DType::kBf16), 1.0).rtol);
-  EXPECT_GE(output_tolerance(problem_with(kInt4), 1.0).atol, format_of(kInt4).step);
+TEST(ElementFormats, TolerancesFollowTheRoundingsOfProbabilities) {
+  const auto rtol = [](const Problem& p) { return output_tolerance(p, 1.0).rtol; };
+  Problem p = problem_with(DType::kFp16);
+  p.dtype_q = p.dtype_o = DType::kFp16;
+  const double fp16 = rtol(p);
+  p.dtype_k = p.dtype_v = DType::kInt8;
+  EXPECT_EQ(rtol(p), fp16) << "codes are widened to q's dtype";
 }
 
 TEST(ElementFormats, AnotherSizeIsNoNearProblem) {
   EXPECT_TRUE(distance(problem_with(DType::kBf16), problem_with(DType::kFp16)).has_value());
-  EXPECT_FALSE(distance(problem_with(DType::kBf16), problem_with(kInt4)).has_value());
+  EXPECT_FALSE(distance(problem_with(DType::kBf16), problem_with(kMadeUp)).has_value());
 }
 
 TEST(ElementFormats, TensorMapsHaveTheirStridesAndTypes) {
@@ -245,12 +292,45 @@ TEST(ElementFormats, FilesHaveTheirDescr) {
 
 TEST(ElementFormats, AProblemMayHaveThoseOfTheLibrary) {
   for (const ElementFormat& row : kElementFormats) {
-    EXPECT_EQ(parse_problem("fwd " + std::string(row.name)).dtype_k, row.dtype);
     EXPECT_EQ(parse_problem("fwd k=" + std::string(row.name)).dtype_k, row.dtype);
+    if (is_low_bit(row.dtype)) {
+      EXPECT_EQ(find_field(row.name), nullptr) << "of k and v alone";
+      EXPECT_THROW(parse_problem("fwd q=" + std::string(row.name)), Error);
+      continue;
+    }
+    EXPECT_EQ(parse_problem("fwd " + std::string(row.name)).dtype_k, row.dtype);
     EXPECT_NE(find_field(row.name), nullptr) << "a row of the table of fields";
   }
-  EXPECT_THROW(parse_problem("fwd k=int4"), Error) << "not served";
-  EXPECT_THROW(validate(problem_with(kInt4)), Error);
+  EXPECT_THROW(parse_problem("fwd k=made_up"), Error) << "not served";
+  EXPECT_THROW(validate(problem_with(kMadeUp)), Error);
+}
+
+/// All of 8 bits come back, and floats between them are rounded to the nearest.
+TEST(ElementFormats, CodesComeBack) {
+  for (const DType dtype : {DType::kInt8, DType::kE4m3, DType::kE5m2}) {
+    float before = 0;
+    for (int bits = 0; bits < 128; ++bits) {
+      const auto code = static_cast<unsigned char>(bits);
+      const float x = load_element(dtype, &code, 0);
+      unsigned char back = 0;
+      store_element(dtype, &back, 0, x);
+      if (std::isnan(x)) {
+        EXPECT_TRUE(std::isnan(load_element(dtype, &back, 0)));
+        continue;
+      }
+      EXPECT_EQ(back, code) << to_string(dtype);
+      unsigned char negative = 0;
+      store_element(dtype, &negative, 0, -x);
+      EXPECT_EQ(load_element(dtype, &negative, 0), -x);
+      if (bits > 0 && std::isfinite(x)) {
+        const float middle = before + (x - before) / 2;
+        EXPECT_EQ(round_to(dtype, std::nextafter(middle, before)), before) << to_string(dtype);
+        EXPECT_EQ(round_to(dtype, std::nextafter(middle, x)), x) << to_string(dtype);
+        EXPECT_EQ(round_to(dtype, middle), bits % 2 == 0 ? x : before) << "to even";
+      }
+      before = x;
+    }
+  }
 }
 
 }  // namespace

@@ -21,6 +21,8 @@
 #include "runtime/driver.h"
 #include "runtime/memory.h"
 #include "tests/support/captured_graph.h"
+#include "tests/support/environment.h"
+#include "tests/support/program_beside.h"
 
 namespace attnforge {
 namespace {
@@ -166,8 +168,11 @@ TEST_F(PlanGpuTest, SecondDeviceFindsTheWinnerOfTheFirst) {
 }
 
 TEST_F(PlanGpuTest, FirstRunTunesOnceAndPlansAfterATuningUseItsWinner) {
+  const test::ScopedEnvironment worker(
+      std::map<std::string, std::string>{{"ATTNFORGE_WORKER", test::program_beside("attnforge")}});
   Device device = open();
-  EXPECT_EQ(make_plan(kProblem, device).provenance(), Provenance::kEstimated);
+  EXPECT_EQ(make_plan(kProblem, device, {.policy = Policy::kEstimate}).provenance(),
+            Provenance::kEstimated);
   int reports = 0;
   PlanOptions first_run;
   first_run.policy = Policy::kFirstRun;

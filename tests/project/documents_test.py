@@ -58,6 +58,11 @@ class ApiPagesTest(unittest.TestCase):
         for path, text in api_pages.pages().items():
             self.assertEqual(path.read_text(), text, f"{path.relative_to(ROOT)} is old: run python3 tools/api_pages.py")
 
+    def test_the_python_page_has_what_integrations_name(self):
+        page = (ROOT / "docs/api/python.md").read_text()
+        for name in ("integrations.install_as", "integrations.jax.attention", "flash_attn.flash_attn_varlen_func", "flash_attn.v3.flash_attn_combine"):
+            self.assertIn(f"#### `attnforge.{name}`", page)
+
     def test_the_words_of_c_h_are_those_of_the_problem(self):
         """problem_table_test.cpp compares docs/PROBLEM.md with the library."""
         header, page = ((ROOT / name).read_text() for name in ("include/attnforge/c.h", "docs/PROBLEM.md"))
@@ -72,7 +77,7 @@ class ApiPagesTest(unittest.TestCase):
             self.assertIn(text, mirror.read_text())
 
     def test_every_function_of_the_c_api_has_an_entry(self):
-        header = "".join((ROOT / "include/attnforge" / name).read_text() for name in ("c.h", "c_block_mask.h"))
+        header = "".join((ROOT / "include/attnforge" / name).read_text() for name in ("c.h", "c_tensors.h", "c_block_mask.h"))
         functions = set(re.findall(r"^ATTNFORGE_API [^;(]*?\b(attnforge_\w+)\(", header, flags=re.M))
         headings = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^### .*$", (ROOT / "docs/api/c.md").read_text(), flags=re.M)))
         self.assertGreater(len(functions), 20)
@@ -82,7 +87,7 @@ class ApiPagesTest(unittest.TestCase):
         page = (ROOT / "docs/api/cpp.md").read_text()
         headings = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^#### .*$", page, flags=re.M)))
         for path in (ROOT / "include/attnforge").glob("*.h"):
-            if path.name not in ("c.h", "c_block_mask.h"):
+            if not re.fullmatch(r"c(_\w+)?\.h", path.name):
                 for name in re.findall(r"^(?:struct|class|enum class) (?:ATTNFORGE_API )?(\w+) [^;]*\{$", path.read_text(), flags=re.M):
                     self.assertIn(name, headings, path.name)
         self.assertNotRegex(page, r"(?m)^#+ *$")

@@ -14,7 +14,7 @@ def declared(root):
     """Names in the public headers: C functions, C++ free functions, C++ classes with members out of line."""
     c_functions, functions, classes, unmarked = set(), set(), set(), []
     for header in sorted((root / "include" / "attnforge").glob("*.h")):
-        of_c = header.name in ("c.h", "c_block_mask.h")
+        of_c = re.fullmatch(r"c(_\w+)?\.h", header.name) is not None
         text = re.sub(r"//.*|/\*.*?\*/", "", header.read_text(), flags=re.S if of_c else 0)
         if of_c:
             c_functions |= set(re.findall(r"\b(attnforge_\w+)\s*\([^;{}]*\)\s*;", text))

@@ -18,7 +18,7 @@ TABLE = {
     "include": (r"attnforge/\w+\.h", C_STD),
     "generator": (r"(attnforge|generator)/.*|templates/shape\.h", r"fmt/\w+\.h|xxhash\.h"),
     "reference": (r"(attnforge|reference)/.*", r"fmt/\w+\.h"),
-    "device": (r"base\.cuh|shape\.h|base_params\.h|(ptx|tile|pieces|hopper|backward|ladder|oracle)/\w+\.(cuh|h)|parts/\w+/\w+\.(cuh|h)", None),  # and the own folder; not even std
+    "device": (r"base\.cuh|shape\.h|low_bits\.h|base_params\.h|(ptx|tile|pieces|hopper|backward|ladder|oracle)/\w+\.(cuh|h)|parts/\w+/\w+\.(cuh|h)", None),  # and the own folder; not even std
     "templates": (
         r"(attnforge|generator)/.*|templates/(registry|embedded|base_params|(host|hopper|backward|ladder)/\w+|parts/\w+/(host|params))\.h|templates/base\.cuh",  # and the own folder
         r"fmt/\w+\.h",
@@ -58,7 +58,7 @@ def row_of(path):
     if parts[0] != "templates":
         own = "/".join(parts[:2])
         return own if own in TABLE else parts[0]
-    device = path.suffix == ".cuh" or path.name in ("config.h", "shape.h") or path.name in ("params.h", "base_params.h")
+    device = path.suffix == ".cuh" or path.name in ("config.h", "shape.h", "low_bits.h") or path.name in ("params.h", "base_params.h")
     return "device" if device else "templates"
 
 

@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-BASE = "."  # base.cuh shape.h base_params.h embedded.h registry.h
+BASE = "."  # base.cuh shape.h low_bits.h base_params.h embedded.h registry.h
 DEVICE = f"{BASE} ptx tile pieces"
 OF_PARTS = f"{DEVICE} host"  # without a row
 ROWS = {  # folder -> folders; its own is understood. `parts/*`: of any part

@@ -56,7 +56,7 @@ def check_contents(wheel):
         names = archive.namelist()
         metadata = archive.read(next(name for name in names if name.endswith("/METADATA"))).decode()
     for wanted in ("__init__.py", "bin/attnforge", "lib/libattnforge.so.0.1", "lib/cmake/attnforge/attnforgeConfig.cmake",
-                   "include/attnforge/plan.h", "include/attnforge/c.h", "include/attnforge/c_block_mask.h"):
+                   "include/attnforge/plan.h", "include/attnforge/c.h", "include/attnforge/c_tensors.h"):
         if f"attnforge/{wanted}" not in names:
             sys.exit(f"the wheel has no attnforge/{wanted}")
     if [name for name in names if re.search(r"nvrtc|\.a$|share/", name)] or len([name for name in names if ".so" in name]) != 1:

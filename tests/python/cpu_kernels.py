@@ -109,8 +109,8 @@ class Flat:
 
 def arguments_of(struct, p):
     """Those of texts by their names, and the addresses of gradients after them."""
-    arguments = [each.partition("[")[0].split() for each in p.args.split(", ") if each]
-    names = p.dargs.split(", ") if p.dargs else []
+    arguments = [each.partition("[")[0].split()[-2:] for each in p.args.split(", ") if each]
+    names = p.dargs.removeprefix("whole ").split(", ") if p.dargs else []
     words = (ctypes.c_uint64 * (len(arguments) + len(names))).from_address(struct.code_arguments) if arguments else ()
     named = {}
     for (kind, name), word in zip(arguments, words):
@@ -185,7 +185,7 @@ class Score:
     """A score's text at all pairs of a sequence: its value, and what its derivative adds to."""
 
     def __init__(self, struct, p, sequence, before):
-        self.before = before.detach().requires_grad_()
+        self.before, self.whole, self.sequence = before.detach().requires_grad_(), p.dargs.startswith("whole "), sequence
         self.named, self.targets = arguments_of(struct, p)
         with torch.enable_grad():
             named = {**self.named, **places_of(p, sequence, *before.shape[1:]), "s": self.before}
@@ -196,9 +196,13 @@ class Score:
         """The gradient of s before the text; those of arrays are added to theirs."""
         arrays = [self.named[name].values for name in self.targets]
         of_s, *others = torch.autograd.grad(self.value, [self.before, *arrays], gradient, allow_unused=True)
-        for word, found in zip(self.targets.values(), others):
-            target = tensor_at(word, torch.float32, found.shape, (1,))
-            target += found.float()
+        for name, word, found in zip(self.targets, self.targets.values(), others):
+            target = tensor_at(word, self.named[name].kind if self.whole else torch.float32, found.shape, (1,))
+            if self.whole:  # rows are multiples of 8 elements, and sequences lie one after another
+                begin = -(-len(found) // (self.sequence + 1) // 8) * 8 * self.sequence
+                target[begin:] = found[begin:].to(target.dtype)
+            else:
+                target += found.float()
         return of_s
 
 

@@ -117,6 +117,7 @@ class Torch(types.ModuleType):
         self.empty_streams = []  # the current stream at each allocation
         self.float32, self.float16, self.bfloat16, self.float64 = "float32", "float16", "bfloat16", "float64"
         self.int32, self.int64, self.bool = "int32", "int64", "bool"
+        self.int8, self.float8_e4m3fn, self.float8_e5m2 = "int8", "float8_e4m3fn", "float8_e5m2"
         self.uint8, self.strided, self.sparse_coo = "uint8", "strided", "sparse_coo"
         self.device = Device
         self.is_grad_enabled = lambda: torch.grad_enabled

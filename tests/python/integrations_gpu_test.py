@@ -346,7 +346,9 @@ class SdpaTest(OnGpu):
         q, k, v = (torch.randn(2, heads, rows, 64, device="cuda").bfloat16().requires_grad_() for heads, rows in ((4, 200), (2, 300), (2, 300)))
         seen = (torch.rand(200, 300, device="cuda") < 0.6) | (torch.arange(300, device="cuda") == 0)
         added = torch.randn(4, 200, 300, device="cuda").bfloat16().requires_grad_()
-        for given in ({"is_causal": True}, {"attn_mask": seen}, {"attn_mask": added}, {"attn_mask": added.detach()[:, :1]}):
+        hidden = torch.randn(2, 1, 200, 300, device="cuda").masked_fill(~seen, -float("inf"))
+        masks = seen, added, added.detach()[:, :1], hidden, hidden.bfloat16().requires_grad_()
+        for given in ({"is_causal": True}, *({"attn_mask": mask} for mask in masks)):
             leaves = [q, k, v] + [x for x in given.values() if isinstance(x, torch.Tensor) and x.requires_grad]
             wide = {name: x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for name, x in given.items()}
             o = sdpa.scaled_dot_product_attention(q, k, v, enable_gqa=True, **given)

@@ -68,10 +68,15 @@ class JaxTest(unittest.TestCase):
         ours.register("cpu", stream_of=lambda call: 0)
         memory = ctypes.create_string_buffer(1 << 22)
         address = -(-ctypes.addressof(memory) // 256) * 256
+
+        def ask(call, name, kind, **fields):
+            self.assertLessEqual(fields.get("alignment", 1), 16)  # XLA refuses more
+            return mock.Mock(data=address + 16, ordinal=0)
+
         for patch in (
             mock.patch.object(ours, "_clear", memset),
             mock.patch.dict(_arrays._by_type, {xla_ffi.Buffer: xla_ffi.BACKEND}),
-            mock.patch.object(xla_ffi.Call, "ask", lambda *_, **__: mock.Mock(data=address, ordinal=0)),
+            mock.patch.object(xla_ffi.Call, "ask", ask),
         ):
             patch.start()
             self.addCleanup(patch.stop)

@@ -101,6 +101,7 @@ class FastPathTest(CallTest):
             **{name: 0.5 for name, kind in _options.Options.__annotations__.items() if kind == typing.Optional[float]},
             **{"window": 3, "layout": "bhsd", "max_seqlen": 9, "score": "s * 2", "mask": "k <= q"},
             **{name: torch.Tensor((3,), "int32") for name in ("cu_seqlens", "used_kv", "page_table", *_options.OF_HEADS)},
+            **{name: torch.Tensor((4,), "float32") for name in ("k_scale", "v_scale")},
             "rope": (torch.Tensor((64, 32), "float32"), torch.Tensor((64, 32), "float32")),
         }
         self.assertEqual(set(values) | {"block_mask", "args"}, set(_options.Options._fields))
@@ -120,7 +121,8 @@ class FastPathTest(CallTest):
 
     def test_the_argument_is_the_struct_of_the_header(self):
         arrays, of_heads = [], {name: 40 + i for i, name in enumerate(_options.OF_HEADS)}
-        shapes = SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,), (2, 9), *((4,) for _ in of_heads)
+        of_scales = (2, 64, 4), (2, 64, 4)
+        shapes = SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,), (2, 9), *of_scales, *((4,) for _ in of_heads)
         for i, shape in enumerate(shapes):
             strides = tuple(1000 * (i + 1) + j for j in range(len(shape) - 1)) + (1,)
             arrays.append(_arrays.Array(0, shape, strides, _formats.FP16, 0))
@@ -128,7 +130,7 @@ class FastPathTest(CallTest):
         options = _options.check_options(_options.Options(return_lse=True), words)
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
         words = (ctypes.c_uint64 * 2)(31, 32)
-        addresses = 16, 17, 18, 19, 27, *of_heads.values()
+        addresses = 16, 17, 18, 19, 27, 28, 29, *of_heads.values()
         argument, parts = call.argument(11, 12, 13, 14, 15, addresses, -5, block_mask=(21, 22, 23, 24, "owners"), code=words)
         struct = _c.Tensors.from_buffer_copy(argument)
         self.assertEqual(struct.struct_size, len(argument))
@@ -152,12 +154,16 @@ class FastPathTest(CallTest):
         pages = _c.Pages.from_address(struct.pages)
         self.assertEqual((pages.struct_size, pages.table), (ctypes.sizeof(pages), 27))
         self.assertEqual((pages.stride_batch, pages.num_pages), (10000, 2))
+        scales = _c.KvScales.from_address(struct.kv_scales)
+        self.assertEqual((scales.struct_size, struct.parts), (ctypes.sizeof(scales), None))
+        for tensor, address, strides in ((scales.k, 28, (11000, 11001, 1)), (scales.v, 29, (12000, 12001, 1))):
+            self.assertEqual((tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head), (address, *strides))
         call = _call.Call([*arrays[:5], *(None for _ in _parts.NAMES)], _options.check_options(_options.Options(return_lse=True)), 2, _arrays._protocols)
         argument, parts = call.argument(11, 12, 13, 14, 15, _parts.NO_ADDRESSES)
         struct = _c.Tensors.from_buffer_copy(argument)
-        self.assertEqual((struct.q.data, struct.o.stride_head, parts), (11, 4002, (None,) * 6))
+        self.assertEqual((struct.q.data, struct.o.stride_head, parts), (11, 4002, (None,) * 7))
         self.assertEqual((struct.rope, struct.lengths, struct.block_mask, struct.code_arguments, struct.pages), (None,) * 5)
-        self.assertEqual((struct.sinks, struct.gradients), (None, None))
+        self.assertEqual((struct.sinks, struct.gradients, struct.kv_scales), (None, None, None))
 
     def test_what_differs_is_another_call(self):
         plans = len(attnforge.plan_cache)
@@ -693,6 +699,69 @@ class LengthsTest(CallTest):
         self.assertEqual(problem, plan.problem)
         problem, _ = _arguments.problem_of(*self.padded, used_kv=self.used)
         self.assertEqual(problem.lengths, "used")
+
+
+class ScalesTest(CallTest):
+    """k and v of 8 and 4 bits, of 4 heads of 2 sequences of 64 rows."""
+
+    SCALES = {
+        "tensor": (1,), "head": (2, 4), "token": (2, 64, 4), "group32": (2, 64, 4, 2), "group64": (2, 64, 4, 1)
+    }
+
+    def setUp(self):
+        super().setUp()
+        attnforge.plan_cache.clear()
+        self.k, self.v = torch.Tensor(SHAPE, "int8"), torch.Tensor((*SHAPE[:-1], 32), "uint8")
+
+    def test_shapes_of_scales_say_what_shares_one(self):
+        for kind, shape in self.SCALES.items():
+            with self.subTest(kind=kind):
+                attnforge.plan_cache.clear()
+                options = {"k_scale": torch.Tensor(shape, "float32"), "v_scale": torch.Tensor(shape, "float32")}
+                self.call(**options)
+                (plan,) = attnforge.plan_cache
+                wanted = f"fwd q=bf16 k=int8 v=int4 o=bf16 batch=2 num_heads=4 seqlen=64 head_dim=64 kv_scale={kind}"
+                self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(wanted)))
+                seen = []
+
+                def recorded(handle, tensors, *_):
+                    struct = _c.Tensors.from_buffer_copy(tensors)
+                    scales = _c.KvScales.from_address(struct.kv_scales)
+                    seen.append((scales.k.data, scales.k.stride_batch, scales.k.stride_row, scales.k.stride_head))
+                    seen.append((struct.k.stride_row, struct.v.stride_row))
+                    return 0
+
+                with mock.patch.object(_fast.fast, "run", recorded), mock.patch.object(_attention, "_attend"):
+                    self.call(**options)
+                of_each = {"tensor": (0, 0, 0), "head": (4, 0, 1), "token": (256, 4, 1), "group32": (512, 8, 2), "group64": (256, 4, 1)}
+                self.assertEqual(seen, [(options["k_scale"].data_ptr(), *of_each[kind]), (256, 256)], "strides in numbers, not in bytes")
+
+    def test_numbers_may_be_values(self):
+        self.k, self.v = torch.Tensor(SHAPE, "float8_e4m3fn"), torch.Tensor(SHAPE, "float8_e5m2")
+        self.call()
+        (plan,) = attnforge.plan_cache
+        self.assertEqual((plan.problem.dtype_k, plan.problem.dtype_v, plan.problem.kv_scale), ("e4m3", "e5m2", "none"))
+
+    def test_what_does_not_fit_is_refused(self):
+        of = lambda *shape, **more: torch.Tensor(shape, "float32", **more)
+        token = of(2, 64, 4)
+        for words, options in (
+            ("k_scale is missing: k is int8", {"v_scale": token}),
+            (r"k_scale has shape .2, 65, 4.", {"k_scale": of(2, 65, 4), "v_scale": token}),
+            (r"k_scale has shape .3, 4.", {"k_scale": of(3, 4), "v_scale": of(3, 4)}),
+            ("contiguous there, on GPU 0", {"k_scale": of(2, 64, 4, 2, strides=(1024, 16, 4, 2)), "v_scale": of(2, 64, 4, 2)}),
+            ("on GPU 1; it must be", {"k_scale": of(2, 64, 4, device=("cuda", 1)), "v_scale": token}),
+            ("must be of one kind", {"k_scale": of(4), "v_scale": token}),
+            ("k_scale has dtype int32", {"k_scale": torch.Tensor((4,), "int32"), "v_scale": token}),
+        ):
+            with self.subTest(words=words), self.assertRaisesRegex(attnforge.InvalidError, words):
+                self.call(**options)
+        self.v = torch.Tensor(SHAPE)
+        with self.assertRaisesRegex(attnforge.InvalidError, "v_scale goes with v of int8.*not of bfloat16; leave it out"):
+            self.call(k_scale=token, v_scale=token)
+        self.q = torch.Tensor(SHAPE, "int8")
+        with self.assertRaisesRegex(attnforge.InvalidError, "q has dtype int8"):
+            self.call()
 
 
 class PagesTest(CallTest):

@@ -7,6 +7,7 @@ The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp. tools/w
 
 import gc
 import inspect
+import math
 import os
 import sys
 import traceback
@@ -246,6 +247,16 @@ class OpsTest(OnCpu):
         torch.library.opcheck(ops.merge_states_out.default, ([o, o], [lse, lse], "bshd", o.clone(), lse.clone()), test_utils=kinds[:3])
         torch.library.opcheck(ops.forward_out.default, (*permuted, [], [], "{}", torch.empty_like(o), None), test_utils=kinds[:3])
 
+    def test_o_of_numbers_of_4_bits_is_as_wide_as_they_are_many(self):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with FakeTensorMode():
+            q, k = torch.empty(2, 5, 4, 64, dtype=torch.bfloat16), torch.empty(2, 20, 4, 64, dtype=torch.int8)
+            v, scale = torch.empty(2, 20, 4, 16, dtype=torch.uint8), torch.empty(2, 20, 4)
+            for options in ({}, {"return_lse": True}):
+                o = attnforge.attention(q, k, v, k_scale=scale, v_scale=scale, **options)
+                self.assertEqual((o[0] if options else o).shape, (2, 5, 4, 32))
+
     def test_vmap_where_it_is_a_reshape(self):
         q, k, v = (torch.randn(3, 2, 20, 4, 16).to(torch.bfloat16) for _ in range(3))
         sinks, used = torch.rand(4), torch.randint(1, 20, (3, 2)).int()
@@ -396,6 +407,47 @@ class FlashAttnTest(OnCpu):
         self.assertEqual((rows.shape[0], ends.tolist(), longest), (27, [0, 7, 27], 20))
         self.assertTrue(torch.equal(flash_attn.bert_padding.pad_input(rows, indices, 2, 20), qkv * mask[:, :, None, None, None]))
 
+    def test_names_beside_the_functions(self):
+        """Rotary embeddings, and rows that hold several sequences each."""
+        rotary = attnforge.flash_attn.layers.rotary
+        x, angle = torch.randn(2, 9, 3, 16), torch.randn(40, 4)
+        cos, sin = angle.cos(), angle.sin()
+        for interleaved in (False, True):
+            wanted = x.clone()
+            pairs = [(2 * i, 2 * i + 1) if interleaved else (i, i + 4) for i in range(4)]
+            starts = torch.tensor([5, 11])
+            for sequence, row in ((s, r) for s in range(2) for r in range(9)):
+                for i, (a, b) in enumerate(pairs):
+                    turn = torch.polar(torch.tensor(1.0), angle[row + starts[sequence], i])
+                    y = torch.complex(x[sequence, row, :, a], x[sequence, row, :, b]) * turn
+                    wanted[sequence, row, :, a], wanted[sequence, row, :, b] = y.real, y.imag
+            o = rotary.apply_rotary_emb(x, cos, sin, interleaved, seqlen_offsets=starts)
+            self.assertLess((o - wanted).abs().max().item(), 1e-5)
+            packed = torch.cat([x.flatten(0, 1), x[0, :2]])  # and tokens of nobody
+            o = rotary.apply_rotary_emb(packed, cos, sin, interleaved, seqlen_offsets=starts, cu_seqlens=torch.tensor([0, 9, 18]).int())
+            self.assertLess((o[:18].view_as(x) - wanted).abs().max().item(), 1e-5)
+            kv = torch.stack([x, x], 2)
+            self.assertIs(rotary.apply_rotary_emb_kv_(kv, cos, sin, interleaved, starts), kv)
+            self.assertLess((kv[:, :, 0] - wanted).abs().max().item(), 1e-5)
+            self.assertTrue(torch.equal(kv[:, :, 1], x))
+        rows, indices, ends, longest = flash_attn.bert_padding.unpad_input_for_concatenated_sequences(
+            x, torch.tensor([[2, 3] + [0] * 7, [6] + [0] * 8])
+        )
+        self.assertEqual((ends.tolist(), longest, indices.tolist()), ([0, 2, 5, 11], 6, [0, 1, 2, 3, 4, 9, 10, 11, 12, 13, 14]))
+        self.assertTrue(torch.equal(rows, torch.cat([x[0, :5], x[1, :6]])))
+
+    def test_scales_and_windows_that_problems_do_not_have(self):
+        q, k, v = inputs()
+        self.same([flash_attn.flash_attn_func(q, k, v, window_size=(2**31 - 1, 0))], [flash_attn.flash_attn_func(q, k, v, window_size=(-1, 0))])
+        for scale in (0.0, -0.5):
+            o = flash_attn.flash_attn_func(q, k, v, softmax_scale=scale)
+            self.assertLess((o - plain(*(x.float() for x in (q, k, v)), scale=scale)[0]).abs().max().item(), 2e-2, scale)
+        slopes = torch.rand(4)
+        o = flash_attn.flash_attn_func(q, k, v, softmax_scale=0.0, causal=True, alibi_slopes=slopes)
+        distance = torch.arange(20)[:, None] - torch.arange(20)
+        wanted = plain(*(x.float() for x in (q, k, v)), causal=True, scale=0.0, score=lambda s: s - slopes[:, None, None] * distance)[0]
+        self.assertLess((o - wanted).abs().max().item(), 2e-2)
+
     def test_with_kvcache(self):
         q, k, v = inputs((2, 3, 4, 16), (2, 3, 2, 16))
         old_k, old_v = (torch.randn(4, 32, 2, 16).to(torch.bfloat16) for _ in range(2))
@@ -506,8 +558,12 @@ class FlashAttnTest(OnCpu):
             attnforge.integrations.install_as("flash_attn")
             from flash_attn.bert_padding import pad_input  # noqa: F401
             from flash_attn.flash_attn_interface import _flash_attn_forward
+            from flash_attn.layers.rotary import apply_rotary_emb  # noqa: F401
             from flash_attn_interface import flash_attn_combine
 
+            import flash_attn.kvcache as of_name  # noqa: I001
+
+            self.assertIs(of_name, attnforge.flash_attn.kvcache)
             self.assertIs(_flash_attn_forward, flash_attn.flash_attn_interface._flash_attn_forward)
             self.assertIs(flash_attn_combine, v3.flash_attn_combine)
         with unittest.mock.patch.dict(sys.modules, {"flash_attn": unittest}), self.assertRaisesRegex(ImportError, "was imported before"):
@@ -580,7 +636,9 @@ class SdpaTest(OnCpu):
         seen = (torch.rand(20, 28) < 0.6) | (torch.arange(28) == 0)
         added = torch.randn(4, 20, 28).requires_grad_()
         cases = ({"is_causal": True}, {"attn_mask": seen}, {"attn_mask": seen[None, :1]}, {"attn_mask": added, "scale": 0.3},
-                 {"attn_mask": torch.randn(2, 1, 1, 28)}, {"attn_mask": torch.randn(2, 4, 20, 1)})  # fmt: skip
+                 {"attn_mask": torch.randn(2, 1, 1, 28)}, {"attn_mask": torch.randn(2, 4, 20, 1)},
+                 {"attn_mask": torch.randn(1, 4, 20, 40)[..., 5:33]}, {"attn_mask": torch.randn(20, 28).expand(2, 1, 20, 28).requires_grad_()},
+                 {"attn_mask": torch.randn(2, 1, 20, 28).masked_fill(torch.rand(20, 28) < 0.3, -math.inf)})  # fmt: skip
         for given in cases:
             leaves = [q, k, v] + [x for x in given.values() if isinstance(x, torch.Tensor) and x.requires_grad]
             o, wanted = (f(q, k, v, enable_gqa=True, **given) for f in (sdpa.scaled_dot_product_attention, theirs))
@@ -592,6 +650,50 @@ class SdpaTest(OnCpu):
             sdpa.scaled_dot_product_attention(q, k, v, dropout_p=0.5, enable_gqa=True)
         with self.assertRaisesRegex(attnforge.UnsupportedError, "is not of 20 queries and 28 keys"):
             sdpa.scaled_dot_product_attention(q, k, v, seen[:5], enable_gqa=True)
+
+    def test_a_mask_beside_other_options(self):
+        """Of rows that are no multiple of 16 bytes, beside a window and lengths that texts call by the same names."""
+        q, k, v = (torch.randn(2, rows, heads, 16).bfloat16() for heads, rows in ((4, 20), (2, 27), (2, 27)))
+        used = torch.tensor([27, 9], dtype=torch.int32)
+        for dtype in (torch.bfloat16, torch.float32, torch.bool):
+            mask = torch.randn(4, 20, 27) > 0 if dtype == torch.bool else torch.randn(4, 20, 27).to(dtype)
+            o = attnforge.attention(q, k, v, causal=True, used_kv=used, attn_mask=mask)
+            for i, keys in enumerate(used.tolist()):
+                seen = torch.arange(keys) <= torch.arange(20)[:, None] + keys - 20
+                seen = mask[..., :keys] & seen if dtype == torch.bool else mask[..., :keys].float().masked_fill(~seen, -math.inf)
+                x, y, z = (each[i, :rows].transpose(0, 1).float() for each, rows in ((q, 20), (k, keys), (v, keys)))
+                wanted = torch.nn.functional.scaled_dot_product_attention(x, y, z, seen, enable_gqa=True).transpose(0, 1)
+                self.assertLess((o[i] - wanted.nan_to_num(0)).abs().max().item(), 2e-2, (dtype, i))
+        added = torch.randn(20, 27).bfloat16().requires_grad_()
+        q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+        for deterministic in (False, True):
+            o = attnforge.attention(q, k, v, attn_mask=added, deterministic=deterministic)
+            wanted = torch.nn.functional.scaled_dot_product_attention(
+                *(x.transpose(1, 2).float() for x in (q, k, v)), added.float(), enable_gqa=True
+            )
+            dout = torch.randn_like(o)
+            (x,), (y,) = torch.autograd.grad(o, [added], dout), torch.autograd.grad(wanted.transpose(1, 2), [added], dout.float())
+            self.assertLess((x - y).abs().max().item(), 6e-2, deterministic)
+        more = torch.randn(20, 32).bfloat16()  # beside an aligned array, and a text that makes choices
+        given = {"score": "(k < q ? s : s * 0.5f) + bias[q * 32 + k]", "args": {"bias": more}}
+        o = attnforge.attention(q, k, v, attn_mask=added, **given)
+        s = lambda s: torch.where(torch.arange(27) < torch.arange(20)[:, None], s, s * 0.5) + more[:, :27].float() + added.float()  # noqa: E731
+        self.assertLess((o - plain(*(x.float() for x in (q, k, v)), score=s)[0]).abs().max().item(), 3e-2)
+        del runs[:]
+        added = torch.randn(2, 4, 20, 27).bfloat16().requires_grad_()  # each pair has an element of its own
+        o = attnforge.attention(q, k, v, causal=True, attn_mask=added)
+        scores = [x.transpose(1, 2).float() for x in (q, k, v)]
+        seen = torch.ones(20, 27, dtype=torch.bool).tril(7)
+        wanted = torch.nn.functional.scaled_dot_product_attention(*scores, added.float().masked_fill(~seen, -math.inf), enable_gqa=True)
+        dout = torch.randn_like(o)
+        (x,), (y,) = torch.autograd.grad(o, [added], dout), torch.autograd.grad(wanted.transpose(1, 2), [added], dout.float())
+        self.assertLess((x - y).abs().max().item(), 3e-2)
+        self.assertIn("whole attn_mask", str(runs[-1]))
+        compiled = torch.compile(lambda q, k, v, mask: attnforge.attention(q, k, v, causal=True, attn_mask=mask), backend="aot_eager", fullgraph=True)
+        again = compiled(q, k, v, added)
+        self.same([again, *torch.autograd.grad(again, [added], dout)], [o, x])
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "attn_mask does not go with cu_seqlens"):
+            attnforge.attention(q[0], k[0], v[0], cu_seqlens=used, max_seqlen=9, attn_mask=mask)
 
     def test_registered_by_request_and_restored(self):
         from torch.nn import attention as of_torch

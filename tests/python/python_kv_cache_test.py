@@ -31,6 +31,13 @@ def ints(content):
     return list(array.array("i", bytes(content)))
 
 
+class WithoutAGpuTest(unittest.TestCase):
+    def test_a_cache_says_that_torch_sees_none(self):
+        with mock.patch.object(torch.cuda, "is_available", lambda: False):
+            with self.assertRaisesRegex(attnforge.NoDriverError, "torch sees no GPU.*arch="):
+                attnforge.KvCache(max_sequences=2, max_len=64, heads_kv=1, head_dim=64)
+
+
 class PagesTest(unittest.TestCase):
     def pages_of(self, pages, sequence):
         return [page for page in pages.rows[sequence] if page >= 0]
@@ -228,12 +235,15 @@ class KvCacheTest(unittest.TestCase):
 
 
 class ServingPageTest(unittest.TestCase):
-    """The programs of docs/SERVING.md, as they stand there."""
+    """The programs of docs/SERVING.md and docs/BITS.md, as they stand there."""
 
     def test_its_python_runs(self):
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        with open(os.path.join(root, "docs/SERVING.md")) as page:
-            model, graph = re.findall(r"^```python\n(.*?)^```$", page.read(), flags=re.M | re.S)
+        programs = []
+        for name in ("SERVING", "BITS"):
+            with open(os.path.join(root, f"docs/{name}.md")) as page:
+                programs += re.findall(r"^```python\n(.*?)^```$", page.read(), flags=re.M | re.S)
+        model, graph, fewer_bits = programs
         bf16 = torch.Tensor
 
         def made(*sizes, dtype, device):
@@ -254,6 +264,17 @@ class ServingPageTest(unittest.TestCase):
             launches = driver.fake_launches()
             self.assertEqual(names["step"]().shape, (8, 1, 32, 128))
             self.assertGreater(driver.fake_launches(), launches + 1)
+
+        def quantized(x, dtype="int8", scale="token"):
+            *rows, columns = x.shape
+            scales = rows if scale == "token" else (*rows, -(-columns // int(scale[5:])))
+            return bf16((*rows, columns // 2), "uint8") if dtype == "int4" else bf16(x.shape, dtype), bf16(tuple(scales), "float32")
+
+        names = {"attnforge": attnforge, "q": bf16((2, 1, 32, 128)), "lengths": bf16((2,), "int32")}
+        names.update(k=bf16((2, 500, 8, 128)), v=bf16((2, 500, 8, 128)))
+        with mock.patch.object(attnforge, "quantize_kv", quantized):
+            exec(fewer_bits, names)
+        self.assertEqual(names["o"].shape, (2, 1, 32, 128))
 
 
 if __name__ == "__main__":

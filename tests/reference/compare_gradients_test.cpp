@@ -12,7 +12,7 @@
 #include "reference/compare/outputs.h"
 #include "reference/half.h"
 #include "reference/sequences.h"
-#include "tests/support/flash_gradients.h"
+#include "tests/kernels/flash_gradients.h"
 #include "tests/support/host_problem.h"
 #include "tests/support/plain/gradients.h"
 #include "tests/support/plain/limits.h"

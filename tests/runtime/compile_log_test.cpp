@@ -62,6 +62,26 @@ TEST(CompileLog, SeveralFunctionsGiveTheLargestAndAllSpills) {
   EXPECT_EQ(log.spill_load_bytes, 16);
 }
 
+TEST(CompileLog, EachEntryFunctionHasItsOwn) {
+  const CompileLog log = read_compile_log(
+      "ptxas info    : Compiling entry function 'a' for 'sm_90a'\n"
+      "ptxas info    : Function properties for a\n"
+      "    48 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads\n"
+      "ptxas info    : Used 168 registers, used 1 barriers, 2048 bytes smem\n"
+      "ptxas info    : Compiling entry function 'b' for 'sm_90a'\n"
+      "ptxas info    : Function properties for b\n"
+      "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+      "ptxas info    : Used 40 registers, used 1 barriers, 4096 bytes smem\n");
+  ASSERT_EQ(log.kernels.size(), 2u);
+  const KernelResources &a = log.kernels.at("a"), &b = log.kernels.at("b");
+  EXPECT_EQ(a.registers, 168);
+  EXPECT_EQ(a.smem_static_bytes, 2048);
+  EXPECT_EQ(a.spill_store_bytes + a.spill_load_bytes, 12);
+  EXPECT_EQ(b.registers, 40);
+  EXPECT_EQ(b.smem_static_bytes, 4096);
+  EXPECT_EQ(b.stack_bytes, 0);
+}
+
 TEST(CompileLog, SerializedWgmmaIsAFactAndStaysARemark) {
   const std::string remark =
       "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are "

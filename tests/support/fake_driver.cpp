@@ -14,6 +14,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -46,8 +47,12 @@ constexpr int kAnyAttribute = 64;                                      // of a k
 std::atomic<int> loads, unloads, launches, loads_to_fail;
 std::atomic<int> captured_launches, graph_launches;  // launches into graphs, and by their replays
 std::mutex last_mutex;
-std::size_t libraries;             // so many there have been: no reset() makes a handle another's
-std::vector<double> durations_us;  // of the code of each load; guarded by last_mutex
+std::size_t libraries;  // so many there have been: no reset() makes a handle another's
+struct Loaded {
+  double duration_us = 0;
+  std::string fault;
+};
+std::vector<Loaded> loaded;             // of the code of each load; guarded by last_mutex
 std::map<CUfunction, int> smem_limits;  // that were set; guarded by last_mutex
 std::size_t watched_offset;
 void* last_argument;
@@ -175,8 +180,11 @@ CUresult library_load(CUlibrary* library, const void* code, CUjit_option*, void*
   const std::lock_guard lock(last_mutex);
   ++loads;
   const std::size_t number = ++libraries;
-  if (durations_us.size() <= number) durations_us.resize(number + 1);
-  durations_us[number] = attnforge::test::fake_gpu_duration_us(static_cast<const char*>(code));
+  if (loaded.size() <= number) loaded.resize(number + 1);
+  const std::string_view text = static_cast<const char*>(code);
+  loaded[number] = {attnforge::test::fake_gpu_duration_us(text),
+                    std::string(attnforge::test::fake_gpu_fault(text))};
+  if (loaded[number].fault == "load_crash") std::abort();
   *library = reinterpret_cast<CUlibrary>(number);
   return CUDA_SUCCESS;
 }
@@ -235,14 +243,13 @@ CUresult launch(const CUlaunchConfig* config, CUfunction function, void** argume
       ++captured_launches;
     }
   }
-  const double duration_us = durations_us[reinterpret_cast<std::size_t>(function)];
+  const Loaded code = loaded[reinterpret_cast<std::size_t>(function)];
   lock.unlock();
-  attnforge::test::fake_gpu_launch(duration_us);
-  return CUDA_SUCCESS;
+  return attnforge::test::fake_gpu_launch(code.duration_us, code.fault);
 }
 /// What the real one refuses (CUDA Driver API, "cuTensorMapEncodeTiled"), null pointers as before
 /// 12.6.
-bool encodable(const FakeEncode& e, cuuint64_t element_bytes, cuuint64_t swizzle_bytes) {
+bool encodable(const FakeEncode& e, cuuint64_t element_bytes, cuuint64_t most_row_bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(e.address);
   if (address == 0 || address % 16 != 0 || e.rank < 3 || e.rank > 5) return false;
   for (cuuint32_t i = 0; i < e.rank; ++i) {
@@ -253,7 +260,7 @@ bool encodable(const FakeEncode& e, cuuint64_t element_bytes, cuuint64_t swizzle
     if (stride % 16 != 0 || stride >= cuuint64_t{1} << 40) return false;
   }
   const cuuint64_t row_bytes = e.box[0] * element_bytes;
-  return row_bytes % 16 == 0 && row_bytes <= swizzle_bytes;
+  return row_bytes % 16 == 0 && row_bytes <= most_row_bytes;
 }
 CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType dtype, cuuint32_t rank, void* address,
                       const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
@@ -272,11 +279,14 @@ CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType dtype, cuuint32_t ra
   e.interleave = interleave;
   e.swizzle = swizzle;
   e.fill = fill;
-  const cuuint64_t swizzle_bytes = swizzle == CU_TENSOR_MAP_SWIZZLE_128B  ? 128
-                                   : swizzle == CU_TENSOR_MAP_SWIZZLE_64B ? 64
-                                                                          : 32;
-  if (!encodable(e, dtype == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4 : 2, swizzle_bytes))
-    return CUDA_ERROR_INVALID_VALUE;
+  const cuuint64_t most_row_bytes = swizzle == CU_TENSOR_MAP_SWIZZLE_128B  ? 128
+                                    : swizzle == CU_TENSOR_MAP_SWIZZLE_64B ? 64
+                                    : swizzle == CU_TENSOR_MAP_SWIZZLE_32B ? 32
+                                                                           : 256 * 4;
+  const cuuint64_t element_bytes = dtype == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4
+                                   : dtype == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1
+                                                                            : 2;
+  if (!encodable(e, element_bytes, most_row_bytes)) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(last_mutex);
   if (encodes < 8) first_encodes[encodes] = e;
   std::memset(map, ++encodes, sizeof(*map));

@@ -24,14 +24,15 @@ int launch_us() {
 std::mutex clock_mutex;
 double now_us;
 int launches;
-bool hangs;
+bool hangs, broken;  // a kernel has no end; one has broken the context
 
 CUresult wait_for_all() {
   fake_gpu_wait();
-  return CUDA_SUCCESS;
+  return broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 CUresult event_query(CUevent event) {
   const std::lock_guard lock(clock_mutex);
+  if (broken) return CUDA_ERROR_ILLEGAL_ADDRESS;
   const bool before = *reinterpret_cast<double*>(event) < now_us;
   return hangs && !before ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
@@ -58,7 +59,9 @@ CUresult release(CUdeviceptr pointer) {
   return CUDA_SUCCESS;
 }
 CUresult memory_info(std::size_t* free, std::size_t* total) {
-  *free = *total = std::size_t{64} << 30;
+  const char* const free_mb = std::getenv("FAKE_GPU_FREE_MB");
+  *total = std::size_t{64} << 30;
+  *free = free_mb == nullptr ? *total : static_cast<std::size_t>(std::atoi(free_mb)) << 20;
   return CUDA_SUCCESS;
 }
 CUresult allocate_host(void** pointer, std::size_t bytes, unsigned) {
@@ -144,13 +147,26 @@ double fake_gpu_duration_us(std::string_view code) {
   return 50 + 50.0 * static_cast<double>(hash % 1000) / 1000;
 }
 
-void fake_gpu_launch(double duration_us) {
-  if (launch_us() < 0) return;
+std::string_view fake_gpu_fault(std::string_view code) {
+  constexpr std::string_view kMark = "fault=";
+  const std::size_t at = code.find(kMark);
+  if (at == std::string_view::npos) return "";
+  const std::string_view rest = code.substr(at + kMark.size());
+  return rest.substr(0, rest.find(' '));
+}
+
+CUresult fake_gpu_launch(double duration_us, std::string_view fault) {
+  if (launch_us() < 0) return CUDA_SUCCESS;
+  if (fault == "memory") return CUDA_ERROR_OUT_OF_MEMORY;
+  if (fault == "crash") std::abort();
+  while (fault == "stuck") std::this_thread::sleep_for(std::chrono::seconds(1));
   std::this_thread::sleep_for(std::chrono::microseconds(launch_us()));
   static const char* const hangs_at = std::getenv("FAKE_GPU_HANGS_AT");
   const std::lock_guard lock(clock_mutex);
-  hangs = hangs || (hangs_at != nullptr && ++launches == std::atoi(hangs_at));
+  broken = broken || fault == "illegal";
+  hangs = hangs || fault == "hang" || (hangs_at != nullptr && ++launches == std::atoi(hangs_at));
   if (!hangs) now_us += duration_us;
+  return broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
 void fake_gpu_wait() {

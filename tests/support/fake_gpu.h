@@ -2,6 +2,8 @@
 // $FAKE_GPU_LAUNCH_US set it can be tuned on, and each launch takes so long.
 #pragma once
 
+#include <cuda.h>
+
 #include <string_view>
 
 namespace attnforge::test {
@@ -27,8 +29,13 @@ double fake_gpu_duration_us(std::string_view code);
 void fake_gpu_wait();
 inline constexpr int kFakeGpuWaits = 97;
 
+/// The fault that code has from the fake NVRTC; "": none. "load_crash" ends the process when it is
+/// loaded, the others when it is launched: "crash" ends the process, "stuck" never returns, "hang"
+/// is a kernel without end, "illegal" breaks the context, "memory" is a launch that fails.
+std::string_view fake_gpu_fault(std::string_view code);
+
 /// A launch: sleeps, and moves the GPU's clock by `duration_us`. Does nothing unless
 /// $FAKE_GPU_LAUNCH_US is set.
-void fake_gpu_launch(double duration_us);
+CUresult fake_gpu_launch(double duration_us, std::string_view fault);
 
 }  // namespace attnforge::test

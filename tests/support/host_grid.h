@@ -106,6 +106,7 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned digits) {
   }
   return bytes;
 }
+inline int __float2int_rn(float x) { return static_cast<int>(std::nearbyint(x)); }
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __fmul_rn(float x, float y) { return x * y; }
 inline float __fsub_rn(float x, float y) { return x - y; }
@@ -207,10 +208,13 @@ Value __shfl_up_sync(unsigned, Value x, int distance) {
   const int lane = static_cast<int>(attnforge::test::thread_index.x) % 32;
   return lane < distance ? x : static_cast<Value>(all[static_cast<unsigned>(lane - distance)]);
 }
-inline float __shfl_xor_sync(unsigned, float x, int mask) {
-  const auto all = attnforge::test::of_all_lanes(std::bit_cast<unsigned>(x));
+inline unsigned __shfl_xor_sync(unsigned, unsigned x, int mask) {
   const unsigned lane = attnforge::test::thread_index.x % 32;
-  return std::bit_cast<float>(static_cast<unsigned>(all[lane ^ static_cast<unsigned>(mask)]));
+  return static_cast<unsigned>(
+      attnforge::test::of_all_lanes(x)[lane ^ static_cast<unsigned>(mask)]);
+}
+inline float __shfl_xor_sync(unsigned lanes, float x, int mask) {
+  return std::bit_cast<float>(__shfl_xor_sync(lanes, std::bit_cast<unsigned>(x), mask));
 }
 using std::max;
 using std::min;

@@ -1,6 +1,8 @@
 // host_layout.cpp - where the tensors of a host problem lie: strides with gaps, in storages that
 // begin and end with what belongs to no tensor.
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 
 #include "tests/support/host_parts.h"
 
@@ -11,21 +13,18 @@ namespace {
 /// takes.
 std::int64_t set_strides(const HostShape& shape, Layout layout, std::int64_t row_heads,
                          const Gaps& gaps, int alignment, Tensor& to) {
-  const int unit = alignment / bytes_of(shape.dtype, 1);
+  // Strides between single things are not checked by anybody, but must be aligned like all others.
+  const int unit = std::max(8 * alignment / format_of(shape.dtype).bits, 1);
+  const auto aligned = [unit](std::int64_t stride) { return (stride + unit - 1) / unit * unit; };
   if (layout == Layout::kBhsd) {
-    to.stride_row = shape.columns + gaps.row * unit;
+    to.stride_row = aligned(shape.columns + gaps.row * unit);
     to.stride_head = (shape.rows + gaps.rows_after) * to.stride_row;
     to.stride_batch = row_heads * to.stride_head;
   } else {
-    to.stride_head = shape.columns + gaps.head * unit;
+    to.stride_head = aligned(shape.columns + gaps.head * unit);
     to.stride_row = row_heads * to.stride_head + gaps.row * unit;
     to.stride_batch = (shape.rows + gaps.rows_after) * to.stride_row;
   }
-  // Strides between single things are not checked by anybody, but must be aligned like all others.
-  const auto round_up = [unit](std::int64_t& stride) {
-    stride = (stride + unit - 1) / unit * unit;
-  };
-  round_up(to.stride_row), round_up(to.stride_head), round_up(to.stride_batch);
   return shape.batch * to.stride_batch;
 }
 
@@ -35,9 +34,10 @@ void add_storage(HostProblem& host, Storage storage, std::int64_t elements, DTyp
   placed.storage = storage;
   placed.offset_bytes = kGuardBytes + host.problem.alignment_bytes;
   auto& bytes = host.storages[storage];
-  const std::int64_t size = placed.offset_bytes + elements * bytes_of(dtype, 1) + kGuardBytes;
+  const std::int64_t size = placed.offset_bytes + bytes_of(dtype, elements) + kGuardBytes;
   bytes.resize(static_cast<std::size_t>((size + 15) / 16 * 16));
-  poison(bytes, dtype, storage <= kStorageV || storage == kStorageDout);
+  poison(bytes, dtype,
+         storage <= kStorageV || storage == kStorageDout || storage >= kStorageKScale);
 }
 
 /// Rows of one float each; a gap follows each head's.
@@ -82,6 +82,18 @@ void place_tensors(HostProblem& host, const Gaps& gaps) {
       add_storage(host, storage, elements, shape.dtype, placed);
     };
     place(kStorageQ, q, host.q), place(kStorageK, k, host.k), place(kStorageV, v, host.v);
+    // Scales lie as k and v do, with gaps of their own, and no better aligned than they must be.
+    const auto place_scales = [&](Storage storage, const HostShape& shape, PlacedTensor& placed) {
+      const int aligned = 4 * std::gcd(shape.columns, 4);
+      const std::int64_t elements = set_strides(shape, p.layout, shape.heads, with_more(gaps, 1),
+                                                aligned, placed.strides);
+      add_storage(host, storage, elements, shape.dtype, placed);
+      placed.offset_bytes = kGuardBytes + aligned;
+    };
+    if (has_scales(p, p.dtype_k))
+      place_scales(kStorageKScale, shape_of_scales(host, k), host.k_scale);
+    if (has_scales(p, p.dtype_v))
+      place_scales(kStorageVScale, shape_of_scales(host, v), host.v_scale);
   }
   const std::int64_t o_elements = set_strides(o, p.layout, o.heads, gaps, alignment,
                                               host.o.strides);

@@ -48,6 +48,22 @@ HostShape shape_of_rows(const HostProblem& host) {
   return shape_of(p, true, p.num_heads_q, 1, DType::kFp32, host.rows_q);
 }
 
+bool has_scales(const Problem& p, DType dtype) {
+  return is_low_bit(dtype) && p.kv_scale != KvScale::kNone;
+}
+
+HostShape shape_of_scales(const HostProblem& host, HostShape shape) {
+  const Problem& p = host.problem;
+  shape.columns = scales_of_row(p, shape.columns);
+  shape.dtype = DType::kFp32;
+  if (p.kv_scale >= KvScale::kToken) return shape;
+  shape.batch = p.batch;
+  shape.rows = 1;
+  shape.sequences.clear();
+  for (std::int64_t i = 0; i < p.batch; ++i) shape.sequences.push_back({i, 0, 1, i, 0});
+  return shape;
+}
+
 HostShape shape_of_gradient(HostShape shape, const Problem& p) {
   shape.dtype = gradient_dtype(p, shape.dtype);
   return shape;
@@ -63,7 +79,11 @@ void poison(std::vector<std::byte>& bytes, DType dtype, bool with_infinities) {
   constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(),
                             std::numeric_limits<float>::infinity(),
                             -std::numeric_limits<float>::infinity()};
-  const auto count = static_cast<std::int64_t>(bytes.size()) / bytes_of(dtype, 1);
+  const std::int64_t count = elements_in(dtype, bytes.size());
+  if (!format_of(dtype).floating) {  // of integers the largest, and of pairs of them others
+    std::ranges::fill(bytes, std::byte{0x7f});
+    return;
+  }
   for (std::int64_t i = 0; i < count; ++i)
     store_element(dtype, bytes.data(), i, kBad[with_infinities ? i % 3 : 0]);
 }

@@ -35,6 +35,8 @@ enum Storage {
   kStorageDk,
   kStorageDv,
   kStorageDsinks,
+  kStorageKScale,
+  kStorageVScale,
   kStorages
 };
 
@@ -52,6 +54,10 @@ HostShape shape_of_v(const HostProblem& host);
 HostShape shape_of_o(const HostProblem& host);
 /// A float for each row of each query head: lse, dlse.
 HostShape shape_of_rows(const HostProblem& host);
+/// Whether k, or v, of this dtype has scales, and these, of k's or v's shape: of heads a row each
+/// for every sequence.
+bool has_scales(const Problem& p, DType dtype);
+HostShape shape_of_scales(const HostProblem& host, HostShape shape);
 /// Of dq, dk or dv, when that of q, k or v is `input`.
 HostShape shape_of_gradient(HostShape input, const Problem& p);
 /// As a row of one head.

@@ -55,6 +55,13 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
   const auto list = [&](const PlacedTensor& placed, bool there) {
     return there ? static_cast<const int*>(at(placed).data) : nullptr;
   };
+  const auto scales = [&](const PlacedTensor& placed, DType dtype) -> ScaleTensor {
+    if (!has_scales(problem, dtype)) return {};
+    const Tensor tensor = at(placed);
+    const auto* const data = static_cast<const float*>(tensor.data);
+    if (problem.kv_scale == KvScale::kTensor) return {data};
+    return {data, tensor.stride_batch, tensor.stride_row, tensor.stride_head};
+  };
   const bool masked = has_block_mask(problem), backward = is_backward(problem);
   const Tensor of_dlse = at(dlse);
   return {.q = at(q),
@@ -86,6 +93,8 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
                                  .stride_head = of_dlse.stride_head},
                         .dsinks = backward && problem.sinks ? static_cast<float*>(at(dsinks).data)
                                                             : nullptr},
+          .k_scale = scales(k_scale, problem.dtype_k),
+          .v_scale = scales(v_scale, problem.dtype_v),
           .sinks = problem.sinks ? static_cast<const float*>(at(sinks).data) : nullptr};
 }
 

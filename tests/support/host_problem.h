@@ -69,9 +69,11 @@ struct SequenceRows {
 /// them; the table has -1 after a sequence's last page, and numbers of no page between its rows.
 /// Lists of a block mask lie between integers that are not indexes. Sinks of neighbouring heads
 /// differ: as large as a row's keys together, larger, smaller, none, all.
-/// Of a backward problem o and lse are inputs, those of the forward's oracle, and with dout and
-/// dlse as unkind outside of their elements; dq, dk, dv and dsinks are NaN, but with accumulate
-/// their elements are numbers. With gaps, no two of these tensors have the same strides.
+/// k and v of 8 and 4 bits have scales of their own wherever some share one; kTensor's are one.
+/// What does not fit a scale is as large as it can be. Of a backward problem o and lse are inputs,
+/// those of the forward's oracle, and with dout and dlse as unkind outside of their elements; dq,
+/// dk, dv and dsinks are NaN, but with accumulate their elements are numbers. With gaps, no two of
+/// these tensors have the same strides.
 struct HostProblem {
   Problem problem;
   std::vector<std::vector<std::byte>> storages;
@@ -82,6 +84,7 @@ struct HostProblem {
   PlacedTensor rope_cos, rope_sin, lengths_q, lengths_kv;  // without strides
   PlacedTensor mask_row_begin, mask_columns, mask_bits, mask_bit_blocks;
   PlacedTensor sinks;
+  PlacedTensor k_scale, v_scale;
   PlacedTensor page_table;
   std::int64_t table_stride = 0, num_pages = 0;
   std::vector<SequenceRows> rows_q, rows_kv;  // of all sequences, or of all their pages

@@ -41,7 +41,10 @@ std::int64_t tile_rows(const Config& c) {
       {"fwd_wmma", [&] { return c.get("block_m"); }},
       {"fwd_mma_sm80", [&] { return c.get("block_m"); }},
       {"fwd_regtile_f32", [&] { return c.get("warp_m") * c.get("warps_m"); }},
-      {"fwd_wgmma_sm90a", [&] { return 64 * c.get("warpgroups"); }}};
+      {"fwd_wgmma_sm90a", [&] {
+         const int rows = 64 * c.get("warpgroups"), pack = c.get("pack_gqa");
+         return rows / pack * pack;  // whole queries
+       }}};
   return rows.at(c.family)();
 }
 

@@ -18,11 +18,12 @@
 #include "runtime/driver.h"
 #include "templates/registry.h"
 #include "tests/tuner/faulty_family.h"
-#include "tuner/in_process_evaluator.h"
+#include "tuner/evaluator.h"
 #include "tuner/problem_tensors.h"
 #include "tuner/search/stopping.h"
 #include "tuner/search/tune.h"
 #include "tuner/timer.h"
+#include "tuner/trials/gpu_trials.h"
 
 namespace attnforge {
 namespace {
@@ -41,7 +42,7 @@ class GpuTest : public ::testing::Test {
   }
 
   std::unique_ptr<Evaluator> evaluator_for(const Problem& problem) {
-    return make_in_process_evaluator(problem, device, cache, 2, 1);
+    return make_evaluator(problem, device, cache, make_gpu_trials(problem, device, {}), nullptr, 2);
   }
 
   /// Prepares and proves one candidate.
@@ -208,6 +209,9 @@ TEST_F(GpuTest, ChangedInputIsFoundAndPutRight) {
 }
 TEST_F(GpuTest, CounterThatIsNotPutBackIsFound) {
   expect_found<FaultKind::kSecondRun>(Status::kWrongResult, "wrong in query rows");
+}
+TEST_F(GpuTest, OtherBitsInASecondRunAreFound) {
+  expect_found<FaultKind::kOtherBits>(Status::kWrongResult, "has other bits");
 }
 TEST_F(GpuTest, SyntaxErrorIsACompileError) {
   expect_found<FaultKind::kSyntax>(Status::kCompileError, "error");

@@ -34,6 +34,10 @@ enum class FaultKind {
   kSharedMemory,
   kSlow,
   kIllegal,
+  kOtherBits,
+  kFarWrite,
+  kEndless,
+  kBarrier,
   kCount
 };
 
@@ -55,6 +59,11 @@ inline constexpr std::array<Fault, static_cast<std::size_t>(FaultKind::kCount)> 
      "const attnforge::u64 t = attnforge_test_ns(); while (attnforge_test_ns() - t < "
      "4000000000ull) {}"},
     {"illegal", "*reinterpret_cast<volatile int*>(16) = 1;"},
+    {"other_bits", "static_cast<unsigned short*>(fwd.o.data)[5] ^= runs++ & 1;"},
+    {"far_write", "static_cast<volatile unsigned short*>(fwd.o.data)[1ll << 40] = 0;"},
+    {"endless", "while (*reinterpret_cast<volatile int*>(&runs) >= 0) {}"},
+    // Of an arrival that nobody makes.
+    {"barrier", "attnforge_test_wait();"},
 }};
 
 /// fwd_naive's source with `code` in it.
@@ -72,7 +81,15 @@ inline Source with_fault(const Config& config, const Problem& problem, std::stri
       "__device__ int runs;\n"
       "__device__ unsigned long long attnforge_test_ns() {\n"
       "  unsigned long long ns; asm volatile(\"mov.u64 %0, %%globaltimer;\" : \"=l\"(ns)); return "
-      "ns;\n}\n" +
+      "ns;\n}\n"
+      "__device__ void attnforge_test_wait() {\n"
+      "  __shared__ unsigned long long barrier;\n"
+      "  const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(&barrier));\n"
+      "  asm volatile(\"mbarrier.init.shared.b64 [%0], 1;\" :: \"r\"(at) : \"memory\");\n"
+      "  for (unsigned done = 0; done == 0;)\n"
+      "    asm volatile(\"{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], 0; \"\n"
+      "                 \"selp.u32 %0, 1, 0, p; }\" : \"=r\"(done) : \"r\"(at) : "
+      "\"memory\");\n}\n" +
       source.text;
   return source;
 }

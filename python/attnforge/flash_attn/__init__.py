@@ -7,7 +7,7 @@ Refused by UnsupportedError: dropout, cache_leftpad, and what a function's text 
 (num_splits, zero_tensors) is left to the plan.
 """
 
-from . import bert_padding, flash_attn_interface
+from . import bert_padding, flash_attn_interface, layers
 from .flash_attn_interface import (
     flash_attn_func,
     flash_attn_kvpacked_func,
@@ -19,7 +19,8 @@ from .flash_attn_interface import (
 )
 
 __version__ = "2.8.3"  # whose names these are
-SUBMODULES = ("bert_padding", "flash_attn_interface")
+# What install_as() names beneath its name; each module of this package, since it would be loaded once more by another name.
+SUBMODULES = ("bert_padding", "flash_attn_interface", "kvcache", "layers", "layers.rotary", "v3")
 __all__ = [
     "bert_padding",
     "flash_attn_func",
@@ -30,4 +31,5 @@ __all__ = [
     "flash_attn_varlen_kvpacked_func",
     "flash_attn_varlen_qkvpacked_func",
     "flash_attn_with_kvcache",
+    "layers",
 ]

@@ -1,5 +1,7 @@
 """flash_attn 2's functions, and those beneath them that ring attention and diffusers call. Arguments, shapes and results are flash_attn's."""
 
+import inspect
+
 import torch
 
 from .._backward import attention_backward
@@ -10,6 +12,18 @@ from . import kvcache
 def _result(q, o, lse, return_attn_probs):
     """The third is that of dropout, which is not there."""
     return (o, lse, q.new_empty(0)) if return_attn_probs else o
+
+
+def _with_options_of(function):
+    """What a function's *args and **kwargs are, by name: the arguments of `function` that have defaults."""
+    options = [each for each in inspect.signature(function).parameters.values() if each.default is not each.empty]
+
+    def decorated(packed):
+        first = [each for each in inspect.signature(packed).parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
+        packed.__signature__ = inspect.Signature([*first, *options])
+        return packed
+
+    return decorated
 
 
 def flash_attn_func(
@@ -30,38 +44,16 @@ def flash_attn_func(
     return _result(q, *attend(q, k, v, return_attn_probs, **options), return_attn_probs)
 
 
-def flash_attn_kvpacked_func(
-    q,
-    kv,
-    dropout_p=0.0,
-    softmax_scale=None,
-    causal=False,
-    window_size=(-1, -1),
-    softcap=0.0,
-    alibi_slopes=None,
-    deterministic=False,
-    return_attn_probs=False,
-):
-    """kv: [batch, seqlen_k, 2, heads_k, head_dim]."""
-    k, v = kv.unbind(2)
-    given = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
-    return flash_attn_func(q, k, v, *given)
+@_with_options_of(flash_attn_func)
+def flash_attn_kvpacked_func(q, kv, *args, **kwargs):
+    """kv: [batch, seqlen_k, 2, heads_k, head_dim]. The rest as of flash_attn_func()."""
+    return flash_attn_func(q, *kv.unbind(2), *args, **kwargs)
 
 
-def flash_attn_qkvpacked_func(
-    qkv,
-    dropout_p=0.0,
-    softmax_scale=None,
-    causal=False,
-    window_size=(-1, -1),
-    softcap=0.0,
-    alibi_slopes=None,
-    deterministic=False,
-    return_attn_probs=False,
-):
-    """qkv: [batch, seqlen, 3, heads, head_dim]."""
-    given = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
-    return flash_attn_func(*qkv.unbind(2), *given)
+@_with_options_of(flash_attn_func)
+def flash_attn_qkvpacked_func(qkv, *args, **kwargs):
+    """qkv: [batch, seqlen, 3, heads, head_dim]. The rest as of flash_attn_func()."""
+    return flash_attn_func(*qkv.unbind(2), *args, **kwargs)
 
 
 def flash_attn_varlen_func(
@@ -99,45 +91,16 @@ def _of_packed(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, blo
     return {"cu_seqlens": cu_seqlens_q, "max_seqlen": of_q, "used_kv": used, "page_table": block_table}
 
 
-def flash_attn_varlen_kvpacked_func(
-    q,
-    kv,
-    cu_seqlens_q,
-    cu_seqlens_k,
-    max_seqlen_q,
-    max_seqlen_k,
-    dropout_p=0.0,
-    softmax_scale=None,
-    causal=False,
-    window_size=(-1, -1),
-    softcap=0.0,
-    alibi_slopes=None,
-    deterministic=False,
-    return_attn_probs=False,
-):
-    """kv: [total_k, 2, heads_k, head_dim]."""
-    lengths = cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k
-    given = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
-    return flash_attn_varlen_func(q, *kv.unbind(1), *lengths, *given)
+@_with_options_of(flash_attn_func)
+def flash_attn_varlen_kvpacked_func(q, kv, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, *args, **kwargs):
+    """kv: [total_k, 2, heads_k, head_dim]. The rest as of flash_attn_varlen_func()."""
+    return flash_attn_varlen_func(q, *kv.unbind(1), cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, *args, **kwargs)
 
 
-def flash_attn_varlen_qkvpacked_func(
-    qkv,
-    cu_seqlens,
-    max_seqlen,
-    dropout_p=0.0,
-    softmax_scale=None,
-    causal=False,
-    window_size=(-1, -1),
-    softcap=0.0,
-    alibi_slopes=None,
-    deterministic=False,
-    return_attn_probs=False,
-):
-    """qkv: [total, 3, heads, head_dim]."""
-    lengths = cu_seqlens, cu_seqlens, max_seqlen, max_seqlen
-    given = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
-    return flash_attn_varlen_func(*qkv.unbind(1), *lengths, *given)
+@_with_options_of(flash_attn_func)
+def flash_attn_varlen_qkvpacked_func(qkv, cu_seqlens, max_seqlen, *args, **kwargs):
+    """qkv: [total, 3, heads, head_dim]. The rest as of flash_attn_varlen_func()."""
+    return flash_attn_varlen_func(*qkv.unbind(1), cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, *args, **kwargs)
 
 
 def flash_attn_with_kvcache(

@@ -12,7 +12,7 @@ Nothing here happens by an import. Modules are imported when they are first name
 import importlib
 import sys
 
-_MODULES = ("flex", "jax", "sdpa", "torch_ops", "transformers")
+_MODULES = ("diffusers", "flex", "jax", "sdpa", "sglang", "torch_ops", "transformers", "vllm")
 _STAND_INS = {"flash_attn": "attnforge.flash_attn", "flash_attn_interface": "attnforge.flash_attn.v3"}
 
 

@@ -5,6 +5,7 @@ import torch
 from .._attention import attention
 from .._errors import UnsupportedError
 
+_MOST_WINDOW = 2**30  # more keys than any sequence has, as some callers have it for all: 2^31 - 1
 _DROPOUT = "dropout of probabilities is not there: pass 0, or put dropout on what comes out of the projection"
 
 
@@ -31,7 +32,7 @@ def options_of(
     """Options of attention(); only those that are not left out. head: the dimension of q that heads are in."""
     if dropout_p:
         raise UnsupportedError(f"dropout_p={dropout_p}: {_DROPOUT}")
-    left, right = (-1 if side is None else side for side in window)
+    left, right = (-1 if side is None or side > _MOST_WINDOW else side for side in window)
     right = min(right, 0) if causal else right
     options = {"causal": True} if causal else {}
     if left >= 0 or right >= 0 and not causal:
@@ -41,9 +42,12 @@ def options_of(
     if deterministic:
         options["deterministic"] = True
     usual = q.shape[-1] ** -0.5
+    options.update(alibi(alibi_slopes, q.shape[head], causal))
+    if softmax_scale is not None and softmax_scale <= 0:  # which kernels have in a text alone
+        options["score"] = options.get("score", "s").replace("s", f"s * ({softmax_scale / usual:.9e}f)", 1)
+        softmax_scale = None
     if softmax_scale is not None and softmax_scale != usual or q.shape[-1] % 8:  # a problem that says the usual one is another problem
         options["softmax_scale"] = float(usual if softmax_scale is None else softmax_scale)
-    options.update(alibi(alibi_slopes, q.shape[head], causal))
     return options
 
 

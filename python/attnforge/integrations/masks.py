@@ -6,8 +6,8 @@ of int32 and of four dimensions, which models pass on as they are, of one of the
   [batch, 1, 1, 1 + n]  the same, and then of each of n keys whether it counts: padding
   [batch, 1, 2, n]      which document each of n tokens is in (twice)
   [batch, 1, 3, n]      of each query the first and the last key that it sees (and 0), whatever causal and windows say
-Dense masks of the caller's, booleans [batch, heads, queries, keys] or floats that are added, become code of the caller's (score and
-mask texts): right, but each pair is read on its own.
+Dense masks of the caller's, [batch, heads, queries, keys], become code of the caller's: floats a score text, whose aligned array is read
+by rows of keys; booleans a mask text, which a step before the kernel asks once for each pair.
 """
 
 import torch
@@ -142,28 +142,67 @@ def apply(options, mask, bias, queries, keys):
         _add(options, mask=text, args={"first": first, "last": last})
 
 
+def with_attn_mask(mask, q, k, options):
+    """The options of attention() of these tensors with a mask as torch's scaled_dot_product_attention() has it: booleans, True where a
+    pair counts, or floats that are added, broadcast to [batch, heads_q, seqlen_q, seqlen_kv]. Raises UnsupportedError."""
+    if options.get("cu_seqlens") is not None or options.get("page_table") is not None:
+        raise UnsupportedError("attn_mask does not go with cu_seqlens and page_table, whose sequences have no common columns: use score and mask")
+    rows, head = (2, 1) if options.get("layout") == "bhsd" else (1, 2)
+    sizes = q.shape[0], q.shape[head], q.shape[rows], k.shape[rows]
+    mask = mask[(None,) * (4 - mask.dim())]
+    if mask.dim() != 4 or any(size not in (1, whole) for size, whole in zip(mask.shape, sizes)):
+        text = f"attn_mask of shape {tuple(mask.shape)} is not of {sizes[2]} queries and {sizes[3]} keys"
+        raise UnsupportedError(f"{text}: it is broadcast to {tuple(sizes)}")
+    options = dict(options)
+    if mask.requires_grad and (options.get("deterministic") or torch.are_deterministic_algorithms_enabled()):
+        mask = mask.expand(sizes)  # each pair adds to an element of its own, and torch sums them up
+    add_dense(options, mask.expand(-1, -1, -1, sizes[3]), sizes[2], sizes[3], "attn_mask")
+    return options
+
+
 def add_dense(options, dense, queries, keys, name):
     """A dense tensor, of which each dimension may be 1."""
-    batch, heads, rows, columns = dense.shape
-    if columns < keys or rows not in (1, queries) and rows < queries:
+    rows = dense.shape[2]
+    if dense.shape[3] < keys or rows not in (1, queries) and rows < queries:
         raise UnsupportedError(f"a mask of shape {tuple(dense.shape)} is not of {queries} queries and {keys} keys")
+    # What expand() made is there once; but its gradient would have another sum than that of the tensor.
+    once = [slice(1) if dense.stride(i) == 0 and not dense.requires_grad else slice(None) for i in range(3)]
+    dense, of_row = dense[(*once, slice(keys))], 16 // dense.element_size()
+    if dense.dtype == torch.bool:
+        dense, of_row = dense.contiguous(), 1
+    elif keys % of_row or not dense.is_contiguous() or dense.storage_offset() % of_row:
+        dense = torch.nn.functional.pad(dense, (0, -keys % of_row)).contiguous()
+    batch, heads, rows, columns = dense.shape
+    own = options.get("used_kv") is not None  # what texts call lengths are then those that count
     place = "0" if batch == 1 else "batch"
     place = place if heads == 1 else f"({place} * {heads} + head)"
-    place = place if rows == 1 else f"({place} * {name}_rows + q)"
-    element = f"{name}[{place} * {name}_columns + k]"
-    args = {name: dense.contiguous(), f"{name}_rows": rows, f"{name}_columns": columns}
-    if rows == 1:
-        del args[f"{name}_rows"]
+    numbers, of_rows, of_keys = {}, "seqlen_q", "seqlen_kv"
+    if rows > 1:
+        if own or rows != queries:
+            numbers[of_rows := f"{name}_rows"] = rows
+        place = f"({place} * {of_rows} + q)"
+    if own or columns != keys:
+        numbers[of_keys := f"{name}_columns"] = columns
+    element = f"{name}[{place} * {of_keys} + k]"
+    # How many elements it has in other problems too, which tuning makes up.
+    sizes = [name for name, there in (("batch", batch > 1), ("num_heads_q", heads > 1), ("seqlen_q", rows == queries)) if there]
+    extent = " * ".join([*sizes, "seqlen_kv"])
+    if columns != keys:
+        extent += " + " + " * ".join([*sizes, str(of_row)])
+    extent = extent if rows in (1, queries) else str(dense.numel())
     if dense.dtype == torch.bool:
-        _add(options, mask=element, args=args)
-    elif "score" in options:
-        _add(options, score=f"({options.pop('score')}) + {element}", args=args)
-    else:
-        _add(options, score=f"s + {element}", args=args)
+        _add(options, mask=element, args={f"{name}[{extent}]": dense, **numbers})
+        return
+    before = options.get("score")
+    # One array of a text is read by rows, and in a text that makes no choices.
+    other = any([each.startswith("aligned ") for each in options.get("args") or {}])
+    other = other or before and any([choice in before for choice in ("?", "{", "&&", "||")])
+    args = {f"{name}[{extent}]" if other else f"aligned {name}[{extent}]": dense, **numbers}
+    _add(options, score=f"({before}) + {element}" if before else f"s + {element}", args=args)
 
 
 def _add(options, args, **texts):
     """Texts beside those that are there."""
-    if "mask" in texts and "mask" in options:
+    if "mask" in texts and options.get("mask"):
         texts["mask"] = f"({options['mask']}) && ({texts['mask']})"
-    options.update(texts, args={**options.get("args", {}), **args})
+    options.update(texts, args={**(options.get("args") or {}), **args})

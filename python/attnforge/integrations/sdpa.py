@@ -19,7 +19,6 @@ from .. import _autograd
 from .._attention import attention
 from .._backward import attention_backward
 from .._errors import InvalidError, PerformanceWarning, UnsupportedError
-from . import masks
 from .adapter import alibi, attend, options_of
 
 _NAMES = (
@@ -33,9 +32,8 @@ _NAMES = (
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """torch's function by attnforge, for what torch gives to no flash kernel: attn_mask, any head dims, lengths of q and k that differ.
 
-    query [batch, heads, seqlen, head_dim]. attn_mask: booleans, True where a pair counts, or floats that are added, broadcast to [batch,
-    heads, seqlen_q, seqlen_kv]; it is code of the caller's (docs/USER_CODE.md), read pair by pair, and floats have a gradient. is_causal
-    is aligned at the top left, as torch has it. Raises UnsupportedError for dropout.
+    query [batch, heads, seqlen, head_dim]. attn_mask: as attention() has it; floats have a gradient. is_causal is aligned at the top left,
+    as torch has it. Raises UnsupportedError for dropout.
     """
     if query.shape[1] != key.shape[1] and not enable_gqa:
         raise UnsupportedError(f"query has {query.shape[1]} heads and key {key.shape[1]}: enable_gqa=True says that this is meant")
@@ -45,10 +43,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     options = options_of(query, dropout_p, scale, is_causal and rows == keys, head=1)
     if is_causal and rows != keys:
         options["mask"] = "k <= q"
-    if attn_mask is not None:
-        mask = attn_mask[(None,) * (4 - attn_mask.dim())]
-        masks.add_dense(options, mask.expand(*mask.shape[:3], keys), rows, keys, "mask")
-    return attend(query, key, value, layout="bhsd", **options)[0]
+    return attend(query, key, value, layout="bhsd", attn_mask=attn_mask, **options)[0]
 
 
 def register(name="ATTNFORGE", strict=False):

@@ -10,6 +10,7 @@ from .._autograd import autocast
 from .._errors import InvalidError, UnsupportedError
 from .._options import NO_GRADIENTS, OF_FORWARD
 from . import torch_kernels  # defines the ops
+from .masks import with_attn_mask
 from .options import encode
 
 ops = torch.ops.attnforge
@@ -25,9 +26,11 @@ def _check_stream(stream):
         raise InvalidError("stream= is no part of a graph, which runs on torch's current stream: leave it out")
 
 
-def attention(q, k, v, *, out=None, stream=None, rope_offset=0, **options):
+def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, **options):
     """As attnforge.attention()."""
     _check_stream(stream)
+    if attn_mask is not None:
+        options = with_attn_mask(attn_mask, q, k, options)
     if out is None and not options.get("tf32"):
         q, k, v = autocast(torch, q, k, v) or (q, k, v)
     return_lse = bool(options.pop("return_lse", False))

@@ -43,6 +43,8 @@ _Frame = _struct(
     "_Frame", ("api", c_void_p), ("context", c_void_p), ("stage", c_int), ("args", _List), ("rets", _List), ("attributes", _Attributes)
 )
 _Failure = _struct("_Failure", ("message", c_char_p), ("code", c_int))
+_OfMessage = _struct("_OfMessage", ("message", c_char_p), ("error", c_void_p))
+_OfError = _struct("_OfError", ("error", c_void_p))
 _OfStream = _struct("_OfStream", ("context", c_void_p), ("stream", c_void_p))
 _OfDevice = _struct("_OfDevice", ("context", c_void_p), ("ordinal", c_int32))
 _OfMemory = _struct("_OfMemory", ("context", c_void_p), ("size", c_size_t), ("alignment", c_size_t), ("data", c_void_p))
@@ -74,10 +76,17 @@ class Call:
     def ask(self, name, kind, **fields):
         """The struct that a function of XLA's fills in. Raises AttnforgeError with XLA's text."""
         asked = kind(struct_size=ctypes.sizeof(kind), context=self.context, **fields)
-        error = ctypes.CFUNCTYPE(c_void_p, c_void_p)(getattr(self.api, name))(ctypes.addressof(asked))
+        error = self.call(name, asked)
         if error:
-            raise AttnforgeError(f"XLA refused {name}")
+            told, ended = (of(struct_size=ctypes.sizeof(of), error=error) for of in (_OfMessage, _OfError))
+            self.call("error_message", told)
+            message = told.message.decode(errors="replace")
+            self.call("error_destroy", ended)
+            raise AttnforgeError(f"XLA refused {name}: {message}")
         return asked
+
+    def call(self, name, asked):
+        return ctypes.CFUNCTYPE(c_void_p, c_void_p)(getattr(self.api, name))(ctypes.addressof(asked))
 
     def device(self):
         known = self.api.struct_size > _Api.device_ordinal.offset and self.api.device_ordinal
@@ -101,9 +110,12 @@ class _Xla(_arrays._Protocols):
 
     @contextlib.contextmanager
     def scratch(self, size_bytes, device, stream):
-        yield _running.call.ask("memory_allocate", _OfMemory, size=size_bytes, alignment=256).data
+        most = 256 - _XLA_ALIGNMENT
+        begin = _running.call.ask("memory_allocate", _OfMemory, size=size_bytes + most, alignment=_XLA_ALIGNMENT).data
+        yield -(-begin // 256) * 256
 
 
+_XLA_ALIGNMENT = 16  # the most that it promises
 _running = threading.local()  # call: of this thread's handler
 BACKEND = _arrays._by_type[Buffer] = _Xla()
 

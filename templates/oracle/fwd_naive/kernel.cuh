@@ -3,6 +3,7 @@
 // kernels on the GPU, so it stays simple.
 #pragma once
 
+#include "oracle/exact_elements.cuh"
 #include "oracle/exact_mask.cuh"
 #include "oracle/exact_score.cuh"
 #include "oracle/fwd_naive/config.h"
@@ -104,7 +105,14 @@ struct FwdNaive {
 #pragma unroll 1
     for (int d = 0; d < C.head_dim; d += 8) {
       float k[8];
-      load_floats<C.dtype_k, C.alignment>(key_row + d * element_bytes(C.dtype_k), k);
+      if constexpr (is_low_bit(C.dtype_k)) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          k[i] = exact_element<C.dtype_k>(key_row, d + i) *
+                 scale_of<false>(params, rows, key, d + i);
+      } else {
+        load_floats<C.dtype_k, C.alignment>(key_row + d * element_bytes(C.dtype_k), k);
+      }
 #pragma unroll
       for (int i = 0; i < 8; ++i) k[i] = exact_element_of_key<C>(params, key, key_row, d + i, k[i]);
 #pragma unroll
@@ -129,8 +137,24 @@ struct FwdNaive {
   template <int kDtype>
   ATTNFORGE_DEVICE static char* sequence_pointer(const TensorRef& tensor, const Lengths& lengths,
                                                  int head, int begin) {
-    return head_pointer<kDtype>(tensor, lengths.batch(), head) +
-           begin * tensor.stride_row * element_bytes(kDtype);
+    char* const first = head_pointer<kDtype>(tensor, lengths.batch(), head);
+    if constexpr (is_low_bit(kDtype)) return first + bytes_of(kDtype, begin * tensor.stride_row);
+    return first + begin * tensor.stride_row * element_bytes(kDtype);
+  }
+
+  /// The scale of element d of a key.
+  template <bool kOfV>
+  ATTNFORGE_DEVICE static float scale_of(const Params& params, const Rows& rows, int key, int d) {
+    const int head = rows.head / (params.fwd.num_heads_q / params.fwd.num_heads_kv);
+    i64 batch = rows.lengths.batch(), row = rows.lengths.kv_begin() + key;
+    if constexpr (C.page_size != 0) batch = page_of(params, rows, key), row = key % C.page_size;
+    return exact_scale<C, kOfV>(params, rows.sequence, batch, row, head, d);
+  }
+
+  ATTNFORGE_DEVICE static i64 page_of(const Params& params, const Rows& rows, int key) {
+    const PagesParams& pages = params.pages;
+    const u32 entry = pages.table[rows.sequence * pages.stride_batch + key / C.page_size];
+    return min(entry, u32(pages.num_pages) - 1);
   }
 
   /// Row `key` of a head's keys, `head` on, which is the sequence's row 0 or, where keys lie in
@@ -139,11 +163,10 @@ struct FwdNaive {
   ATTNFORGE_DEVICE static const char* key_row(const Params& params, const TensorRef& tensor,
                                               const Rows& rows, const char* head, int key) {
     if constexpr (C.page_size != 0) {
-      const PagesParams& pages = params.pages;
-      const u32 entry = pages.table[rows.sequence * pages.stride_batch + key / C.page_size];
-      const i64 page = min(entry, u32(pages.num_pages) - 1);
-      return head + (page * tensor.stride_batch + key % C.page_size * tensor.stride_row) *
-                        element_bytes(kDtype);
+      return head + bytes_of(kDtype, page_of(params, rows, key) * tensor.stride_batch +
+                                         key % C.page_size * tensor.stride_row);
+    } else if constexpr (is_low_bit(kDtype)) {
+      return head + bytes_of(kDtype, key * tensor.stride_row);
     } else {
       return head + key * tensor.stride_row * element_bytes(kDtype);
     }
@@ -245,6 +268,8 @@ struct FwdNaive {
                                             const char* v_head, int tile, int tile_keys,
                                             const SharedMemory& smem, float (&o)[kColumns][kRows]) {
     const TensorRef& tensor = params.fwd.v;
+    // The thread's column, but of fewer bits, which lie in no byte of their own.
+    const int first = is_low_bit(C.dtype_v) ? column() : 0;
     const char* v_column = v_head +
                            (tile * tensor.stride_row + column()) * element_bytes(C.dtype_v);
 #pragma unroll 2
@@ -253,11 +278,15 @@ struct FwdNaive {
       if constexpr (C.page_size != 0)
         v_row = key_row<C.dtype_v>(params, tensor, rows, v_head, tile + i) +
                 column() * element_bytes(C.dtype_v);
+      if constexpr (is_low_bit(C.dtype_v))
+        v_row = key_row<C.dtype_v>(params, tensor, rows, v_head, tile + i);
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
         const int d = c * C.threads_per_group();
         if (column() + d >= C.head_dim_v) break;
-        const float v = load_1<C.dtype_v>(v_row + d * element_bytes(C.dtype_v));
+        float v = exact_element<C.dtype_v>(v_row, first + d);
+        if constexpr (is_low_bit(C.dtype_v))
+          v *= scale_of<true>(params, rows, tile + i, column() + d);
 #pragma unroll
         for (int r = 0; r < kRows; ++r) o[c][r] += smem.p[i][r] * v;
       }

@@ -26,7 +26,8 @@ struct GatheredKeys {
 
   template <bool kFirst, class Walk, class Loader>
   ATTNFORGE_DEVICE void seek(const Walk&, int, const Loader&) {}
-  ATTNFORGE_DEVICE void share(const GatheredKeys&) {}
+  template <class Keys>
+  ATTNFORGE_DEVICE void share(const Keys&) {}
 
   /// Rows after the last key are that key: no row sees them, and their numbers are some that
   /// attention has anyway.

@@ -60,7 +60,8 @@ struct PagedKeys {
       advance<Loader::kTileRows>(n);
   }
   /// To the tile that `keys` is at, where V lies in the pages that K does.
-  ATTNFORGE_DEVICE void share(const PagedKeys& keys) {
+  template <class Keys>
+  ATTNFORGE_DEVICE void share(const Keys& keys) {
     page = keys.page;
     first_lane = keys.first_lane;
   }
@@ -171,7 +172,7 @@ struct PagedKeys {
   template <int kTileKeys, int kLooked>
   ATTNFORGE_DEVICE u32 look_up(int n) const {
     constexpr int kNumChunks = kChunks<kTileKeys>;
-    static_assert(kTiles<kTileKeys> > 0, "a lane knows a chunk: see lanes_suffice()");
+    static_assert(kTiles<kTileKeys> > 0, "a lane knows a chunk of the tile");
     const int tile = lane() / kNumChunks, chunk = lane() % kNumChunks;
     const int key = (n - tile) * kTileKeys + chunk * kChunkKeys<kTileKeys>;
     const bool present = tile < kLooked && u32(key) < u32(end);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base_params.h"
+#include "pieces/plain_score.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
 #include "tile/maximum.cuh"
@@ -15,6 +16,8 @@ namespace attnforge {
 struct SoftcapScore {
   static constexpr bool kScaled = false;
   static constexpr bool kSeries = true;
+  template <class Scores>
+  using Ahead = NothingAhead;
 
   float to_x;  // softmax_scale / softcap
   float unit;  // softcap / softmax_scale: the cap of s

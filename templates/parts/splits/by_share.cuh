@@ -1,7 +1,8 @@
 // by_share.cuh - Splits, Order and Walk of persistent kernels with one query tile a head: the key
 // tiles of all sequences and heads lie in one row, and each block has as many of them as the
 // others. So all end together, whatever the lengths are, and load without a break (Osama et al.,
-// "Stream-K", 2023, for products of matrices).
+// "Stream-K", 2023, for products of matrices). Blocks are in teams, each with a row of its own, of
+// every so many heads: what a team reads at a time lies together in memory.
 #pragma once
 
 #include "parts/splits/by_length.cuh"
@@ -35,8 +36,9 @@ struct Share {
   ATTNFORGE_DEVICE void advance(const Params& params) {
     left -= slice().last - first;
     first = 0;
-    if (left <= 0 || ++head < Splits::heads(params)) return;
-    head = 0;
+    head += params.partials.team;
+    if (left <= 0 || head < Splits::heads(params)) return;
+    head -= Splits::heads(params);
     do {
       tiles = Splits::tiles_of(++sequence);
     } while (tiles == 0);
@@ -45,8 +47,9 @@ struct Share {
 
 /// Lengths and Walk are the pieces of the kernel, whose tiles have kBlockN keys and all rows of
 /// kPackGqa heads. The argument has a PartialParams `partials`; the grid has partials.at_once
-/// blocks. Query tile t, of all sequences and heads, in block b has the partial results number t +
-/// b: from one to the next the tile or the block is another. Each has the rows of kPackGqa heads.
+/// blocks, and heads are a multiple of partials.team. Query tile t, of all sequences and heads, in
+/// a team whose first block is b has the partial results number t + b: from one to the next the
+/// tile or the team is another. Each has the rows of kPackGqa heads.
 template <class Lengths, class Walk, int kBlockN, int kPackGqa>
 struct SharedSplits {
   using Counted = LengthSplits<Lengths, Walk, kBlockN, kPackGqa>;
@@ -64,6 +67,16 @@ struct SharedSplits {
     return typename Counted::TilesOf()(sequence);
   }
 
+  /// Heads whose key tiles lie in one row, of as many as a team has blocks.
+  template <class Params>
+  ATTNFORGE_DEVICE static int row_heads(const Params& params) {
+    return quotient(heads(params), params.partials.team);
+  }
+  template <class Params>
+  ATTNFORGE_DEVICE static int own_team(const Params& params) {
+    return quotient(block_index(), params.partials.team);
+  }
+
   /// Key tiles of a head in the sequences before this one. All lanes of a warp call it.
   ATTNFORGE_DEVICE static int tiles_before(int sequence) {
     int sum = 0;
@@ -71,21 +84,22 @@ struct SharedSplits {
     for (int i = thread_index() % 32; i < sequence; i += 32) sum += tiles_of(i);
     return int(__reduce_add_sync(~0u, u32(sum)));
   }
-  /// Blocks that have a share: with fewer key tiles than blocks, one each.
+  /// Teams that have a share: with fewer key tiles than teams, one each.
   template <class Params>
-  ATTNFORGE_DEVICE static u32 blocks(const Params& params, i64 all) {
-    return u32(all < params.partials.at_once ? all : params.partials.at_once);
+  ATTNFORGE_DEVICE static u32 teams(const Params& params, i64 all) {
+    const int most = quotient(params.partials.at_once, params.partials.team);
+    return u32(all < most ? all : most);
   }
-  /// Where the share of a block begins among all key tiles, of which there are some.
+  /// Where the share of a team begins among all key tiles of a row, of which there are some.
   template <class Params>
-  ATTNFORGE_DEVICE static i64 begin_of(const Params& params, i64 all, int block) {
-    const u32 those = blocks(params, all);
-    return i64(u64(all) * min(u32(block), those) / those);
+  ATTNFORGE_DEVICE static i64 begin_of(const Params& params, i64 all, int team) {
+    const u32 those = teams(params, all);
+    return i64(u64(all) * min(u32(team), those) / those);
   }
-  /// The block that has a key tile.
+  /// The team that has a key tile.
   template <class Params>
-  ATTNFORGE_DEVICE static int block_of(const Params& params, i64 all, i64 tile) {
-    return int((u64(tile + 1) * blocks(params, all) - 1) / u64(all));
+  ATTNFORGE_DEVICE static int team_of(const Params& params, i64 all, i64 tile) {
+    return int((u64(tile + 1) * teams(params, all) - 1) / u64(all));
   }
 
   /// Where this block begins, once that has been found.
@@ -99,9 +113,9 @@ struct SharedSplits {
     count_all(params);
     if (thread_index() >= 32) return;
     const int batch = params.fwd.batch;
-    const i64 all = i64(tiles_before(batch)) * heads(params);
-    const i64 begin = all == 0 ? 0 : begin_of(params, all, block_index());
-    const i64 end = all == 0 ? 0 : begin_of(params, all, block_index() + 1);
+    const i64 all = i64(tiles_before(batch)) * row_heads(params);
+    const i64 begin = all == 0 ? 0 : begin_of(params, all, own_team(params));
+    const i64 end = all == 0 ? 0 : begin_of(params, all, own_team(params) + 1);
     own() = share_from(params, begin, int(end - begin));
   }
 
@@ -111,17 +125,19 @@ struct SharedSplits {
   ATTNFORGE_DEVICE static SplitsOfRow of_row(const Params& params, int sequence, int head,
                                              int row) {
     const int batch = params.fwd.batch, before = tiles_before(min(sequence, batch));
-    const i64 all = i64(tiles_before(batch)) * heads(params);
+    const i64 all = i64(tiles_before(batch)) * row_heads(params);
     const int tiles = sequence < batch ? tiles_of(sequence) : 0;
     if (tiles == 0) return {0, 0, 0};
-    const i64 first = i64(before) * heads(params) + i64(head / kPackGqa) * tiles;
-    const int block = block_of(params, all, first);
-    return {first_of_row(params, sequence, head, row, block), rows_of_tile(params),
-            block_of(params, all, first + tiles - 1) - block + 1};
+    const i64 first = i64(before) * row_heads(params) +
+                      i64(quotient(head / kPackGqa, params.partials.team)) * tiles;
+    const int team = team_of(params, all, first);
+    return {first_of_row(params, sequence, head, row, team),
+            params.partials.team * rows_of_tile(params),
+            team_of(params, all, first + tiles - 1) - team + 1};
   }
   template <class Params>
   ATTNFORGE_DEVICE static i64 place(const Params& params, int sequence, int head, int row) {
-    return first_of_row(params, sequence, head, row, block_index());
+    return first_of_row(params, sequence, head, row, own_team(params));
   }
   /// Of a whole walk: shares cut it.
   template <class Params>
@@ -136,9 +152,10 @@ struct SharedSplits {
   }
   template <class Params>
   ATTNFORGE_DEVICE static i64 first_of_row(const Params& params, int sequence, int head, int row,
-                                           int block) {
+                                           int team) {
     const int tile = sequence * heads(params) + head / kPackGqa;
-    return i64(tile + block) * rows_of_tile(params) + row * kPackGqa + head % kPackGqa;
+    return i64(tile + team * params.partials.team) * rows_of_tile(params) + row * kPackGqa +
+           head % kPackGqa;
   }
   /// That of `left` key tiles from `begin` on. All lanes of a warp call it.
   template <class Params>
@@ -150,13 +167,14 @@ struct SharedSplits {
       const int sequence = sequences + thread_index() % 32;
       const int tiles = sequence < params.fwd.batch ? tiles_of(sequence) : 0;
       const int first = before + sum_of_lanes_before(tiles);
-      const i64 inside = begin - i64(first) * heads(params);
-      const u32 found = lanes_where(inside >= 0 && inside < i64(tiles) * heads(params));
+      const i64 inside = begin - i64(first) * row_heads(params);
+      const u32 found = lanes_where(inside >= 0 && inside < i64(tiles) * row_heads(params));
       if (found != 0) {
         const int lane = __ffs(int(found)) - 1;
         const int its_tiles = from_lane(tiles, lane), its_inside = from_lane(int(inside), lane);
-        const int head = its_inside / its_tiles;
-        return {sequences + lane, head, its_tiles, its_inside - head * its_tiles, left};
+        const int team = params.partials.team, of_row = its_inside / its_tiles;
+        return {sequences + lane, of_row * team + block_index() - own_team(params) * team,
+                its_tiles, its_inside - of_row * its_tiles, left};
       }
       before = from_lane(first + tiles, 31);
     }

@@ -19,7 +19,8 @@ struct PartialParams {
   int tensors;         // one after another: of each sequence, or one of all
   int at_once;         // splits of a head that have a place on the GPU; blocks that have shares
   u32 splits_inverse;  // splits_inverse_of(splits)
-  int unused[6];       // to a multiple of what any argument is aligned to: no part lies in padding
+  int team;            // blocks that go through the same key tiles of as many heads
+  int unused[5];       // to a multiple of what any argument is aligned to: no part lies in padding
 };
 
 /// Sequences whose splits the blocks of a grid share out by themselves.

@@ -171,6 +171,47 @@ struct NotingTanh {
   }
 };
 
+/// How a score's text comes by elements of its aligned array: from memory, as by those of others;
+/// what was read before; or, of NotingPlace, not at all: where they are.
+struct FromMemory {
+  template <class Array, class Index>
+  ATTNFORGE_DEVICE auto operator()(const Array& array, Index i) const {
+    return array[i];
+  }
+};
+struct ReadBefore {
+  float element;
+  template <class Array, class Index>
+  ATTNFORGE_DEVICE float operator()(const Array&, Index) const {
+    return element;
+  }
+};
+template <class T>
+struct NotingPlace {
+  const T*& place;
+  template <class Index>
+  ATTNFORGE_DEVICE float operator()(const UserArray<T>& array, Index i) const {
+    place = array.data + i64(i);
+    return 0.0f;
+  }
+};
+template <class T, class Reads>
+struct AlignedArray {
+  const UserArray<T> array;
+  const Reads& reads;
+
+  ATTNFORGE_DEVICE AlignedArray(u64 word, const Reads& how) : array(word), reads(how) {}
+  template <class Index>
+  ATTNFORGE_DEVICE auto operator[](Index i) const {
+    return reads(array, i);
+  }
+};
+/// Whether a score's text has one.
+template <class Code>
+concept ReadsRows = requires {
+  typename Code::RowElement;
+};
+
 /// A row of scores as the texts see it. Code is the entry's UserCode. Rows and keys outside of the
 /// tensors stand for the last ones, so that what is read for them is there; their results are not
 /// used.
@@ -220,6 +261,21 @@ struct UserRow {
   ATTNFORGE_DEVICE auto score(const Tanh& tanh, S s, int offset) const {
     return Code::score(words, tanh, s, batch, head, q, key<Code::kScoreReadsByKey>(offset),
                        seqlen_q, seqlen_kv);
+  }
+  template <class S, class Tanh, class Reads>
+  ATTNFORGE_DEVICE auto score(const Tanh& tanh, S s, int offset, const Reads& reads) const {
+    if constexpr (ReadsRows<Code>)
+      return Code::score(words, tanh, s, batch, head, q, key<Code::kScoreReadsByKey>(offset),
+                         seqlen_q, seqlen_kv, reads);
+    else
+      return score(tanh, s, offset);
+  }
+  /// Where the element of this row's first key is in the aligned array of the score's text.
+  ATTNFORGE_DEVICE auto place_in_row() const {
+    const typename Code::RowElement* place;
+    Code::score(words, ExactTanh(), 0.0f, batch, head, q, KeyPosition{lane_key, 0}, seqlen_q,
+                seqlen_kv, NotingPlace<typename Code::RowElement>{place});
+    return place;
   }
   /// Whether the mask lets a key that is there be seen.
   ATTNFORGE_DEVICE bool mask_of_present(int offset) const {

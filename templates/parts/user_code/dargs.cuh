@@ -4,9 +4,14 @@
 #pragma once
 
 #include "backward/score_slopes.cuh"
+#include "backward/transposed_scores.cuh"
 #include "parts/user_code/score_with_slope.cuh"
 #include "pieces/plain_score.cuh"
+#include "ptx/convert.cuh"
+#include "ptx/mma_fragment.cuh"
 #include "ptx/mma_sync.cuh"
+#include "ptx/movmatrix.cuh"
+#include "ptx/reduction.cuh"
 #include "ptx/shuffle.cuh"
 #include "tile/unrolled.cuh"
 
@@ -45,6 +50,15 @@ struct ReadArray {
   }
 };
 
+/// The derivative of the score that a text makes of s for a row and a key, with respect to a read.
+template <class Code, class Row, class Tanh>
+ATTNFORGE_DEVICE float slope_of_read(const Row& row, const Tanh& tanh, float s, KeyPosition key,
+                                     OneRead& read) {
+  return slopes::slope_of(Code::score_of_reads(row.words, tanh, read,
+                                               slopes::ScoreWithSlope(s, 0.0f), row.batch, row.head,
+                                               row.q, key, row.seqlen_q, row.seqlen_kv));
+}
+
 /// Calls add(n, gradient, element, slope) for each read n that the text makes for a row and a key:
 /// of which array and element, and the derivative of the score with respect to what was read. `s`
 /// is the score that the text takes. Where the compiler knows how many reads there are, so is n.
@@ -55,10 +69,9 @@ ATTNFORGE_DEVICE void for_each_read(const Row& row, const Tanh& tanh, float s, i
                                     const Any& any, const Add& add) {
   const auto one = [&](int n) {
     OneRead read{n};
-    const auto score = Code::score_of_reads(
-        row.words, tanh, read, slopes::ScoreWithSlope(s, 0.0f), row.batch, row.head, row.q,
-        row.template key<Code::kScoreReadsByKey>(offset), row.seqlen_q, row.seqlen_kv);
-    add(n, read.gradient, read.element, slopes::slope_of(score));
+    const float slope = slope_of_read<Code>(row, tanh, s,
+                                            row.template key<Code::kScoreReadsByKey>(offset), read);
+    add(n, read.gradient, read.element, slope);
     return read.count;
   };
   if constexpr (Code::kMostReads > 0) {
@@ -184,6 +197,84 @@ struct DargsOfRows {
             [](bool more) { return any_lane(more); }, add_read);
       });
     });
+  }
+
+  /// What the dS of a tile add to the gradient of an aligned array, which a text adds to its score:
+  /// elements of pairs that are neighbours are neighbours. `ds`: as Score takes transposed scores.
+  template <class Scores, class QueryTile>
+  ATTNFORGE_DEVICE static void add_rows(const Scores& ds, const QueryTile& tile) {
+    const int rows = tile.lengths.q(), keys = tile.lengths.kv();
+    ds.for_each([&](int row, int lane_key) {
+      const Row user(tile, row, lane_key);
+      float* const to = place_in_gradient<float>(tile, row, lane_key);
+      return [=](float x, int offset) {
+        OneRead read{0};
+        const float slope = slope_of_read<Code>(user, slopes::TanhWithSlope<QuotientTanh>(), 0.0f,
+                                                user.template key<true>(offset), read);
+        if (row < rows && lane_key + offset < keys && x != 0.0f) reduce_add(to + offset, x * slope);
+        return x;
+      };
+    });
+  }
+
+  /// The same where each pair has an element of its own, of 16 or 32 bits, which is written.
+  template <int kFragments, class QueryTile>
+  ATTNFORGE_DEVICE static void store_rows(const TransposedScores<float[kFragments][4]>& ds,
+                                          const QueryTile& tile) {
+    using T = typename Code::RowElement;
+    const int rows = tile.lengths.q(), keys = tile.lengths.kv(), lane = ElementSum::lane();
+    const int row_of_lane = MmaFragment::row(lane), column = MmaFragment::column(lane);
+    // 1 of most texts, of whose rows nothing is left then.
+    const auto scaled = [&](int j, int c, int r) {
+      const int row = ds.first_row + 8 * j + column + c;
+      const Row user(tile.params, tile.lengths, tile.batch, tile.query_head_of(row),
+                     min(tile.query_of(row), rows - 1), ds.lane_key);
+      OneRead read{0};
+      return ds.all[j][2 * r + c] * slope_of_read<Code>(user, slopes::TanhWithSlope<QuotientTanh>(),
+                                                        0.0f, user.template key<true>(8 * r), read);
+    };
+    unrolled<kFragments>([&](int j) {
+      if constexpr (sizeof(T) == 2) {  // a lane's words are of two queries; of two keys in memory
+        const int row = ds.first_row + 8 * j + row_of_lane,
+                  key = ds.lane_key - row_of_lane + column;
+        T* const to = place_in_gradient<T>(tile, row, key);
+        unrolled<2>([&](int r) {
+          constexpr int kDtype = kSame<T, Bf16> ? kBf16 : kFp16;
+          const u32 word = movmatrix_trans(pack2<kDtype>(scaled(j, 0, r), scaled(j, 1, r)));
+          if (row < rows && key + 8 * r < keys) *reinterpret_cast<u32*>(to + 8 * r) = word;
+        });
+      } else {
+        unrolled<2>([&](int c) {
+          const int row = ds.first_row + 8 * j + column + c;
+          T* const to = place_in_gradient<T>(tile, row, ds.lane_key);
+          unrolled<2>([&](int r) {
+            if (row < rows && ds.lane_key + 8 * r < keys) to[8 * r] = scaled(j, c, r);
+          });
+        });
+      }
+    });
+  }
+  /// Zeros for rows first_row to end_row - 1 and so many keys from first_key on, by `threads`.
+  template <class QueryTile>
+  ATTNFORGE_DEVICE static void clear_rows(const QueryTile& tile, int first_row, int end_row,
+                                          int first_key, int keys, int thread, int threads) {
+    using T = typename Code::RowElement;
+    constexpr int kOfVector = 16 / sizeof(T);
+    const int vectors = ceil_div(min(keys, tile.lengths.kv() - first_key), kOfVector);
+    const int end = (min(end_row, tile.lengths.q()) - first_row) * vectors;
+#pragma unroll 1
+    for (int i = thread; i < end; i += threads) {
+      const int row = i / vectors, vector = i - row * vectors;
+      *reinterpret_cast<uint4*>(place_in_gradient<T>(
+          tile, first_row + row, first_key + vector * kOfVector)) = make_uint4(0, 0, 0, 0);
+    }
+  }
+  template <class T, class QueryTile>
+  ATTNFORGE_DEVICE static T* place_in_gradient(const QueryTile& tile, int row, int key) {
+    OneRead first{0};
+    slope_of_read<Code>(Row(tile, row, key), slopes::TanhWithSlope<QuotientTanh>(), 0.0f,
+                        KeyPosition{key, 0}, first);
+    return reinterpret_cast<T*>(first.gradient) + first.element;
   }
 
   /// One thread, for a pair that is seen and whose score is scaled and capped already: calls

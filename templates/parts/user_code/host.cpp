@@ -17,6 +17,7 @@
 #include "templates/backward/host.h"
 #include "templates/host/argument.h"
 #include "templates/host/assembly.h"
+#include "templates/host/common_rejects.h"
 #include "templates/host/launch_work.h"
 #include "templates/parts/key_lists/host.h"
 #include "templates/parts/user_code/params.h"
@@ -149,6 +150,17 @@ constexpr Step kStates{
 
 int slope_registers(const Problem& problem, int scores) {
   return has_score_code(problem) && !adds_to_score(problem.score) ? scores : 0;
+}
+
+int row_registers(const Problem& problem, int scores) {
+  const std::vector<CodeArgument> arguments = code_arguments(problem.args);
+  const std::size_t aligned = place_of_aligned(arguments);
+  return aligned == arguments.size() ? 0 : scores * size_bytes(arguments[aligned].type) / 4;
+}
+
+int added_row_registers(const Problem& problem, int scores) {
+  if (!adds_to_score(problem.score) || !problem.mask.empty()) return 0;
+  return row_registers(problem, scores);
 }
 
 constinit const Part code_part{

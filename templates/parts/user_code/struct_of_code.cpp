@@ -18,15 +18,24 @@ namespace {
 
 std::string word(std::size_t index) { return fmt::format("attnforge_code.words[{}]", index); }
 
+const char* element_of(const CodeArgument& argument) {
+  constexpr const char* kElements[] = {"float", "int", "Fp16", "Bf16", "bool"};
+  return kElements[static_cast<int>(argument.type)];
+}
 /// "UserArray<float>"
 std::string type_of_array(const CodeArgument& argument, bool wide) {
   if (wide && argument.type == CodeArgument::Type::kInt) return "WideArray";
-  constexpr const char* kElements[] = {"float", "int", "Fp16", "Bf16", "bool"};
-  return fmt::format("UserArray<{}>", kElements[static_cast<int>(argument.type)]);
+  return fmt::format("UserArray<{}>", element_of(argument));
 }
 
 /// "    [[maybe_unused]] const UserArray<float> slope(code.words[0]);\n"
-std::string local(const CodeArgument& argument, std::size_t index, bool wide) {
+std::string local(const CodeArgument& argument, std::size_t index, bool wide,
+                  bool by_rows = false) {
+  if (argument.aligned && by_rows) {
+    return fmt::format(
+        "    [[maybe_unused]] const AlignedArray<{}, Reads> {}({}, attnforge_reads);\n",
+        element_of(argument), argument.name, word(index));
+  }
   if (argument.is_array) {
     return fmt::format("    [[maybe_unused]] const {} {}({});\n", type_of_array(argument, wide),
                        argument.name, word(index));
@@ -71,9 +80,9 @@ std::string locals_of_reads(const Problem& problem, const std::vector<CodeArgume
   return lines;
 }
 
-std::string locals(const std::vector<CodeArgument>& arguments, bool wide) {
+std::string locals(const std::vector<CodeArgument>& arguments, bool wide, bool by_rows = false) {
   std::string lines;
-  for (std::size_t i = 0; i < arguments.size(); ++i) lines += local(arguments[i], i, wide);
+  for (std::size_t i = 0; i < arguments.size(); ++i) lines += local(arguments[i], i, wide, by_rows);
   return lines;
 }
 
@@ -177,16 +186,21 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, const 
       fmt::arg("score_by_key", reads_by_key(problem.score, arguments)),
       fmt::arg("mask_by_key", reads_by_key(mask, arguments)));
   if (!problem.score.empty()) {
+    const std::size_t aligned = place_of_aligned(arguments);
+    const bool by_rows = aligned < arguments.size();
+    if (by_rows) lines += fmt::format("  using RowElement = {};\n", element_of(arguments[aligned]));
     lines += fmt::format(
-        "  template <class Tanh, class S>\n"
+        "  template <class Tanh, class S{}>\n"
         "  ATTNFORGE_DEVICE static auto score([[maybe_unused]] const Words& attnforge_code, "
-        "[[maybe_unused]] const Tanh& attnforge_tanh, S s, {}) {{\n"
+        "[[maybe_unused]] const Tanh& attnforge_tanh, S s, {}{}) {{\n"
         "{}"
         "{}"
         "{}"
         "{}"
         "  }}\n",
-        of_score.taken, of_score.first_line, locals(arguments, wide_score),
+        by_rows ? ", class Reads = FromMemory" : "", of_score.taken,
+        by_rows ? ", const Reads& attnforge_reads = {}" : "", of_score.first_line,
+        locals(arguments, wide_score, by_rows),
         !has_tanh ? ""
         : slopes  ? kSlopeTanhNames
                   : kTanhNames,

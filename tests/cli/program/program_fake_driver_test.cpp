@@ -222,6 +222,7 @@ TEST_F(ProgramOnFakeDriver, AKernelWithoutEndDoesNotKeepTheProgram) {
          {"ATTNFORGE_NVRTC", ATTNFORGE_FAKE_NVRTC},
          {"ATTNFORGE_CACHE", database()},
          {"ATTNFORGE_LOG", "off"},
+         {"ATTNFORGE_WORKER", "in_process"},
          {"FAKE_GPU_LAUNCH_US", "1"},
          {"FAKE_GPU_HANGS_AT", launch}});
     EXPECT_THAT(outcome.exit_code, testing::AnyOf(1, 3)) << verb << ": " << outcome.err;

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,6 +64,19 @@ class RunInputs : public Program {
     EXPECT_THAT(outcome.err, HasSubstr(says));
   }
 };
+
+TEST_F(RunInputs, AnAppendWithoutQueriesHasNoOutputToWrite) {
+  const std::string o = folder_.file("o.npy"), append = "append bf16 seqlen=2:64 head_dim=64";
+  expect_refused({{"--random", "1", "--o", o, append}}, "--o: an append writes its queries alone");
+  EXPECT_FALSE(std::filesystem::exists(o));
+  EXPECT_EQ(cpu({{"--random", "1", "--o", o, append + " queries rope=half"}}).exit_code, 0);
+  EXPECT_GT(std::filesystem::file_size(o), 2u * 64 * 2);
+}
+
+TEST_F(RunInputs, FilesOfAMergeOrAnAppendAreRefusedAndNotIgnored) {
+  expect_refused({tensors(1, 4, 4), {"merge", "parts=2"}}, "merge takes no files of q, k and v");
+  expect_refused({tensors(1, 4, 4), {"append"}}, "append takes no files of q, k and v");
+}
 
 TEST_F(RunInputs, LengthsThatAProblemCannotHaveAreRefusedBeforeTheyAreUsed) {
   const Words pages = {"--random", "1",

@@ -35,6 +35,16 @@ TEST_F(Program, WithoutAGpuExitCode5AndWhatToDo) {
   }
   EXPECT_THAT(run({"tune", "fwd seqlen=64"}).err, HasSubstr("tune --arch"));
   EXPECT_THAT(run({"inspect", "fwd seqlen=64"}).err, HasSubstr("--arch"));
+  EXPECT_THAT(run({"bench", "fwd seqlen=64"}).err, HasSubstr("tune --arch"));
+  EXPECT_THAT(run({"run", "--random", "1", "fwd seqlen=64"}).err, HasSubstr("run --cpu"));
+}
+
+TEST_F(Program, ABenchThatFindsNoGpuLeavesItsFilesAsTheyWere) {
+  const std::string csv = folder_.write("sweep.csv", "of yesterday"),
+                    json = folder_.write("sweep.json", "{}");
+  EXPECT_EQ(run({"bench", "--out", csv, "--out", json, "fwd seqlen=64"}).exit_code, 5);
+  EXPECT_EQ(read_file(csv), "of yesterday");
+  EXPECT_EQ(read_file(json), "{}");
 }
 
 TEST_F(Program, TheReferenceRunsWithoutAGpu) {

@@ -6,6 +6,9 @@
 namespace attnforge {
 
 inline int from_lane(int x, int lane) { return __shfl_sync(~0u, x, lane); }
+inline float from_lane(float x, int lane) {
+  return __int_as_float(from_lane(__float_as_int(x), lane));
+}
 inline int from_lane_0(int x) { return __shfl_sync(~0u, x, 0); }
 inline int from_lone_lane_0(int x) { return x; }
 template <int kMask>

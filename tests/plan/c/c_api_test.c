@@ -40,7 +40,7 @@ static void test_struct_layout(void) {
   EXPECT(ATTNFORGE_ABI_VERSION == 2);
   EXPECT(sizeof(attnforge_context_desc) == 48);
   EXPECT(offsetof(attnforge_context_desc, arch) == 16);
-  EXPECT(sizeof(attnforge_plan_options) == 56);
+  EXPECT(sizeof(attnforge_plan_options) == 64);
   EXPECT(offsetof(attnforge_plan_options, time_limit_s) == 16);
   EXPECT(sizeof(attnforge_progress) == 64);
   EXPECT(sizeof(attnforge_sizes) == 48);
@@ -54,7 +54,7 @@ static void test_struct_layout(void) {
   EXPECT(sizeof(attnforge_block_mask_lists) == 40);
   EXPECT(sizeof(attnforge_block_mask_shape) == 48);
   EXPECT(offsetof(attnforge_tensors, block_mask) == 176);
-  EXPECT(offsetof(attnforge_tensors, sinks) == 224);
+  EXPECT(offsetof(attnforge_tensors, sinks) == 232);
   EXPECT(sizeof(attnforge_gradients) == 168);
   EXPECT(offsetof(attnforge_tensors, o) == 104);
   EXPECT(offsetof(attnforge_tensors, lse) == 136);

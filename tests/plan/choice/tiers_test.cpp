@@ -166,7 +166,7 @@ TEST_F(TiersTest, StoredWinnersOfTheLadderAreForThoseWhoNameThem) {
   for (const char* name : {"fwd_wmma", "fwd_materialized"}) {
     const std::string stored = store_winner(name, facts);
     Device device = open();
-    const Plan unnamed = make_plan(kUsual, device);
+    const Plan unnamed = make_plan(kUsual, device, options_of(Policy::kEstimate));
     EXPECT_THAT(unnamed.config(), StartsWith("fwd_wgmma_sm90a "));
     EXPECT_EQ(unnamed.provenance(), Provenance::kEstimated);
     try {

@@ -22,6 +22,7 @@
 #include "generator/candidates.h"
 #include "generator/problem/bucket.h"
 #include "plan/plan_state.h"
+#include "plan/tools/compile_info.h"
 #include "runtime/compile/compiler.h"
 #include "templates/registry.h"
 
@@ -167,6 +168,20 @@ TEST(WorkspaceBound, OfSplitKeysSufficesForEverySmallerBatch) {
   }
 }
 
+TEST(WorkspaceBound, OfSizesThatNoKernelServesIsRefusedAndNoAssertion) {
+  const DeviceFacts& device = typical_device("sm_90");
+  Problem many = kProblem;
+  const std::string config = to_string(untuned(registry(), bucket(many), device).config);
+  many.batch = 1 << 18;
+  many.seqlen_q = many.seqlen_kv = 1 << 16;
+  try {
+    workspace_bound(many, config, device);
+    FAIL() << "2^31 query tiles";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
+  }
+}
+
 TEST(WorkspaceBound, OfPackedQkvMayHaveTwoLengths) {
   const DeviceFacts& device = typical_device("sm_90");
   const Problem packed = parse_problem(
@@ -282,9 +297,9 @@ TEST_F(InspectTest, LaunchesHaveRolesAndTheMainOneIsTheConfigsKernel) {
     const char* arch = "90a";
     const char* family = "";
   } cases[] = {
-      {"fwd bf16 seqlen=4096 head_dim=128", {"main"}},
+      {"fwd bf16 num_heads=32 seqlen=4096 head_dim=128", {"main"}},
       {"fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128", {"main", "merge"}},
-      {"fwd bf16 seqlen=4096 head_dim=128 rope=half", {"prepare", "main"}},
+      {"fwd bf16 num_heads=32 seqlen=4096 head_dim=128 rope=half", {"prepare", "main"}},
       {"bwd bf16 seqlen=4096 head_dim=128", {"prepare", "main", "finish"}},
       {"bwd bf16 seqlen=4096 head_dim=128 sinks", {"prepare", "main", "finish", "finish"}},
       {"bwd bf16 seqlen=4096 head_dim=128 deterministic",
@@ -470,6 +485,26 @@ TEST(ListFamilies, NamesAllWithArchsAndFeatures) {
   }
 }
 
+TEST(CompileInfo, IsOfTheConfigsOwnKernelAndNotOfStepsBesideIt) {
+  Cubin cubin;
+  cubin.registers = 168;
+  cubin.spill_store_bytes = 8;
+  Launch launch;
+  launch.steps.resize(2);
+  launch.steps[0].kernel = "before";
+  launch.steps[1].kernel = "own";
+  launch.steps[1].block.x = 128;
+  const Arch& arch = typical_device("90a").arch;
+  EXPECT_EQ(describe(cubin, {}, launch, arch).registers, 168) << "stored: the most of any";
+  cubin.kernels["before"] = {.registers = 168, .spill_store_bytes = 8};
+  cubin.kernels["own"] = {.registers = 40, .smem_static_bytes = 1024};
+  const CompileInfo info = describe(cubin, {}, launch, arch);
+  EXPECT_EQ(info.registers, 40);
+  EXPECT_EQ(info.spill_bytes, 0);
+  EXPECT_EQ(info.smem_bytes, 1024);
+  EXPECT_EQ(info.blocks_per_sm, 12);  // of 65,536 registers
+}
+
 // ---- Ranking without the GPU ----
 
 TEST_F(RankTest, StoresEstimatesAndCodeThatNoPlanTakesForMeasured) {
@@ -501,6 +536,10 @@ TEST_F(RankTest, StoresEstimatesAndCodeThatNoPlanTakesForMeasured) {
   }
   const Cache::Current current{device_class(device), "", "", device.arch.sm};
   EXPECT_FALSE(cache.best(to_string(tuned), current, [](std::string_view) { return "any"; }));
+  const Inspection shown = inspect(kProblem, device,
+                                   {.cache_path = path("cache.db"), .compile = false});
+  EXPECT_EQ(shown.num_estimates, 3);
+  EXPECT_THAT(shown.measured, IsEmpty());
 }
 
 TEST_F(RankTest, RefusesADatabaseThatCannotBeWritten) {

@@ -11,6 +11,7 @@
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
 #include "reference/parts/rope.h"
+#include "reference/parts/scales.h"
 #include "reference/score.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"
@@ -26,6 +27,21 @@ std::vector<float> load_row(DType dtype, const Tensor& tensor, std::int64_t batc
                           row * tensor.stride_row;
   for (int i = 0; i < count; ++i)
     values[static_cast<std::size_t>(i)] = load_element(dtype, tensor.data, at + i);
+  return values;
+}
+
+/// A row of k or v: of fewer bits, times its scales, in q's dtype.
+std::vector<float> load_key_row(const Problem& problem, DType dtype, const Tensor& tensor,
+                                const ScaleTensor& scales, std::int64_t batch, std::int64_t head,
+                                std::int64_t row, int count) {
+  if (!is_low_bit(dtype)) return load_row(dtype, tensor, batch, head, row, count);
+  std::vector<double> exact(static_cast<std::size_t>(count));
+  const std::int64_t at = batch * tensor.stride_batch + head * tensor.stride_head +
+                          row * tensor.stride_row;
+  attnforge::load_row(problem, dtype, tensor.data, at, scales, batch, row, head, count,
+                      exact.data());
+  std::vector<float> values;
+  for (const double x : exact) values.push_back(round_to(problem.dtype_q, static_cast<float>(x)));
   return values;
 }
 
@@ -63,8 +79,8 @@ std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, 
   const float scale = effective_softmax_scale(problem);
   std::vector<float> scores;
   for (const std::int64_t key : keys) {
-    std::vector<float> k = load_row(problem.dtype_k, tensors.k, row.batch, kv_head, key,
-                                    problem.head_dim);
+    std::vector<float> k = load_key_row(problem, problem.dtype_k, tensors.k, tensors.k_scale,
+                                        row.batch, kv_head, key, problem.head_dim);
     change_and_round(problem, problem.dtype_k, k,
                      [&](double* exact) { change_key(problem, tensors, key, exact); });
     float dot = 0;
@@ -89,12 +105,13 @@ double row_error(const Problem& problem, const Tensors& tensors, const MaskRows&
                  const QueryRow& row, const double* expected) {
   const std::vector<std::int64_t> keys = keys_of(problem, mask, row);
   std::vector<float> p = plain_scores(problem, tensors, row, keys);
-  plain_softmax(p, sink_of(problem, tensors, row.head), problem.dtype_v);
+  const DType of_weights = is_low_bit(problem.dtype_v) ? problem.dtype_q : problem.dtype_v;
+  plain_softmax(p, sink_of(problem, tensors, row.head), of_weights);
   const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
   std::vector<float> o(static_cast<std::size_t>(problem.head_dim_v), 0.0f);
   for (std::size_t i = 0; i < p.size(); ++i) {
-    const std::vector<float> v = load_row(problem.dtype_v, tensors.v, row.batch, kv_head, keys[i],
-                                          problem.head_dim_v);
+    const std::vector<float> v = load_key_row(problem, problem.dtype_v, tensors.v, tensors.v_scale,
+                                              row.batch, kv_head, keys[i], problem.head_dim_v);
     for (std::size_t d = 0; d < o.size(); ++d)
       o[d] += product_input(problem, p[i]) * product_input(problem, v[d]);
   }

@@ -157,11 +157,11 @@ static_assert(seams::Order<Pieces::Order, WithKeyLists<WithBlockMask<WithLengths
 static_assert(sizeof(WithKeyLists<WithBlockMask<WithLengths<StepParams>>>) == 336);
 extern "C" __global__ void __launch_bounds__(256, 4)
 key_lists(const __grid_constant__ WithKeyLists<WithBlockMask<WithLengths<StepParams>>> p) {
-  MakeKeyLists<Pieces::Lengths, BlockSource<kConfig.mask_block_q, kConfig.mask_block_kv>, kConfig.block_m(), kConfig.key_groups(), kConfig.block_n / kConfig.key_groups(), DenseTmaPieces<kConfig>::Mask>::run(p);
+  MakeKeyLists<Pieces::Lengths, BlockSource<kConfig.mask_block_q, kConfig.mask_block_kv>, kConfig.tile_rows(), kConfig.key_groups(), kConfig.block_n / kConfig.key_groups(), DenseTmaPieces<kConfig>::Mask>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(1024)
 tile_queue(const __grid_constant__ WithKeyLists<WithBlockMask<WithLengths<StepParams>>> p) {
-  MakeTileQueue<Pieces::Lengths, Pieces::Walk, kConfig.block_m(), kConfig.block_n, kConfig.pack_gqa>::run(p);
+  MakeTileQueue<Pieces::Lengths, Pieces::Walk, kConfig.tile_rows(), kConfig.block_n, kConfig.pack_gqa>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
 fwd_wgmma_sm90a_bf16_d128_64x64(const __grid_constant__ WithKeyLists<WithBlockMask<WithLengths<FwdWgmmaSm90aParams>>> p) {

@@ -51,19 +51,19 @@ TEST(TileOrder, SmallLastGroupsAreSeenToLeaveTheGpuIdle) {
   EXPECT_GT(idle(4096), 1.0);
 }
 
-TEST(SpreadOfRows, IsWhatLengthsOfABucketLeaveEmptyInTheirLastTile) {
-  const auto spread = [](int queries, int block_m, int pack) {
-    return spread_of_rows(parse_problem(fmt::format("fwd bf16 batch=2 num_heads=32:2 head_dim=64 "
+TEST(SpreadOfRows, IsWhatLengthsOfABucketLeaveEmptyInTheirLastTileAndRound) {
+  const auto spread = [](int batch, int queries, int block_m, int pack, double places = 1) {
+    return spread_of_rows(parse_problem(fmt::format("fwd bf16 batch={} num_heads=32:2 head_dim=64 "
                                                     "seqlen={}",
-                                                    queries)),
-                          block_m, pack);
+                                                    batch, queries)),
+                          block_m, pack, places);
   };
-  EXPECT_NEAR(spread(256, 128, 1), 1.38, 0.01) << "129 queries take 256 rows";
-  EXPECT_LT(spread(256, 128, 16), 1.04) << "heads fill each other's tiles";
-  EXPECT_LT(spread(512, 128, 1), 1.25);
-  EXPECT_EQ(spread(128, 128, 1), 1);
-  EXPECT_EQ(spread(1024, 128, 1), 1);
-  EXPECT_EQ(spread(300, 128, 1), 1) << "no bucket";
+  EXPECT_NEAR(spread(2, 256, 128, 1), 1.07, 0.01) << "225 queries take 256 rows";
+  EXPECT_GT(spread(2, 160, 192, 1), spread(2, 160, 192, 16)) << "heads fill each other's tiles";
+  EXPECT_EQ(spread(2, 128, 128, 1), 1);
+  EXPECT_EQ(spread(2, 300, 128, 1), 1) << "no bucket";
+  // 7 or 8 sequences of 129 to 160 queries on 132 SMs: tiles of 192 rows are always two rounds.
+  EXPECT_GT(spread(8, 160, 192, 16, 132), spread(8, 160, 128, 16, 132));
 }
 
 }  // namespace

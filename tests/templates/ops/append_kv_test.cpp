@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "tests/support/index_of.h"
+#include "tests/kernels/index_of.h"
 
 // clang-format off
 #include "tests/support/host_grid.h"

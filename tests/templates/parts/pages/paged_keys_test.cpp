@@ -15,9 +15,7 @@
 // clang-format off
 #include "tests/support/host_grid.h"
 // What is assembly on the GPU.
-#define thread_index thread_index_on_gpu
-#include "templates/ptx/special_registers.cuh"
-#undef thread_index
+#include "ptx/special_registers.cuh"
 #define tma_load_4d tma_load_4d_on_gpu
 #define elected elected_on_gpu
 #include "templates/ptx/tma.cuh"
@@ -27,7 +25,6 @@
 
 namespace attnforge {
 
-inline int thread_index() { return static_cast<int>(threadIdx.x); }
 inline bool elected() { return thread_index() % 32 == 5; }
 
 /// Of one load by TMA.

@@ -11,16 +11,6 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
-// What is assembly on the GPU.
-#define thread_index thread_index_on_gpu
-#define block_index block_index_on_gpu
-#include "templates/ptx/special_registers.cuh"
-#undef block_index
-#undef thread_index
-namespace attnforge {
-inline int thread_index() { return static_cast<int>(threadIdx.x); }
-inline int block_index() { return static_cast<int>(blockIdx.x); }
-}  // namespace attnforge
 #define blockDim attnforge::test::block_size
 namespace attnforge::test {
 inline constexpr Index block_size{64};
@@ -59,12 +49,12 @@ struct Piece {
   int sequence, head;
   TileSlice slice;
   int block;
+  std::int64_t place;  // of its first row and head
 };
 
 struct Found {
   std::vector<Piece> pieces;
   std::map<std::tuple<int, int, int>, SplitsOfRow> of_rows;  // of (sequence, query head, row)
-  std::vector<std::int64_t> places;  // of each piece, its first row and head
 };
 
 Found found(const TestParams& params, int rows) {
@@ -74,8 +64,8 @@ Found found(const TestParams& params, int rows) {
     __syncthreads();
     if (threadIdx.x == 0) {
       for (Share<Splits> share = Splits::own(); share.more(); share.advance(params)) {
-        all.pieces.push_back({share.sequence, share.head, share.slice(), block_index()});
-        all.places.push_back(Splits::place(params, share.sequence, share.head * kGroup, 0));
+        all.pieces.push_back({share.sequence, share.head, share.slice(), block_index(),
+                              Splits::place(params, share.sequence, share.head * kGroup, 0)});
         EXPECT_EQ(share.place(params).head, share.sequence * params.fwd.num_heads_kv + share.head);
       }
     }
@@ -93,16 +83,21 @@ Found found(const TestParams& params, int rows) {
   return all;
 }
 
-void expect_shared(const std::vector<int>& tiles, int heads_kv, int blocks, int rows) {
+void expect_shared(const std::vector<int>& tiles, int heads_kv, int blocks, int rows,
+                   int team = 1) {
   SCOPED_TRACE(testing::PrintToString(tiles) +
-               testing::PrintToString(std::tuple(heads_kv, blocks)));
+               testing::PrintToString(std::tuple(heads_kv, blocks, team)));
   TestParams params{{static_cast<int>(tiles.size()), heads_kv * kGroup, heads_kv}, {}, &tiles};
   params.partials.at_once = blocks;
   params.partials.rows_of_head = rows;
-  const Found all = found(params, rows);
+  params.partials.team = team;
+  Found all = found(params, rows);
+  std::ranges::sort(all.pieces, {}, [](const Piece& its) {
+    return std::tuple(its.sequence, its.head, its.slice.first);
+  });
   const int total = std::accumulate(tiles.begin(), tiles.end(), 0) * heads_kv;
 
-  // Each key tile once, in order; blocks' shares differ by one tile at most.
+  // Each key tile once; blocks' shares differ by one tile at most.
   std::vector<int> of_block(static_cast<std::size_t>(blocks));
   std::size_t piece = 0;
   std::vector<std::int64_t> results;
@@ -117,7 +112,7 @@ void expect_shared(const std::vector<int>& tiles, int heads_kv, int blocks, int 
         ASSERT_GT(next.slice.last, at);
         at = next.slice.last;
         of_block[static_cast<std::size_t>(next.block)] += at - next.slice.first;
-        its.push_back(all.places[piece]);
+        its.push_back(next.place);
       }
       for (int row = 0; row < rows; ++row)
         for (int q = head * kGroup; q < (head + 1) * kGroup; ++q) {
@@ -151,12 +146,15 @@ TEST(Shares, HaveEachKeyTileOnceAndAreFoundAgainByTheStepThatMerges) {
   expect_shared({0, 0, 4, 0}, 2, 3, 2);
   expect_shared({1, 1, 1}, 1, 8, 1);
   expect_shared({7, 0, 100, 3, 3}, 2, 11, 2);
+  expect_shared({7, 0, 100, 3, 3}, 8, 12, 2, 4);
+  expect_shared({1, 0, 2}, 4, 132, 1, 4);
   std::mt19937 random(3);
   for (const int batch : {2, 31, 33, 70}) {
     std::vector<int> tiles(static_cast<std::size_t>(batch));
     for (int& each : tiles) each = random() % 4 == 0 ? 0 : static_cast<int>(random() % 40);
     expect_shared(tiles, 1 + static_cast<int>(random() % 3), 1 + static_cast<int>(random() % 40),
                   1);
+    expect_shared(tiles, 4, 2 + 2 * static_cast<int>(random() % 20), 1, 2);
   }
 }
 

@@ -11,13 +11,6 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
-// What is assembly on the GPU.
-#define thread_index thread_index_on_gpu
-#include "templates/ptx/special_registers.cuh"
-#undef thread_index
-namespace attnforge {
-inline int thread_index() { return static_cast<int>(threadIdx.x); }
-}  // namespace attnforge
 #include "templates/parts/splits/items.cuh"
 // clang-format on
 

@@ -147,7 +147,10 @@ TEST(SplitKeys, OfASmallerBatchAreAsManyBlocksAsThoseOfItsBucket) {
   const auto splits = [](const char* words, int measured) {
     const Problem problem = parse_problem(
         fmt::format("fwd bf16 num_heads=32:8 head_dim=128 {}", words));
-    return splits_of_batch(problem, measured, 64, 8.0 * double(problem.batch), 2 * 132);
+    return splits_of_batch(
+        problem,
+        {.block_m = 64, .block_n = 64, .pack_gqa = 4, .blocks_per_sm = 2, .num_splits = measured},
+        typical_device("90a"));
   };
   EXPECT_EQ(splits("batch=6 seqlen=1:8192", 5), 5) << "the bucket itself";
   EXPECT_EQ(splits("batch=5 seqlen=1:8192", 5), 6);

@@ -42,13 +42,12 @@ class LoadedCandidate {
   /// Loads what the candidate's launch needs and has `workspace`, which must outlive it, grow to
   /// what it needs. Throws Error(kCuda).
   LoadedCandidate(const Candidate& candidate, const Problem& problem, const DeviceFacts& device,
-                  Compiled&& compiled, SharedWorkspace& workspace)
+                  const Compiled& compiled, SharedWorkspace& workspace)
       : config_(to_string(candidate.config)),
         estimate_us_(candidate.estimate_us),
-        compiled_(std::move(compiled)),
         workspace_(workspace) {
     const Launch launch = candidate.family->launch(candidate.config, problem, device);
-    kernels_ = LoadedKernels(compiled_.cubin.bytes, compiled_.source, launch);
+    kernels_ = LoadedKernels(compiled.cubin.bytes, compiled.source, launch);
     workspace_.reserve(launch);
     launch_ = LoadedLaunch(launch, kernels_);
   }
@@ -60,14 +59,12 @@ class LoadedCandidate {
 
   const std::string& config() const { return config_; }
   double estimate_us() const { return estimate_us_; }
-  const Compiled& compiled() const { return compiled_; }
   /// The time of one run on a warm L2, once known.
   double rough_us = 0;
 
  private:
   std::string config_;
   double estimate_us_;
-  Compiled compiled_;
   LoadedKernels kernels_;
   LoadedLaunch launch_;
   SharedWorkspace& workspace_;

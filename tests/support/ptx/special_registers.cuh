@@ -5,7 +5,7 @@
 
 namespace attnforge {
 
-inline int thread_index() { return static_cast<int>(threadIdx.x); }
-inline int block_index() { return static_cast<int>(blockIdx.x); }
+inline int thread_index() { return static_cast<int>(test::thread_index.x); }
+inline int block_index() { return static_cast<int>(test::block_index.x); }
 
 }  // namespace attnforge

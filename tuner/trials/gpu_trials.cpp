@@ -1,9 +1,8 @@
-#include "tuner/in_process_evaluator.h"
+#include "tuner/trials/gpu_trials.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <limits>
 #include <map>
@@ -11,28 +10,18 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "runtime/compile/compiler.h"
+#include "runtime/driver.h"
 #include "runtime/release.h"
-#include "tuner/compile_pool.h"
 #include "tuner/forward_lse.h"
-#include "tuner/loaded_candidate.h"
 #include "tuner/oracle.h"
 #include "tuner/problem_tensors.h"
 #include "tuner/timer.h"
+#include "tuner/trials/loaded_candidate.h"
 
 namespace attnforge {
 namespace {
 
-constexpr std::size_t kDetailBytes = 4096;
-constexpr double kHangLeastSeconds = 2, kHangBest = 50, kHangEstimate = 20;
 constexpr double kHeatSeconds = 0.1, kHeatRunUs = 10e3;
-
-Measurement failed(Status status, const std::string& detail) {
-  Measurement result;
-  result.status = status;
-  result.detail = detail.substr(0, kDetailBytes);
-  return result;
-}
 
 /// Everything that proving and timing need on the GPU.
 struct Bench {
@@ -51,38 +40,24 @@ struct Bench {
   std::unique_ptr<Oracle> oracle;
 };
 
-class InProcessEvaluator : public Evaluator {
+class GpuTrials : public Trials {
  public:
-  InProcessEvaluator(const Problem& problem, const DeviceFacts& device, Cache& cache,
-                     int compile_threads, unsigned seed, const Overrides& overrides)
-      : problem_(problem),
-        device_(device),
-        cache_(cache),
-        seed_(seed),
-        overrides_(overrides),
-        pool_(compile_threads) {}
+  GpuTrials(const Problem& problem, const DeviceFacts& device, const TrialOptions& options)
+      : problem_(problem), device_(device), options_(options) {}
 
-  std::string digest_of(const Candidate& candidate) override {
-    return digest(render(*candidate.family, candidate.config, problem_, overrides_));
-  }
+  void get_ready() override { bench(); }
 
-  void prepare(std::span<const Candidate> candidates, const std::function<bool()>& keep_going,
-               const std::function<void(std::size_t, const Measurement&)>& on_done) override {
-    const std::vector<Candidate> batch(candidates.begin(), candidates.end());
-    pool_.run(
-        batch.size(),
-        [this, batch](std::size_t index, const std::atomic<bool>& unwanted) {
-          return compile_candidate(batch[index], unwanted);
-        },
-        [&] {
-          if (!loss_) bench();  // memory and oracle, while the first kernels compile
-          return !loss_ && keep_going();
-        },
-        [&](std::size_t index, Compiled&& compiled) {
-          if (compiled.trouble) std::rethrow_exception(compiled.trouble);
-          if (loss_) return;  // a load, too, would wait for a kernel without end
-          on_done(index, load(batch[index], std::move(compiled)));
-        });
+  Measurement load(const Candidate& candidate, const Compiled& compiled, double rough_us) override {
+    try {
+      auto loaded = std::make_unique<LoadedCandidate>(candidate, problem_, device_, compiled,
+                                                      gpu_.workspace);
+      loaded->rough_us = rough_us;
+      gpu_.loaded[loaded->config()] = std::move(loaded);
+      return {};
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kCuda) throw;
+      return launch_failed(nullptr, error);
+    }
   }
 
   Measurement prove(const Config& config) override {
@@ -95,6 +70,7 @@ class InProcessEvaluator : public Evaluator {
       // Twice: counters that a kernel must put back are wrong in the second run at the earliest.
       bench.tensors.poison_outputs(stream);
       candidate.run(bench.tensors.tensors(), stream);
+      bench.tensors.remember(stream);
       bench.tensors.poison_outputs(stream);
       Event start, stop, checked;
       start.record(stream);
@@ -130,7 +106,7 @@ class InProcessEvaluator : public Evaluator {
     for (const Config& config : order) {
       items.push_back(&loaded(config));
       limit_s = std::max(limit_s, hang_limit_s(*items.back()));
-      limit_s += 1e-6 * kHangBest * items.back()->rough_us;
+      limit_s += 50e-6 * items.back()->rough_us;
     }
     const std::vector<double> nothing(order.size(), std::numeric_limits<double>::quiet_NaN());
     LoadedCandidate* const only = order.size() == 1 ? items.front() : nullptr;
@@ -182,11 +158,6 @@ class InProcessEvaluator : public Evaluator {
 
   double clock_mhz() override { return clock_mhz_; }
 
-  void keep(const Config& config) override {
-    const Compiled& compiled = loaded(config).compiled();
-    cache_.put_cubin(compiled.cubin, compiled.source.text, compiled.source.name);
-  }
-
   void release(const Config& config) override {
     if (!loss_) gpu_.loaded.erase(to_string(config));
   }
@@ -194,56 +165,20 @@ class InProcessEvaluator : public Evaluator {
   const Loss* lost() const override { return loss_ ? &*loss_ : nullptr; }
 
  private:
-  /// On the pool's threads: no CUDA context, nothing that is not const or thread-safe.
-  Compiled compile_candidate(const Candidate& candidate, const std::atomic<bool>& unwanted) const {
-    Compiled result;
-    try {
-      result.source = render(*candidate.family, candidate.config, problem_, overrides_);
-      std::optional<Cubin> known = cache_.get_cubin(digest(result.source), device_.arch.name,
-                                                    nvrtc_facts().version_text());
-      result.cubin = known ? *std::move(known)
-                           : compile(result.source, device_.arch, {.unwanted = &unwanted});
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::kCompile) {
-        result.failure = failed(Status::kCompileError, error.what());
-      } else {
-        result.trouble = std::current_exception();
-      }
-    } catch (...) {
-      result.trouble = std::current_exception();
-    }
-    return result;
-  }
-
-  Measurement load(const Candidate& candidate, Compiled&& compiled) {
-    if (compiled.failure.status != Status::kOk) return compiled.failure;
-    try {
-      auto loaded = std::make_unique<LoadedCandidate>(candidate, problem_, device_,
-                                                      std::move(compiled), gpu_.workspace);
-      gpu_.loaded[loaded->config()] = std::move(loaded);
-      return {};
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kCuda) throw;
-      return launch_failed(nullptr, error);
-    }
-  }
-
   LoadedCandidate& loaded(const Config& config) {
     const auto it = gpu_.loaded.find(to_string(config));
-    ATTNFORGE_ASSERT(it != gpu_.loaded.end(),
-                     "only a prepared candidate can be proved, timed or kept");
+    ATTNFORGE_ASSERT(it != gpu_.loaded.end(), "only a loaded candidate can be proved or timed");
     return *it->second;
   }
 
   Bench& bench() {
-    if (!gpu_.bench) gpu_.bench = std::make_unique<Bench>(problem_, device_, seed_);
+    if (!gpu_.bench) gpu_.bench = std::make_unique<Bench>(problem_, device_, options_.seed);
     return *gpu_.bench;
   }
 
   double hang_limit_s(const LoadedCandidate& candidate) const {
-    const double us = std::max(kHangBest * std::max(best_us_, candidate.rough_us),
-                               kHangEstimate * candidate.estimate_us());
-    return std::max(kHangLeastSeconds, 1e-6 * us);
+    return attnforge::hang_limit_s(options_.hang_least_s, best_us_, candidate.rough_us,
+                                   candidate.estimate_us());
   }
 
   static bool try_run(const LoadedCandidate& candidate, const Bench& bench) {
@@ -294,24 +229,18 @@ class InProcessEvaluator : public Evaluator {
 
   const Problem problem_;
   const DeviceFacts device_;
-  Cache& cache_;
-  const unsigned seed_;
-  const Overrides overrides_;
+  const TrialOptions options_;
   Gpu gpu_;
   double best_us_ = 0;
   double clock_mhz_ = 0;
   std::optional<Loss> loss_;
-  CompilePool pool_;  // last: its threads use what is above
 };
 
 }  // namespace
 
-std::unique_ptr<Evaluator> make_in_process_evaluator(const Problem& problem,
-                                                     const DeviceFacts& device, Cache& cache,
-                                                     int compile_threads, unsigned seed,
-                                                     const Overrides& overrides) {
-  return std::make_unique<InProcessEvaluator>(problem, device, cache, compile_threads, seed,
-                                              overrides);
+std::unique_ptr<Trials> make_gpu_trials(const Problem& problem, const DeviceFacts& device,
+                                        const TrialOptions& options) {
+  return std::make_unique<GpuTrials>(problem, device, options);
 }
 
 }  // namespace attnforge

@@ -1,0 +1,141 @@
+// scales.cpp - k and v of 8 or 4 bits: what goes with them, and their scales in a run.
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "generator/parts/part.h"
+#include "generator/problem/fields.h"
+#include "generator/tensors/operand_list.h"
+#include "generator/tensors/stored_rows.h"
+#include "generator/tensors/tensor_check.h"
+
+namespace attnforge {
+namespace {
+
+bool has_scales(const Problem& p) { return p.kv_scale != KvScale::kNone; }
+bool of_rows(const Problem& p) { return p.kv_scale >= KvScale::kToken; }
+
+void validate_low_bits(const Problem& p) {
+  if (!has_low_bit_kv(p)) {
+    if (!has_scales(p)) return;
+    reject_problem("kv_scale={} needs k or v of 8 or 4 bits, as in k=int8 v=int8; leave it out",
+                   to_string(p.kv_scale));
+  }
+  const std::string kv = fmt::format("k={} v={}", to_string(p.dtype_k), to_string(p.dtype_v));
+  if (is_backward(p))
+    reject_problem("{} does not go with bwd; gradients are of k and v in 16 bits or more", kv);
+  if (p.dtype_q == DType::kFp32)
+    reject_problem("{} needs q in fp16 or bf16, not q={}", kv, to_string(p.dtype_q));
+  if (p.rope != Rope::kNone)
+    reject_problem("{} does not go with rope={}; rotate q, and k before it is quantised", kv,
+                   to_string(p.rope));
+}
+
+/// Scales of k or v together: as operands have them.
+struct ScaleSize {
+  std::int64_t rows, of_row;
+};
+ScaleSize size_of_scales(const Problem& p, const Tokens& tokens, int columns) {
+  if (p.kv_scale == KvScale::kTensor) return {1, 1};
+  if (p.kv_scale == KvScale::kHead) return {1, p.num_heads_kv};
+  const StoredRows stored = stored_rows(p);
+  const std::int64_t of_key = p.num_heads_kv * scales_of_row(p, columns);
+  return stored.pool ? ScaleSize{stored.kv_batch, stored.kv * of_key}
+                     : ScaleSize{tokens.kv, of_key};
+}
+
+template <auto kHost, ScaleTensor Tensors::*kTensor>
+void add_of(OperandList& list, std::string_view name, DType dtype, int columns) {
+  if (!is_low_bit(dtype)) return;
+  const ScaleSize size = size_of_scales(list.problem, list.tokens, columns);
+  Operand& scales = list.add_words(
+      operand<kHost, kTensor, &ScaleTensor::data>(name, Operand::Role::kInput), size.rows,
+      size.of_row);
+  scales.scales = dtype;
+  scales.any_rows = has_pages(list.problem) && of_rows(list.problem);
+}
+
+void add_scales(OperandList& list) {
+  const Problem& p = list.problem;
+  add_of<&HostTensors::k_scale, &Tensors::k_scale>(list, "k_scale", p.dtype_k, p.head_dim);
+  add_of<&HostTensors::v_scale, &Tensors::v_scale>(list, "v_scale", p.dtype_v, p.head_dim_v);
+}
+
+void lay_out_scales(const Problem& p, Tensors& tensors) {
+  const std::int64_t rows = stored_rows(p).kv;
+  const auto lay_out = [&](ScaleTensor& scales, int columns) {
+    if (p.kv_scale == KvScale::kHead) scales.stride_head = 1;
+    if (!of_rows(p)) return;
+    const std::int64_t each = scales_of_row(p, columns);
+    const bool by_heads = p.layout == Layout::kBhsd;
+    scales.stride_batch = rows * p.num_heads_kv * each;
+    scales.stride_row = by_heads ? each : p.num_heads_kv * each;
+    scales.stride_head = by_heads ? rows * each : each;
+  };
+  if (is_low_bit(p.dtype_k)) lay_out(tensors.k_scale, p.head_dim);
+  if (is_low_bit(p.dtype_v)) lay_out(tensors.v_scale, p.head_dim_v);
+}
+
+/// Scales of a row that a copy takes: addresses and strides are multiples of as many.
+int copied_scales(const Problem& p, int columns) {
+  return of_rows(p) ? std::gcd(scales_of_row(p, columns), 4) : 1;
+}
+bool strides_good(const ScaleTensor& t, int copied) {
+  return (t.stride_batch | t.stride_row | t.stride_head) % copied == 0;
+}
+
+bool scales_good(const Problem& p, std::uint64_t, const Tensors& t) {
+  const auto good = [&](const ScaleTensor& scales, DType dtype, int columns) {
+    if (!is_low_bit(dtype)) return true;
+    const int copied = copied_scales(p, columns);
+    return words_good(scales.data) &&
+           address_bits(scales.data) % (sizeof(float) * static_cast<unsigned>(copied)) == 0 &&
+           strides_good(scales, copied);
+  };
+  return good(t.k_scale, p.dtype_k, p.head_dim) && good(t.v_scale, p.dtype_v, p.head_dim_v);
+}
+
+void explain_scales(const Problem& p, const Tensors& t) {
+  if (p.batch == 0 || p.seqlen_kv == 0) return;  // nothing of them is read
+  const auto check = [&](std::string_view name, DType dtype, int columns,
+                         const ScaleTensor& scales) {
+    if (!is_low_bit(dtype)) return;
+    const int copied = copied_scales(p, columns);
+    check_address(name, scales.data, sizeof(float) * static_cast<unsigned>(copied),
+                  fmt::format("but the problem says kv_scale={}; give it fp32 scales in device "
+                              "memory",
+                              to_string(p.kv_scale)));
+    if (!strides_good(scales, copied))
+      refuse_tensors(
+          "{} has strides {}, {} and {} of batch, row and head; kv_scale={} needs multiples of {}: "
+          "copy it",
+          name, scales.stride_batch, scales.stride_row, scales.stride_head, to_string(p.kv_scale),
+          copied);
+  };
+  check("k_scale", p.dtype_k, p.head_dim, t.k_scale);
+  check("v_scale", p.dtype_v, p.head_dim_v, t.v_scale);
+}
+
+double bytes_of_scales(const Problem& p) {
+  double numbers = 0;
+  for (const auto& [dtype, columns] :
+       {std::pair(p.dtype_k, p.head_dim), {p.dtype_v, p.head_dim_v}}) {
+    if (is_low_bit(dtype) && of_rows(p))
+      numbers += static_cast<double>(total_tokens(p).kv) *
+                 static_cast<double>(p.num_heads_kv * scales_of_row(p, columns));
+  }
+  return 4 * numbers;
+}
+
+}  // namespace
+
+extern const ProblemPart scales_of_problem;
+constinit const ProblemPart scales_of_problem{.in = has_scales,
+                                              .validate = validate_low_bits,
+                                              .bytes = bytes_of_scales,
+                                              .add_inputs = add_scales,
+                                              .lay_out = lay_out_scales,
+                                              .good = scales_good,
+                                              .explain = explain_scales};
+
+}  // namespace attnforge

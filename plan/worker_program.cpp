@@ -1,0 +1,73 @@
+#include "plan/worker_program.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "attnforge/error.h"
+#include "attnforge/version.h"
+#include "attnforge/worker.h"
+#include "generator/source.h"
+#include "runtime/compile/nvrtc_library.h"
+#include "templates/embedded.h"
+#include "templates/registry.h"
+#include "tuner/worker/serve.h"
+
+namespace attnforge {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_program(const fs::path& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+}  // namespace
+
+const std::string& worker_identity() {
+  static const std::string identity = [] {
+    Source all;
+    all.text = kVersion;
+    for (const Header& header : embedded_headers()) all.text += header.text;
+    return digest(all);
+  }();
+  return identity;
+}
+
+WorkerChoice worker_from_environment() {
+  const char* const named = secure_getenv("ATTNFORGE_WORKER");
+  const std::string value = named == nullptr ? "" : named;
+  if (value == "in_process") return {.in_process = true};
+  if (value == "none") return {.missing = "ATTNFORGE_WORKER=none"};
+  if (!value.empty()) {
+    if (is_program(value)) return {.program = {value, worker_identity()}};
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("ATTNFORGE_WORKER={}: it is the path of the program attnforge, or none, "
+                    "or in_process; or unset it",
+                    value));
+  }
+  const fs::path folder = own_folder();
+  for (const fs::path& path : {folder / "attnforge", folder / ".." / "bin" / "attnforge"}) {
+    if (!folder.empty() && is_program(path)) return {.program = {path.string(), worker_identity()}};
+  }
+  return {.missing = fmt::format("the program attnforge is not installed beside the library, in {} "
+                                 "or ../bin; name it by ATTNFORGE_WORKER",
+                                 folder.string())};
+}
+
+int serve_search(std::string_view role, int supervisor) {
+  const WorkerRole of = role == "gpu" ? WorkerRole::kGpu : WorkerRole::kCompile;
+  if (!become_worker(of, supervisor)) return 1;
+  try {
+    return serve(of, worker_identity(), [](std::string_view name) { return find_family(name); });
+  } catch (...) {
+    return 1;  // no memory for a message
+  }
+}
+
+}  // namespace attnforge

@@ -1,0 +1,48 @@
+// exact_elements.cuh - elements of k and v as the oracles read them: those of 8 and 4 bits one by
+// one, by the definition of their formats, times their scales.
+#pragma once
+
+#include "low_bits.h"
+#include "parts/low_bits/params.h"
+#include "tile/elements.cuh"
+
+namespace attnforge {
+
+/// Element d of a row of kDtype.
+template <int kDtype>
+ATTNFORGE_DEVICE float exact_element(const char* row, int d) {
+  if constexpr (!is_low_bit(kDtype)) {
+    return load_1<kDtype>(row + d * element_bytes(kDtype));
+  } else {
+    const int byte = static_cast<unsigned char>(row[kDtype == kInt4 ? d / 2 : d]);
+    if constexpr (kDtype == kInt8) return float(byte < 128 ? byte : byte - 256);
+    if constexpr (kDtype == kInt4) {
+      const int bits = d % 2 == 0 ? byte % 16 : byte / 16;
+      return float(bits < 8 ? bits : bits - 16);
+    }
+    if constexpr (kDtype == kE5m2) return to_float<kFp16>(u16(byte << 8));
+    const int exponent = byte >> 3 & 15, mantissa = byte & 7;
+    float x = exponent == 0 ? ldexpf(float(mantissa), -9)
+                            : ldexpf(float(8 + mantissa), exponent - 10);
+    if (exponent == 15 && mantissa == 7) x = __uint_as_float(0x7fffffffu);
+    return byte & 128 ? -x : x;
+  }
+}
+
+/// By what element d of a row of K, or of V, is multiplied. `row` and `batch` are those of the row
+/// in the tensor, `sequence` whose it is.
+template <auto C, bool kOfV, class Params>
+ATTNFORGE_DEVICE float exact_scale(const Params& params, int sequence, i64 batch, i64 row, int head,
+                                   int d) {
+  if constexpr (C.kv_scale == kNoScale || !is_low_bit(kOfV ? C.dtype_v : C.dtype_k)) {
+    return 1.0f;
+  } else {
+    const TensorRef& scales = kOfV ? params.scales.v : params.scales.k;
+    const float* const first = static_cast<const float*>(scales.data) + head * scales.stride_head;
+    if constexpr (!scales_of_rows(C)) return first[sequence * scales.stride_batch];
+    const int group = scale_group(C, kOfV ? C.head_dim_v : C.head_dim);
+    return first[batch * scales.stride_batch + row * scales.stride_row + d / group];
+  }
+}
+
+}  // namespace attnforge

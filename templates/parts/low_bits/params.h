@@ -1,0 +1,20 @@
+// params.h - where a run has the scales of k and v of 8 or 4 bits.
+#pragma once
+
+#include "base_params.h"
+
+namespace attnforge {
+
+/// In the argument of a kernel, after the family's own. fp32, as ScaleTensor (attnforge/plan.h) has
+/// them; null where there are none.
+struct alignas(16) ScaleParams {
+  TensorRef k, v;
+};
+
+/// The argument of a kernel whose own is a Params.
+template <class Params>
+struct WithScales : Params {
+  ScaleParams scales;
+};
+
+}  // namespace attnforge
