@@ -256,7 +256,8 @@ double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceF
   }
   if (problem.sinks) us += kStepUs;
   if (steps.group_splits > 1) {
-    bytes += 2.0 * static_cast<double>(group_parts_bytes(problem, steps.group_splits));
+    // Written and read, and the L2 has no place for them beside what the kernel shares.
+    bytes += 3.0 * static_cast<double>(group_parts_bytes(problem, steps.group_splits));
     us += kStepUs;
   }
   const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;

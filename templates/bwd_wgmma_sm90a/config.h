@@ -80,6 +80,11 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR int dq_rows() const { return block_m / dq_sharers(); }
   /// Blocks of a warpgroup.
   ATTNFORGE_CONSTEXPR int dq_own() const { return dq_parts() / warpgroups; }
+  /// Three blocks, by keys: a warpgroup has all rows of one, in one product, and half of those of
+  /// the middle one.
+  ATTNFORGE_CONSTEXPR bool dq_pairs() const {
+    return !split_columns && dq_blocks() == 3 && warpgroups == 2;
+  }
   ATTNFORGE_CONSTEXPR bool adds_in_order() const {
     return dq == kDqInOrder || dq == kDqFromDiagonal;
   }

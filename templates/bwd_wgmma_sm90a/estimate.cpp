@@ -34,7 +34,7 @@ constexpr double kTurn = 3300;  // from one block's turn at a tile to the next o
 // What waiting for turns takes, of all: with several heads at a time, and where all blocks are of
 // one; under a mask, and there in persistent blocks, which are faster than their parts.
 constexpr double kInOrder = 1.06, kInOrderOfAHead = 1.25, kInOrderMasked = 1.1,
-                 kInOrderPersistent = 0.94;
+                 kInOrderPersistent = 0.945;
 // What it is worth that a block may be a tile behind its turn; more where it goes on with the next
 // key tile.
 constexpr double kTwoDqStages = 0.99, kTwoDqStagesPersistent = 0.97;
@@ -46,13 +46,18 @@ constexpr double kManyRows = 1.05;
 constexpr double kDvBeforeDq = 1.03;
 // Most problems are smaller than the one that stands for their bucket: the heaviest block is more
 // of what an SM has to do.
-constexpr double kOfBucket = 1.25;
+constexpr double kOfBucket = 1.12;
 // The same of packed sequences, of which the longest is longer than what is usual, and which may
 // have half of their bucket's tokens.
-constexpr double kOfPacked = 3;
+constexpr double kOfPacked = 3.8;
 // Of the heaviest block of packed sequences, whose order is their own, what comes after most others
 // have ended: with all heads at once, and more where a head's blocks all come after another's.
 constexpr double kLateHeaviest = 0.08, kLateOfLastHead = 0.4;
+
+// What waiting for turns adds to the heaviest block of packed sequences, with which all ends.
+constexpr double kInOrderHeaviest = 1.4;
+// Blocks of fewer heads share less of what they read: for each doubling of the shares.
+constexpr double kTwiceTheShares = 0.04;
 
 /// Clocks of the tensor cores, for a tile.
 double product_clocks(const BwdWgmmaSm90aConfig& c) {
@@ -79,7 +84,8 @@ double tile_clocks(const BwdWgmmaSm90aConfig& c) {
   const double wg = c.warpgroups, bytes = element_bytes(c.dtype);
   const double scores = wg * (64 + m) * (qk + v) * bytes;
   const double sums = wg * m * (qk + v) * bytes;
-  const double queries = c.dq_parts() * (64 + c.dq_rows()) * n * bytes;
+  const int pairs = c.dq_pairs() ? 2 : 0;  // whose two parts read the same columns of K once
+  const double queries = (c.dq_parts() * (64 + c.dq_rows()) - 64 * pairs) * n * bytes;
   const double moved = (m * (qk + v) + m * n) * bytes + (c.adds_by_tma() ? 2 : 1) * m * dq * 4;
   const double smem = (scores + sums + queries + moved) / kSmemBytesPerClock;
   const double exponentials = m * n / kExponentialsPerClock;
@@ -137,9 +143,10 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
     start *= later_see_more(c) ? 1 / kNextTileInAnyOrder : kNextTileInAnyOrder;
   double clocks = (tiles.all * of_tile + blocks * start) / device.num_sms;
   const bool packed = c.lengths == kPackedLengths;
+  const GroupShares shares = GroupShares::of(problem, c.group_splits);
   const double heaviest = (packed ? kOfPacked : kOfBucket) *
-                          (GroupShares::of(problem, c.group_splits).heads * tiles.most * of_tile +
-                           start);
+                          (packed && c.adds_in_order() ? kInOrderHeaviest : 1.0) *
+                          (shares.heads * tiles.most * of_tile + start);
   if (packed) {
     clocks += heaviest * (kLateHeaviest + kLateOfLastHead / order.heads_per_group);
   } else {
@@ -155,6 +162,7 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   if (!c.split_columns && c.block_m > 64 && c.dq_blocks() > 1) clocks *= kManyRows;
   if (c.late_dq == kDvFirst && !c.adds_in_order()) clocks *= kDvBeforeDq;
   clocks *= apart_factor(c, problem, order, alternate);
+  clocks *= 1 + kTwiceTheShares * std::log2(shares.count);
   return clocks / device.sm_clock_mhz;
 }
 

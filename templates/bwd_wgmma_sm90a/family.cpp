@@ -176,7 +176,9 @@ Reason needless_split(const Typed& c) {
 int zeros_lag(const Typed& c, const TileOrder& order, const DeviceFacts& device) {
   const int blocks_of_group = order.heads_per_group * order.m_blocks;
   if (c.zeros_ahead == 0 || blocks_of_group == 0) return 0;
-  return std::min(order.heads_per_group * ceil_div(device.num_sms, blocks_of_group), order.heads);
+  // The heavy blocks of a group end long after its light ones.
+  const int blocks = see_ever_more(c) ? device.num_sms * 7 / 5 : device.num_sms;
+  return std::min(order.heads_per_group * ceil_div(blocks, blocks_of_group), order.heads);
 }
 
 /// Query heads of those of an order before number `head`.
@@ -197,6 +199,7 @@ TileOrder order_of(const Typed& c, const Problem& problem, const DeviceFacts& de
 
 Reason needless_zeros(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.zeros_ahead == 0) return "";
+  if (c.splits_groups()) return "blocks of few heads wait long for zeros";
   const TileOrder order = order_of(c, problem, device);
   const int lag = zeros_lag(c, order, device);
   if (lag == order.heads) return "no head is so far ahead of the first";
@@ -364,6 +367,7 @@ Source render(const Typed& c, const Problem& problem) {
   add(WgmmaProduct::kKK, c.block_m, round_up(c.head_dim, 16));
   add(WgmmaProduct::kKK, c.block_m, round_up(c.head_dim_v, 16));
   add(WgmmaProduct::kMnK, c.dq_rows(), c.block_n());
+  if (c.dq_pairs()) add(WgmmaProduct::kMnK, 2 * c.dq_rows(), c.block_n());
   for (const int columns : {c.head_dim, c.head_dim_v}) {
     if (c.split_columns) {
       for (const int half : {0, 1})

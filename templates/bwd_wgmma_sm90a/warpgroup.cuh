@@ -35,6 +35,7 @@ struct BwdWgmmaSm90aWarpgroup {
   template <int kDim>
   using Transposed = WgmmaKK<C.dtype, C.block_m, ceil_div(kDim, 16)>;
   using Dq = WgmmaMnK<C.dtype, C.dq_rows(), C.block_n() / 16>;
+  using DqPair = WgmmaMnK<C.dtype, 2 * C.dq_rows(), C.block_n() / 16>;
   template <int kColumns>
   using Sums = WgmmaRegsMn<C.dtype, kColumns, C.block_m / 16>;
 
@@ -121,22 +122,33 @@ struct BwdWgmmaSm90aWarpgroup {
     Sums<8 * kFragments>::template add<C.kSwizzle>(sums, a, b);
     wgmma_commit();
   }
-  /// dQ, transposed: (64 columns of K) x (query rows of dS), of this warpgroup's parts of a round.
+  /// dQ of a part, or of it and the one after it, transposed: (64 columns of K) x (query rows of
+  /// dS).
+  template <class Product, class Sums>
+  ATTNFORGE_DEVICE void issue_dq_part(Sums& sums, int ds_stage, int part) {
+    const int block = part / C.dq_sharers(), share = part % C.dq_sharers();
+    const u64 a = smem_descriptor<C.kSwizzle, C.key_chunk_bytes(), 8 * C.kSwizzle>(
+        smem.k() + block * C.key_chunk_bytes());
+    const u64 b = smem_descriptor<C.kSwizzle, 16, 8 * C.kSwizzle>(smem.ds(ds_stage) +
+                                                                  share * C.dq_rows() * C.kSwizzle);
+    Product::template set<C.kSwizzle, C.row_chunk_bytes() / 16>(sums, a, b);
+  }
+  /// dQ of this warpgroup's parts of a round.
   template <int kRound = 0>
   ATTNFORGE_DEVICE void issue_dq(DqParts& dq, int ds_stage) {
+    if constexpr (C.dq_pairs()) {
+      issue_dq_part<DqPair>(reinterpret_cast<float(&)[2 * kDqFragments][4]>(dq), ds_stage,
+                            dq_part(0, 0));
+      issue_dq_part<Dq>(dq[2], ds_stage, dq_part(0, 2));
+    } else {
 #pragma unroll
-    for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
-      const int part = dq_part(kRound, i);
-      const int block = part / C.dq_sharers(), share = part % C.dq_sharers();
-      const u64 a = smem_descriptor<C.kSwizzle, C.key_chunk_bytes(), 8 * C.kSwizzle>(
-          smem.k() + block * C.key_chunk_bytes());
-      const u64 b = smem_descriptor<C.kSwizzle, 16, 8 * C.kSwizzle>(
-          smem.ds(ds_stage) + share * C.dq_rows() * C.kSwizzle);
-      Dq::template set<C.kSwizzle, C.row_chunk_bytes() / 16>(dq[i], a, b);
+      for (int i = 0; i < C.dq_parts_of(kRound); ++i)
+        issue_dq_part<Dq>(dq[i], ds_stage, dq_part(kRound, i));
     }
     wgmma_commit();
   }
   ATTNFORGE_DEVICE int dq_part(int round, int i) const {
+    if constexpr (C.dq_pairs()) return i < 2 ? warpgroup * 4 + i : 2 + warpgroup;
     return warpgroup * C.dq_own() + round * C.dq_held() + i;
   }
 
@@ -259,7 +271,8 @@ struct BwdWgmmaSm90aWarpgroup {
       mbarrier_wait(smem.dq_empty(warpgroup, stage), parity_of<C.dq_stages>(number) ^ 1);
 #pragma unroll
       for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
-        const u32 to = smem.dq(warpgroup, stage, i) + thread * 16;
+        const int at = C.dq_pairs() ? dq_part(kRound, i) - warpgroup * C.dq_own() : i;
+        const u32 to = smem.dq(warpgroup, stage, at) + thread * 16;
         unrolled<kDqFragments>([&](int j) { store_shared(to + j * 2048, dq[i][j]); });
       }
       fence_proxy_async();
