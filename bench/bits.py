@@ -12,16 +12,22 @@ import argparse
 import csv
 import math
 
-import torch
-
-from attnforge import quantize_kv
+torch = quantize_kv = None  # by load()
 
 HEAD_DIM, QUERIES = 128, 64
 KEYS = {"normal": 4096, "outliers": 4096, "one sign": 131072, "needle": 131072}
-FORMATS = [(dtype, scale) for dtype in ("int8", "e4m3", "e5m2") for scale in ("token", "group64")]
-FORMATS += [("int4", scale) for scale in ("token", "group64", "group32")]
+FORMATS = [(dtype, "token") for dtype in ("int8", "e4m3", "e5m2", "int4")] + [("int4", "group64"), ("int4", "group32")]
 BITS = {"int8": 8, "e4m3": 8, "e5m2": 8, "int4": 4}
 COLUMNS = ["format", "scale", "bytes", "inputs", "max", "p999", "mean"]
+
+
+def load():
+    global torch, quantize_kv
+    import torch as module
+
+    import attnforge
+
+    torch, quantize_kv = module, attnforge.quantize_kv
 
 
 def inputs(kind):
@@ -73,6 +79,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--csv", help="write all figures to this file")
     options = arguments.parse_args()
+    load()
     measured = list(rows())
     if options.csv:
         with open(options.csv, "w", newline="", encoding="utf-8") as file:

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "attnforge/error.h"
 #include "generator/arch.h"
 #include "plan/overrides.h"
@@ -28,6 +30,8 @@ DeviceState::DeviceState(const DeviceOptions& options)
       device_class(attnforge::device_class(facts)),
       context(context_for(primary)),
       cache(options.cache_path, options.read_only_cache, log_function()) {
+  if (const char* path = secure_getenv("ATTNFORGE_SITE_CACHE"); path != nullptr && *path != '\0')
+    site.emplace(path, true, log_function());
   log.info(
       fmt::format("opened GPU {} ({}), database {}", options.ordinal, device_class, cache.path()));
   if (const std::string forced = forced_text(overrides); !forced.empty())

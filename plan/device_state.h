@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "attnforge/device.h"
@@ -49,6 +50,7 @@ class DeviceState {
   CUcontext
       context = nullptr;  // the caller's, if it was current and of this GPU, else the primary one
   Cache cache;
+  std::optional<Cache> site;  // $ATTNFORGE_SITE_CACHE: read where `cache` has no winner
 
   RecentMap<PlanState, KeyOfPlan> plans{kPlansKept};
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem

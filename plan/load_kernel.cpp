@@ -134,6 +134,15 @@ void recognise(Choice& choice, bool may_compile, DeviceState& state) {
   }
 }
 
+/// Takes what the site's database answers with, with its code, if that was measured or `stored` is
+/// nothing.
+void take_over(std::optional<Choice> of_site, std::optional<Choice>& stored, DeviceState& state) {
+  if (!of_site || (stored && !is_measured(of_site->provenance))) return;
+  of_site->cubin = stored_cubin(of_site->rendered->digest, state.facts.arch, of_site->nvrtc,
+                                *state.site);
+  stored = std::move(of_site);
+}
+
 /// The first choice of those that load. Each list is asked for when all before failed. Throws the
 /// first failure if all fail.
 std::unique_ptr<LoadedKernel> load_first(
@@ -198,14 +207,18 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
   if (key.problem.batch == 0 || key.problem.seqlen_q == 0)
     return load(chooser.untuned(), key, options, state);  // loads nothing
 
+  std::optional<Chooser> of_site;
+  if (state.site) of_site.emplace(key, state.facts, *state.site, state.overrides, state.log);
   const bool tunes = may_tune(options) && can_tune(state);
   bool provisional = false;
   if (may_tune(options) && !tunes && state.said.first(state.worker.missing))
     state.log.info("first runs go by what was tuned before: " + state.worker.missing);
   // What a search that still goes on has stored so far is not its answer.
-  std::optional<Choice> stored = chooser.stored(tunes ? std::optional(Rigor::kQuick)
-                                                      : std::nullopt);
+  const std::optional<Rigor> at_least = tunes ? std::optional(Rigor::kQuick) : std::nullopt;
+  std::optional<Choice> stored = chooser.stored(at_least);
   if (stored) recognise(*stored, may_compile(options), state);
+  if (of_site && (!stored || !is_measured(stored->provenance)))
+    take_over(of_site->stored(at_least), stored, state);
   if (tunes && (!stored || !is_measured(stored->provenance))) {
     FirstRun found = first_run(key, options, state, called);
     if (found.choice) stored = std::move(found.choice);
@@ -220,6 +233,7 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
   };
   const std::function<std::vector<Choice>()> lists[] = {
       [&] { return listed(stored); }, [&] { return listed(chooser.near()); },
+      [&] { return of_site ? listed(of_site->near()) : listed({}); },
       [&] { return std::vector{chooser.untuned()}; }, [&] { return chooser.fallbacks(); }};
   std::unique_ptr<LoadedKernel> loaded = load_first(
       std::span(lists).first(cached_only ? 1 : std::size(lists)), key, options, state);

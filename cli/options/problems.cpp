@@ -1,6 +1,7 @@
 #include "cli/options/problems.h"
 
 #include <fmt/ranges.h>
+#include <charconv>
 
 #include <algorithm>
 #include <iterator>
@@ -177,6 +178,20 @@ std::vector<Problem> read_problems(const std::vector<std::string>& arguments,
            kExample);
   }
   return problems;
+}
+
+std::vector<Problem> problems_of_shard(const std::vector<Problem>& problems,
+                                       const std::string& shard) {
+  if (shard.empty()) return problems;
+  std::size_t index = 0, count = 0;
+  const char* const end = shard.data() + shard.size();
+  const auto [slash, wrong] = std::from_chars(shard.data(), end, index);
+  const bool has_slash = wrong == std::errc() && slash != end && *slash == '/';
+  if (!has_slash || std::from_chars(slash + 1, end, count).ptr != end || index >= count)
+    refuse(kInvalidArgument, "--shard {}: it is I/N, such as 0/4, with I from 0 to N - 1", shard);
+  std::vector<Problem> mine;
+  for (std::size_t i = index; i < problems.size(); i += count) mine.push_back(problems[i]);
+  return mine;
 }
 
 Problem read_problem(const std::vector<std::string>& arguments, const std::string& verb,

@@ -56,6 +56,11 @@ std::vector<Problem> read_problems(const std::vector<std::string>& arguments,
                                    const std::string& path, const std::string& verb,
                                    const ReadText& read = parse_problem);
 
+/// Every n-th problem from the i-th on, of a shard "i/n" with i from 0: those of all n are all
+/// problems, once. "": all. Throws Error(kInvalidArgument).
+std::vector<Problem> problems_of_shard(const std::vector<Problem>& problems,
+                                       const std::string& shard);
+
 /// The one problem of verbs that take one. Throws Error(kInvalidArgument) for none or several.
 Problem read_problem(const std::vector<std::string>& arguments, const std::string& verb,
                      const ReadText& read = parse_problem);

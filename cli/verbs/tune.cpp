@@ -20,7 +20,7 @@ namespace {
 
 struct TuneArguments {
   std::vector<std::string> words;
-  std::string file, cache;
+  std::string file, shard, cache;
   std::string gpu = "0";
   std::string rigor = "full";
   TuneOptions options{.must_keep = true};
@@ -37,6 +37,7 @@ and exits with 130; the second ends the program at once. Killed, it goes on wher
 Examples:
   attnforge tune fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
   attnforge tune --file problems.txt --gpu all --rigor quick --time-limit 30
+  attnforge tune --file problems.txt --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT --cache $SLURM_ARRAY_TASK_ID.db
   attnforge tune "fwd fp16 seqlen=1024 head_dim=64" --json --top 5
   attnforge tune --rigor exhaustive --plot pictures fwd bf16 seqlen=4096 head_dim=128
   attnforge tune --arch sm_86,sm_90a fwd bf16 seqlen=4096 head_dim=128   (no GPU: compiled and ranked by the model))";
@@ -192,7 +193,9 @@ int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& p
 }
 
 int run_tune(const TuneArguments& arguments) {
-  const std::vector<Problem> problems = read_problems(arguments.words, arguments.file, "tune");
+  const std::vector<Problem> problems = problems_of_shard(
+      read_problems(arguments.words, arguments.file, "tune"), arguments.shard);
+  if (problems.empty()) return kExitOk;  // of more shards than problems
   return arguments.archs.empty() ? tune_on_gpus(arguments, problems)
                                  : rank_for_archs(arguments, problems);
 }
@@ -207,6 +210,9 @@ Verb add_tune(Command& program) {
   add_value(verb, "problem WORD ...", a.words, "The problem's words");
   add_value(verb, "--file PATH", a.file,
             "A problem a line, # begins a comment; - is standard input");
+  add_value(verb, "--shard I/N", a.shard,
+            "Every N-th problem from the I-th on: the share of one machine of N, each with its own "
+            "database");
   add_value(verb, "--gpu N|all", a.gpu, "CUDA number of the GPU, or all (problems are shared out)");
   verb.add_option("--rigor", a.rigor,
                   "quick: the model's best few; full: until converged; exhaustive: every config")

@@ -8,6 +8,8 @@ const std::vector<EnvironmentVariable>& environment_variables() {
   static const std::vector<EnvironmentVariable> kTable = {
       {"ATTNFORGE_CACHE", "path of the database (SQLite); \":memory:\" keeps nothing on disk",
        "$XDG_CACHE_HOME/attnforge/attnforge.db, else ~/.cache/attnforge/attnforge.db"},
+      {"ATTNFORGE_SITE_CACHE", "a database that is only read, where the first one has no winner",
+       "none"},
       {"ATTNFORGE_CACHE_WAL",
        "1: write-ahead log in the database, if SQLite is 3.51.3 or later and the file system is "
        "local",
@@ -56,6 +58,7 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "(release first), then the loader"},
       {"FLASH_ATTENTION_DETERMINISTIC",
        "Python package, for transformers: 1: gradients are deterministic", "they need not be"},
+      {"VLLM_BATCH_INVARIANT", "Python package, for vLLM: 1: batch_invariant", "0"},
       {"XDG_CACHE_HOME", "folder for caches; a relative path is ignored", "~/.cache"},
       {"HOME", "home folder: of the cache, and of Python wheels of NVRTC",
        "the account's entry in the password database"},

@@ -173,7 +173,9 @@ class Call:
         alignment = min(self._most_alignment, alignment_of(self._bits | low))
         q, k, v, o = self._arrays[:4]
         problem = problem_of_arrays(q, k, v, o.code, self.options, alignment, self._batch, self._words)
-        plan = self._plans[low] = plan_of(problem, self.device, lambda plan: self._warn_of_cliffs(plan, addresses))
+        plan = plan_of(problem, self.device, lambda plan: self._warn_of_cliffs(plan, addresses))
+        if not plan.passing:
+            self._plans[low] = plan
         return plan
 
     def _warn_of_cliffs(self, plan, addresses):

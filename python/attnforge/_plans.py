@@ -12,14 +12,15 @@ _POLICIES = ("estimate", "first_run", "cached_only")  # by their numbers
 
 
 class Plan:
-    """Owns a plan of the library; it is destroyed when the last run that holds it is over."""
+    """Owns a plan of the library; it is destroyed when the last run that holds it is over. passing: of one call, not to be kept."""
 
-    __slots__ = ("handle", "problem", "workspace_bytes", "_destroy")
+    __slots__ = ("handle", "problem", "workspace_bytes", "passing", "_destroy")
 
     def __init__(self, problem, device, choice):
         self.handle = None
         library = lib()
         self._destroy = library.attnforge_plan_destroy
+        self.passing = False
         self.problem = problem
         options = choice.struct()
         made = ctypes.c_void_p()
@@ -96,6 +97,7 @@ class PlanCache:
 
     def passing(self, plan):
         """A plan for this call alone: no call that is under way remembers it."""
+        plan.passing = True
         with self._lock:
             self.epoch += 1
         return plan

@@ -213,6 +213,21 @@ void add_scratch(Argument& argument, const BwdWork& work) {
   argument.value(work.rows_padded, work.steps.dq_columns);
 }
 
+int heads_of_group(double wanted, int heads) {
+  constexpr double kFewer = 0.75, kMore = 1.25;
+  if (wanted >= heads) return std::max(heads, 1);
+  int best = std::max(1, static_cast<int>(wanted));
+  if (wanted < 1) return best;
+  const auto share = [&](int count) { return double((heads - 1) % count + 1) / count; };
+  const int groups = static_cast<int>(heads / wanted);
+  for (int more = -1; more <= 2; ++more) {
+    const int count = ceil_div(heads, std::max(1, groups + more));
+    if (count < kFewer * wanted || count > kMore * wanted) continue;
+    if (share(count) > share(best)) best = count;
+  }
+  return best;
+}
+
 TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb, int group_splits) {
   const StoredRows stored = stored_rows(problem);
   const GroupShares shares = GroupShares::of(problem, group_splits);
@@ -224,7 +239,7 @@ TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb,
   const double wanted = double(head_group_mb) * 1048576 / std::max(bytes, 1.0);
   return {.m_blocks = static_cast<int>(tiles_of_stored(problem, stored.kv, block_n)),
           .heads = static_cast<int>(heads),
-          .heads_per_group = static_cast<int>(std::clamp(wanted, 1.0, std::max(heads, 1.0))),
+          .heads_per_group = heads_of_group(wanted, static_cast<int>(heads)),
           .heavy_last = 0};
 }
 

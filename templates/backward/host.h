@@ -96,6 +96,10 @@ bool has_rows(const Problem& problem);
 /// BwdStepParams.
 extern const StepArgument kBwdStepArgument;
 
+/// About `wanted` heads, at least 1, so that the last group of them is as full as can be: its heavy
+/// tiles start when all else is done.
+int heads_of_group(double wanted, int heads);
+
 /// In which order blocks take key tiles of block_n keys, as KeyTile reads it: K/V heads in groups
 /// that share about head_group_mb MB of Q, dO and sums of dQ; 0: one head after another. The first
 /// keys, which causal queries see most, come first. group_splits: a head is one of so many shares

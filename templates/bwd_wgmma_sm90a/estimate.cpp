@@ -47,8 +47,12 @@ constexpr double kDvBeforeDq = 1.03;
 // Most problems are smaller than the one that stands for their bucket: the heaviest block is more
 // of what an SM has to do.
 constexpr double kOfBucket = 1.25;
-// Of the heaviest block, what comes after most others have ended.
-constexpr double kLateHeaviest = 0.5;
+// The same of packed sequences, of which the longest is longer than what is usual, and which may
+// have half of their bucket's tokens.
+constexpr double kOfPacked = 3;
+// Of the heaviest block of packed sequences, whose order is their own, what comes after most others
+// have ended: with all heads at once, and more where a head's blocks all come after another's.
+constexpr double kLateHeaviest = 0.08, kLateOfLastHead = 0.4;
 
 /// Clocks of the tensor cores, for a tile.
 double product_clocks(const BwdWgmmaSm90aConfig& c) {
@@ -93,7 +97,7 @@ double tile_clocks(const BwdWgmmaSm90aConfig& c) {
 double apart_factor(const BwdWgmmaSm90aConfig& c, const Problem& problem, const TileOrder& order,
                     bool alternate) {
   constexpr double kApart = 1.02, kGroupApart = 1.07, kHeadsBesides = 1.05;
-  if (!see_ever_more(c)) return 1;
+  if (!see_ever_more(c) || c.lengths == kPackedLengths) return 1;
   const bool few = order.m_blocks < kFewKeyTiles;
   if (c.adds_in_order()) return few && order.heads_per_group > 1 ? kHeadsBesides : 1;
   if (alternate || few) return 1;
@@ -132,14 +136,18 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   else if (c.persistent())
     start *= later_see_more(c) ? 1 / kNextTileInAnyOrder : kNextTileInAnyOrder;
   double clocks = (tiles.all * of_tile + blocks * start) / device.num_sms;
-  const double heaviest = kOfBucket *
+  const bool packed = c.lengths == kPackedLengths;
+  const double heaviest = (packed ? kOfPacked : kOfBucket) *
                           (GroupShares::of(problem, c.group_splits).heads * tiles.most * of_tile +
                            start);
-  TileOrder heaviest_first = order;
-  heaviest_first.heavy_last = later_see_more(c);  // in name: under such masks the light tiles end
-  // Packed sequences come in an order of their own: a heavy block may start late.
-  const double late = problem.lengths == Lengths::kPacked ? kLateHeaviest * heaviest : 0;
-  clocks = std::max(clocks * idle_factor(heaviest_first, device.num_sms) + late, heaviest);
+  if (packed) {
+    clocks += heaviest * (kLateHeaviest + kLateOfLastHead / order.heads_per_group);
+  } else {
+    TileOrder heaviest_first = order;
+    heaviest_first.heavy_last = later_see_more(c);  // in name: under such masks the light tiles end
+    clocks *= idle_factor(heaviest_first, device.num_sms);
+  }
+  clocks = std::max(clocks, heaviest);
   if (c.adds_in_order() && later_see_more(c))
     clocks *= c.persistent() ? kInOrderPersistent : kInOrderMasked;
   if (c.dq == kDqInOrder) clocks *= order.heads_per_group > 1 ? kInOrder : kInOrderOfAHead;

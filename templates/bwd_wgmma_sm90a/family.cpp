@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
@@ -60,12 +59,15 @@ constexpr Field<Typed> kFields[] = {
 constexpr int kSpared = 8, kRegisterSlack = 12, kSoftcapSlack = 16;
 /// Registers that texts and block masks take beside these.
 constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
+constexpr int kPartSlack = 12;  // of rows of arrays beside parts of a group
 
 int register_slack(const Typed& c, const Problem& problem) {
   int slack = kRegisterSlack + (c.softcap ? kSoftcapSlack : 0);
   const int rows = has_block_mask(problem) ? 0 : added_row_registers(problem, c.block_m / 2);
   if (c.user_score || c.user_mask || has_block_mask(problem))
-    slack += !c.late_dq ? kCodeSlack : rows > 0 ? rows : kLateCodeSlack;
+    slack += !c.late_dq ? kCodeSlack
+             : rows > 0 ? rows + (c.group_splits > 1 ? kPartSlack : 0)
+                        : kLateCodeSlack;
   if (c.spares_registers()) slack -= kSpared;  // no kernel spilled for them
   return slack + slope_registers(problem, c.block_m / 2);
 }
@@ -109,11 +111,12 @@ std::string supports(const Problem& problem, const Arch& arch) {
 /// as long as a block with one has much of what an SM has to do.
 std::vector<int> splits_of_group(const Problem& problem, const DeviceFacts& device) {
   constexpr int kBlockM = 64, kBlockN = 128;
-  constexpr double kMuch = 0.4;
+  constexpr double kMuch = 0.5, kMuchOfPacked = 0.15;  // whose bucket may have twice the tokens
   std::vector<int> splits = {1};
   if (has_block_mask(problem)) return splits;
   const SeenTiles tiles = SeenTiles::of(problem, kBlockM, kBlockN);
-  const double much = kMuch * tiles.all / std::max(device.num_sms, 1);
+  const double much = (problem.lengths == Lengths::kPacked ? kMuchOfPacked : kMuch) * tiles.all /
+                      std::max(device.num_sms, 1);
   for (auto heads = static_cast<int>(gqa_group(problem)); heads > 1 && heads * tiles.most > much;) {
     heads = ceil_div(heads, 2);
     const int count = ceil_div(static_cast<int>(gqa_group(problem)), heads);
@@ -123,8 +126,10 @@ std::vector<int> splits_of_group(const Problem& problem, const DeviceFacts& devi
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
-  const std::vector<int> groups = problem.deterministic ? std::vector<int>{16, 32, 64, 0}
-                                                        : std::vector<int>{0, 16, 32, 64};
+  constexpr int kAllHeads = 1 << 16;  // MB
+  std::vector<int> groups = problem.deterministic ? std::vector<int>{16, 32, 64, 0}
+                                                  : std::vector<int>{0, 16, 32, 64};
+  if (problem.lengths == Lengths::kPacked) groups.push_back(kAllHeads);
   Axis dq{"dq", {kDqFromRegs, kDqInOrder, kDqAnyOrder, kDqFromDiagonal}};
   Axis grid{"grid", {kGridPlain, kGridDynamic}};
   if (problem.deterministic) {
@@ -183,9 +188,8 @@ std::int64_t query_heads_before(const Typed& c, const Problem& problem, int head
 TileOrder order_of(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb, c.group_splits);
   if (c.alternate) {
-    const double heads = double(device.num_sms) / std::max(order.m_blocks, 1);
-    order.heads_per_group = std::clamp(static_cast<int>(std::lround(heads)), 1,
-                                       std::max(order.heads, 1));
+    order.heads_per_group = heads_of_group(double(device.num_sms) / std::max(order.m_blocks, 1),
+                                           order.heads);
   }
   order.heavy_last = c.dq == kDqFromDiagonal;  // the last keys, which others wait for, come first
   return order;
@@ -216,11 +220,8 @@ Reason needless_alternate(const Typed& c, const Problem& problem) {
   if (!c.alternate) return "";
   if (!see_ever_more(c)) return "blocks of a head end together";
   if (c.head_group_mb != 0) return "groups of heads are those that fill the GPU";
-  const std::int64_t keys = problem.lengths == Lengths::kPacked
-                                ? total_tokens(problem).kv /
-                                      std::max<std::int64_t>(problem.batch, 1)
-                                : problem.seqlen_kv;
-  if (ceil_div(keys, c.block_n()) < kFewKeyTiles) return "heads have few key tiles";
+  if (c.lengths == kPackedLengths) return "blocks of a head are of different sequences";
+  if (ceil_div(problem.seqlen_kv, c.block_n()) < kFewKeyTiles) return "heads have few key tiles";
   return "";
 }
 

@@ -243,8 +243,15 @@ struct BwdWgmmaSm90aWarpgroup {
       float* const sums = work.dq_sums(params.scratch, place) + thread * 4;
 #pragma unroll
       for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
-        float* const to = sums + dq_part(kRound, i) * (C.dq_part_bytes() / 4);
-        unrolled<kDqFragments>([&](int j) { reduce_add_4(to + j * 512, dq[i][j]); });
+        const int part = dq_part(kRound, i);
+        float* const to = sums + part * (C.dq_part_bytes() / 4);
+        if constexpr (C.head_dim % 64 == 0) {
+          unrolled<kDqFragments>([&](int j) { reduce_add_4(to + j * 512, dq[i][j]); });
+        } else {
+          // Nobody reads the columns after head_dim, of which a warp has 16.
+          const bool wanted = part / C.dq_sharers() * 64 + warp() * 16 < C.head_dim;
+          unrolled<kDqFragments>([&](int j) { reduce_add_4_if(wanted, to + j * 512, dq[i][j]); });
+        }
       }
     } else {
       const u32 number = tile * C.dq_rounds + kRound;

@@ -67,10 +67,10 @@ struct FwdMmaSm80Config : Shape {
   ATTNFORGE_CONSTEXPR int v_pitch() const { return pitch_of(v_chunks()); }
   // A warp's steps of 16 elements in the sums of Q K^T, and its fragments of 8 output columns.
   // Halves of an odd number of fragments overlap in one, which both warps compute, and store,
-  // alike. Those of codes have 16 columns and 8 rows, and one more for each group of integers.
+  // alike. Those of codes have 16 columns and 8 rows; integers have some more for their offsets.
   ATTNFORGE_CONSTEXPR int depth_steps() const { return qk_chunks() / 2 / head_dim_warps; }
   ATTNFORGE_CONSTEXPR int out_fragments() const {
-    if (low_bit_v()) return (code_fragments() + offset_groups()) * lane_rows();
+    if (low_bit_v()) return (code_fragments() + offset_fragments()) * lane_rows();
     return ceil_div(padded(head_dim_v) / 8, head_dim_warps);
   }
   ATTNFORGE_CONSTEXPR int code_fragments() const {
@@ -78,6 +78,10 @@ struct FwdMmaSm80Config : Shape {
   }
   ATTNFORGE_CONSTEXPR int offset_groups() const {
     return !is_integer(dtype_v) ? 0 : scales_of_rows(*this) ? row_scales(*this, head_dim_v) : 1;
+  }
+  /// One a group, or one whose rows are groups.
+  ATTNFORGE_CONSTEXPR int offset_fragments() const {
+    return offset_groups() > 2 ? 1 : offset_groups();
   }
   // Of K and V of fewer bits: how many scales a row has, and their bytes in a tile.
   ATTNFORGE_CONSTEXPR int k_row_scales() const {

@@ -199,6 +199,17 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   return illegal_by_parts(c, problem, tiling_of(c), device);
 }
 
+/// `rows` of a sequence's queries, packed heads counted.
+Reason needless_tile(const Typed& c, std::int64_t rows, bool scarce) {
+  if (c.step_n > 64 && (c.stages > 1 || c.block_m != 128))
+    return "more than 64 keys are one step with one stage alone, of 128 rows";
+  if (!scarce && c.block_n == 16 && !c.has_key_lists())
+    return "16 keys per tile: there is memory for more";
+  if (!scarce && c.block_m == kSmallestBlockM && rows >= 4 * kSmallestBlockM)
+    return "32 rows per tile: there is memory for more";
+  return "";
+}
+
 Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (Reason waste = needless_number_of_splits(c, problem, device)) return waste;
   // What little it changes shows in the tiles that win; elsewhere it only doubles the search.
@@ -212,13 +223,8 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   if (Reason waste = half_empty_queries(c.block_m, kSmallestBlockM, rows)) return waste;
   if (Reason waste = half_empty_keys(c.block_n, 32, problem)) return waste;
   if (Reason waste = few_registers(c, arch, register_slack(c))) return waste;
-  if (c.step_n > 64 && (c.stages > 1 || c.block_m != 128))
-    return "more than 64 keys are one step with one stage alone, of 128 rows";
   const bool scarce = memory_is_scarce(c, problem, arch);
-  if (!scarce && c.block_n == 16 && !c.has_key_lists())
-    return "16 keys per tile: there is memory for more";
-  if (!scarce && c.block_m == kSmallestBlockM && rows >= 4 * kSmallestBlockM)
-    return "32 rows per tile: there is memory for more";
+  if (Reason waste = needless_tile(c, rows, scarce)) return waste;
   if (Reason waste = room_for_more_blocks(c, arch, register_slack(c), scarce ? 2 : 1)) return waste;
   if (Reason waste = few_warps(c.blocks_per_sm, c.num_warps)) return waste;
   if (Reason waste = needless_pack(problem, c.pack_gqa)) return waste;

@@ -390,7 +390,13 @@ struct LowBitProducts {
             kV.of_group < left ? kV.of_group : left);
         if constexpr (kIntegersV) {
           constexpr u32 kOffset = Widen<C.dtype_v>::kMinusOffset;
-          multiply(kernel, C.code_fragments() + g, {kOffset, kOffset, kOffset, kOffset}, p);
+          if constexpr (kGroupsAreRows) {
+            const u32 own = Kernel::lane() / 4 == g % 8 ? kOffset : 0;
+            const u32 upper = g < 8 ? own : 0, lower = g < 8 ? 0 : own;
+            multiply(kernel, C.code_fragments(), {upper, lower, upper, lower}, p);
+          } else {
+            multiply(kernel, C.code_fragments() + g, {kOffset, kOffset, kOffset, kOffset}, p);
+          }
         }
       }
     }
@@ -418,6 +424,21 @@ struct LowBitProducts {
     unrolled<kRowFragments, Kernel::kOutFragments, 4>(
         [&](int f, int i, int c) { kernel.o[f][i][c] *= change; });
     factor = lower;
+  }
+
+  /// Whether the offsets of groups are the rows of one fragment.
+  static constexpr bool kGroupsAreRows = C.offset_groups() > C.offset_fragments();
+  static_assert(C.offset_groups() <= 16, "a fragment has 16 rows");
+  /// What is to be added to the two numbers of a column that a lane has of 8 rows.
+  ATTNFORGE_DEVICE static void load_offsets(float (&offsets)[kV.count()][2], const Output& o,
+                                            int r) {
+    unrolled<kV.count(), 2>([&](int g, int c) {
+      if constexpr (kGroupsAreRows)
+        offsets[g][c] = from_lane(o[C.code_fragments() * kLaneRows + r][g / 8 * 2 + c],
+                                  g % 8 * 4 + Kernel::lane() % 4);
+      else
+        offsets[g][c] = o[(C.code_fragments() + g) * kLaneRows + r][c];
+    });
   }
 
   /// A factor of the row that a lane has of scores becomes those of the two whose output it has.
@@ -469,15 +490,16 @@ struct LowBitProducts {
   /// 8 rows of this warp's output to its region.
   ATTNFORGE_DEVICE static void write_rows(const Output& o, int r, float factor, u32 region) {
     const int g = Kernel::lane() / 4, t = Kernel::lane() % 4;
-    float of[2];
+    float of[2], offsets[kV.count()][2];
     of_columns(of, factor);
+    if constexpr (kIntegersV) load_offsets(offsets, o, r);
     unrolled<C.code_fragments()>([&](int m) {
       const int chunk = m * 16 / C.columns_of_chunk(C.dtype_v);
       float x[4];
       unrolled<4>([&](int c) {
         x[c] = o[m * kLaneRows + r][c];
         if constexpr (kIntegersV) {
-          const float offset = o[(C.code_fragments() + chunk / kV.of_group) * kLaneRows + r][c];
+          const float offset = offsets[chunk / kV.of_group][c % 2];
           if (C.dtype_v == kInt4 && c >= 2)
             x[c] = fmaf(x[c], 0.0625f, offset);
           else

@@ -185,7 +185,8 @@ int needed_registers(const Typed& c, const Problem& problem) {
                                         : kMaskArgumentsSlack);
   // Elements that are read ahead are there while others are not.
   const int rows = row_registers(problem, c.block_n / 2);
-  return rows == 0 ? usual : std::max(usual, planned + rows + (c.joins() ? 24 : 16));
+  if (rows == 0) return usual;
+  return std::max(usual, planned + rows + (c.joins() ? 24 : 16));
 }
 
 Reason product_too_wide(const Typed& c) {

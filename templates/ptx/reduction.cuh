@@ -22,4 +22,17 @@ ATTNFORGE_DEVICE void reduce_add_4(float* to, const float (&x)[4]) {
 #endif
 }
 
+/// The same where `wanted`, without a branch.
+ATTNFORGE_DEVICE void reduce_add_4_if(bool wanted, float* to, const float (&x)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n"
+      "@p red.global.add.v4.f32 [%0], {%1, %2, %3, %4};\n}" ::"l"(to),
+      "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "r"(int(wanted))
+      : "memory");
+#else
+  if (wanted) reduce_add_4(to, x);
+#endif
+}
+
 }  // namespace attnforge

@@ -90,6 +90,24 @@ TEST(ReadProblems, WordsOrAFileButNotBothAndNotNone) {
               HasSubstr("cannot read"));
 }
 
+TEST(ProblemsOfShard, AreAllProblemsOnceTogether) {
+  const std::vector<Problem> all = problems_from_words(
+      {"fwd seqlen=16,32,48,64,80", "fwd fp16 seqlen=16"});
+  ASSERT_EQ(all.size(), 6u);
+  EXPECT_EQ(problems_of_shard(all, ""), all);
+  EXPECT_EQ(problems_of_shard(all, "0/1"), all);
+  EXPECT_EQ(problems_of_shard(all, "1/4"), (std::vector<Problem>{all[1], all[5]}));
+  EXPECT_TRUE(problems_of_shard(all, "7/8").empty());
+  for (const std::size_t count : {2, 3, 8}) {
+    std::size_t seen = 0;
+    for (std::size_t i = 0; i < count; ++i)
+      seen += problems_of_shard(all, std::to_string(i) + "/" + std::to_string(count)).size();
+    EXPECT_EQ(seen, all.size());
+  }
+  for (const char* const wrong : {"1", "4/4", "/4", "1/", "1/0", "-1/4", "1/4x", "x"})
+    EXPECT_THAT(error_of([&] { problems_of_shard(all, wrong); }), HasSubstr("I/N")) << wrong;
+}
+
 TEST(ReadProblem, TakesExactlyOne) {
   EXPECT_EQ(read_problem({"fwd", "seqlen=16"}, "inspect"), parse_problem("fwd seqlen=16"));
   EXPECT_THAT(error_of([] { read_problem({"fwd", "fwd"}, "inspect"); }), HasSubstr("2 problems"));

@@ -381,6 +381,16 @@ std::vector<ConformanceCase> low_bits() {
        "head_dim=128",
        "fwd fp16 k=e4m3 v=int4 kv_scale=token batch=2 num_heads=16:2 seqlen=4:5000 head_dim=64 "
        "lengths=used page_size=64"});
+  add("LowBitsOfRowsThatWarpsShare",
+      {"fwd bf16 k=int8 v=int8 kv_scale=token batch=3 num_heads=16:2 seqlen=2:1500 head_dim=128 "
+       "lse",
+       "fwd fp16 k=int4 v=int4 kv_scale=group32 batch=3 num_heads=16:2 seqlen=4:700 head_dim=128 "
+       "lse "
+       "lengths=used page_size=16",
+       "fwd bf16 k=e4m3 v=e5m2 kv_scale=head batch=3 num_heads=12:1 seqlen=1:900 head_dim=64 lse "
+       "window_left=300",
+       "fwd bf16 k=int8 v=e4m3 kv_scale=token batch=2 num_heads=8:2 seqlen=9:400 head_dim=96 lse "
+       "causal"});
   return cases;
 }
 

@@ -183,6 +183,8 @@ TEST(FwdMmaOfLowBits, Groups) {
   expect_low_bits<kInt4, kInt4, kScaleGroup32 + 1, kOneWarpAHead, 8, kFp16, 128>();
   expect_low_bits<kInt4, kE4m3, kScaleGroup32, kSteps, 0, kBf16, 96, 40>(70, 100);
   expect_low_bits<kInt8, kInt4, kScaleGroup32 + 1, kTwoWarpsARow, 16, kBf16, 128>();
+  expect_low_bits<kE5m2, kInt8, kScaleGroup32, kSteps, 0, kBf16, 64, 160>(70, 100);
+  expect_low_bits<kInt8, kInt4, kScaleGroup32, kHalfARow, 16, kBf16, 64, 288>();
 }
 TEST(FwdMmaOfLowBits, EightRows) {
   expect_low_bits<kInt8, kInt8, kScaleToken, kHalfARow>();

@@ -192,6 +192,49 @@ TEST(ElementFormats, StridesAreAlignedInBytes) {
   EXPECT_THAT(refused(problem_with(DType::kBf16), 161), HasSubstr("elements of 16 bits"));
 }
 
+TEST(LowBits, ProblemsSayWhatDoesNotGoWithThem) {
+  const auto refusal = [](const std::string& words) -> std::string {
+    try {
+      parse_problem(words + " batch=2 num_heads=4:2 seqlen=8:64 head_dim=64");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal("fwd bf16 k=int8 v=int4 kv_scale=token"), "");
+  EXPECT_THAT(refusal("fwd fp32 k=int8 v=int8 kv_scale=token"),
+              HasSubstr("needs q in fp16 or bf16, not q=fp32"));
+  EXPECT_THAT(refusal("fwd bf16 k=int8 rope=half"), HasSubstr("rotate q, and k before"));
+  EXPECT_THAT(refusal("bwd bf16 k=e4m3"), HasSubstr("does not go with bwd"));
+  EXPECT_THAT(refusal("fwd bf16 kv_scale=head"), HasSubstr("needs k or v of 8 or 4 bits"));
+}
+
+TEST(LowBits, ScalesOfGroupsComeInWholeCopies) {
+  const Problem p = parse_problem(
+      "fwd bf16 k=int8 v=int4 kv_scale=group32 batch=2 num_heads=4:2 seqlen=8:64 head_dim=64:96");
+  const auto refused = [&](const auto& change) -> std::string {
+    Tensors t;
+    t.q = t.k = t.v = t.o = {reinterpret_cast<void*>(0x1000), 64 * 256, 256, 128};
+    t.k_scale = {reinterpret_cast<const float*>(0x1008), 64 * 4, 4, 2};
+    t.v_scale = {reinterpret_cast<const float*>(0x1004), 64 * 6, 6, 3};
+    change(t);
+    try {
+      PointerCheck{p}(p, t, nullptr, 0);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused([](Tensors&) {}), "") << "two and three scales a row";
+  EXPECT_EQ(refused([](Tensors& t) { t.v_scale.stride_row = 7; }), "");
+  EXPECT_THAT(refused([](Tensors& t) { t.k_scale.stride_row = 5; }),
+              HasSubstr("k_scale has strides 256, 5 and 2"));
+  EXPECT_THAT(refused([](Tensors& t) { t.k_scale.data += 1; }),
+              HasSubstr("not a multiple of 8 bytes"));
+  EXPECT_THAT(refused([](Tensors& t) { t.v_scale.data = nullptr; }),
+              HasSubstr("v_scale is null, but the problem says kv_scale=group32"));
+}
+
 TEST(ElementFormats, EstimatesCountTheirBytes) {
   const double less = minimum_bytes(problem_with(DType::kBf16)) -
                       minimum_bytes(problem_with(kMadeUp));

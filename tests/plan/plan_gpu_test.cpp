@@ -22,6 +22,7 @@
 #include "runtime/memory.h"
 #include "tests/support/captured_graph.h"
 #include "tests/support/environment.h"
+#include "tests/support/program_beside.h"
 
 namespace attnforge {
 namespace {
@@ -168,7 +169,7 @@ TEST_F(PlanGpuTest, SecondDeviceFindsTheWinnerOfTheFirst) {
 
 TEST_F(PlanGpuTest, FirstRunTunesOnceAndPlansAfterATuningUseItsWinner) {
   const test::ScopedEnvironment worker(
-      std::map<std::string, std::string>{{"ATTNFORGE_WORKER", ATTNFORGE_PROGRAM}});
+      std::map<std::string, std::string>{{"ATTNFORGE_WORKER", test::program_beside("attnforge")}});
   Device device = open();
   EXPECT_EQ(make_plan(kProblem, device, {.policy = Policy::kEstimate}).provenance(),
             Provenance::kEstimated);

@@ -235,12 +235,15 @@ class KvCacheTest(unittest.TestCase):
 
 
 class ServingPageTest(unittest.TestCase):
-    """The programs of docs/SERVING.md, as they stand there."""
+    """The programs of docs/SERVING.md and docs/BITS.md, as they stand there."""
 
     def test_its_python_runs(self):
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        with open(os.path.join(root, "docs/SERVING.md")) as page:
-            model, fewer_bits, graph = re.findall(r"^```python\n(.*?)^```$", page.read(), flags=re.M | re.S)
+        programs = []
+        for name in ("SERVING", "BITS"):
+            with open(os.path.join(root, f"docs/{name}.md")) as page:
+                programs += re.findall(r"^```python\n(.*?)^```$", page.read(), flags=re.M | re.S)
+        model, graph, fewer_bits = programs
         bf16 = torch.Tensor
 
         def made(*sizes, dtype, device):

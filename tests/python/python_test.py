@@ -472,6 +472,25 @@ class RunTest(unittest.TestCase):
         attnforge.attention(strided, k, k, causal=True, out=o)
         self.assertEqual(len(attnforge.plan_cache), 1)
 
+    def test_what_is_chosen_while_a_graph_is_captured_is_for_that_call(self):
+        attnforge.configure(policy="first_run")
+        q, o = FakeArray((1, 32, 2, 64)), FakeArray((1, 32, 2, 64), pointer=0x40000)
+        chosen = []
+        made = _plans.Plan.__init__
+
+        def init(plan, problem, device, choice):
+            chosen.append(choice.policy)
+            made(plan, problem, device, choice)
+
+        with mock.patch.object(_plans.Plan, "__init__", init):
+            with mock.patch.object(_plans, "_is_capturing", lambda: True):
+                attnforge.attention(q, q, q, out=o)
+            self.assertEqual(len(attnforge.plan_cache), 0)
+            attnforge.attention(q, q, q, out=o)
+            attnforge.attention(q, q, q, out=o)
+        self.assertEqual(chosen, ["estimate", "first_run"], "the next one tunes, and is remembered")
+        self.assertEqual(self.driver.fake_launches(), 3)
+
     def test_a_workspace_belongs_to_its_run(self):
         """Two runs share none, whatever their streams are numbered: each is allocated and freed on the stream of its run."""
         events = []

@@ -8,6 +8,7 @@
 #include "runtime/compile/compiler.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
+#include "tests/support/program_beside.h"
 #include "tests/tuner/faulty_family.h"
 #include "tuner/evaluator.h"
 #include "tuner/trials/worker_trials.h"
@@ -19,7 +20,7 @@ namespace {
 using testing::FaultKind;
 using testing::faulty_candidate;
 
-const WorkerProgram kProgram = {ATTNFORGE_FAULTY_WORKER, "faulty"};
+const WorkerProgram kProgram = {test::program_beside("faulty_worker"), "faulty"};
 
 class WorkerGpuTest : public ::testing::Test {
  protected:

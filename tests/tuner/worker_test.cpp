@@ -17,6 +17,7 @@
 #include "generator/arch.h"
 #include "runtime/compile/compiler.h"
 #include "tests/support/error_of.h"
+#include "tests/support/program_beside.h"
 #include "tuner/worker/channel.h"
 #include "tuner/worker/compile_workers.h"
 
@@ -25,7 +26,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const WorkerProgram kProgram = {ATTNFORGE_FAULTY_WORKER, "faulty"};
+const WorkerProgram kProgram = {test::program_beside("faulty_worker"), "faulty"};
 
 struct Pair {
   Channel ours, theirs;
@@ -167,7 +168,7 @@ TEST(Workers, AProgramThatIsNoneIsAnError) {
   CompileWorkers mute({"/bin/true", "faulty"});
   EXPECT_THAT(error_of([&] { mute.compile(source_of("int a;\n"), arch, wanted); }).what(),
               HasSubstr("ended with code 0"));
-  CompileWorkers stranger({ATTNFORGE_FAULTY_WORKER, "another build"});
+  CompileWorkers stranger({kProgram.path, "another build"});
   EXPECT_THAT(error_of([&] { stranger.compile(source_of("int a;\n"), arch, wanted); }).what(),
               HasSubstr("of another build"));
 }

@@ -129,6 +129,7 @@ TEST_F(Program, AProblemMayFollowEveryOption) {
                                                      {"--file", "none.txt"},
                                                      {"--from", "none.csv"},
                                                      {"--gpu", "0"},
+                                                     {"--shard", "0/1"},
                                                      {"--html", "none.html"},
                                                      {"--k", "k.npy"},
                                                      {"--k-scale", "k_scale.npy"},

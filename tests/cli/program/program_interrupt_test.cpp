@@ -37,6 +37,7 @@ class Interrupt : public Program {
                                      {"ATTNFORGE_NVRTC", ATTNFORGE_FAKE_NVRTC},
                                      {"ATTNFORGE_CACHE", database()},
                                      {"ATTNFORGE_LOG", "info"},
+                                     {"ATTNFORGE_WORKER", "in_process"},
                                      {"FAKE_GPU_LAUNCH_US", "5000"},
                                      {"FAKE_NVRTC_COMPILE_MS", "100"}};
     const std::string out = folder_.file("out"), err = folder_.file("err");

@@ -12,6 +12,7 @@
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
 #include "attnforge/plan.h"
+#include "attnforge/stats.h"
 #include "attnforge/tune.h"
 #include "cache/cache.h"
 #include "generator/arch.h"
@@ -19,6 +20,7 @@
 #include "generator/problem/bucket.h"
 #include "runtime/compile/compiler.h"
 #include "templates/registry.h"
+#include "tests/support/environment.h"
 
 namespace attnforge {
 namespace {
@@ -60,6 +62,40 @@ TEST(ImportedWinner, IsReadyForCachedOnlyAfterATuningThatMeasuresNothing) {
   const Plan plan = make_plan(kProblem, device, kCachedOnly);
   EXPECT_EQ(plan.config(), winner);
   EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
+  fs::remove_all(folder);
+}
+
+TEST(SiteDatabase, AnswersWhereTheUsersOwnHasNoWinner) {
+  const fs::path folder = fs::path(::testing::TempDir()) /
+                          ("attnforge_site_database_test_" + std::to_string(getpid()));
+  fs::create_directories(folder);
+  const std::string own = (folder / "own.db").string(), site = (folder / "site.db").string();
+  const Problem longer = parse_problem("fwd fp16 num_heads=2 seqlen=1024 head_dim=64"),
+                near = parse_problem("fwd fp16 num_heads=2 seqlen=512 head_dim=64");
+  std::string winner, choice_of_model;
+  {
+    Device device({.cache_path = site});
+    winner = tune(kProblem, device, {.rigor = Rigor::kQuick}).winner;
+    choice_of_model = make_plan(longer, device, {.policy = Policy::kEstimate}).config();
+    Cache(site).finish(to_string(bucket(near)), device_class(device.facts()), Rigor::kFull,
+                       choice_of_model);
+  }
+  const auto written = fs::last_write_time(site);
+  const test::ScopedEnvironment environment(
+      std::map<std::string, std::string>{{"ATTNFORGE_SITE_CACHE", site}});
+  Device device({.cache_path = own});
+  const Plan plan = make_plan(kProblem, device, kCachedOnly);
+  EXPECT_EQ(plan.config(), winner);
+  EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
+  EXPECT_EQ(stats(device).compiles, 0u) << "its code is there, too";
+  EXPECT_EQ(make_plan(kProblem, device, {.policy = Policy::kFirstRun}).config(), winner);
+  const Plan of_near = make_plan(longer, device, {.policy = Policy::kEstimate});
+  EXPECT_EQ(of_near.provenance(), Provenance::kNearProblem);
+  EXPECT_EQ(of_near.config(), choice_of_model);
+  // What is tuned here stands in the user's own database, and comes first.
+  const TuneResult result = tune(longer, device, {.rigor = Rigor::kQuick});
+  EXPECT_EQ(make_plan(longer, device, kCachedOnly).config(), result.winner);
+  EXPECT_EQ(fs::last_write_time(site), written);
   fs::remove_all(folder);
 }
 

@@ -2,14 +2,20 @@
 // attnforge as worker on a fake GPU, whose faults $FAKE_FAULTS gives to configs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
+#include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "attnforge/error.h"
@@ -17,9 +23,11 @@
 #include "attnforge/tune.h"
 #include "generator/candidates.h"
 #include "plan/choice/choice.h"
+#include "plan/context_scope.h"
 #include "plan/device_state.h"
 #include "tests/support/environment.h"
 #include "tests/support/fake_cuda.h"
+#include "tests/support/program_beside.h"
 #include "tuner/search/choices.h"
 
 namespace attnforge {
@@ -72,7 +80,7 @@ class WorkerSearchTest : public ::testing::Test {
 
  private:
   fs::path folder_;
-  test::ScopedEnvironment environment_{{{"ATTNFORGE_WORKER", ATTNFORGE_PROGRAM},
+  test::ScopedEnvironment environment_{{{"ATTNFORGE_WORKER", test::program_beside("attnforge")},
                                         {"LD_LIBRARY_PATH", ATTNFORGE_FAKE_DRIVER_DIR},
                                         {"ATTNFORGE_LOG", "info"}}};
 };
@@ -146,12 +154,70 @@ TEST_F(WorkerSearchTest, AFirstRunEndsInTimeWhateverHappens) {
   }
 }
 
+/// Processes that this one has started and that live.
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  for (const auto& thread : fs::directory_iterator("/proc/self/task")) {
+    std::ifstream list(thread.path() / "children");
+    for (pid_t pid = 0; list >> pid;) found.push_back(pid);
+  }
+  return found;
+}
+
+// Whichever worker is killed, whenever: a search ends with a winner, or in words where four of them
+// were killed one after the other, and the next one goes on.
+TEST_F(WorkerSearchTest, WorkersMayBeKilledAtAnyMoment) {
+  Device here = device();
+  std::atomic<bool> over = false;
+  int killed = 0;
+  std::thread killer([&] {
+    std::mt19937 random(7);
+    while (!over) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 100));
+      const std::vector<pid_t> all = children();
+      if (!all.empty() && kill(all[random() % all.size()], SIGKILL) == 0) ++killed;
+    }
+  });
+  int ended = 0;
+  for (int round = 0; round < 3; ++round) {
+    try {
+      ended += tune(kProblem, here, {.rigor = Rigor::kQuick, .retune = true}).winner.empty() ? 0
+                                                                                             : 1;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kCuda) << error.what();
+    }
+  }
+  over = true;
+  killer.join();
+  EXPECT_GT(killed, 5);
+  EXPECT_TRUE(children().empty());
+  EXPECT_NE(tune(kProblem, here, {.rigor = Rigor::kQuick, .retune = true}).winner, "");
+  EXPECT_EQ(fake_cuda().launches(), 0);
+  std::printf("%d workers were killed, %d of 3 searches had a winner\n", killed, ended);
+}
+
 TEST_F(WorkerSearchTest, WhereTheWorkersTensorsDoNotFitTheEstimateAnswers) {
   const test::ScopedEnvironment little(Variables{{"FAKE_GPU_FREE_MB", "500"}});
   Device here = device();
   const Plan plan = make_plan(kProblem, here, {.policy = Policy::kFirstRun});
   EXPECT_NE(plan.provenance(), Provenance::kMeasured);
   EXPECT_THAT(log_, HasSubstr("GiB are free"));
+}
+
+TEST_F(WorkerSearchTest, WhileItsStreamIsCapturedTheEstimateAnswers) {
+  Device here = device();
+  PlanOptions options{.policy = Policy::kFirstRun};
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  const ContextScope scope(state_of(here).context);
+  ASSERT_EQ(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  options.stream = stream;
+  ASSERT_EQ(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(make_plan(kProblem, here, options).provenance(), Provenance::kEstimated);
+  EXPECT_THAT(log_, Not(HasSubstr("candidates")));
+  ASSERT_EQ(driver().cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(make_plan(kProblem, here, options).provenance(), Provenance::kMeasured);
+  driver().cuStreamDestroy(stream);
 }
 
 TEST_F(WorkerSearchTest, WithoutAProgramAFirstRunGoesByWhatWasTunedBefore) {

@@ -297,9 +297,9 @@ TEST_F(InspectTest, LaunchesHaveRolesAndTheMainOneIsTheConfigsKernel) {
     const char* arch = "90a";
     const char* family = "";
   } cases[] = {
-      {"fwd bf16 seqlen=4096 head_dim=128", {"main"}},
+      {"fwd bf16 num_heads=32 seqlen=4096 head_dim=128", {"main"}},
       {"fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128", {"main", "merge"}},
-      {"fwd bf16 seqlen=4096 head_dim=128 rope=half", {"prepare", "main"}},
+      {"fwd bf16 num_heads=32 seqlen=4096 head_dim=128 rope=half", {"prepare", "main"}},
       {"bwd bf16 seqlen=4096 head_dim=128", {"prepare", "main", "finish"}},
       {"bwd bf16 seqlen=4096 head_dim=128 sinks", {"prepare", "main", "finish", "finish"}},
       {"bwd bf16 seqlen=4096 head_dim=128 deterministic",

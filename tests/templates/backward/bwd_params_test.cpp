@@ -376,6 +376,25 @@ TEST(ZerosAhead, AreNotWaitedForWhereThereAreNoQueries) {
   EXPECT_GT(zeros_ahead, 10);
 }
 
+/// Blocks of a small last group would begin with the heavy tiles when all others are done.
+TEST(OrderOfKeyTiles, HasGroupsOfHeadsOfWhichTheLastIsNearlyFull) {
+  EXPECT_EQ(heads_of_group(14.2, 64), 16);
+  EXPECT_EQ(heads_of_group(8.1, 36), 9);
+  EXPECT_EQ(heads_of_group(8, 64), 8);
+  EXPECT_EQ(heads_of_group(100, 64), 64) << "there are no more";
+  EXPECT_EQ(heads_of_group(7, 7), 7);
+  EXPECT_EQ(heads_of_group(0, 9), 1);
+  EXPECT_EQ(heads_of_group(0.3, 9), 1);
+  EXPECT_EQ(heads_of_group(5, 0), 1);
+  for (int heads = 1; heads < 200; ++heads) {
+    for (const double wanted : {1.0, 2.7, 10.0, 33.3, 150.0}) {
+      const int count = heads_of_group(wanted, heads);
+      ASSERT_TRUE(count >= 1 && count <= heads && count <= std::max(1.0, 1.25 * wanted))
+          << heads << " " << wanted;
+    }
+  }
+}
+
 /// Of a group are as many heads as fill the GPU, so that blocks of the next one begin as these end.
 TEST(GroupsFromBothEnds, AreAsManyHeadsAsFillTheGpuWhereTheirBlocksDiffer) {
   const Family& family = *find_family("bwd_wgmma_sm90a");
