@@ -405,15 +405,15 @@ def headline():
     best = figures.best_ratios(figures.all_ratios(read("hopper.csv")[1]))
     old = figures.per_peer(figures.all_ratios(read("peers_main.csv")[1]))
     of_grid = [row for row in read("backward.csv", "h100")[1] if row["list"] == "grid"]
-    drawn = lambda kind: [ratio for each in drawn_ratios(read(f"drawn_{kind}.csv")[1], "attnforge").values() for ratio in each]
+    of_drawn = lambda kind: [ratio for each in drawn_ratios(read(f"drawn_{kind}.csv")[1], "attnforge").values() for ratio in each]
     table = [
         ["forward, head dims 64, 128, 256", "the fastest of cuDNN 9.19, FlashAttention-3 and 4", [ratio for point, ratio in best.items() if figures.grid(point)]],
         ["forward, other head dims, and 64 heads on 8", "the same, and FlashAttention-2", [ratio for point, ratio in best.items() if not figures.grid(point)]],
         ["packed sequences", "FlashAttention-3", [float(row["ratio"]) for row in read("varlen.csv")[1] if row["impl"] == "fa3" and row["ratio"]]],
         ["masks and score code", "FlexAttention (Triton)", list(flex_ratios(read("masks.csv")[1]).values())],
-        ["forward, drawn problems, tuned by `first_run`", "the fastest of FlashAttention-2, 3, 4, cuDNN, FlexAttention", drawn("forward")],
-        ["decode, drawn problems, the same", "the fastest of FlashAttention-3, FlashInfer, XQA, cuDNN", drawn("decode")],
-        ["gradients, drawn problems, the same", "the fastest of cuDNN, FlashAttention-4", drawn("backward")],
+        ["forward, drawn problems, tuned by `first_run`", "the fastest of FlashAttention-2, 3, 4, cuDNN, FlexAttention", of_drawn("forward")],
+        ["decode, drawn problems, the same", "the fastest of FlashAttention-3, FlashInfer, XQA, cuDNN", of_drawn("decode")],
+        ["gradients, drawn problems, the same", "the fastest of cuDNN, FlashAttention-4", of_drawn("backward")],
         ["gradients, head dims 64, 128, 256 (H100)", "the fastest of cuDNN, FlashAttention-2 and 4", list(figures.best_and_untuned(of_grid)[0].values())],
         ["`fwd_mma_sm80`, the kernel of other GPUs, forced", "FlashAttention-2", old["torch-flash"]],
         ["the same", "cuDNN", old["torch-cudnn"]],
