@@ -107,7 +107,7 @@ def run(command):
             ["bash", "-c", command], cwd=folder, env=environment, start_new_session=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )
-        if 130 in allowed(command) and works_for(process, 0.2):
+        if 130 in allowed(command) and works_for(process, 0.05):
             os.killpg(process.pid, signal.SIGINT)
         try:
             error = process.communicate(timeout=60)[1]

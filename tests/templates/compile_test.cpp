@@ -18,6 +18,7 @@
 #include "generator/candidates.h"
 #include "generator/shape.h"
 #include "runtime/compile/compiler.h"
+#include "templates/ops/append_kv/params.h"
 #include "templates/registry.h"
 #include "tests/support/hostile_configs.h"
 #include "tests/templates/compile_together.h"
@@ -193,6 +194,12 @@ std::string complaint(const Job& job, const Cubin& cubin) {
     const int smem_bytes = step.smem_bytes + cubin.smem_static_bytes;
     if (smem_bytes > arch.smem_per_block_bytes)
       return fmt::format("{} bytes of shared memory", smem_bytes);
+    // What hides its waits for lengths and pages is many warps on an SM.
+    const bool appends = job.problem.op == Op::kAppend;
+    if (appends &&
+        cubin.registers * AppendShape::kMostThreads * job.candidate.config.get("blocks_per_sm") >
+            arch.registers_per_sm)
+      return fmt::format("{} registers, too many for as many warps", cubin.registers);
     if (cubin.registers == 0 || blocks_per_sm(arch, cubin.registers, threads, smem_bytes) < 1) {
       return fmt::format("{} registers for {} threads", cubin.registers, threads);
     }

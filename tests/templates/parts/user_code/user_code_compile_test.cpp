@@ -115,13 +115,13 @@ TEST(ReadyMadeTexts, CompileWithoutSpillsInBothFamilies) {
     constexpr const char* kOlder[] = {"80", "86", "89"};
     cases.push_back({"fwd_mma_sm80", kOlder[cases.size() / 2 % 3], problem});
   }
-  // Both kinds at once, after a soft cap, in packed sequences: a few registers too many.
-  const std::size_t may_spill = cases.size();
+  // Both kinds at once, after a soft cap, in packed sequences: a few registers too many, by C++
+  // alone.
+  const std::size_t only_cpp = cases.size();
   Problem all = parse_problem(std::string(kProblem) + " softcap=30 lse lengths=packed");
   add_code(all, alibi());
   add_code(all, prefix_lm());
   cases.push_back({"fwd_wgmma_sm90a", "90a", all});
-  const std::size_t only_cpp = cases.size();
   cases.push_back({"fwd_mma_sm80", "80", all});
   Problem fp32 = all;
   fp32.head_dim = fp32.head_dim_v = 64;
@@ -139,7 +139,7 @@ TEST(ReadyMadeTexts, CompileWithoutSpillsInBothFamilies) {
     }
     const Cubin cubin = compiled(cases[i].family, cases[i].arch, cases[i].problem);
     const int spills = cubin.spill_store_bytes + cubin.spill_load_bytes;
-    return spills <= most_spills || i >= may_spill
+    return spills <= most_spills
                ? std::string()
                : fmt::format("{} bytes of spills: {}", spills,
                              to_string(first_config(*find_family(cases[i].family), cases[i].problem,
