@@ -26,6 +26,12 @@ bool is_program(const fs::path& path) {
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
+/// Where anybody may put a program, one that was found there only by its position is not run.
+bool anybody_may_write(const fs::path& folder) {
+  struct stat info {};
+  return stat(folder.c_str(), &info) != 0 || (info.st_mode & S_IWOTH) != 0;
+}
+
 }  // namespace
 
 const std::string& worker_identity() {
@@ -53,7 +59,12 @@ WorkerChoice worker_from_environment() {
   }
   const fs::path folder = own_folder();
   for (const fs::path& path : {folder / "attnforge", folder / ".." / "bin" / "attnforge"}) {
-    if (!folder.empty() && is_program(path)) return {.program = {path.string(), worker_identity()}};
+    if (folder.empty() || !is_program(path)) continue;
+    if (!anybody_may_write(path.parent_path()))
+      return {.program = {path.string(), worker_identity()}};
+    return {.missing = fmt::format("the folder of {} can be written by every user; take that right "
+                                   "away, or name the program by ATTNFORGE_WORKER",
+                                   path.string())};
   }
   return {.missing = fmt::format("the program attnforge is not installed beside the library, in {} "
                                  "or ../bin; name it by ATTNFORGE_WORKER",

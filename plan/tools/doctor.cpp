@@ -44,7 +44,7 @@ Check check_driver() {
           ""};
 }
 
-Check check_worker() {
+Check check_worker() try {
   const WorkerChoice worker = worker_from_environment();
   if (worker.in_process)
     return {"worker", State::kWarning, "searches try kernels in the caller's process",
@@ -53,6 +53,8 @@ Check check_worker() {
     return {"worker", State::kWarning, worker.missing,
             "first runs go by what was tuned before, with attnforge tune"};
   return {"worker", State::kOk, "searches try kernels by processes of " + worker.program.path, ""};
+} catch (const Error& error) {
+  return {"worker", State::kFailed, error.what(), "no device can be opened until then"};
 }
 
 Check check_nvrtc() {
