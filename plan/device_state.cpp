@@ -24,7 +24,7 @@ CUcontext context_for(PrimaryContext& primary) {
 DeviceState::DeviceState(const DeviceOptions& options)
     : log(options.log),
       overrides(overrides_from_environment()),
-      worker(worker_from_environment()),
+      worker(worker_for(options.ordinal)),
       primary(options.ordinal),
       facts(limited(device_facts(options.ordinal), overrides)),
       device_class(attnforge::device_class(facts)),

@@ -12,6 +12,7 @@
 #include "attnforge/worker.h"
 #include "generator/source.h"
 #include "runtime/compile/nvrtc_library.h"
+#include "runtime/device.h"
 #include "templates/embedded.h"
 #include "templates/registry.h"
 #include "tuner/worker/serve.h"
@@ -69,6 +70,18 @@ WorkerChoice worker_from_environment() {
   return {.missing = fmt::format("the program attnforge is not installed beside the library, in {} "
                                  "or ../bin; name it by ATTNFORGE_WORKER",
                                  folder.string())};
+}
+
+WorkerChoice worker_for(int ordinal) {
+  WorkerChoice choice = worker_from_environment();
+  const char* const named = secure_getenv("ATTNFORGE_WORKER");
+  if (choice.program.path.empty() || (named != nullptr && *named != '\0') ||
+      !has_one_process(ordinal))
+    return choice;
+  return {.missing =
+              "the GPU's compute mode, EXCLUSIVE_PROCESS, lets no process but this one use "
+              "it; under MPS, which does, name the program " +
+              choice.program.path + " by ATTNFORGE_WORKER"};
 }
 
 int serve_search(std::string_view role, int supervisor) {
