@@ -788,6 +788,14 @@ class ScalesTest(CallTest):
         with self.assertRaisesRegex(attnforge.InvalidError, "q has dtype int8"):
             self.call()
 
+    def test_rows_on_odd_bytes_are_refused_by_name(self):
+        token = torch.Tensor((2, 64, 4), "float32")
+        wide = torch.Tensor((*SHAPE[:-1], 64), "int8", strides=(64 * 4 * 67, 4 * 67, 67, 1))
+        for words, k in ((r"of k .address 0x\w+1, strides", torch.Tensor(SHAPE, "int8", address=0x7E0000000001)), ("of k .*67, 1..;", wide)):
+            self.k = k
+            with self.subTest(words), self.assertRaisesRegex(attnforge.InvalidError, f"^rows begin on odd bytes, here {words}"):
+                self.call(k_scale=token, v_scale=token)
+
 
 class PagesTest(CallTest):
     """Two sequences whose keys lie in pages of 16."""
