@@ -206,12 +206,24 @@ Check check_disk(const std::string& path) {
   return check;
 }
 
+/// Throws what is wrong with a database that is only read.
+void check_site(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored))
+    throw Error(ErrorCode::kIo,
+                "there is no such file, and nobody makes it: attnforge tune --cache "
+                "makes one, or unset the variable");
+  const Check check = check_database(path);
+  if (check.state == State::kFailed) throw Error(ErrorCode::kIo, check.detail);
+}
+
 Check check_variable(const std::string& name, const std::string& value) {
   Check check{"environment " + name, State::kOk, value, ""};
   try {
     if (name == "ATTNFORGE_LOG") log_level_from_environment();
     if (name == "ATTNFORGE_CACHE_WAL") wal_asked_for();
     if (name == "ATTNFORGE_CACHE_TRUST") anybody_is_trusted();
+    if (name == "ATTNFORGE_SITE_CACHE") check_site(value);
   } catch (const Error& error) {
     check.state = State::kFailed;
     check.advice = error.what();

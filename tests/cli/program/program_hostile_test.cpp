@@ -235,6 +235,11 @@ TEST_F(Program, SettingsThatAreNotUnderstoodAreRefused) {
   EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_WORKER", "/nowhere/attnforge"}}).out,
               AllOf(HasSubstr("ATTNFORGE_WORKER=/nowhere/attnforge: it is the path"),
                     HasSubstr("database")));
+  const std::string site = folder_.write("site.db", "no database");
+  EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_SITE_CACHE", site}}).out,
+              HasSubstr("site.db is not a SQLite database"));
+  EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_SITE_CACHE", site + ".none"}}).out,
+              HasSubstr("there is no such file"));
   const std::string lines = folder_.write("none.jsonl", "");
   EXPECT_EQ(run({"cache", "import", lines}, {{"ATTNFORGE_CACHE_WAL", "yes"}}).exit_code, 2);
   EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_LOG", "loud"}}).out, HasSubstr("ATTNFORGE_LOG=loud"));
