@@ -24,14 +24,16 @@ CUcontext context_for(PrimaryContext& primary) {
 DeviceState::DeviceState(const DeviceOptions& options)
     : log(options.log),
       overrides(overrides_from_environment()),
-      worker(worker_from_environment()),
+      worker(worker_for(options.ordinal)),
       primary(options.ordinal),
       facts(limited(device_facts(options.ordinal), overrides)),
       device_class(attnforge::device_class(facts)),
       context(context_for(primary)),
       cache(options.cache_path, options.read_only_cache, log_function()) {
   if (const char* path = secure_getenv("ATTNFORGE_SITE_CACHE"); path != nullptr && *path != '\0')
-    site.emplace(path, true, log_function());
+    site.emplace(path, true, [this](LogLevel level, std::string_view message) {
+      log.log(level, fmt::format("of ATTNFORGE_SITE_CACHE, {}", message));
+    });
   log.info(
       fmt::format("opened GPU {} ({}), database {}", options.ordinal, device_class, cache.path()));
   if (const std::string forced = forced_text(overrides); !forced.empty())

@@ -24,4 +24,8 @@ struct WorkerChoice {
 /// path that is no program.
 WorkerChoice worker_from_environment();
 
+/// The same for a GPU. One that is found without ATTNFORGE_WORKER is not used where the GPU's
+/// compute mode would not let it: with it, the caller knows of MPS.
+WorkerChoice worker_for(int ordinal);
+
 }  // namespace attnforge

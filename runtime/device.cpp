@@ -53,6 +53,11 @@ std::string mig_profile(std::string_view device_name) {
   return at == std::string_view::npos ? "" : std::string(device_name.substr(at + kMark.size()));
 }
 
+bool has_one_process(int ordinal) {
+  return attribute(device_at(ordinal), CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, "the compute mode") ==
+         CU_COMPUTEMODE_EXCLUSIVE_PROCESS;
+}
+
 DeviceFacts device_facts(int ordinal) {
   const CUdevice device = device_at(ordinal);
   DeviceFacts facts;

@@ -19,6 +19,9 @@ int device_count();
 /// Error(kNoDriver) without a driver, Error(kInvalidArgument) for an ordinal that does not exist.
 DeviceFacts device_facts(int ordinal);
 
+/// Whether the GPU's compute mode lets no second process use it. Throws as device_facts().
+bool has_one_process(int ordinal);
+
 /// The MIG profile in a device's name: "1g.18gb" for "NVIDIA H200 MIG 1g.18gb", "" for a whole GPU.
 std::string mig_profile(std::string_view device_name);
 

@@ -44,7 +44,7 @@ Check check_driver() {
           ""};
 }
 
-Check check_worker() {
+Check check_worker() try {
   const WorkerChoice worker = worker_from_environment();
   if (worker.in_process)
     return {"worker", State::kWarning, "searches try kernels in the caller's process",
@@ -53,6 +53,8 @@ Check check_worker() {
     return {"worker", State::kWarning, worker.missing,
             "first runs go by what was tuned before, with attnforge tune"};
   return {"worker", State::kOk, "searches try kernels by processes of " + worker.program.path, ""};
+} catch (const Error& error) {
+  return {"worker", State::kFailed, error.what(), "no device can be opened until then"};
 }
 
 Check check_nvrtc() {
@@ -204,12 +206,24 @@ Check check_disk(const std::string& path) {
   return check;
 }
 
+/// Throws what is wrong with a database that is only read.
+void check_site(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored))
+    throw Error(ErrorCode::kIo,
+                "there is no such file, and nobody makes it: attnforge tune --cache "
+                "makes one, or unset the variable");
+  const Check check = check_database(path);
+  if (check.state == State::kFailed) throw Error(ErrorCode::kIo, check.detail);
+}
+
 Check check_variable(const std::string& name, const std::string& value) {
   Check check{"environment " + name, State::kOk, value, ""};
   try {
     if (name == "ATTNFORGE_LOG") log_level_from_environment();
     if (name == "ATTNFORGE_CACHE_WAL") wal_asked_for();
     if (name == "ATTNFORGE_CACHE_TRUST") anybody_is_trusted();
+    if (name == "ATTNFORGE_SITE_CACHE") check_site(value);
   } catch (const Error& error) {
     check.state = State::kFailed;
     check.advice = error.what();

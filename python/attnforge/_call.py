@@ -171,12 +171,22 @@ class Call:
         if plan is not None:
             return plan
         alignment = min(self._most_alignment, alignment_of(self._bits | low))
+        if alignment < 2:
+            raise InvalidError(f"rows begin on odd bytes, here of {self._less_aligned(2, addresses)}; they must begin on even ones (a clone() does)")
         q, k, v, o = self._arrays[:4]
         problem = problem_of_arrays(q, k, v, o.code, self.options, alignment, self._batch, self._words)
         plan = plan_of(problem, self.device, lambda plan: self._warn_of_cliffs(plan, addresses))
         if not plan.passing:
             self._plans[low] = plan
         return plan
+
+    def _less_aligned(self, least, addresses):
+        """The names of arrays whose rows do not begin on multiples of `least` bytes."""
+        return " and ".join(
+            f"{name} (address {address:#x}, strides {tuple(array.strides)})"
+            for name, address, array in zip(_NAMES, addresses, self._arrays[:4])
+            if alignment_of(address | used_strides(array).bits) < least
+        )
 
     def _warn_of_cliffs(self, plan, addresses):
         """One warning for a problem that the caller could have served by tensor cores with another dtype or address."""
@@ -193,13 +203,8 @@ class Call:
                 "to one"
             )
         elif problem.alignment_bytes < 4:
-            odd = [
-                f"{name} (address {address:#x}, strides {tuple(array.strides)})"
-                for name, address, array in zip(_NAMES, addresses, self._arrays[:4])
-                if alignment_of(address | used_strides(array).bits) < 4
-            ]
             advice = (
-                f"rows on odd multiples of 2 bytes, here of {' and '.join(odd)}, are served by no tensor-core kernel, and it may be "
+                f"rows on odd multiples of 2 bytes, here of {self._less_aligned(4, addresses)}, are served by no tensor-core kernel, and it may be "
                 "20 times slower; begin arrays and rows on multiples of 16 bytes (a clone() does)"
             )
         else:

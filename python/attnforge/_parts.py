@@ -136,7 +136,7 @@ class Tail:
         table = arrays.page_table
         self._of_pages = None if table is None else (table.strides[0], k.shape[options.places_kv[0]])
         scales = arrays.k_scale, arrays.v_scale
-        self._of_scales = None if scales == (None, None) else [strides_of(each, len(k.shape), options.places_kv) for each in scales]
+        self._of_scales = None if scales == (None, None) else [strides_of(each, k, options.places_kv) for each in scales]
 
     def pack(self, addresses, offset=0, block_mask=None, code=None, gradients=0):
         """(the words of _c.Tensors after lse, the structs they point to, to be kept until the run is enqueued).

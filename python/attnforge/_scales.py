@@ -16,27 +16,34 @@ def view_scales(k_scale, v_scale, stream):
     return tuple(None if each is None else backend_of(each).view(name, each, stream, allowed=(FP32,)) for name, each in given)
 
 
-def _kind(scale, of):
-    """What shares an element of a scale of an array k or v, as the problem says; None: its shape fits nothing."""
+def _kinds(scale, of):
+    """What may share an element of a scale of an array k or v, as the problem says: of rows shorter than a group, some; none: its shape
+    fits nothing."""
     shape, rows, columns = tuple(scale.shape), tuple(of.shape[:-1]), of.shape[-1] * numbers_in(of)
     if len(shape) <= 1 and all(size == 1 for size in shape):
-        return "tensor"
+        return ("tensor",)
     if shape == rows:
-        return "token"
+        return ("token",)
     if shape[:-1] == rows:
-        return next((f"group{group}" for group in _GROUPS if -(-columns // group) == shape[-1]), None)
-    return "head" if len(shape) <= 2 else None
+        return tuple(f"group{group}" for group in _GROUPS if -(-columns // group) == shape[-1])
+    return ("head",) if len(shape) <= 2 else ()
+
+
+def _common_kinds(k_scale, v_scale, k, v):
+    """Those that fit both, of arrays that fit."""
+    of_each = [_kinds(scale, of) for scale, of in ((k_scale, k), (v_scale, v)) if scale is not None]
+    return [kind for kind in of_each[0] if kind in of_each[-1]]
 
 
 def kv_scale_of(k_scale, v_scale, k, v):
-    return next(_kind(scale, of) for scale, of in ((k_scale, k), (v_scale, v)) if scale is not None)
+    return _common_kinds(k_scale, v_scale, k, v)[0]
 
 
-def strides_of(scale, dimensions, places):
-    """Strides of batch, row and head of a scale, or of None, of k and v of so many dimensions."""
+def strides_of(scale, of, places):
+    """Strides of batch, row and head of a scale, or of None, of an array k or v."""
     if scale is None or len(scale.shape) < 1:
         return 0, 0, 0
-    if len(scale.shape) >= dimensions - 1:  # of rows
+    if tuple(scale.shape[: len(of.shape) - 1]) == tuple(of.shape[:-1]):  # of rows
         return tuple(0 if i is None else scale.strides[i] for i in places)
     of_batch = scale.strides[0] if len(scale.shape) == 2 else 0
     return of_batch, 0, scale.strides[-1] if scale.shape[-1] > 1 else 0
@@ -44,7 +51,6 @@ def strides_of(scale, dimensions, places):
 
 def check_scales(k_scale, v_scale, batch, k, v, places):
     """Raises InvalidError unless arrays are scales of k and v, or None where these have none."""
-    kinds = set()
     for name, scale, of in zip(SCALE_NAMES, (k_scale, v_scale), (k, v)):
         low = of.code in LOW_BITS
         if scale is None:
@@ -53,17 +59,17 @@ def check_scales(k_scale, v_scale, batch, k, v, places):
             continue
         if not low:
             raise InvalidError(f"{name} goes with {name[0]} of int8, uint8 (4 bits) or float8, not of {FORMATS[of.code].name}; leave it out")
-        kind, heads = _kind(scale, of), of.shape[places[2]]
-        fits = kind != "head" or tuple(scale.shape) in ((heads,), (batch, heads))
-        if kind is None or not fits or scale.device != of.device or (kind.startswith("group") and scale.strides[-1] != 1):
+        kinds, heads = _kinds(scale, of), of.shape[places[2]]
+        fits = kinds and (kinds[0] != "head" or tuple(scale.shape) in ((heads,), (batch, heads)))
+        if not fits or scale.device != of.device or (kinds[0].startswith("group") and scale.shape[-1] > 1 and scale.strides[-1] != 1):
             raise InvalidError(
                 f"{name} has shape {tuple(scale.shape)} with strides {tuple(scale.strides)} on GPU {scale.device}; it must be float32 of one "
                 f"element, {(heads,)}, {(batch, heads)}, {tuple(of.shape[:-1])}, or that with one for each 32, 64 or 128 of "
                 f"{of.shape[-1] * numbers_in(of)} columns, contiguous there, on GPU {of.device}"
             )
-        kinds.add(kind)
-    if len(kinds) > 1:
-        raise InvalidError(f"k_scale is of each {' and v_scale of each '.join(sorted(kinds))}; they must be of one kind")
+    if (k_scale is not None or v_scale is not None) and not _common_kinds(k_scale, v_scale, k, v):
+        kinds = [_kinds(scale, of)[0] for scale, of in ((k_scale, k), (v_scale, v))]
+        raise InvalidError(f"k_scale is of each {' and v_scale of each '.join(kinds)}; they must be of one kind")
 
 
 def quantize_kv(x, dtype="int8", scale="token"):
@@ -71,16 +77,21 @@ def quantize_kv(x, dtype="int8", scale="token"):
 
     dtype: "int8", "e4m3", "e5m2", or "int4", of which a byte holds two and the last dimension is half as long. scale: what shares one:
     "token" (a row of a head), or "group32", "group64", "group128" columns of it, the last group of which may have fewer. A scale is the
-    largest magnitude that it is of, divided by the largest number of the dtype; numbers are rounded to the nearest, ties to even.
+    largest magnitude that it is of, divided by the largest number of the dtype; numbers are rounded to the nearest, ties to even; they
+    have no gradient.
     """
     import torch
 
     _checks.one_of("dtype", dtype, tuple(_LARGEST))
     kinds = ("token", *(f"group{group}" for group in _GROUPS))
     _checks.one_of("scale", scale, kinds)
-    columns = x.shape[-1]
+    if not isinstance(x, torch.Tensor):
+        _checks.refuse_type("x", x, "a torch tensor")
+    columns = x.shape[-1] if x.dim() else 0
+    if columns == 0 or dtype == "int4" and columns % 2:
+        raise InvalidError(f"x has shape {tuple(x.shape)}; its last dimension must be a head_dim, of int4 an even one")
     group = columns if scale == "token" else int(scale[5:])
-    values = torch.nn.functional.pad(x.float(), (0, -columns % group)).unflatten(-1, (-1, group))
+    values = torch.nn.functional.pad(x.detach().float(), (0, -columns % group)).unflatten(-1, (-1, group))
     scales = values.abs().amax(-1) / _LARGEST[dtype]
     values = (values / scales.where(scales != 0, scales.new_ones(())).unsqueeze(-1)).flatten(-2)[..., :columns]
     scales = scales.squeeze(-1) if scale == "token" else scales

@@ -135,11 +135,16 @@ void run_plan(const attnforge_plan* plan, const attnforge_problem* problem, Byte
   gradients.dlse.data = gradients.dsinks = tensors.lse.data;
   Hostile any_gradients(gradients, bytes);
   if (bytes.byte() % 8 != 0) tensors.gradients = any_gradients.get();
-  Hostile hostile(
-      tensors, bytes,
-      {offsetof(attnforge_tensors, rope), offsetof(attnforge_tensors, lengths),
-       offsetof(attnforge_tensors, block_mask), offsetof(attnforge_tensors, code_arguments),
-       offsetof(attnforge_tensors, pages), offsetof(attnforge_tensors, gradients)});
+  attnforge_kv_scales scales = ATTNFORGE_KV_SCALES_INIT;
+  scales.k.data = scales.v.data = memory;
+  Hostile any_scales(scales, bytes);
+  if (bytes.byte() % 8 != 0) tensors.kv_scales = any_scales.get();
+  Hostile hostile(tensors, bytes,
+                  {offsetof(attnforge_tensors, rope), offsetof(attnforge_tensors, lengths),
+                   offsetof(attnforge_tensors, block_mask),
+                   offsetof(attnforge_tensors, code_arguments), offsetof(attnforge_tensors, pages),
+                   offsetof(attnforge_tensors, gradients), offsetof(attnforge_tensors, parts),
+                   offsetof(attnforge_tensors, cache), offsetof(attnforge_tensors, kv_scales)});
   size_t needed = 0;
   require(answered(attnforge_plan_workspace(plan, nullptr, &needed), "plan_workspace"),
           "no workspace");

@@ -736,6 +736,31 @@ class ScalesTest(CallTest):
                 of_each = {"tensor": (0, 0, 0), "head": (4, 0, 1), "token": (256, 4, 1), "group32": (512, 8, 2), "group64": (256, 4, 1)}
                 self.assertEqual(seen, [(options["k_scale"].data_ptr(), *of_each[kind]), (256, 256)], "strides in numbers, not in bytes")
 
+    def test_of_packed_sequences_heads_have_their_own_in_each(self):
+        self.q, self.k, self.v = torch.Tensor((128, 4, 64)), torch.Tensor((128, 4, 64), "int8"), torch.Tensor((128, 4, 64), "int8")
+        self.o, ends, seen = torch.Tensor((128, 4, 64)), torch.Tensor((3,), "int32"), []
+
+        def recorded(handle, tensors, *_):
+            scales = _c.KvScales.from_address(_c.Tensors.from_buffer_copy(tensors).kv_scales)
+            seen.append((scales.k.stride_batch, scales.k.stride_row, scales.k.stride_head))
+            return 0
+
+        of_each = {(2, 4): (4, 0, 1), (4,): (0, 0, 1), (128, 4): (0, 4, 1), (128, 4, 2): (0, 8, 2)}
+        for shape in of_each:
+            options = {"k_scale": torch.Tensor(shape, "float32"), "v_scale": torch.Tensor(shape, "float32")}
+            options |= {"cu_seqlens": ends, "max_seqlen": 100}
+            self.call(**options)
+            with mock.patch.object(_fast.fast, "run", recorded), mock.patch.object(_attention, "_attend"):
+                self.call(**options)
+        self.assertEqual(seen, list(of_each.values()))
+
+    def test_groups_longer_than_a_row_go_with_those_of_longer_rows(self):
+        self.v = torch.Tensor((*SHAPE[:-1], 128), "int8")
+        self.o = torch.Tensor((*SHAPE[:-1], 128))
+        self.call(k_scale=torch.Tensor((2, 64, 4, 1), "float32"), v_scale=torch.Tensor((2, 64, 4, 1), "float32"))
+        (plan,) = attnforge.plan_cache
+        self.assertEqual(plan.problem.kv_scale, "group128", "of 64 columns, and of 128")
+
     def test_numbers_may_be_values(self):
         self.k, self.v = torch.Tensor(SHAPE, "float8_e4m3fn"), torch.Tensor(SHAPE, "float8_e5m2")
         self.call()
@@ -762,6 +787,14 @@ class ScalesTest(CallTest):
         self.q = torch.Tensor(SHAPE, "int8")
         with self.assertRaisesRegex(attnforge.InvalidError, "q has dtype int8"):
             self.call()
+
+    def test_rows_on_odd_bytes_are_refused_by_name(self):
+        token = torch.Tensor((2, 64, 4), "float32")
+        wide = torch.Tensor((*SHAPE[:-1], 64), "int8", strides=(64 * 4 * 67, 4 * 67, 67, 1))
+        for words, k in ((r"of k .address 0x\w+1, strides", torch.Tensor(SHAPE, "int8", address=0x7E0000000001)), ("of k .*67, 1..;", wide)):
+            self.k = k
+            with self.subTest(words), self.assertRaisesRegex(attnforge.InvalidError, f"^rows begin on odd bytes, here {words}"):
+                self.call(k_scale=token, v_scale=token)
 
 
 class PagesTest(CallTest):

@@ -131,6 +131,11 @@ CUresult device_attribute(int* value, CUdevice_attribute attribute, CUdevice dev
     case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
       *value = 5120;
       break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: {
+      const char* const mode = std::getenv("FAKE_COMPUTE_MODE");
+      *value = mode == nullptr ? 0 : std::atoi(mode);
+      break;
+    }
     default:
       *value = 0;
   }

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <clocale>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -91,6 +93,25 @@ TEST(Channel, MeasurementsComeBackAsTheyWere) {
   EXPECT_EQ(got.samples, sent.samples);
   EXPECT_EQ(got.max_error, sent.max_error);
   EXPECT_EQ(got.detail, sent.detail);
+}
+
+/// glibc's sources of locales make one, where no such locale is installed.
+TEST(Channel, NumbersAreReadTheSameInAnyLocale) {
+  const std::string folder = ::testing::TempDir() + "attnforge_worker_test_locales";
+  std::filesystem::create_directories(folder);
+  const std::string make = "localedef -i de_DE -f UTF-8 " + folder +
+                           "/de_DE.UTF-8 > /dev/null 2>&1";
+  const bool made = std::system(make.c_str()) == 0;
+  if (made) setenv("LOCPATH", folder.c_str(), 1);
+  const bool set = setlocale(LC_NUMERIC, "de_DE.UTF-8") != nullptr;
+  const double number = number_of(text_of(1.5)), small = number_of(text_of(1e-9));
+  const bool comma = *localeconv()->decimal_point == ',';
+  setlocale(LC_NUMERIC, "C");
+  if (made) unsetenv("LOCPATH");
+  std::filesystem::remove_all(folder);
+  if (!set || !comma) GTEST_SKIP() << "no locale with a decimal comma";
+  EXPECT_EQ(number, 1.5);
+  EXPECT_EQ(small, 1e-9);
 }
 
 // ---- Compiles, by a real NVRTC ----
@@ -210,14 +231,32 @@ TEST(Workers, HaveNoDescriptorsOfTheirSupervisor) {
   std::filesystem::remove(path);
 }
 
-/// Also one that is at work, when its supervisor is killed.
+TEST(Workers, WhoseEndIsNotKnownAreNotSaidToHaveEndedWell) {
+  const auto before = signal(SIGCHLD, SIG_IGN);  // as some servers have it
+  WorkerProcess worker({"/bin/false", ""}, WorkerRole::kCompile);
+  Message answer;
+  EXPECT_EQ(worker.channel().receive(answer, 20), Channel::Got::kGone);
+  const std::string end = worker.end();
+  signal(SIGCHLD, before);
+  EXPECT_THAT(end, HasSubstr("who has waited for it knows how"));
+}
+
+/// Also one that is at work, when its supervisor is killed; also where a child of that, which was
+/// forked meanwhile, still has the supervisor's ends of the sockets.
 TEST(Workers, EndWithTheirSupervisor) {
-  int numbers[2];
+  int numbers[2], sockets_of_child[2];
   ASSERT_EQ(pipe(numbers), 0);
+  ASSERT_EQ(pipe(sockets_of_child), 0);  // its child lives until this is closed
   const pid_t supervisor = fork();
   if (supervisor == 0) {
     WorkerProcess gpu(kProgram, WorkerRole::kGpu), compiler(kProgram, WorkerRole::kCompile);
     const std::vector<pid_t> both = children();
+    if (fork() == 0) {
+      close(sockets_of_child[1]);
+      char byte;
+      _exit(read(sockets_of_child[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    close(sockets_of_child[1]);
     if (write(numbers[1], both.data(), both.size() * sizeof(pid_t)) < 0) _exit(1);
     pause();
     _exit(0);
@@ -237,8 +276,8 @@ TEST(Workers, EndWithTheirSupervisor) {
     std::string word;
     EXPECT_TRUE(!(stat >> word >> word >> word) || word == "Z") << word;
   }
-  close(numbers[0]);
-  close(numbers[1]);
+  for (const int end : {numbers[0], numbers[1], sockets_of_child[0], sockets_of_child[1]})
+    close(end);
 }
 
 }  // namespace

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -124,7 +124,12 @@ Channel::Got Channel::receive(Message& message, double seconds) {
 }
 
 std::string text_of(double value) { return fmt::format("{}", value); }
-double number_of(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
+
+double number_of(const std::string& text) {
+  double number = 0;  // strtod() would read the decimal point of the caller's locale
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
 
 void append(Message& message, const Measurement& m) {
   message.insert(message.end(),

@@ -92,6 +92,7 @@ std::string WorkerProcess::end() {
   pid_ = -1;
   channel_.close();
   if (!by_itself) return "was ended";
+  if (ended < 0) return "ended, and who has waited for it knows how";  // or SIGCHLD is ignored
   if (WIFSIGNALED(status))
     return fmt::format("was killed by signal {} ({})", WTERMSIG(status),
                        strsignal(WTERMSIG(status)));

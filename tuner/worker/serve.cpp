@@ -42,11 +42,13 @@ void require_identity(const Message& message, const std::string& own) {
               "build: install both again, or name the right one by ATTNFORGE_WORKER");
 }
 
-/// Ends this process, whatever it is at, as soon as the supervisor's end of the socket is closed.
+/// Ends this process, whatever it is at, as soon as the supervisor's end of the socket is closed;
+/// one that another child of the supervisor has inherited stays open when the supervisor is gone.
 void end_with_supervisor() {
-  std::thread([] {
+  std::thread([supervisor = getppid()] {
+    constexpr int kLookMs = 1000;
     pollfd polled{STDIN_FILENO, POLLRDHUP, 0};
-    while (poll(&polled, 1, -1) <= 0) {
+    while (poll(&polled, 1, kLookMs) <= 0 && getppid() == supervisor) {
     }
     _exit(0);
   }).detach();

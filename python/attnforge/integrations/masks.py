@@ -12,9 +12,11 @@ by rows of keys; booleans a mask text, which a step before the kernel asks once 
 
 import torch
 
-from .._errors import UnsupportedError
+from .._checks import refuse_type
+from .._errors import InvalidError, UnsupportedError
 
 _USED, _DOCUMENTS, _ROWS = 1, 2, 3  # by the third dimension
+_OF_MASKS = torch.bool, torch.float32, torch.float16, torch.bfloat16
 
 
 def mask_for(
@@ -144,9 +146,15 @@ def apply(options, mask, bias, queries, keys):
 
 def with_attn_mask(mask, q, k, options):
     """The options of attention() of these tensors with a mask as torch's scaled_dot_product_attention() has it: booleans, True where a
-    pair counts, or floats that are added, broadcast to [batch, heads_q, seqlen_q, seqlen_kv]. Raises UnsupportedError."""
+    pair counts, or floats that are added, broadcast to [batch, heads_q, seqlen_q, seqlen_kv]. Raises InvalidError or UnsupportedError."""
+    if not isinstance(mask, torch.Tensor):
+        refuse_type("attn_mask", mask, "a tensor of torch")
+    if mask.dtype not in _OF_MASKS:
+        raise InvalidError(f"attn_mask has dtype {mask.dtype}; it must be one of {', '.join(map(str, _OF_MASKS))}")
     if options.get("cu_seqlens") is not None or options.get("page_table") is not None:
         raise UnsupportedError("attn_mask does not go with cu_seqlens and page_table, whose sequences have no common columns: use score and mask")
+    if any(len(getattr(x, "shape", ())) != 4 for x in (q, k)):
+        return options  # attention() says what is wrong with these
     rows, head = (2, 1) if options.get("layout") == "bhsd" else (1, 2)
     sizes = q.shape[0], q.shape[head], q.shape[rows], k.shape[rows]
     mask = mask[(None,) * (4 - mask.dim())]
@@ -154,6 +162,8 @@ def with_attn_mask(mask, q, k, options):
         text = f"attn_mask of shape {tuple(mask.shape)} is not of {sizes[2]} queries and {sizes[3]} keys"
         raise UnsupportedError(f"{text}: it is broadcast to {tuple(sizes)}")
     options = dict(options)
+    if 0 in sizes:  # no pair, and nothing to read
+        return options
     if mask.requires_grad and (options.get("deterministic") or torch.are_deterministic_algorithms_enabled()):
         mask = mask.expand(sizes)  # each pair adds to an element of its own, and torch sums them up
     add_dense(options, mask.expand(-1, -1, -1, sizes[3]), sizes[2], sizes[3], "attn_mask")

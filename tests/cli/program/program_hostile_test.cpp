@@ -27,6 +27,7 @@
 namespace attnforge::cli {
 namespace {
 
+using testing::AllOf;
 using testing::AnyOf;
 using testing::EndsWith;
 using testing::HasSubstr;
@@ -34,6 +35,15 @@ using testing::Not;
 using testing::StartsWith;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
+
+std::string output_of(const std::string& command) {
+  std::string text;
+  FILE* const pipe = popen(command.c_str(), "r");
+  char buffer[4096];
+  while (std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe)) text.append(buffer, count);
+  pclose(pipe);
+  return text;
+}
 
 // ---- whose environment it is ----
 
@@ -46,13 +56,7 @@ TEST_F(Program, AnotherUsersEnvironmentNamesNoCode) {
     const std::string command = "ATTNFORGE_CACHE=" + named + ".db ATTNFORGE_NVRTC=" + named +
                                 ".so HOME=" + named + " ATTNFORGE_TEMPLATES=" + named +
                                 " CUDA_HOME=" + named + " " + copy + " doctor 2>&1";
-    std::string text;
-    FILE* const pipe = popen(command.c_str(), "r");
-    char buffer[4096];
-    while (std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe))
-      text.append(buffer, count);
-    pclose(pipe);
-    return text;
+    return output_of(command);
   };
   for (const char* end : {".db", ".so"}) EXPECT_THAT(doctor(), HasSubstr(named + end));
   struct statvfs system = {};
@@ -202,6 +206,18 @@ TEST_F(Program, AProblemMayFollowEveryOption) {
 
 // ---- environment ----
 
+TEST_F(Program, AWorkerThatAnybodyMayHavePutThereIsNotRun) {
+  const std::string copy = folder_.file("attnforge"),
+                    words = copy + " doctor --cache :memory: 2>&1";
+  std::filesystem::copy_file(ATTNFORGE_PROGRAM, copy);
+  const auto doctor = [&] { return output_of(words); };
+  std::filesystem::permissions(folder_.file(""), std::filesystem::perms(0755));
+  EXPECT_THAT(doctor(), HasSubstr("by processes of " + copy));
+  std::filesystem::permissions(folder_.file(""), std::filesystem::perms(0777));
+  EXPECT_THAT(doctor(), AllOf(HasSubstr(copy + " can be written by every user"),
+                              Not(HasSubstr("by processes of"))));
+}
+
 TEST_F(Program, SettingsThatAreNotUnderstoodAreRefused) {
   const Words inspect = {"inspect", "--arch", "sm_86", "--no-compile", "fwd", "seqlen=64"};
   const Outcome loud = run(inspect, {{"ATTNFORGE_LOG", "loud"}});
@@ -216,6 +232,14 @@ TEST_F(Program, SettingsThatAreNotUnderstoodAreRefused) {
   EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_CACHE_TRUST", "all"}}).out,
               HasSubstr("environment ATTNFORGE_CACHE_TRUST"))
       << "doctor goes on to its other lines";
+  EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_WORKER", "/nowhere/attnforge"}}).out,
+              AllOf(HasSubstr("ATTNFORGE_WORKER=/nowhere/attnforge: it is the path"),
+                    HasSubstr("database")));
+  const std::string site = folder_.write("site.db", "no database");
+  EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_SITE_CACHE", site}}).out,
+              HasSubstr("site.db is not a SQLite database"));
+  EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_SITE_CACHE", site + ".none"}}).out,
+              HasSubstr("there is no such file"));
   const std::string lines = folder_.write("none.jsonl", "");
   EXPECT_EQ(run({"cache", "import", lines}, {{"ATTNFORGE_CACHE_WAL", "yes"}}).exit_code, 2);
   EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_LOG", "loud"}}).out, HasSubstr("ATTNFORGE_LOG=loud"));

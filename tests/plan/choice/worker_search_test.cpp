@@ -239,6 +239,22 @@ TEST_F(WorkerSearchTest, WithoutAProgramAFirstRunGoesByWhatWasTunedBefore) {
             Provenance::kMeasured);
 }
 
+TEST_F(WorkerSearchTest, AGpuOfOneProcessHasNoWorkersUnlessTheyAreNamed) {
+  const Variables exclusive = {{"FAKE_COMPUTE_MODE", "3"}, {"ATTNFORGE_WORKER", ""}};
+  {
+    const test::ScopedEnvironment one_process(exclusive);
+    Device here = device();
+    EXPECT_EQ(make_plan(kProblem, here, {.policy = Policy::kFirstRun}).provenance(),
+              Provenance::kEstimated);
+    EXPECT_THAT(log_, HasSubstr("EXCLUSIVE_PROCESS, lets no process but this one"));
+    EXPECT_NE(tune(kProblem, here, {.rigor = Rigor::kQuick}).winner, "") << "in this process";
+    EXPECT_GT(fake_cuda().launches(), 0);
+  }
+  const test::ScopedEnvironment mps(Variables{{"FAKE_COMPUTE_MODE", "3"}});
+  Device named = device();
+  EXPECT_FALSE(state_of(named).worker.program.path.empty());
+}
+
 TEST_F(WorkerSearchTest, AProgramThatIsNoWorkerCostsNoPlan) {
   const test::ScopedEnvironment mute(Variables{{"ATTNFORGE_WORKER", "/bin/true"}});
   Device here = device();
