@@ -5,7 +5,6 @@
 """
 
 import collections
-import functools
 import pathlib
 import re
 import statistics
@@ -353,16 +352,15 @@ def drawn_ratios(rows, impl):
     return figures.grouped((kind_of_drawn(row), float(row["ratio_to_best_peer"])) for row in rows if row["impl"] == impl and row["ratio_to_best_peer"])
 
 
-def drawn(name):
+def drawn():
     """Problems that a seed drew: what a first call finds, and what the model chooses."""
-    comments, rows = read(name)
-    found = [drawn_ratios(rows, impl) for impl in ("attnforge", "estimate")]
-    found = [{**each, "all": [ratio for ratios in each.values() for ratio in ratios]} for each in found]
     cells = lambda ratios: [f"{statistics.geometric_mean(ratios):.2f}x", f"{min(ratios):.3f}x"] if ratios else ["", ""]
-    table = [[kind, len(ratios), *cells(ratios), *cells(found[1].get(kind))] for kind, ratios in found[0].items()]
-    peers = "; ".join(f"{peer}: {version}" for peer, version in figures.peers_in(comments).items())
-    header = ["", "points", "`first_run`", "least", "untuned", "least"]
-    return page(f"{peers}.", markdown(header, table), source(comments, name))
+    table = []
+    for what in ("decode", "forward", "backward"):
+        found = [drawn_ratios(read(f"drawn_{what}.csv")[1], impl) for impl in ("attnforge", "estimate")]
+        found = [{**(each if what == "decode" else {}), what: [ratio for ratios in each.values() for ratio in ratios]} for each in found]
+        table += [[kind, len(ratios), *cells(ratios), *cells(found[1].get(kind))] for kind, ratios in found[0].items()]
+    return page(markdown(["", "points", "`first_run`", "least", "untuned", "least"], table))
 
 
 SERVING_COLUMNS = {
@@ -407,13 +405,15 @@ def headline():
     best = figures.best_ratios(figures.all_ratios(read("hopper.csv")[1]))
     old = figures.per_peer(figures.all_ratios(read("peers_main.csv")[1]))
     of_grid = [row for row in read("backward.csv", "h100")[1] if row["list"] == "grid"]
-    drawn = [ratio for each in drawn_ratios(read("drawn_decode.csv")[1], "attnforge").values() for ratio in each]
+    of_drawn = lambda kind: [ratio for each in drawn_ratios(read(f"drawn_{kind}.csv")[1], "attnforge").values() for ratio in each]
     table = [
         ["forward, head dims 64, 128, 256", "the fastest of cuDNN 9.19, FlashAttention-3 and 4", [ratio for point, ratio in best.items() if figures.grid(point)]],
         ["forward, other head dims, and 64 heads on 8", "the same, and FlashAttention-2", [ratio for point, ratio in best.items() if not figures.grid(point)]],
         ["packed sequences", "FlashAttention-3", [float(row["ratio"]) for row in read("varlen.csv")[1] if row["impl"] == "fa3" and row["ratio"]]],
         ["masks and score code", "FlexAttention (Triton)", list(flex_ratios(read("masks.csv")[1]).values())],
-        ["decode, drawn problems, tuned by `first_run`", "the fastest of FlashAttention-3, FlashInfer, XQA, cuDNN", drawn],
+        ["forward, drawn problems, tuned by `first_run`", "the fastest of FlashAttention-2, 3, 4, cuDNN, FlexAttention", of_drawn("forward")],
+        ["decode, drawn problems, the same", "the fastest of FlashAttention-3, FlashInfer, XQA, cuDNN", of_drawn("decode")],
+        ["gradients, drawn problems, the same", "the fastest of cuDNN, FlashAttention-4", of_drawn("backward")],
         ["gradients, head dims 64, 128, 256 (H100)", "the fastest of cuDNN, FlashAttention-2 and 4", list(figures.best_and_untuned(of_grid)[0].values())],
         ["`fwd_mma_sm80`, the kernel of other GPUs, forced", "FlashAttention-2", old["torch-flash"]],
         ["the same", "cuDNN", old["torch-cudnn"]],
@@ -431,7 +431,7 @@ PAGES = {
         "varlen": varlen,
         "masks": masks,
         "decode": decode,
-        "drawn_decode": functools.partial(drawn, "drawn_decode.csv"),
+        "drawn": drawn,
         "serving": serving,
         "backward": backward,
         "first_run": first_run,

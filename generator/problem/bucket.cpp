@@ -44,7 +44,7 @@ Problem bucket(const Problem& problem) {
   Problem result = problem;
   round_fields(result);
   result.batch = problem.batch_invariant && problem.batch > 0 ? kBatchOfAll
-                                                               : bucket_batch(problem.batch);
+                                                              : bucket_batch(problem.batch);
   result.seqlen_q = bucket_seqlen(problem.seqlen_q);
   result.seqlen_kv = bucket_keys(problem.seqlen_q, problem.seqlen_kv);
   for_each_part<&ProblemPart::round>(problem, problem, result);

@@ -419,10 +419,10 @@ typedef struct attnforge_plan_options {
   void* stream; /* a CUstream: while it is captured into a graph nothing is tuned */
 } attnforge_plan_options;
 
-#define ATTNFORGE_PLAN_OPTIONS_INIT                                                                \
-  {                                                                                                \
-    (uint32_t)sizeof(attnforge_plan_options), ATTNFORGE_POLICY_FIRST_RUN, 0, 8.0, NULL, NULL,      \
-        NULL, NULL, NULL                                                                           \
+#define ATTNFORGE_PLAN_OPTIONS_INIT                                                           \
+  {                                                                                           \
+    (uint32_t)sizeof(attnforge_plan_options), ATTNFORGE_POLICY_FIRST_RUN, 0, 8.0, NULL, NULL, \
+        NULL, NULL, NULL                                                                      \
   }
 
 /* `options` may be NULL. Making a plan again for the same problem, or for other lengths of a bucket

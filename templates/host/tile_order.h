@@ -37,9 +37,9 @@ double idle_factor(double blocks, double places);
 /// the last round, unless the last group is small: its heavy tiles start late.
 double idle_factor(const TileOrder& order, double places);
 
-/// How many more rows the rounds of equal tiles have for each query, over the lengths and batches of
-/// a bucket on the average, than for its own: what a length just above a multiple of block_m, or a
-/// last round with few tiles, leaves empty. Of buckets above 128 queries; else 1.
+/// How many more rows the rounds of equal tiles have for each query, over the lengths and batches
+/// of a bucket on the average, than for its own: what a length just above a multiple of block_m, or
+/// a last round with few tiles, leaves empty. Of buckets above 128 queries; else 1.
 double spread_of_rows(const Problem& problem, int block_m, int pack_gqa, double places);
 
 /// What of a config decides how its blocks come by their query tiles.

@@ -24,8 +24,8 @@ double listed_share(const Problem& problem, int block_m);
 /// Leaves of a query tile's key tiles those that lists have for it, on the average.
 void keep_listed(VisitedKeys& tiles, const Problem& problem, int block_m);
 
-/// Whether query tiles of a problem take about as long as each other: no mask, or a causal one of many
-/// more keys than queries.
+/// Whether query tiles of a problem take about as long as each other: no mask, or a causal one of
+/// many more keys than queries.
 bool tiles_are_equal(const Problem& problem);
 
 /// Whether a block mask has blocks no higher than a query tile of block_m rows.

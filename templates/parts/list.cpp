@@ -43,10 +43,9 @@ std::span<const Part* const> all_parts() {
 
 std::span<const Part* const> argument_parts() {
   // That of splits lies next to the family's own: their pieces know no other members.
-  static constexpr std::array kParts = {&splits_part,     &group_splits_part, &lengths_part,
-                                        &block_mask_part, &code_part,         &key_lists_part,
-                                        &sinks_part,      &pages_part,        &low_bits_part,
-                                        &rotation_part};
+  static constexpr std::array kParts = {
+      &splits_part,    &group_splits_part, &lengths_part, &block_mask_part, &code_part,
+      &key_lists_part, &sinks_part,        &pages_part,   &low_bits_part,   &rotation_part};
   return kParts;
 }
 

@@ -139,7 +139,7 @@ class DrawnTest(unittest.TestCase):
             self.assertRegex(said, rf"attnforge: geometric mean \S+ the fastest peer, least .*, \d+ points\nestimate: ")
             comments, rows = figures.read_csv(path)
         with mock.patch.object(tables, "read", lambda name: (comments, rows)):
-            self.assertRegex(tables.drawn("drawn_x.csv"), r"\| packed rows \| \d+ \| 1.20x \| 1.200x \| 1.09x \|")
+            self.assertRegex(tables.drawn(), r"\| packed rows \| \d+ \| 1.20x \| 1.200x \| 1.09x \|")
         found = figures.grouped((row["point"], row) for row in rows)
         self.assertEqual(set(found), {drawn_problems.words_of(point) for point in small(drawn_problems.dense(kind, 1, count))})
         for point, each in found.items():

@@ -15,7 +15,7 @@ extern const Part group_splits_part;
 
 namespace {
 
-constexpr const char* kKernel = "bwd_dkv";
+constexpr const char* kPartsKernel = "bwd_dkv";
 constexpr int kRowsOfBlock = 16;  // BwdDkv::kRows
 
 std::int64_t stored_kv_heads(const Problem& problem) {
@@ -39,10 +39,10 @@ Step::Text text(Entry& entry, const Assembly&) {
 LaunchStep launch(const LaunchWork& work) {
   const Problem& problem = work.problem();
   const std::int64_t tiles = tiles_of_stored(problem, stored_rows(problem).kv, kRowsOfBlock);
-  return bwd_step(kKernel, tiles * stored_kv_heads(problem));
+  return bwd_step(kPartsKernel, tiles * stored_kv_heads(problem));
 }
 
-constexpr Step kAddsUp{.kernel = kKernel, .after = true, .text = text, .launch = launch};
+constexpr Step kAddsUp{.kernel = kPartsKernel, .after = true, .text = text, .launch = launch};
 
 void add(Argument& argument, const LaunchWork& work) {
   const Problem& problem = work.problem();

@@ -190,7 +190,7 @@ std::vector<Config> shares_of(const Problem& problem) {
 TEST(SharedKeys, AreOneBlockForEachPlaceAndAStepThatMerges) {
   const Family& family = *find_family("fwd_wgmma_sm90a");
   std::size_t room = 0;
-  for (const int batch : {1, 16, 17, 141, 200}) {
+  for (const int batch : {1, 16, 17, 141, 190}) {
     const Problem problem = parse_problem(
         fmt::format("fwd bf16 batch={} num_heads=64:8 seqlen=2:8854 head_dim=128 causal "
                     "lengths=used page_size=64",
@@ -226,6 +226,7 @@ TEST(SharedKeys, AreOfSequencesWithOneTileAHeadThatAreNotPackedAndOfAnyBatch) {
   EXPECT_FALSE(some("batch=17 seqlen=1:8192 lengths=used batch_invariant"));
   EXPECT_FALSE(some("batch=17 seqlen=1:8192 lengths=packed page_size=16"));
   EXPECT_FALSE(some("batch=300 seqlen=1:8192 lengths=used"));
+  EXPECT_FALSE(some("batch=200 seqlen=1:8192")) << "so many rounds";
   EXPECT_FALSE(some("batch=17 seqlen=512:8192"));
   EXPECT_FALSE(some("batch=17 seqlen=1:8192 blocks=64"));
   EXPECT_FALSE(some("batch=1 seqlen=1:512")) << "few key tiles";
