@@ -1,10 +1,12 @@
 // main.cpp - the program attnforge: finds the verb, runs it, turns errors into one line and an exit
 // code.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <new>
 #include <string_view>
+#include <utility>
 
 #include "attnforge/worker.h"
 #include "cli/verbs/memory_check.h"
@@ -49,6 +51,12 @@ int run_program(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("attnforge {}", kVersion));
   app.require_subcommand(1);
   app.footer(kProgramFooter);
+  // Verbs inherit it.
+  const auto formatter = app.get_formatter();
+  app.formatter_fn([formatter](const Command* command, std::string name, CLI::AppFormatMode mode) {
+    return wrapped_help(formatter->make_help(command, std::move(name), mode),
+                        static_cast<std::size_t>(std::clamp(terminal_columns(stdout), 40, 120)));
+  });
 
   const std::pair<const char*, Verb> verbs[] = {
       {"tune", add_tune(app)},       {"run", add_run(app)},       {"bench", add_bench(app)},

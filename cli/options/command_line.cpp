@@ -109,10 +109,11 @@ void add_plan_options(Command& verb, PlanOptions& options) {
   for (const Policy known : kPolicies) names.emplace_back(to_string(known));
   verb.add_option_function<std::string>(
           "--policy", [&](const std::string& name) { options.policy = policy_named(name); },
-          "Without a winner in the database: take the model's choice, tune, or refuse")
+          "Without a winner in the database: take the model's choice, tune (the default), or "
+          "refuse")
       ->check(one_of(names));
   add_value(verb, "--time-limit SECONDS", options.time_limit_s,
-            "Of the tuning by --policy first_run")
+            "Of the tuning by --policy first_run; default 8")
       ->transform(seconds());
   add_value(verb, "--family NAME", options.family, "Only this kernel family (see attnforge list)");
   add_value(verb, "--config TEXT", options.config,

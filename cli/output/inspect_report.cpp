@@ -273,7 +273,13 @@ std::string candidates_overview(const Inspection& i, const InspectView& view) {
 
 std::string code_overview(const Inspection& i) {
   if (!i.not_compiled.empty()) return line("Code", "not compiled: " + i.not_compiled);
-  if (!i.compiled.ok) return line("Code", "does not compile; the compiler's log: --section code");
+  if (!i.compiled.ok) {
+    constexpr int kFewLines = 8;  // as an error in a text of the problem has
+    const std::string log = indented(i.compiled.log);
+    if (!log.empty() && std::ranges::count(log, '\n') <= kFewLines)
+      return line("Code", "does not compile") + log;
+    return line("Code", "does not compile; the compiler's log: --section code");
+  }
   return line("Code", compiled_text(i.compiled));
 }
 

@@ -96,10 +96,13 @@ class HeadFiles : public RunPart {
 class ScaleFiles : public RunPart {
  public:
   void add_options(Command& verb) override {
-    add_value(
-        verb, "--k-scale NPY", k_,
-        "Scales of the word kv_scale of k: float32, contiguous as k is, one for what it says");
+    add_value(verb, "--k-scale NPY", k_,
+              "Scales of k as the word kv_scale says: float32, contiguous, in the order of k");
     add_value(verb, "--v-scale NPY", v_, "Of v");
+  }
+  const char* help() const override {
+    return "Files of k and v may be int8, uint8 of two int4 (low half first), or float8_e4m3fn and "
+           "float8_e5m2 of ml_dtypes.\n";
   }
   void check(const Problem& problem, const RunFlags& flags) const override {
     const bool scaled = problem.kv_scale != KvScale::kNone;
@@ -107,9 +110,9 @@ class ScaleFiles : public RunPart {
          {std::tuple("--k-scale", &k_, problem.dtype_k), {"--v-scale", &v_, problem.dtype_v}}) {
       const bool has = scaled && is_low_bit(dtype);
       if (!has && !path->empty())
-        refuse(kInvalidArgument,
-               "{} needs a problem with kv_scale, and a tensor of 8 or 4 bits; leave it out",
-               option);
+        refuse(kInvalidArgument, "{} {}", option,
+               is_low_bit(dtype) ? "needs a word that says what has a scale, such as kv_scale=token"
+                                 : "goes with a tensor of 8 or 4 bits alone; leave it out");
       if (has && path->empty() && !flags.random)
         refuse(kInvalidArgument, "{} is missing: kv_scale={} takes scales", option,
                to_string(problem.kv_scale));

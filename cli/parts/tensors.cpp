@@ -285,6 +285,8 @@ Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>&
   for (std::size_t i = 0; i < 3; ++i) {
     sizes[i] = sizes_of(*files[i], layout, i == 0 ? packing.q : packing.kv);
     dtypes[i] = npy_dtype(files[i]->header, in.uint16_is_bf16, files[i]->name);
+    if (dtypes[i] == DType::kInt4)
+      sizes[i].head_dim = 2 * std::min(sizes[i].head_dim, std::int64_t{1} << 61);  // a byte has two
   }
   Problem p = read(complete_text(words, packing, sizes, dtypes, sequences));
   // That a packed file has no rows is for seqlen to say: tokens=0 is batch * seqlen.

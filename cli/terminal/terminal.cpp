@@ -5,10 +5,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "attnforge/printable.h"
 
@@ -30,6 +32,22 @@ std::string painted(const std::string& text, const char* code) {
 
 void write_to(std::FILE* file, std::string_view text) noexcept {
   std::fwrite(text.data(), 1, text.size(), file);
+}
+
+constexpr std::size_t kHelpIndent = 30;  // of what explains an option, as CLI11 has it
+
+/// Adds a line of a help, in lines of at most `columns` where blanks allow it.
+void add_wrapped(std::string& text, std::string_view line, std::size_t columns) {
+  const std::size_t indent = line.starts_with("  ") ? kHelpIndent : 0;
+  for (std::size_t used = 0; used + line.size() > columns; used = indent) {
+    std::size_t end = line.rfind(' ', columns - used);
+    if (end == line.npos || line.find_first_not_of(' ') > end) end = line.find(' ', columns - used);
+    if (end == line.npos) break;
+    text.append(line.substr(0, line.find_last_not_of(' ', end) + 1)).append(1, '\n');
+    text.append(indent, ' ');
+    line.remove_prefix(std::min(line.find_first_not_of(' ', end), line.size()));
+  }
+  text.append(line).append(1, '\n');
 }
 
 // Any thread may get the signal, and one a GPU asks: a sig_atomic_t is for one thread alone.
@@ -61,6 +79,34 @@ std::string hanging(std::string text, std::size_t blanks) {
   for (std::size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at + 1))
     text.insert(at + 1, blanks, ' ');
   return text;
+}
+
+std::string wrapped_help(std::string_view text, std::size_t columns) {
+  std::string wrapped, paragraph;
+  bool examples = false;
+  const auto flush = [&] {
+    if (!paragraph.empty()) add_wrapped(wrapped, std::exchange(paragraph, ""), columns);
+  };
+  while (!text.empty()) {
+    const std::size_t size = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, size);
+    text.remove_prefix(std::min(size + 1, text.size()));
+    examples = examples || line == "Examples:";
+    if (examples || line.empty() || line.front() == ' ') {
+      flush();
+      if (examples || line.size() <= columns) {
+        wrapped.append(line).append(1, '\n');
+      } else {
+        add_wrapped(wrapped, line, columns);
+      }
+      continue;
+    }
+    if (line.starts_with("Usage:")) flush();
+    paragraph.append(paragraph.empty() ? "" : " ").append(line);
+    if (line.ends_with('.') || line.ends_with(':')) flush();  // the next sentence begins a line
+  }
+  flush();
+  return wrapped;
 }
 
 std::string message_text(std::string_view text) {

@@ -23,6 +23,10 @@ std::string red(const std::string& text);
 /// `text` with so many blanks before all lines but the first.
 std::string hanging(std::string text, std::size_t blanks);
 
+/// A help text without lines longer than `columns`, where a blank allows it: paragraphs are filled,
+/// what explains an option stays in its column, and examples are as they are, to be copied.
+std::string wrapped_help(std::string_view text, std::size_t columns);
+
 /// `text`, printable (attnforge/printable.h); all lines but the first are indented, so that none
 /// can pass for a message of its own.
 std::string message_text(std::string_view text);

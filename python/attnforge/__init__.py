@@ -11,9 +11,9 @@
     print(attnforge.inspect("fwd bf16 seqlen=4096 head_dim=128", arch="sm_90a")["source"])  # needs no GPU
 
 Tensors are read and written where they are, on the framework's current stream, and nothing is copied. The first call for a
-shape makes a plan (it may compile a kernel); later calls with torch's tensors cost less than PyTorch's own (the README has
-times). Needs libattnforge.so, found through $ATTNFORGE_LIBRARY, in the wheel or prefix that this package is installed in, in
-a build folder of the checkout, or by the loader. Imports no other package.
+shape makes a plan (it tunes, for 8 s at most: configure()); later calls with torch's tensors cost less than PyTorch's own
+(docs/NUMBERS.md has times). Needs libattnforge.so, found through $ATTNFORGE_LIBRARY, in the wheel or prefix that this package
+is installed in, in a build folder of the checkout, or by the loader. Imports no other package.
 """
 
 

@@ -519,7 +519,7 @@ struct LowBitProducts {
   ATTNFORGE_DEVICE static void store_rows(const Kernel& kernel, const Tile& stored, int row,
                                           int column, float inverse, float lse) {
     const int g = Kernel::lane() / 4, t = Kernel::lane() % 4;
-    float out[kStored][4];
+    float out[kStored][4] = {};
     unrolled<kStored>([&](int j) {
       unrolled<C.key_warps()>([&](int part) {
         float pair[2];

@@ -26,6 +26,22 @@ TEST(Messages, OnlyTheFirstLineBeginsAtTheLeft) {
   EXPECT_EQ(message_text("a \x1b[2Jb"), "a \\x1b[2Jb");
 }
 
+TEST(Messages, AHelpFitsTheColumnsButForItsExamples) {
+  const std::string option = "  --lse NPY                   Where the log-sum-exp";
+  EXPECT_EQ(
+      wrapped_help("Runs one.\nUsage: run\n\nOptions:\n" + option +
+                       " goes: float32\n  --top N                     Few\n\nProgress goes "
+                       "to the\nstandard error, results to standard output. Then\nit ends.\n"
+                       "Two.\n\nExamples:\n  attnforge run a b c d e f g h i j k l m n o p q\n",
+                   51),
+      "Runs one.\nUsage: run\n\nOptions:\n" + option + "\n" + std::string(30, ' ') +
+          "goes: float32\n  --top N                     Few\n\nProgress goes to the standard "
+          "error, results to\nstandard output. Then it ends.\nTwo.\n\nExamples:\n"
+          "  attnforge run a b c d e f g h i j k l m n o p q\n");
+  EXPECT_EQ(wrapped_help("a_word_that_is_longer and more\n", 10),
+            "a_word_that_is_longer\nand more\n");
+}
+
 TEST(Messages, ACellOfATableIsOneLine) {
   const Table table{{{"config"}}, {{"fwd\n\x1b[31mwinner"}}};
   EXPECT_EQ(aligned(table), "config\nfwd\\n\\x1b[31mwinner\n");

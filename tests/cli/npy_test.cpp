@@ -112,6 +112,10 @@ TEST(NpyDtype, KnownTypes) {
   EXPECT_EQ(dtype("<V2"), DType::kBf16);
   EXPECT_EQ(dtype("|V2"), DType::kBf16);
   EXPECT_EQ(dtype("<u2", true), DType::kBf16);
+  EXPECT_EQ(dtype("|i1"), DType::kInt8);
+  EXPECT_EQ(dtype("|u1"), DType::kInt4);
+  EXPECT_EQ(dtype("|V1"), DType::kE4m3);
+  EXPECT_EQ(dtype("<f1"), DType::kE5m2);
 }
 
 TEST(NpyDtype, OthersAreRefusedWithAdvice) {

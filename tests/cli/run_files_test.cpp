@@ -37,6 +37,15 @@ TEST(ProblemOfFiles, ShapesAndTypesFillInTheProblem) {
             parse_problem("fwd fp16 batch=2 num_heads=8:2 seqlen=100:300 head_dim=64:96"));
 }
 
+TEST(ProblemOfFiles, AByteOfUint8HasTwoElements) {
+  InputHeaders in = headers(kQ, {2, 300, 2, 32}, kV, "|u1");
+  in.q.header.descr = "<f2";
+  in.v.header.descr = "|i1";
+  EXPECT_EQ(problem_of_files(in, {"kv_scale=token"}),
+            parse_problem("fwd fp16 k=int4 v=int8 kv_scale=token batch=2 num_heads=8:2 "
+                          "seqlen=100:300 head_dim=64:96"));
+}
+
 TEST(ProblemOfFiles, WordsAddWhatFilesDoNotSay) {
   const Problem expected = parse_problem(
       "fwd fp16 batch=2 num_heads=8:2 seqlen=100:300 head_dim=64:96 causal window_left=50 "

@@ -218,6 +218,8 @@ std::string complaint(const Job& job, const Cubin& cubin) {
                        cubin.spill_load_bytes);
   }
   if (job.is_default && cubin.wgmma_serialized) return "wgmma serialized";
+  if (const std::size_t at = cubin.log.find("warning #"); at != cubin.log.npos)
+    return cubin.log.substr(at, 200);  // inspect would show it to whoever looks at a kernel
   if (job.candidate.config.family == "fwd_wgmma_sm90a")
     return test::register_fault(job.candidate.config, job.problem, cubin.registers);
   return "";
@@ -273,6 +275,22 @@ TEST(TemplateCompileList, HasEveryPartOnAnOldAndANewArchAndEveryHeadDim) {
       }
     }
   }
+}
+
+TEST(LowBits, CompileWithoutSpillsAndWarnings) {
+  if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
+  const Family* const families[] = {find_family("fwd_mma_sm80")};
+  std::vector<Job> jobs;
+  for (const char* kv : {"k=int8 v=int8 kv_scale=token", "k=int4 v=int4 kv_scale=group64",
+                         "k=e4m3 v=e5m2 kv_scale=head"}) {
+    const Problem problem = parse_problem(
+        fmt::format("fwd bf16 {} batch=8 num_heads=32:8 seqlen=1:8192 head_dim=128", kv));
+    for (const char* name : {"86", "90a"}) {
+      const Arch& arch = arch_named(name);
+      jobs.push_back({&arch, problem, untuned(families, problem, typical_device(arch.name))});
+    }
+  }
+  expect_all_good(jobs);
 }
 
 class UnsearchedConfigs : public testing::TestWithParam<const Family*> {};

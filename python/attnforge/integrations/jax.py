@@ -3,7 +3,7 @@
     from attnforge.integrations.jax import attention
     o = jax.jit(lambda q, k, v: attention(q, k, v, causal=True))(q, k, v)
 
-A foreign function of XLA's, which runs on XLA's stream with XLA's memory. A first call of a shape may compile a kernel while the program
+A foreign function of XLA's, which runs on XLA's stream with XLA's memory. A first call of a shape tunes, for 8 s at most, while the program
 runs. Over several GPUs: inside of jax.shard_map, by batch or heads.
 """
 

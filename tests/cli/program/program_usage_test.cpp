@@ -37,6 +37,11 @@ TEST_F(Program, EveryVerbHasHelpWithExamples) {
     EXPECT_EQ(outcome.exit_code, 0) << verb;
     EXPECT_THAT(outcome.out, HasSubstr("Examples:\n  attnforge " + verb)) << verb;
     EXPECT_EQ(outcome.err, "") << verb;
+    const std::string options = outcome.out.substr(0, outcome.out.find("\nExamples:"));
+    for (std::size_t end, at = 0; at < options.size(); at = end + 1) {
+      end = std::min(options.find('\n', at), options.size());
+      EXPECT_LE(end - at, 80u) << options.substr(at, end - at);
+    }
   }
   for (const char* action : {"ls", "show", "export", "import", "stats", "clear"}) {
     const Outcome outcome = run({"cache", action, "--help"});
