@@ -208,7 +208,7 @@ TEST_F(Program, AProblemMayFollowEveryOption) {
 
 TEST_F(Program, AWorkerThatAnybodyMayHavePutThereIsNotRun) {
   const std::string copy = folder_.file("attnforge"),
-                    words = copy + " doctor --cache :memory: 2>&1";
+                    words = "env -u ATTNFORGE_WORKER " + copy + " doctor --cache :memory: 2>&1";
   std::filesystem::copy_file(ATTNFORGE_PROGRAM, copy);
   const auto doctor = [&] { return output_of(words); };
   std::filesystem::permissions(folder_.file(""), std::filesystem::perms(0755));
