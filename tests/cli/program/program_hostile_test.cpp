@@ -29,7 +29,6 @@ namespace {
 
 using testing::AllOf;
 using testing::AnyOf;
-using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
