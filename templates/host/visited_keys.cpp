@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "generator/user_code/mask_windows.h"
+#include "templates/host/fwd_params.h"
 
 namespace attnforge {
 namespace {
