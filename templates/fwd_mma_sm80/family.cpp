@@ -256,8 +256,8 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm, c.num_splits) *
              (tight ? kSpillRisk : 1.0) *
              unequal_factor(c, problem, c.num_splits,
-                            double(query_tiles(problem, c.block_m, c.pack_gqa)) / device.num_sms /
-                                c.blocks_per_sm) +
+                            double(query_tiles(problem, c.block_m, c.pack_gqa)) /
+                                places_of(tiling_of(c), device)) +
          part_steps_us(c, problem, tiling_of(c), device);
 }
 
