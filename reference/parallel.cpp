@@ -7,9 +7,11 @@
 #include <thread>
 #include <vector>
 
+#include "reference/usable_cores.h"
+
 namespace attnforge {
 void parallel_for(std::int64_t count, int threads, const std::function<void(std::int64_t)>& work) {
-  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (threads <= 0) threads = usable_cores();
   threads = static_cast<int>(std::min<std::int64_t>(threads, count));
   std::atomic<std::int64_t> next{0};
   std::exception_ptr failure;

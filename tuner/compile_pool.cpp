@@ -8,6 +8,8 @@
 #include <mutex>
 #include <utility>
 
+#include "reference/usable_cores.h"
+
 namespace attnforge {
 
 /// What the workers of one run share. Workers that outlive the run keep it alive.
@@ -32,9 +34,7 @@ struct CompilePool::Shared {
   }
 };
 
-CompilePool::CompilePool(int threads)
-    : threads_(threads > 0 ? threads
-                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
+CompilePool::CompilePool(int threads) : threads_(threads > 0 ? threads : usable_cores()) {}
 
 void CompilePool::run(std::size_t count, Job job, const std::function<bool()>& keep_going,
                       const std::function<void(std::size_t, Compiled&&)>& on_done) {

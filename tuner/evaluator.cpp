@@ -1,9 +1,11 @@
 #include "tuner/evaluator.h"
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "attnforge/error.h"
 #include "runtime/compile/compiler.h"
@@ -23,28 +25,38 @@ class CandidateEvaluator : public Evaluator {
         compilers_(std::move(compilers)),
         overrides_(overrides),
         trials_(std::move(trials)),
+        own_(own_sources(problem, device)),
+        own_left_(own_.size()),
         pool_(compile_threads) {}
 
   std::string digest_of(const Candidate& candidate) override {
-    return digest(render(*candidate.family, candidate.config, problem_, overrides_));
+    return digest(source_of(candidate));
   }
 
   void prepare(std::span<const Candidate> candidates, const std::function<bool()>& keep_going,
                const std::function<void(std::size_t, const Measurement&)>& on_done) override {
     const std::vector<Candidate> batch(candidates.begin(), candidates.end());
+    // The first batch waits for the tuner's own kernels.
+    const std::vector<Source> own = std::exchange(own_, {});
     pool_.run(
-        batch.size(),
-        [this, batch](std::size_t index, const std::atomic<bool>& unwanted) {
-          return compile_candidate(batch[index], unwanted);
+        own.size() + batch.size(),
+        [this, own, batch](std::size_t index, const std::atomic<bool>& unwanted) {
+          return compiled(
+              [&] {
+                return index < own.size() ? own[index] : source_of(batch[index - own.size()]);
+              },
+              unwanted);
         },
         [&] {
-          if (lost() == nullptr) trials_->get_ready();  // while the first kernels compile
+          if (lost() == nullptr) trials_->start();
+          if (lost() == nullptr && own_left_ == 0) trials_->get_ready(own_code_);
           return lost() == nullptr && keep_going();
         },
         [&](std::size_t index, Compiled&& compiled) {
           if (compiled.trouble) std::rethrow_exception(compiled.trouble);
+          if (index < own.size()) return take_own(std::move(compiled));
           if (lost() != nullptr) return;  // a load, too, would wait for a kernel without end
-          on_done(index, load(batch[index], std::move(compiled)));
+          on_done(index - own.size(), load(batch[index - own.size()], std::move(compiled)));
         });
   }
 
@@ -69,11 +81,16 @@ class CandidateEvaluator : public Evaluator {
   }
 
  private:
+  Source source_of(const Candidate& candidate) const {
+    return render(*candidate.family, candidate.config, problem_, overrides_);
+  }
+
   /// On the pool's threads: no CUDA context, nothing that is not const or thread-safe.
-  Compiled compile_candidate(const Candidate& candidate, const std::atomic<bool>& unwanted) const {
+  Compiled compiled(const std::function<Source()>& source,
+                    const std::atomic<bool>& unwanted) const {
     Compiled result;
     try {
-      result.source = render(*candidate.family, candidate.config, problem_, overrides_);
+      result.source = source();
       std::optional<Cubin> known = cache_.get_cubin(digest(result.source), arch_.name,
                                                     nvrtc_facts().version_text());
       result.cubin = known        ? *std::move(known)
@@ -89,6 +106,13 @@ class CandidateEvaluator : public Evaluator {
       result.trouble = std::current_exception();
     }
     return result;
+  }
+
+  /// One that does not compile here is left to the trials, which say why.
+  void take_own(Compiled&& compiled) {
+    --own_left_;
+    if (compiled.failure.status == Status::kOk)
+      own_code_[digest(compiled.source)] = std::move(compiled.cubin);
   }
 
   Measurement load(const Candidate& candidate, Compiled&& compiled) {
@@ -113,6 +137,9 @@ class CandidateEvaluator : public Evaluator {
   const Overrides overrides_;
   std::map<std::string, Prepared> prepared_;  // trials_ borrows from it
   std::unique_ptr<Trials> trials_;
+  std::vector<Source> own_;  // until they are compiled
+  std::size_t own_left_;     // that have not arrived
+  OwnCode own_code_;
   CompilePool pool_;  // last: its threads use what is above
 };
 

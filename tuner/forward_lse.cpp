@@ -2,16 +2,19 @@
 
 #include "generator/tensors/operands.h"
 #include "reference/score.h"
-#include "tuner/oracle_list.h"
 
 namespace attnforge {
 
-void set_forward_lse(const Problem& problem, const DeviceFacts& device, const Tensors& tensors,
-                     CUstream stream) {
-  if (knows_score_sizes(problem) || !reads(problem, "lse")) return;
-  const Problem forward = forward_of(problem);
-  const OracleKernel oracle = oracle_kernel("fwd_naive", forward, device);
-  const Launch launch = oracle.family->launch(oracle.config, forward, device);
+std::optional<OracleKernel> lse_oracle(const Problem& problem, const DeviceFacts& device) {
+  if (knows_score_sizes(problem) || !reads(problem, "lse")) return std::nullopt;
+  return oracle_kernel("fwd_naive", forward_of(problem), device);
+}
+
+void set_forward_lse(const Problem& problem, const DeviceFacts& device, const OwnCode& code,
+                     const Tensors& tensors, CUstream stream) {
+  const std::optional<OracleKernel> oracle = lse_oracle(problem, device);
+  if (!oracle) return;
+  const Launch launch = oracle->family->launch(oracle->config, oracle->problem, device);
   if (launch.steps.empty()) return;
   // o is made up already, and stays.
   const auto elements = static_cast<std::size_t>(total_tokens(problem).q * problem.num_heads_q *
@@ -19,7 +22,7 @@ void set_forward_lse(const Problem& problem, const DeviceFacts& device, const Te
   const Buffer o(static_cast<std::size_t>(bytes_of(problem.dtype_o, elements)));
   Tensors of_forward = tensors;
   of_forward.o.data = o.data();
-  run_oracle(oracle, forward, device, launch, of_forward, stream);
+  run_oracle(*oracle, device, code, launch, of_forward, stream);
 }
 
 }  // namespace attnforge

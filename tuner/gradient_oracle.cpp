@@ -34,6 +34,12 @@ Problem with_fp32_gradients(Problem problem) {
   return problem;
 }
 
+OracleKernel gradient_oracle(const Problem& problem, const DeviceFacts& device) {
+  OracleKernel oracle = oracle_kernel("bwd_naive", with_fp32_gradients(problem), device);
+  oracle.problem.alignment_bytes = problem.alignment_bytes;  // of the inputs
+  return oracle;
+}
+
 /// How far an element may be off: `of_norm` times its row's norm, and shares of what a run computes
 /// and of what it stores.
 struct RowTolerance {
@@ -111,7 +117,8 @@ struct ComparedArray {
 class GradientOracle : public Oracle {
  public:
   GradientOracle(const Sequences& sequences, const DeviceFacts& device, const Tensors& tensors,
-                 unsigned seed, const Instruments& instruments, CUstream stream);
+                 unsigned seed, const Instruments& instruments, const OwnCode& code,
+                 CUstream stream);
   Verdict compare(const Tensors& tensors, CUstream stream) override;
 
  private:
@@ -155,7 +162,7 @@ ComparedArray array_of(const Problem& p, const Darg& darg, const std::vector<flo
 
 GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& device,
                                const Tensors& tensors, unsigned seed,
-                               const Instruments& instruments, CUstream stream)
+                               const Instruments& instruments, const OwnCode& code, CUstream stream)
     : instruments_(instruments) {
   const Problem& p = sequences.problem;
   const Sequences by_keys = transposed(sequences);
@@ -188,9 +195,7 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
                     queries, 1);
   if (queries_.num_rows + keys_.num_rows == 0) return;
 
-  Problem fp32 = with_fp32_gradients(p);
-  const OracleKernel oracle = oracle_kernel("bwd_naive", fp32, device);
-  fp32.alignment_bytes = p.alignment_bytes;  // of the inputs
+  const OracleKernel oracle = gradient_oracle(p, device);
   std::array<Buffer, 3> sums, norms;
   Tensors on_rows = tensors;
   for (std::size_t i = 0; i < compared_.size(); ++i) {
@@ -215,7 +220,7 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
   }
   std::vector<std::uint64_t> words;
   on_rows = with_dargs_at(on_rows, dargs, darg_addresses, words);
-  const Launch launch = launch_gradients(oracle.config, fp32,
+  const Launch launch = launch_gradients(oracle.config, oracle.problem,
                                          {.queries = queries_.listed(),
                                           .keys = keys_.listed(),
                                           .num_queries = queries_.num_rows,
@@ -224,7 +229,7 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
                                           .dk_norms = static_cast<float*>(norms[1].data()),
                                           .dv_norms = static_cast<float*>(norms[2].data()),
                                           .dsink_norms = static_cast<float*>(dsink_norms.data())});
-  run_oracle(oracle, fp32, device, launch, on_rows, stream);
+  run_oracle(oracle, device, code, launch, on_rows, stream);
   for (std::size_t i = 0; i < compared_.size(); ++i) {
     Compared& each = compared_[i];
     each.sums = sums[i].to_host<float>();
@@ -314,8 +319,14 @@ Oracle::Verdict GradientOracle::compare(const Tensors& tensors, CUstream stream)
 
 std::unique_ptr<Oracle> make_gradient_oracle(const Sequences& sequences, const DeviceFacts& device,
                                              const Tensors& tensors, unsigned seed,
-                                             const Instruments& instruments, CUstream stream) {
-  return std::make_unique<GradientOracle>(sequences, device, tensors, seed, instruments, stream);
+                                             const Instruments& instruments, const OwnCode& code,
+                                             CUstream stream) {
+  return std::make_unique<GradientOracle>(sequences, device, tensors, seed, instruments, code,
+                                          stream);
+}
+
+Source gradient_source(const Problem& problem, const DeviceFacts& device) {
+  return gradient_oracle(problem, device).source();
 }
 
 }  // namespace attnforge

@@ -35,6 +35,8 @@ class Instruments {
  public:
   /// Compiles for `arch` and loads in the current context. Throws as compile() and Kernel::load().
   explicit Instruments(const Arch& arch);
+  /// Of their code.
+  explicit Instruments(std::span<const std::byte> cubin);
 
   /// Sets words, or counts those that differ where there is a counter.
   void words(void* data, std::size_t count, std::uint16_t value, CUstream stream,
@@ -52,8 +54,6 @@ class Instruments {
   void stamp_clocks(ClockStamp* stamps, std::size_t count, int num_sms, CUstream stream) const;
 
  private:
-  explicit Instruments(std::span<const std::byte> cubin);
-
   Kernel words_, normal_, scan_, gather_, gate_, clock_;
 };
 

@@ -9,6 +9,7 @@
 #include "reference/compare/outputs.h"
 #include "reference/score.h"
 #include "tuner/append_oracle.h"
+#include "tuner/forward_lse.h"
 #include "tuner/oracle_list.h"
 #include "tuner/oracle_rows.h"
 
@@ -25,6 +26,13 @@ Problem with_fp32_output(Problem problem) {
   problem.alignment_bytes = std::max(problem.alignment_bytes,
                                      static_cast<int>(bytes_of(problem.dtype_o, 1)));
   return problem;
+}
+
+OracleKernel output_oracle(const Problem& problem, const DeviceFacts& device) {
+  OracleKernel oracle = oracle_kernel("fwd_naive", with_fp32_output(problem), device);
+  // That of the inputs may be less than an element of the output, which no valid Problem says.
+  oracle.problem.alignment_bytes = problem.alignment_bytes;
+  return oracle;
 }
 
 /// Every head's rows, head after head.
@@ -68,7 +76,7 @@ Reference merged_on_host(const Problem& problem, const Tensors& tensors,
 class OutputOracle : public Oracle {
  public:
   OutputOracle(const Sequences& sequences, const DeviceFacts& device, const Tensors& tensors,
-               unsigned seed, const Instruments& instruments, CUstream stream);
+               unsigned seed, const Instruments& instruments, const OwnCode& code, CUstream stream);
   Verdict compare(const Tensors& tensors, CUstream stream) override;
 
  private:
@@ -84,7 +92,7 @@ class OutputOracle : public Oracle {
 
 OutputOracle::OutputOracle(const Sequences& sequences, const DeviceFacts& device,
                            const Tensors& tensors, unsigned seed, const Instruments& instruments,
-                           CUstream stream)
+                           const OwnCode& code, CUstream stream)
     : problem_(sequences.problem), instruments_(instruments) {
   const Problem& problem = problem_;
   const std::vector<RowRange> ranges = rows_to_compare(sequences, device, seed);
@@ -96,11 +104,8 @@ OutputOracle::OutputOracle(const Sequences& sequences, const DeviceFacts& device
     allocate_gathered();
     return;
   }
-  Problem fp32 = with_fp32_output(problem);
-  const OracleKernel oracle = oracle_kernel("fwd_naive", fp32, device);
-  // That of the inputs may be less than an element of the output, which no valid Problem says.
-  fp32.alignment_bytes = problem.alignment_bytes;
-
+  const OracleKernel oracle = output_oracle(problem, device);
+  const Problem& fp32 = oracle.problem;
   const std::vector<ListedRow> list = listed(ranges, rows_per_block(oracle.config));
   list_ = ListOnGpu(sequences, list);
   const std::vector<QueryRow> rows = rows_of_heads(problem, list);
@@ -113,7 +118,7 @@ OutputOracle::OutputOracle(const Sequences& sequences, const DeviceFacts& device
                .stride_head = std::int64_t{list_.num_rows} * problem.head_dim_v};
   on_rows.lse.data = static_cast<float*>(lse.data());
   on_rows.lse.stride_head = list_.num_rows;
-  run_oracle(oracle, fp32, device, launch_rows(oracle.config, fp32, list_.listed(), list_.num_rows),
+  run_oracle(oracle, device, code, launch_rows(oracle.config, fp32, list_.listed(), list_.num_rows),
              on_rows, stream);
 
   const auto host_o = o.to_host<float>(), host_lse = lse.to_host<float>();
@@ -154,12 +159,22 @@ Oracle::Verdict OutputOracle::compare(const Tensors& tensors, CUstream stream) {
 
 std::unique_ptr<Oracle> make_oracle(const Sequences& sequences, const DeviceFacts& device,
                                     const Tensors& tensors, unsigned seed,
-                                    const Instruments& instruments, CUstream stream) {
+                                    const Instruments& instruments, const OwnCode& code,
+                                    CUstream stream) {
   if (sequences.problem.op == Op::kAppend)
     return make_append_oracle(sequences.problem, tensors, stream);
   if (!writes(sequences.problem, "o"))
-    return make_gradient_oracle(sequences, device, tensors, seed, instruments, stream);
-  return std::make_unique<OutputOracle>(sequences, device, tensors, seed, instruments, stream);
+    return make_gradient_oracle(sequences, device, tensors, seed, instruments, code, stream);
+  return std::make_unique<OutputOracle>(sequences, device, tensors, seed, instruments, code,
+                                        stream);
+}
+
+std::vector<Source> oracle_sources(const Problem& problem, const DeviceFacts& device) {
+  if (!is_attention(problem)) return {};
+  if (writes(problem, "o")) return {output_oracle(problem, device).source()};
+  std::vector<Source> sources = {gradient_source(problem, device)};
+  if (const auto oracle = lse_oracle(problem, device)) sources.push_back(oracle->source());
+  return sources;
 }
 
 }  // namespace attnforge

@@ -4,11 +4,13 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "attnforge/device.h"
 #include "attnforge/plan.h"
 #include "reference/sequences.h"
 #include "tuner/instruments.h"
+#include "tuner/own_code.h"
 
 namespace attnforge {
 
@@ -25,17 +27,22 @@ class Oracle {
   virtual Verdict compare(const Tensors& tensors, CUstream stream) = 0;
 };
 
-/// Compiles fwd_naive, or bwd_naive, and runs it on rows_to_compare(sequences, device, seed) of
-/// `tensors`, whose inputs are standard normal, and of backward's on rows of keys too; waits for
-/// it. Outputs that a run adds to hold already what they hold before each run. Borrows
-/// `instruments`. Throws Error(kCuda), Error(kCompile), Error(kInternal) if the oracle does not
-/// serve the problem.
+/// Runs fwd_naive, or bwd_naive, compiled if `code` does not have it, on rows_to_compare(sequences,
+/// device, seed) of `tensors`, whose inputs are standard normal, and of backward's on rows of keys
+/// too; waits for it. Outputs that a run adds to hold already what they hold before each run.
+/// Borrows `instruments`. Throws Error(kCuda), Error(kCompile), Error(kInternal) if the oracle does
+/// not serve the problem.
 std::unique_ptr<Oracle> make_oracle(const Sequences& sequences, const DeviceFacts& device,
                                     const Tensors& tensors, unsigned seed,
-                                    const Instruments& instruments, CUstream stream);
+                                    const Instruments& instruments, const OwnCode& code,
+                                    CUstream stream);
+/// Of the kernels that it runs, and set_forward_lse().
+std::vector<Source> oracle_sources(const Problem& problem, const DeviceFacts& device);
 /// That of a backward problem.
 std::unique_ptr<Oracle> make_gradient_oracle(const Sequences& sequences, const DeviceFacts& device,
                                              const Tensors& tensors, unsigned seed,
-                                             const Instruments& instruments, CUstream stream);
+                                             const Instruments& instruments, const OwnCode& code,
+                                             CUstream stream);
+Source gradient_source(const Problem& problem, const DeviceFacts& device);
 
 }  // namespace attnforge

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "attnforge/error.h"
-#include "runtime/compile/compiler.h"
 #include "runtime/loaded_launch.h"
 #include "templates/registry.h"
 #include "tuner/timer.h"
@@ -68,17 +67,17 @@ OracleKernel oracle_kernel(std::string_view family, const Problem& problem,
   ATTNFORGE_ASSERT(found != nullptr, "the registry lists the oracles");
   const std::vector<Candidate> configs = candidates(*found, problem, device);
   ATTNFORGE_ASSERT(!configs.empty(), "an oracle serves every problem that is served");
-  return {found, configs.front().config};
+  return {found, configs.front().config, problem};
 }
 
-void run_oracle(const OracleKernel& kernel, const Problem& problem, const DeviceFacts& device,
+void run_oracle(const OracleKernel& kernel, const DeviceFacts& device, const OwnCode& code,
                 const Launch& launch, const Tensors& tensors, CUstream stream) {
-  const Source source = kernel.family->render(kernel.config, problem);
-  const LoadedKernels kernels(compile(source, device.arch).bytes, source, launch);
+  const Source source = kernel.source();
+  const LoadedKernels kernels(code_of(code, source, device.arch).bytes, source, launch);
   LoadedLaunch(launch, kernels).run(tensors, {}, stream);
   wait_for(stream, fmt::format("the oracle of \"{}\" did not finish in {} s: something else keeps "
                                "the GPU busy",
-                               to_string(problem), kLongestSeconds));
+                               to_string(kernel.problem), kLongestSeconds));
 }
 
 void wait_for_copies(CUstream stream) {

@@ -12,6 +12,7 @@
 #include "runtime/memory.h"
 #include "templates/oracle/fwd_naive/oracle.h"
 #include "tuner/instruments.h"
+#include "tuner/own_code.h"
 
 namespace attnforge {
 
@@ -34,16 +35,19 @@ struct ListOnGpu {
 /// busy.
 void wait_for_copies(CUstream stream);
 
-/// An oracle's family, and the config of it that is run.
+/// An oracle's family, the config of it that is run, and the problem that it is rendered for.
 struct OracleKernel {
   const Family* family;
   Config config;
+  Problem problem;
+
+  Source source() const { return family->render(config, problem); }
 };
 OracleKernel oracle_kernel(std::string_view family, const Problem& problem,
                            const DeviceFacts& device);
-/// Runs the kernel as `launch` says and waits for it; `problem` is the one that it is rendered for.
-/// Throws Error(kCuda), also where something else keeps the GPU busy, Error(kCompile).
-void run_oracle(const OracleKernel& kernel, const Problem& problem, const DeviceFacts& device,
+/// Runs the kernel as `launch` says and waits for it. Throws Error(kCuda), also where something
+/// else keeps the GPU busy, Error(kCompile).
+void run_oracle(const OracleKernel& kernel, const DeviceFacts& device, const OwnCode& code,
                 const Launch& launch, const Tensors& tensors, CUstream stream);
 
 }  // namespace attnforge

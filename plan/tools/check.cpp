@@ -21,6 +21,7 @@
 #include "reference/half.h"
 #include "reference/parts/append.h"
 #include "reference/sequences.h"
+#include "reference/usable_cores.h"
 #include "reference/visible.h"
 #include "tuner/append_oracle.h"
 
@@ -311,7 +312,7 @@ double solve_on_cpu_bytes(const Problem& p) {
     const KeyRange range = visible_keys(p, query);
     seen = std::max(seen, range.last - range.first + 1);
   }
-  const double threads = std::max(1u, std::thread::hardware_concurrency());
+  const double threads = usable_cores();
   // Sequences of their own lengths are computed one by one, and put together.
   const double copies = all_full(p) ? 1 : 2;
   return copies * (numbers * sizeof(double) + rows * kOfRow) +

@@ -28,6 +28,7 @@
 #include "attnforge/device.h"
 #include "attnforge/error.h"
 #include "attnforge/plan.h"
+#include "reference/usable_cores.h"
 #include "tests/conformance/any_case.h"
 #include "tests/conformance/backward/backward_proof.h"
 #include "tests/conformance/proof.h"
@@ -44,7 +45,7 @@ constexpr unsigned kCallSeconds = 120;  // after which a process is taken for on
 struct Arguments {
   int calls = 320;
   std::uint64_t seed = 1;
-  int jobs = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
+  int jobs = std::min(usable_cores(), 16);
   bool launch_only = false;
   int call = -1;
   std::string database = ":memory:";

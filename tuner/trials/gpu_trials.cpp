@@ -25,12 +25,12 @@ constexpr double kHeatSeconds = 0.1, kHeatRunUs = 10e3;
 
 /// Everything that proving and timing need on the GPU.
 struct Bench {
-  Bench(const Problem& problem, const DeviceFacts& device, unsigned seed)
-      : instruments(device.arch),
+  Bench(const Problem& problem, const DeviceFacts& device, unsigned seed, const OwnCode& code)
+      : instruments(code_of(code, instruments_source(), device.arch).bytes),
         timer(device, instruments),
         tensors(problem, seed, instruments, timer.stream()) {
-    set_forward_lse(problem, device, tensors.tensors(), timer.stream());
-    oracle = make_oracle(tensors.sequences(), device, tensors.tensors(), seed, instruments,
+    set_forward_lse(problem, device, code, tensors.tensors(), timer.stream());
+    oracle = make_oracle(tensors.sequences(), device, tensors.tensors(), seed, instruments, code,
                          timer.stream());
   }
 
@@ -45,7 +45,8 @@ class GpuTrials : public Trials {
   GpuTrials(const Problem& problem, const DeviceFacts& device, const TrialOptions& options)
       : problem_(problem), device_(device), options_(options) {}
 
-  void get_ready() override { bench(); }
+  void start() override {}
+  void get_ready(const OwnCode& code) override { bench(code); }
 
   Measurement load(const Candidate& candidate, const Compiled& compiled, double rough_us) override {
     try {
@@ -171,8 +172,8 @@ class GpuTrials : public Trials {
     return *it->second;
   }
 
-  Bench& bench() {
-    if (!gpu_.bench) gpu_.bench = std::make_unique<Bench>(problem_, device_, options_.seed);
+  Bench& bench(const OwnCode& code = {}) {
+    if (!gpu_.bench) gpu_.bench = std::make_unique<Bench>(problem_, device_, options_.seed, code);
     return *gpu_.bench;
   }
 

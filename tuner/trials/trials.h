@@ -10,6 +10,7 @@
 #include "generator/candidates.h"
 #include "tuner/compile_pool.h"
 #include "tuner/evaluate.h"
+#include "tuner/own_code.h"
 
 namespace attnforge {
 
@@ -18,9 +19,12 @@ class Trials {
  public:
   virtual ~Trials() = default;
 
-  /// Begins, or goes on with, what the first proof needs: tensors and an oracle. Asked often while
-  /// the first kernels compile. Throws Error(kCuda) where memory is short.
-  virtual void get_ready() = 0;
+  /// Begins with what needs none of the tuner's own kernels. Returns at once. Asked often, as what
+  /// follows, while the first kernels compile.
+  virtual void start() = 0;
+  /// Begins, or goes on with, what the first proof needs: tensors and an oracle, by kernels of
+  /// `code`; those that it lacks are compiled. Throws Error(kCuda) where memory is short.
+  virtual void get_ready(const OwnCode& code) = 0;
   /// Borrows both until release(). `rough_us`: what prove() said before; 0: nothing yet. Gives kOk
   /// or kLaunchError.
   virtual Measurement load(const Candidate& candidate, const Compiled& compiled,

@@ -27,10 +27,13 @@ class WorkerTrials : public Trials {
                const TrialOptions& options, Clock::time_point end)
       : problem_(problem), device_(device), program_(program), options_(options), end_(end) {}
 
-  void get_ready() override {
-    if (loss_ || ready_) return;
-    if (!process_) start();
-    wait_for_begin(0);
+  void start() override {
+    if (!loss_ && stage_ < Stage::kBegun) go_on(0);
+  }
+
+  void get_ready(const OwnCode& code) override {
+    if (code_.empty()) code_ = code;
+    if (!loss_ && stage_ < Stage::kReady) go_on(0);
   }
 
   Measurement load(const Candidate& candidate, const Compiled& compiled, double rough_us) override {
@@ -92,20 +95,24 @@ class WorkerTrials : public Trials {
     std::optional<Measurement> dead;  // the worker: why
   };
 
-  void start() {
-    process_ = std::make_unique<WorkerProcess>(program_, WorkerRole::kGpu);
-    begun_ = Clock::now();
-    process_->channel().send(begin_request(program_.identity, problem_, device_, options_),
-                             kSendSeconds);
-  }
-
-  /// Whether the worker is ready; ends it where it cannot be.
-  bool wait_for_begin(double seconds) {
+  /// The next step to a worker that is ready, if the last one is over; ends it where it cannot be.
+  void go_on(double seconds) {
+    if (stage_ == Stage::kNone) {
+      process_ = std::make_unique<WorkerProcess>(program_, WorkerRole::kGpu);
+      begun_ = Clock::now();
+      process_->channel().send(begin_request(program_.identity, problem_, device_, options_),
+                               kSendSeconds);
+      stage_ = Stage::kBeginning;
+    } else if (stage_ == Stage::kBegun) {
+      process_->channel().send(ready_request(code_), kSendSeconds);
+      stage_ = Stage::kGettingReady;
+    }
     Message answer;
     const Channel::Got got = process_->channel().receive(answer, seconds);
     if (got == Channel::Got::kMessage) {
       throw_trouble(answer);
-      return ready_ = true;
+      stage_ = stage_ == Stage::kBeginning ? Stage::kBegun : Stage::kReady;
+      return;
     }
     const std::chrono::duration<double> since = Clock::now() - begun_;
     if (got == Channel::Got::kGone) {
@@ -113,14 +120,13 @@ class WorkerTrials : public Trials {
     } else if (since.count() > kBeginSeconds) {
       died(fmt::format("was not ready after {:.0f} s", since.count()));
     }
-    return false;
   }
 
   /// Has a worker that is ready, unless time is over or no worker lives.
   bool alive() {
-    while (!loss_ && !ready_) {
-      if (!process_) start();
-      if (!wait_for_begin(0.05) && Clock::now() > end_) give_up();
+    while (!loss_ && stage_ != Stage::kReady) {
+      go_on(0.05);
+      if (stage_ != Stage::kReady && Clock::now() > end_) give_up();
     }
     return !loss_;
   }
@@ -210,7 +216,7 @@ class WorkerTrials : public Trials {
   void end_worker() {
     process_.reset();
     in_worker_.clear();
-    ready_ = false;
+    stage_ = Stage::kNone;
   }
 
   /// `how` "": as its end says.
@@ -245,7 +251,8 @@ class WorkerTrials : public Trials {
   const TrialOptions options_;
   const Clock::time_point end_;
   std::unique_ptr<WorkerProcess> process_;
-  bool ready_ = false;
+  enum class Stage { kNone, kBeginning, kBegun, kGettingReady, kReady } stage_ = Stage::kNone;
+  OwnCode code_;
   Clock::time_point begun_;
   std::map<std::string, Known> known_;
   std::set<std::string> in_worker_;  // those of known_ that the worker of now has

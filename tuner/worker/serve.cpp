@@ -66,6 +66,7 @@ class Server {
     if (what == "compile") return compile_source(request);
     if (what == "begin") return begin(request);
     ATTNFORGE_ASSERT(trials_ != nullptr, "a supervisor begins before it goes on");
+    if (what == "ready") return get_ready(request);
     if (what == "load") return load(request);
     std::vector<Config> configs;
     for (std::size_t i = 1; i < request.size(); ++i) configs.push_back(parse_config(request[i]));
@@ -132,7 +133,14 @@ class Server {
     trials_ = make_gpu_trials(problem_, device_,
                               {.seed = static_cast<unsigned>(number_of(request.at(6))),
                                .hang_least_s = number_of(request.at(7))});
-    trials_->get_ready();
+    return {"done"};
+  }
+
+  Message get_ready(const Message& request) {
+    OwnCode code;
+    for (std::size_t i = 1; i + 1 < request.size(); i += 2)
+      code[request[i]].bytes = bytes_of(request[i + 1]);
+    trials_->get_ready(code);
     return {"done"};
   }
 
@@ -209,6 +217,15 @@ Message begin_request(const std::string& identity, const Problem& problem,
           std::to_string(device.arch.smem_per_block_bytes),
           std::to_string(options.seed),
           text_of(options.hang_least_s)};
+}
+
+Message ready_request(const OwnCode& code) {
+  Message request = {"ready"};
+  for (const auto& [digest, cubin] : code) {
+    request.push_back(digest);
+    request.push_back(bytes_as_text(cubin.bytes));
+  }
+  return request;
 }
 
 Message load_request(const Candidate& candidate, const Compiled& compiled, double rough_us) {

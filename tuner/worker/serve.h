@@ -22,6 +22,8 @@ Cubin compiled(const Message& answer, const Source& source, const Arch& arch);
 
 Message begin_request(const std::string& identity, const Problem& problem,
                       const DeviceFacts& device, const TrialOptions& options);
+/// After "begin": the tuner's own kernels; answered when proofs can begin.
+Message ready_request(const OwnCode& code);
 Message load_request(const Candidate& candidate, const Compiled& compiled, double rough_us);
 /// "prove", "sample", "heat" or "release".
 Message request(const char* what, std::span<const Config> configs);
