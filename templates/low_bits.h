@@ -17,10 +17,12 @@ ATTNFORGE_CONSTEXPR bool is_integer(int dtype) { return dtype == kInt8 || dtype 
 /// Whether each row of k and v has scales of its own.
 ATTNFORGE_CONSTEXPR bool scales_of_rows(const Shape& c) { return c.kv_scale >= kScaleToken; }
 /// Elements of a row of `dim` that share a scale, and scales of that row.
-ATTNFORGE_CONSTEXPR int scale_group(const Shape& c, int dim) {
+template <class Config>
+ATTNFORGE_CONSTEXPR int scale_group(const Config& c, int dim) {
   return c.kv_scale < kScaleGroup32 ? dim : 32 << (c.kv_scale - kScaleGroup32);
 }
-ATTNFORGE_CONSTEXPR int row_scales(const Shape& c, int dim) {
+template <class Config>
+ATTNFORGE_CONSTEXPR int row_scales(const Config& c, int dim) {
   return ceil_div(dim, scale_group(c, dim));
 }
 

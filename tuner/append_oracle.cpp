@@ -25,6 +25,8 @@ const void* address_of(std::string_view name, const Tensors& t) {
       {"o", t.o.data},
       {"k_cache", t.cache.k.data},
       {"v_cache", t.cache.v.data},
+      {"k_scale", t.k_scale.data},
+      {"v_scale", t.v_scale.data},
       {"lengths_q", t.lengths.q},
       {"lengths_kv", t.lengths.kv},
       {"lengths_after", t.cache.lengths_after},
@@ -79,6 +81,17 @@ class AppendOracle : public Oracle {
   HostTensors expected_;
 };
 
+/// Where a rotated element may be rounded the other way: what is quantised after that is the number
+/// beside it then, of a scale that is as much off.
+double allowed_rotated(const Problem& problem, const Operand& operand, double wanted) {
+  const double of_row = 2 * unit_roundoff(problem.dtype_q);
+  if (is_low_bit(operand.scales)) return of_row * std::abs(wanted);
+  if (!is_low_bit(operand.dtype)) return of_row * (1 + std::abs(wanted));
+  const ElementFormat& format = format_of(operand.dtype);
+  const double beside = format.floating ? 2 * format.roundoff * std::abs(wanted) : 0.0;
+  return format.step + beside + 2 * of_row * std::abs(wanted);
+}
+
 }  // namespace
 
 std::vector<Comparison> compare_append(const Problem& problem, const HostTensors& got,
@@ -87,14 +100,15 @@ std::vector<Comparison> compare_append(const Problem& problem, const HostTensors
   for (const Operand& operand : operands(problem)) {
     if (operand.role != Operand::Role::kOutput) continue;
     const bool of_q = operand.name == "o", counts = operand.name == "lengths_after";
-    const bool rotated = problem.rope != Rope::kNone && (of_q || operand.name == "k_cache");
-    const int columns = counts                      ? 1
-                        : operand.name == "v_cache" ? problem.head_dim_v
-                                                    : problem.head_dim;
+    const bool of_v = operand.name.starts_with('v'), scales = is_low_bit(operand.scales);
+    const bool rotated = problem.rope != Rope::kNone && !of_v && !counts;
+    const int head_dim = of_v ? problem.head_dim_v : problem.head_dim;
+    const int columns = counts ? 1 : scales ? scales_of_row(problem, head_dim) : head_dim;
     const std::int64_t heads = counts ? 1 : of_q ? problem.num_heads_q : problem.num_heads_kv;
     const std::int64_t rows = of_q && problem.lengths == Lengths::kFixed
                                   ? problem.seqlen_q
-                                  : operand.row_elements / columns / heads;
+                                  : std::max<std::int64_t>(1,
+                                                           operand.row_elements / columns / heads);
     const auto element = [&](const HostTensors& host, std::int64_t i) -> double {
       const void* const data = operand.content(host).data();
       return counts ? static_cast<const int*>(data)[i] : load_element(operand.dtype, data, i);
@@ -103,8 +117,7 @@ std::vector<Comparison> compare_append(const Problem& problem, const HostTensors
     for (std::int64_t i = 0; i < operand.elements; ++i) {
       const std::int64_t row = i / columns / heads;
       const double wanted = element(expected, i);
-      const double allowed = rotated ? 2 * unit_roundoff(operand.dtype) * (1 + std::abs(wanted))
-                                     : 0;
+      const double allowed = rotated ? allowed_rotated(problem, operand, wanted) : 0;
       comparer.add({row / rows, i / columns % heads, row % rows}, static_cast<int>(i % columns),
                    element(got, i), wanted, allowed);
     }

@@ -8,6 +8,7 @@
 #include "generator/parts/part.h"
 #include "generator/problem/fields.h"
 #include "generator/tensors/operand_list.h"
+#include "generator/tensors/stored_rows.h"
 #include "generator/tensors/tensor_check.h"
 #include "generator/tensors/tensor_elements.h"
 
@@ -20,14 +21,6 @@ constexpr std::int64_t kMostNewRows = std::int64_t{1} << 30;  // a row's number 
 
 bool is_packed(const Problem& p) { return p.lengths == Lengths::kPacked; }
 
-/// Rows of the caches: of each of so many pages or sequences.
-struct CacheRows {
-  std::int64_t batch, rows;
-};
-CacheRows cache_rows(const Problem& p) {
-  return has_pages(p) ? CacheRows{pages_of_pool(p), p.page_size} : CacheRows{p.batch, p.seqlen_kv};
-}
-
 /// Whether rows are moved: else only lengths are written, if these are.
 bool moves_rows(const Problem& p) { return total_tokens(p).q > 0 && p.seqlen_kv > 0; }
 
@@ -35,8 +28,11 @@ bool moves_rows(const Problem& p) { return total_tokens(p).q > 0 && p.seqlen_kv 
 
 void validate_append(const Problem& p) {
   if (p.op != Op::kAppend) return;
-  if (p.dtype_k != p.dtype_q || p.dtype_v != p.dtype_q || p.dtype_o != p.dtype_q)
-    reject_problem("an append copies rows as they are; give one dtype to all");
+  const auto goes = [&](DType cache) { return cache == p.dtype_q || is_low_bit(cache); };
+  if (!goes(p.dtype_k) || !goes(p.dtype_v) || p.dtype_o != p.dtype_q)
+    reject_problem(
+        "an append copies rows as they are, or makes 8 or 4 bits of them; give one dtype to all, "
+        "or k and v int8, int4, e4m3 or e5m2");
   if (p.lengths == Lengths::kUsed)
     reject_problem(
         "lengths=used does not go with append: each run says how many rows sequences have; leave "
@@ -73,14 +69,14 @@ void round_append(const Problem& exact, Problem& bucket) {
   bucket.seqlen_kv = 64;
 }
 
-double row_elements(const Problem& p) {
-  return elements(1, p.num_heads_kv, p.head_dim + p.head_dim_v) +
-         (p.queries ? elements(1, p.num_heads_q, p.head_dim) : 0.0);
-}
-
+/// A row is read and written.
 double bytes_of_rows(const Problem& p) {
-  const double tokens = static_cast<double>(total_tokens(p).q);
-  return tokens * (2 * row_elements(p) * bytes_of(p.dtype_q, 1) + 4.0 * effective_rope_dim(p));
+  const double k = elements(1, p.num_heads_kv, p.head_dim),
+               v = elements(1, p.num_heads_kv, p.head_dim_v),
+               q = p.queries ? elements(1, p.num_heads_q, p.head_dim) : 0.0;
+  return static_cast<double>(total_tokens(p).q) *
+         (bytes_of(p.dtype_q, k + v + 2 * q) + bytes_of(p.dtype_k, k) + bytes_of(p.dtype_v, v) +
+          4.0 * effective_rope_dim(p));
 }
 
 // ---- Of a run ----
@@ -104,9 +100,9 @@ void add_rows(OperandList& list) {
   if (p.queries)
     list.add(operand<&HostTensors::q>("q", Role::kInput, bind_rows<&Tensors::q>), p.dtype_q, tokens,
              p.num_heads_q * p.head_dim);
-  list.add(operand<&HostTensors::k>("k", Role::kInput, bind_rows<&Tensors::k>), p.dtype_k, tokens,
+  list.add(operand<&HostTensors::k>("k", Role::kInput, bind_rows<&Tensors::k>), p.dtype_q, tokens,
            p.num_heads_kv * p.head_dim);
-  list.add(operand<&HostTensors::v>("v", Role::kInput, bind_rows<&Tensors::v>), p.dtype_v, tokens,
+  list.add(operand<&HostTensors::v>("v", Role::kInput, bind_rows<&Tensors::v>), p.dtype_q, tokens,
            p.num_heads_kv * p.head_dim_v);
   if (is_packed(p))
     list.add_words(
@@ -120,15 +116,15 @@ void add_rows(OperandList& list) {
 /// They keep what no new row is written to.
 void add_caches(OperandList& list) {
   const Problem& p = list.problem;
-  const CacheRows caches = cache_rows(p);
+  const StoredRows stored = stored_rows(p);
   const std::size_t first = list.list().size();
   if (p.queries)
     list.add(operand_of_o(Role::kOutput), p.dtype_q, list.tokens.q, p.num_heads_q * p.head_dim);
   list.add(operand<&HostTensors::k_cache>("k_cache", Role::kOutput, bind_cache<&AppendedCache::k>),
-           p.dtype_k, caches.batch, caches.rows * p.num_heads_kv * p.head_dim)
+           p.dtype_k, stored.kv_batch, stored.kv * p.num_heads_kv * p.head_dim)
       .any_rows = has_pages(p);
   list.add(operand<&HostTensors::v_cache>("v_cache", Role::kOutput, bind_cache<&AppendedCache::v>),
-           p.dtype_v, caches.batch, caches.rows * p.num_heads_kv * p.head_dim_v)
+           p.dtype_v, stored.kv_batch, stored.kv * p.num_heads_kv * p.head_dim_v)
       .any_rows = has_pages(p);
   if (p.lengths_after)
     list.add_words(
@@ -148,8 +144,8 @@ void lay_out_append(const Problem& p, Tensors& t) {
   t.q = t.o = contiguous(rows, p.num_heads_q, p.head_dim);
   t.k = contiguous(rows, p.num_heads_kv, p.head_dim);
   t.v = contiguous(rows, p.num_heads_kv, p.head_dim_v);
-  t.cache.k = contiguous(cache_rows(p).rows, p.num_heads_kv, p.head_dim);
-  t.cache.v = contiguous(cache_rows(p).rows, p.num_heads_kv, p.head_dim_v);
+  t.cache.k = contiguous(stored_rows(p).kv, p.num_heads_kv, p.head_dim);
+  t.cache.v = contiguous(stored_rows(p).kv, p.num_heads_kv, p.head_dim_v);
 }
 
 /// New rows that fit, but for those of one sequence, after a random number of others; packed, all
@@ -187,7 +183,8 @@ bool overlap(const Problem& p, const Tensors& t) {
 
 bool append_good(const Problem& p, std::uint64_t, const Tensors& t) {
   GoodTensors tensors;
-  for (const Tensor* tensor : {&t.k, &t.v, &t.cache.k, &t.cache.v}) tensors.add(*tensor, p.dtype_q);
+  tensors.add(t.k, p.dtype_q), tensors.add(t.cache.k, p.dtype_k);
+  tensors.add(t.v, p.dtype_q), tensors.add(t.cache.v, p.dtype_v);
   if (p.queries) tensors.add(t.q, p.dtype_q), tensors.add(t.o, p.dtype_q);
   return tensors.all(p) && address_bits(t.lengths.kv) % alignof(int) == 0 &&
          t.lengths.tokens_q >= 0 && t.lengths.tokens_q <= total_tokens(p).q &&
@@ -216,18 +213,20 @@ void explain_append(const Problem& p, const Tensors& t) {
   if (!moves_rows(p)) return;
   const std::int64_t batch = is_packed(p) ? 1 : p.batch;
   const std::int64_t rows = is_packed(p) ? total_tokens(p).q : p.seqlen_q;
-  const CacheRows caches{has_pages(p) ? t.pages.num_pages : p.batch, cache_rows(p).rows};
-  const auto check = [&](std::string_view name, const Tensor& tensor, std::int64_t heads,
-                         CacheRows of) {
-    check_tensor(name, tensor, p.dtype_q, heads, of.batch, of.rows, p);
+  const StoredRows stored = stored_rows_of_run(p, t);
+  const auto check = [&](std::string_view name, const Tensor& tensor, std::int64_t heads) {
+    check_tensor(name, tensor, p.dtype_q, heads, batch, rows, p);
   };
-  check("k", t.k, p.num_heads_kv, {batch, rows});
-  check("v", t.v, p.num_heads_kv, {batch, rows});
-  check("k_cache", t.cache.k, p.num_heads_kv, caches);
-  check("v_cache", t.cache.v, p.num_heads_kv, caches);
+  const auto check_cache = [&](std::string_view name, const Tensor& tensor, DType dtype) {
+    check_tensor(name, tensor, dtype, p.num_heads_kv, stored.kv_batch, stored.kv, p);
+  };
+  check("k", t.k, p.num_heads_kv);
+  check("v", t.v, p.num_heads_kv);
+  check_cache("k_cache", t.cache.k, p.dtype_k);
+  check_cache("v_cache", t.cache.v, p.dtype_v);
   if (!p.queries) return;
-  check("q", t.q, p.num_heads_q, {batch, rows});
-  check("o, where rotated queries go,", t.o, p.num_heads_q, {batch, rows});
+  check("q", t.q, p.num_heads_q);
+  check("o, where rotated queries go,", t.o, p.num_heads_q);
 }
 
 }  // namespace

@@ -14,6 +14,8 @@ namespace {
 
 bool has_scales(const Problem& p) { return p.kv_scale != KvScale::kNone; }
 bool of_rows(const Problem& p) { return p.kv_scale >= KvScale::kToken; }
+/// Else they are read.
+bool writes_scales(const Problem& p) { return p.op == Op::kAppend && of_rows(p); }
 
 void validate_low_bits(const Problem& p) {
   if (!has_low_bit_kv(p)) {
@@ -26,7 +28,7 @@ void validate_low_bits(const Problem& p) {
     reject_problem("{} does not go with bwd; gradients are of k and v in 16 bits or more", kv);
   if (p.dtype_q == DType::kFp32)
     reject_problem("{} needs q in fp16 or bf16, not q={}", kv, to_string(p.dtype_q));
-  if (p.rope != Rope::kNone)
+  if (p.rope != Rope::kNone && p.op != Op::kAppend)
     reject_problem("{} does not go with rope={}; rotate q, and k before it is quantised", kv,
                    to_string(p.rope));
 }
@@ -35,28 +37,33 @@ void validate_low_bits(const Problem& p) {
 struct ScaleSize {
   std::int64_t rows, of_row;
 };
-ScaleSize size_of_scales(const Problem& p, const Tokens& tokens, int columns) {
+ScaleSize size_of_scales(const Problem& p, int columns) {
   if (p.kv_scale == KvScale::kTensor) return {1, 1};
   if (p.kv_scale == KvScale::kHead) return {1, p.num_heads_kv};
   const StoredRows stored = stored_rows(p);
   const std::int64_t of_key = p.num_heads_kv * scales_of_row(p, columns);
   return stored.pool ? ScaleSize{stored.kv_batch, stored.kv * of_key}
-                     : ScaleSize{tokens.kv, of_key};
+                     : ScaleSize{stored.kv_batch * stored.kv, of_key};
 }
 
 template <auto kHost, ScaleTensor Tensors::*kTensor>
 void add_of(OperandList& list, std::string_view name, DType dtype, int columns) {
   if (!is_low_bit(dtype)) return;
-  const ScaleSize size = size_of_scales(list.problem, list.tokens, columns);
+  const ScaleSize size = size_of_scales(list.problem, columns);
+  const bool written = writes_scales(list.problem);
   Operand& scales = list.add_words(
-      operand<kHost, kTensor, &ScaleTensor::data>(name, Operand::Role::kInput), size.rows,
-      size.of_row);
+      operand<kHost, kTensor, &ScaleTensor::data>(
+          name, written ? Operand::Role::kOutput : Operand::Role::kInput),
+      size.rows, size.of_row);
   scales.scales = dtype;
+  scales.added_to = written;  // those of other rows stay
   scales.any_rows = has_pages(list.problem) && of_rows(list.problem);
 }
 
+template <bool kWritten>
 void add_scales(OperandList& list) {
   const Problem& p = list.problem;
+  if (writes_scales(p) != kWritten) return;
   add_of<&HostTensors::k_scale, &Tensors::k_scale>(list, "k_scale", p.dtype_k, p.head_dim);
   add_of<&HostTensors::v_scale, &Tensors::v_scale>(list, "v_scale", p.dtype_v, p.head_dim_v);
 }
@@ -78,7 +85,7 @@ void lay_out_scales(const Problem& p, Tensors& tensors) {
 
 /// Scales of a row that a copy takes: addresses and strides are multiples of as many.
 int copied_scales(const Problem& p, int columns) {
-  return of_rows(p) ? std::gcd(scales_of_row(p, columns), 4) : 1;
+  return of_rows(p) && is_attention(p) ? std::gcd(scales_of_row(p, columns), 4) : 1;
 }
 bool strides_good(const ScaleTensor& t, int copied) {
   return (t.stride_batch | t.stride_row | t.stride_head) % copied == 0;
@@ -96,7 +103,8 @@ bool scales_good(const Problem& p, std::uint64_t, const Tensors& t) {
 }
 
 void explain_scales(const Problem& p, const Tensors& t) {
-  if (p.batch == 0 || p.seqlen_kv == 0) return;  // nothing of them is read
+  // Nothing of them is read.
+  if (p.batch == 0 || p.seqlen_kv == 0 || (p.op == Op::kAppend && total_tokens(p).q == 0)) return;
   const auto check = [&](std::string_view name, DType dtype, int columns,
                          const ScaleTensor& scales) {
     if (!is_low_bit(dtype)) return;
@@ -117,12 +125,13 @@ void explain_scales(const Problem& p, const Tensors& t) {
 }
 
 double bytes_of_scales(const Problem& p) {
+  const Tokens tokens = total_tokens(p);
+  const auto rows = static_cast<double>(p.op == Op::kAppend ? tokens.q : tokens.kv);
   double numbers = 0;
   for (const auto& [dtype, columns] :
        {std::pair(p.dtype_k, p.head_dim), {p.dtype_v, p.head_dim_v}}) {
     if (is_low_bit(dtype) && of_rows(p))
-      numbers += static_cast<double>(total_tokens(p).kv) *
-                 static_cast<double>(p.num_heads_kv * scales_of_row(p, columns));
+      numbers += rows * static_cast<double>(p.num_heads_kv * scales_of_row(p, columns));
   }
   return 4 * numbers;
 }
@@ -133,7 +142,8 @@ extern const ProblemPart scales_of_problem;
 constinit const ProblemPart scales_of_problem{.in = has_scales,
                                               .validate = validate_low_bits,
                                               .bytes = bytes_of_scales,
-                                              .add_inputs = add_scales,
+                                              .add_inputs = add_scales<false>,
+                                              .add_outputs = add_scales<true>,
                                               .lay_out = lay_out_scales,
                                               .good = scales_good,
                                               .explain = explain_scales};

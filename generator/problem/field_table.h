@@ -124,6 +124,7 @@ inline constexpr ProblemField kFields[] = {
               "token: a row of a head, groupN: N elements of one",
               "none", "none, tensor, head, token, group32, group64 or group128"},
      .value = choice<&Problem::kv_scale>(kKvScales),
+     .ops = kNotMerge,
      .not_backward = "gradients are of k and v in 16 bits or more"},
     {.word = {"batch", "batch=N", "sequences", "1", "a whole number from 0 to 1048576 (2^20)"},
      .value = integer<&Problem::batch>(within<0, kMaxBatch>, always),

@@ -297,7 +297,10 @@ std::string to_string(const Problem& p) {
   std::string text(to_string(p.op));
   if (p.dtype_q == p.dtype_k && p.dtype_q == p.dtype_v && p.dtype_q == p.dtype_o) {
     text += fmt::format(" {}", to_string(p.dtype_q));
-  } else if (!is_attention(p)) {
+  } else if (p.op == Op::kAppend) {
+    text += fmt::format(" {} k={} v={}", to_string(p.dtype_q), to_string(p.dtype_k),
+                        to_string(p.dtype_v));
+  } else if (p.op == Op::kMerge) {
     text += fmt::format(" {} o={}", to_string(p.dtype_q), to_string(p.dtype_o));
   } else {
     for (std::size_t i = 0; i < std::size(kDTypeFields); ++i)

@@ -9,7 +9,8 @@
 
 namespace attnforge {
 
-/// Rows of q and o, and of k and v, in each of `batch` or `kv_batch` tensors one after another.
+/// Rows of q and o, and of k and v, in each of `batch` or `kv_batch` tensors one after another. Of
+/// an append k and v are the caches.
 struct StoredRows {
   std::int64_t q = 0;
   std::int64_t kv = 0;  // with pages: of each page
@@ -21,11 +22,12 @@ struct StoredRows {
 };
 inline StoredRows stored_rows(const Problem& problem) {
   const bool packed = problem.lengths == Lengths::kPacked, paged = has_pages(problem);
+  const bool packed_keys = packed && problem.op != Op::kAppend;
   const Tokens tokens = total_tokens(problem);
   StoredRows rows{.q = packed ? tokens.q : problem.seqlen_q,
-                  .kv = packed ? tokens.kv : problem.seqlen_kv,
+                  .kv = packed_keys ? tokens.kv : problem.seqlen_kv,
                   .batch = packed ? 1 : problem.batch,
-                  .kv_batch = packed ? 1 : problem.batch,
+                  .kv_batch = packed_keys ? 1 : problem.batch,
                   .pool = paged,
                   .of_run = packed};
   if (paged) {

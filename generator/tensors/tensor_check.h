@@ -23,12 +23,12 @@ class GoodTensors {
  public:
   void add(const Tensor& t, DType dtype) {
     present_ &= t.data != nullptr;
-    bits_ |= address_bits(t.data) |
+    bits_ |= 8 * address_bits(t.data) |
              static_cast<std::uintptr_t>(t.stride_batch | t.stride_row | t.stride_head) *
-                 static_cast<std::uintptr_t>(bytes_of(dtype, 1));
+                 static_cast<std::uintptr_t>(format_of(dtype).bits);
   }
   bool all(const Problem& problem) const {
-    return present_ && (bits_ & static_cast<std::uintptr_t>(problem.alignment_bytes - 1)) == 0;
+    return present_ && (bits_ & static_cast<std::uintptr_t>(8 * problem.alignment_bytes - 1)) == 0;
   }
 
  private:

@@ -1,8 +1,9 @@
 // append_kv.h - new rows of K and V into a cache: strided or in pages, rotated by their positions
-// where asked.
+// and quantised where asked.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "attnforge/device.h"
 #include "attnforge/plan.h"
@@ -13,7 +14,7 @@ namespace attnforge {
 /// What is appended: new rows [batch, seqlen_new, num_heads_kv, head_dim] of k and
 /// [batch, seqlen_new, num_heads_kv, head_dim_v] of v, or packed ones [tokens, num_heads_kv, ...].
 struct AppendSizes {
-  DType dtype = DType::kBf16;  // of all tensors
+  DType dtype = DType::kBf16;  // of all tensors, but for caches that have one of their own below
   std::int64_t batch = 1;
   std::int64_t seqlen_new = 1;  // of every sequence; of packed rows not read
   std::int64_t tokens = 0;      // rows of packed tensors, at least as many as their sequences have
@@ -25,6 +26,10 @@ struct AppendSizes {
   int head_dim_v = 128;
   Rope rope = Rope::kNone;
   int rope_dim = 0;  // leading elements that rotate: a multiple of 8 up to head_dim; 0: all
+  // Of 8 or 4 bits (is_low_bit()): rows of 16 bits become numbers and, of kv_scale kToken and
+  // groups, scales. Those of kTensor and kHead are read; kNone: numbers are values.
+  std::optional<DType> dtype_k_cache{}, dtype_v_cache{};
+  KvScale kv_scale = KvScale::kNone;
 };
 
 /// All memory is on the GPU and borrowed; tensors have any strides with a contiguous last
@@ -45,14 +50,19 @@ struct AppendTensors {
   int* used_kv_after = nullptr;
   RopeTables rope{};        // row offset + p for position p; all of seqlen_kv positions are there
   Tensor q{}, rotated_q{};  // with num_heads_q; in place where both are one
+  ScaleTensor k_scale{}, v_scale{};  // of caches of 8 or 4 bits, with kv_scale
 };
 
 /// Enqueues on `stream`: row i of the new rows of sequence b becomes row used_kv[b] + i of its
 /// cache, k (and q, which goes to rotated_q) rotated by the angles of that position, rounded to the
-/// dtype. Bits of what is not rotated stay as they are. Lengths, page tables and pages are read on
-/// the GPU when the kernel runs, so a CUDA graph may be replayed with others; with used_kv_after =
-/// used_kv each replay appends after the last one's rows. Rows of positions from seqlen_kv on, and
-/// those of pages that are not among num_pages (-1, say), are not written, nor is their q;
+/// dtype. Bits of what is not rotated stay as they are. In a cache of 8 or 4 bits a number is x /
+/// scale in fp32, rounded to the nearest, ties to even, and no farther from 0 than the largest of
+/// the format (127, 7, 448, 57344), x being what would go to a cache of 16 bits. A scale of rows is
+/// the largest |x| that it is of / that largest number; NaN if one is NaN or infinite. Dividing by
+/// a scale of 0 is by 1; NaN becomes NaN, or 0 of integers. Lengths, page tables and pages are read
+/// on the GPU when the kernel runs, so a CUDA graph may be replayed with others; with used_kv_after
+/// = used_kv each replay appends after the last one's rows. Rows of positions from seqlen_kv on,
+/// and those of pages that are not among num_pages (-1, say), are not written, nor is their q;
 /// used_kv_after never is above seqlen_kv. No other run may read the rows that are written, or use
 /// their pages, at the same time.
 /// With ATTNFORGE_CHECK_INPUTS=1 lengths and tables are read on the host first, which waits for the

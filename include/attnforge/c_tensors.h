@@ -84,7 +84,8 @@ typedef struct attnforge_pages {
  * of k times element batch * stride_batch + row * stride_row + head * stride_head + g of k.data,
  * where g is the group of its column, 0 but with kv_scale=group32, group64 or group128. With
  * kv_scale=tensor and head, batch is the sequence and row 0; else they are those of the row in k,
- * with pages the page and the row in it. The same of v. */
+ * with pages the page and the row in it. The same of v. An append writes those of rows, beside its
+ * caches. */
 typedef struct attnforge_kv_scales {
   uint32_t struct_size;
   attnforge_tensor k;

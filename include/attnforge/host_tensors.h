@@ -51,8 +51,8 @@ struct HostTensors {
   // Of an append, else empty: AppendedCache's.
   std::vector<std::byte> k_cache{}, v_cache{};
   std::vector<int> lengths_after{};
-  // With problem.kv_scale, of those of k and v that have scales, else empty: as
-  // contiguous_tensors() says.
+  // With problem.kv_scale, of those of k and v (of an append, the caches) that have scales, else
+  // empty: as contiguous_tensors() says.
   std::vector<float> k_scale{}, v_scale{};
 };
 

@@ -34,8 +34,9 @@ struct Rows {
 /// * stride_batch + row * stride_row + head * stride_head + g. With KvScale::kHead and kTensor row
 /// and g are 0, and batch is the sequence, also of packed ones and of pages. Else batch and row
 /// are those of the row in k or v: with pages the page and the row in it. Strides in elements.
+/// Only an append writes them, those of rows.
 struct ScaleTensor {
-  const float* data = nullptr;
+  float* data = nullptr;
   std::int64_t stride_batch = 0;
   std::int64_t stride_row = 0;
   std::int64_t stride_head = 0;
@@ -135,7 +136,8 @@ struct Tensors {
   // they are, `lengths.kv` how many rows each sequence has before (null: none); o, where rotated
   // queries go, may be q.
   AppendedCache cache{};
-  // problem.kv_scale, of those of k and v that are of a format of caches.
+  // problem.kv_scale, of those of k and v that are of a format of caches. Append: those of the
+  // caches, which a run writes where rows have scales, and else reads.
   ScaleTensor k_scale{}, v_scale{};
   // problem.args: 8 bytes for each, in their order, in host memory and read by run(): the address
   // of an array in device memory, or a number's 4 bytes (float, int) and 4 more of any value. After

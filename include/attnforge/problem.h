@@ -103,7 +103,8 @@ inline constexpr int kMostMergedStates = 32;
 /// Append (Op::kAppend): row i of the new rows of sequence b, seqlen_q of them or packed, becomes
 /// row lengths.kv[b] + i of its cache, which has seqlen_kv rows at most, in one piece or in pages.
 /// With `rope` k is rotated by the angles of that position, and with `queries` q is too, which goes
-/// to o. Tensors::cache has the caches.
+/// to o. Tensors::cache has the caches. dtype_q is that of new rows, dtype_k and dtype_v those of
+/// the caches: the same, or of 8 or 4 bits, which rows are quantised to (attnforge/append_kv.h).
 struct Problem {
   Op op = Op::kForward;
   // These belong to kBackward alone, as fp32_gradients below:

@@ -39,8 +39,8 @@ int alignment_of(const AppendSizes& s, const AppendTensors& t, bool packed) {
   Alignment alignment;
   for (const Tensor* tensor : {&t.k, &t.v})
     alignment.add(*tensor, s.dtype, batch, rows, s.num_heads_kv);
-  for (const Tensor* tensor : {&t.k_cache, &t.v_cache})
-    alignment.add(*tensor, s.dtype, pages, rows_of_page, s.num_heads_kv);
+  alignment.add(t.k_cache, s.dtype_k_cache.value_or(s.dtype), pages, rows_of_page, s.num_heads_kv);
+  alignment.add(t.v_cache, s.dtype_v_cache.value_or(s.dtype), pages, rows_of_page, s.num_heads_kv);
   for (const Tensor* tensor : {&t.q, &t.rotated_q})
     if (s.num_heads_q > 0) alignment.add(*tensor, s.dtype, batch, rows, s.num_heads_q);
   return alignment.bytes();
@@ -52,7 +52,10 @@ constexpr std::int64_t kMostQueries = std::int64_t{1} << 27;
 Problem problem_of(const AppendSizes& s, const AppendTensors& t, bool packed) {
   Problem p;
   p.op = Op::kAppend;
-  p.dtype_q = p.dtype_k = p.dtype_v = p.dtype_o = s.dtype;
+  p.dtype_q = p.dtype_o = s.dtype;
+  p.dtype_k = s.dtype_k_cache.value_or(s.dtype);
+  p.dtype_v = s.dtype_v_cache.value_or(s.dtype);
+  p.kv_scale = s.kv_scale;
   p.queries = s.num_heads_q > 0;
   p.lengths_after = t.used_kv_after != nullptr;
   p.alignment_bytes = alignment_of(s, t, packed);
@@ -84,7 +87,9 @@ void append_kv(const AppendSizes& sizes, const AppendTensors& tensors, Device& d
             .rope = tensors.rope,
             .lengths = {.q = tensors.cu_seqlens, .kv = tensors.used_kv},
             .pages = tensors.pages,
-            .cache = {tensors.k_cache, tensors.v_cache, tensors.used_kv_after}},
+            .cache = {tensors.k_cache, tensors.v_cache, tensors.used_kv_after},
+            .k_scale = tensors.k_scale,
+            .v_scale = tensors.v_scale},
            nullptr, stream);
 }
 

@@ -7,22 +7,23 @@ from . import _c, _checks, _graphs
 from ._arrays import backend_of, contiguous
 from ._errors import InvalidError
 from ._fast import fast
-from ._formats import DTYPES, INTEGERS
+from ._formats import DTYPES, INTEGERS, LOW_BITS, OF_CACHES, numbers_in
 from ._graphs import with_op
 from ._library import check, lib, packer
 from ._ops import PLACES, OpCall, check_array, tensor
 from ._parts import check_rope, view_rope
 from ._plans import plan_cache
+from ._scales import check_scales, kv_scale_of, strides_of, view_scales
 
 _PACKED = (None, 0, 1)
 _MOST_ROWS = 2**30
 _MOST_QUERIES = 2**27  # that seqlen_q may be; of packed rows tokens_q says all
-# Words of 8 bytes: a _c.Lengths, a _c.Pages, a _c.Rope and a _c.Cache, one after another.
-_PARTS = _c.Lengths, _c.Pages, _c.Rope, _c.Cache
+# Words of 8 bytes: a _c.Lengths, a _c.Pages, a _c.Rope, a _c.Cache and a _c.KvScales, one after another.
+_PARTS = _c.Lengths, _c.Pages, _c.Rope, _c.Cache, _c.KvScales
 _PART_WORDS = tuple(ctypes.sizeof(part) // 8 for part in _PARTS)
-_LENGTHS, _PAGES, _ROPE, _CACHE = (sum(_PART_WORDS[:i]) for i in range(4))
+_LENGTHS, _PAGES, _ROPE, _CACHE, _SCALES = (sum(_PART_WORDS[:i]) for i in range(5))
 _Words = ctypes.c_uint64 * sum(_PART_WORDS)
-_HEAD, _pack = packer(_c.Tensors, "q", "k", "v", "o", "rope", "lengths", "pages", "cache")
+_HEAD, _pack = packer(_c.Tensors, "q", "k", "v", "o", "rope", "lengths", "pages", "cache", "kv_scales")
 
 
 class Given(NamedTuple):
@@ -38,6 +39,8 @@ class Given(NamedTuple):
     page_table: object
     cu_seqlens: object
     used_kv_after: object
+    k_scale: object
+    v_scale: object
     cos: object
     sin: object
 
@@ -59,12 +62,18 @@ def append_kv(
     q_out=None,
     layout="bshd",
     stream=None,
+    k_scale=None,
+    v_scale=None,
 ):
     """Writes new rows of k and v after those that a cache has; returns q rotated, or None without q.
 
     k: [batch, new rows, heads_kv, head_dim], v: the same with head_dim_v, with layout="bhsd" heads before rows; any strides with a
     contiguous last dimension. k_cache, v_cache: [batch, capacity, heads_kv, head_dim], in the same layout and dtype; with page_table
-    pools [pages, page_size, heads_kv, head_dim].
+    pools [pages, page_size, heads_kv, head_dim]. Or one or both are int8, uint8 (two numbers of 4 bits, head_dim / 2 bytes) or float8,
+    and rows are quantised, after the rope, as by quantize_kv().
+    k_scale, v_scale: of such caches, float32. [batch, capacity, heads_kv], or pools of pages, one for each row of a head, or with one
+    more dimension of one for each 32, 64 or 128 elements: those of new rows are written. One number, [heads_kv] or [batch, heads_kv]:
+    read, and numbers are rows divided by them, rounded to the nearest, at most the largest. None: numbers are rows.
     used_kv: int32 [batch] on the GPU, how many rows each sequence has: new row i of sequence b becomes row used_kv[b] + i of its
     cache. None: none. Rows that do not fit the cache, and those without a page, are not written.
     page_table: int32 [batch, columns] on the GPU, the page that has rows column * page_size and on of a sequence; -1: none.
@@ -84,10 +93,10 @@ def append_kv(
     as for attention(). Raises InvalidError (a ValueError) for what it cannot take; with ATTNFORGE_CHECK_INPUTS=1 for lengths
     above the capacity, pages that are not there and pages that two sequences write, too.
     """
-    arrays = k, v, k_cache, v_cache, q, q_out, used_kv, page_table, cu_seqlens, used_kv_after
+    arrays = k, v, k_cache, v_cache, q, q_out, used_kv, page_table, cu_seqlens, used_kv_after, k_scale, v_scale
     if _graphs.waiting and _graphs.torch_is_there():
         given = k, v, k_cache, v_cache, used_kv, page_table, cu_seqlens, used_kv_after, rope, rope_interleaved, rope_offset
-        return append_kv(*given, q, q_out, layout, stream)
+        return append_kv(*given, q, q_out, layout, stream, k_scale, v_scale)
     values = layout, rope_interleaved, rope_offset, *arrays, rope
     key, ran = fast.again(("append_kv",), values, arrays, rope, stream)
     if ran is None:
@@ -147,12 +156,14 @@ def _views(given, backend, stream):
         return array
 
     rank = 4 if given.cu_seqlens is None else 3
+    scales = view_scales(given.k_scale, given.v_scale, stream)
     cos, sin = view_rope(None if given.cos is None else (given.cos, given.sin), stream)
     return Given(
         *(view(name, rank) for name in ("k", "v")),
-        *(view(name, 4) for name in ("k_cache", "v_cache")),
+        *(view(name, 4, allowed=OF_CACHES) for name in ("k_cache", "v_cache")),
         *(view(name, rank) for name in ("q", "q_out")),
         *(view(name, 1 + (name == "page_table"), allowed=INTEGERS) for name in Given._fields[6:10]),
+        *scales,
         cos,
         sin,
     )
@@ -181,7 +192,11 @@ def _problem(views, of_rows, of_cache, interleaved, offset):
         capacity *= table.shape[1]
     rows = page_size or capacity
     for name, dim in (("k_cache", head_dim), ("v_cache", head_dim_v)):
-        _check_tensor(name, getattr(views, name), _shape(of_cache, outer, rows, heads, dim), first)
+        cache = getattr(views, name)
+        code = cache.code if cache.code in LOW_BITS else first.code
+        check_array(name, cache, _shape(of_cache, outer, rows, heads, dim // numbers_in(cache)), code, "k", first.device)
+    scales, caches = (views.k_scale, views.v_scale), (views.k_cache, views.v_cache)
+    check_scales(*scales, batch, *caches, of_cache)
     check_rope(cos, views.sin, first.device)
     if cos is not None:
         capacity = min(capacity, cos.shape[0] - offset)
@@ -197,6 +212,9 @@ def _problem(views, of_rows, of_cache, interleaved, offset):
         "head_dim": head_dim,
         "head_dim_v": head_dim_v,
         "dtype_q": DTYPES[first.code],
+        "dtype_k": DTYPES[views.k_cache.code],
+        "dtype_v": DTYPES[views.v_cache.code],
+        "kv_scale": "none" if scales == (None, None) else kv_scale_of(*scales, *caches),
         "lengths": "fixed" if ends is None else "packed",
         "tokens_q": 0 if ends is None else new,
         "page_size": page_size,
@@ -210,19 +228,23 @@ def _problem(views, of_rows, of_cache, interleaved, offset):
 class _Call(OpCall):
     """Without addresses, but for those of words, which are constants of this module."""
 
-    __slots__ = ("_rows", "_words", "_new_out")
+    __slots__ = ("_rows", "_words", "_has_scales", "_new_out")
 
     def __init__(self, views, of_rows, of_cache, problem, offset, allocator):
         """Of Arrays. allocator: the backend that allocates q_out, None if the caller passed it, or there is none."""
         table, cos, first = views.page_table, views.cos, views.k
         super().__init__(first.device, [array for array in views[:6] if array is not None], **problem)
-        lengths, pages, tables, cache = (part(ctypes.sizeof(part)) for part in _PARTS)
+        lengths, pages, tables, cache, scales = (part(ctypes.sizeof(part)) for part in _PARTS)
         if table is not None:
             pages.stride_batch, pages.num_pages = table.strides[0], views.k_cache.shape[of_cache[0]]
         if cos is not None:
             tables.rows, tables.offset = cos.shape[0], offset
         cache.k, cache.v = tensor(views.k_cache, of_cache), tensor(views.v_cache, of_cache)
-        self._words = b"".join(map(bytes, (lengths, pages, tables, cache)))
+        for of, name in ((scales.k, "k"), (scales.v, "v")):
+            strides = strides_of(getattr(views, f"{name}_scale"), getattr(views, f"{name}_cache"), of_cache)
+            of.stride_batch, of.stride_row, of.stride_head = strides
+        self._has_scales = problem["kv_scale"] != "none"
+        self._words = b"".join(map(bytes, (lengths, pages, tables, cache, scales)))
         rows = views.q, views.k, views.v, views.q_out
         self._rows = tuple(bytes(24) if array is None else bytes(tensor(array, of_rows))[8:] for array in rows)
         self._new_out = None
@@ -248,16 +270,17 @@ class _Call(OpCall):
 
     def launch(self, addresses, queue):
         """The status. addresses: as Given, 0 where there is none."""
-        k, v, k_cache, v_cache, q, out, used, table, ends, after, cos, sin = addresses
+        k, v, k_cache, v_cache, q, out, used, table, ends, after, k_scale, v_scale, cos, sin = addresses
         low = (k | v | k_cache | v_cache | q | out) & 15
         plan = self._plans.get(low) or self._plan(low)
         words = _Words.from_buffer_copy(self._words)
         words[_LENGTHS + 1], words[_LENGTHS + 2], words[_PAGES + 1] = ends, used, table
         words[_ROPE + 1], words[_ROPE + 2] = cos, sin
         words[_CACHE + 1], words[_CACHE + 5], words[_CACHE + 9] = k_cache, v_cache, after
+        words[_SCALES + 1], words[_SCALES + 5] = k_scale, v_scale
         at = ctypes.addressof(words)
         of_q, of_k, of_v, of_out = self._rows
-        parts = at + 8 * _ROPE, at + 8 * _LENGTHS, at + 8 * _PAGES, at + 8 * _CACHE
+        parts = at + 8 * _ROPE, at + 8 * _LENGTHS, at + 8 * _PAGES, at + 8 * _CACHE, at + 8 * _SCALES if self._has_scales else 0
         return lib().attnforge_run(plan.handle, _pack(_HEAD, q, of_q, k, of_k, v, of_v, out, of_out, *parts), None, 0, queue)
 
 

@@ -8,6 +8,7 @@ from ._append import append_kv
 from ._arrays import backend_of
 from ._attention import attention
 from ._errors import AttnforgeError, InvalidError, NoDriverError
+from ._scales import stored
 
 
 class Pages:
@@ -74,7 +75,8 @@ class KvCache:
     page, a multiple of 8. num_pages: of the pool; default: what max_sequences of max_len take. With fewer, append() raises
     AttnforgeError where none is left, and changes nothing. head_dim_v: of v, default head_dim. layers: a model has one cache for all
     its layers: append() for layer 0 begins a step, in which each layer appends and attends to the same sequences with as many rows.
-    dtype, device: torch's; default bfloat16 on the current GPU.
+    dtype, device: torch's; default bfloat16 on the current GPU. A dtype "int8", "int4", "e4m3" or "e5m2" is that of the pools alone: new
+    rows, float16 or bfloat16, are quantised as by quantize_kv(), which says what scale may be. dtype_v: of v, default dtype.
 
     A model under torch.compile has the host's part outside of its graph: begin(1, ["a", "b"]), and then in the model append(k, v, layer=i)
     and attend(q, layer=i) of each layer.
@@ -82,9 +84,11 @@ class KvCache:
     Rows of different numbers go in one step when they are packed: append(k, v, ["a", "b"], new_rows=[300, 1]) of k and v [301, 8, 128],
     a chunk of a prompt beside a token of a sequence that decodes, and attend() of q packed likewise.
 
-    k, v: the pools, [layers, num_pages, page_size, heads_kv, head_dim]. free_pages: how many are free. Pages are kept on the host; a
-    step of other sequences than the last one's uploads lengths, and a page table when one has changed. Needs torch. Not thread-safe: give
-    each thread a cache, or a lock. A CUDA graph is captured of append_kv() and attention(), not of a cache, whose lengths are the host's.
+    k, v: the pools, [layers, num_pages, page_size, heads_kv, head_dim], of int4 bytes of two. k_scale, v_scale: their scales, float32
+    [layers, num_pages, page_size, heads_kv], of groups with one more dimension; None without. free_pages: how many are free. Pages are
+    kept on the host; a step of other sequences than the last one's uploads lengths, and a page table when one has changed. Needs torch.
+    Not thread-safe: give each thread a cache, or a lock. A CUDA graph is captured of append_kv() and attention(), not of a cache, whose
+    lengths are the host's.
     """
 
     def __init__(
@@ -99,6 +103,8 @@ class KvCache:
         num_pages=None,
         dtype=None,
         device=None,
+        dtype_v=None,
+        scale="token",
     ):
         import torch
 
@@ -120,13 +126,21 @@ class KvCache:
         num_pages = _checks.integer("num_pages", num_pages, 1, 2**31 - 1)
         self._torch = torch
         self._device = torch.device("cuda", torch.cuda.current_device()) if device is None else torch.device(device)
+        rows = self.layers, num_pages, self.page_size, heads_kv
+
+        def pool(name, dim, dtype):
+            """(numbers, scales or None)."""
+            dtype, dim, of_row = stored(name, dim, dtype, scale)
+            scales = None if of_row is None else torch.empty((*rows, *of_row), dtype=torch.float32, device=self._device)
+            return torch.empty((*rows, dim), dtype=dtype, device=self._device), scales
+
         dtype = torch.bfloat16 if dtype is None else dtype
-
-        def pool(dim):
-            return torch.empty((self.layers, num_pages, self.page_size, heads_kv, dim), dtype=dtype, device=self._device)
-
-        self.k, self.v = pool(head_dim), pool(head_dim if head_dim_v is None else head_dim_v)
-        self._of_layers = tuple((self.k[i], self.v[i]) for i in range(self.layers))  # to index a tensor takes microseconds
+        self.k, self.k_scale = pool("head_dim", head_dim, dtype)
+        self.v, self.v_scale = pool("head_dim_v", head_dim if head_dim_v is None else head_dim_v, dtype if dtype_v is None else dtype_v)
+        # To index a tensor takes microseconds.
+        self._of_layers = tuple((self.k[i], self.v[i]) for i in range(self.layers))
+        named = {"k_scale": self.k_scale, "v_scale": self.v_scale}
+        self._scales = tuple({name: of[i] for name, of in named.items() if of is not None} for i in range(self.layers))
         self._pages = Pages(num_pages, self.page_size, self._columns)
         self._step = None  # sequences, how many rows each gets, and whether these are packed
         self._begun = False  # by begin(), not by append()
@@ -205,7 +219,8 @@ class KvCache:
             raise
 
     def _append(self, k, v, layer, q, of_rope):
-        return append_kv(k, v, *self._of_layers[layer], self._before, self._table, cu_seqlens=self._ends, q=q, **of_rope)
+        of_layer = {**of_rope, **self._scales[layer]}
+        return append_kv(k, v, *self._of_layers[layer], self._before, self._table, cu_seqlens=self._ends, q=q, **of_layer)
 
     def attend(self, q, layer=0, causal=True, **options):
         """attention() of q, [batch, new rows, heads_q, head_dim], to all rows of the step's sequences, the new ones too.
@@ -218,6 +233,7 @@ class KvCache:
             raise InvalidError("there are no rows to attend to: append() comes first")
         if self._ends is not None:
             options.update(cu_seqlens=self._ends, max_seqlen=self._longest)
+        options.update(self._scales[layer])
         return attention(q, *self._of_layers[layer], causal=causal, used_kv=self._after, page_table=self._table, **options)
 
     def trim(self, sequence, length):

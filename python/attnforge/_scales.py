@@ -7,6 +7,7 @@ from ._formats import DTYPES, FORMATS, FP32, LOW_BITS, numbers_in
 
 SCALE_NAMES = ("k_scale", "v_scale")
 _GROUPS = (32, 64, 128)
+SCALES = ("token", *(f"group{group}" for group in _GROUPS))  # that rows have
 _LARGEST = {"int8": 127.0, "int4": 7.0, "e4m3": 448.0, "e5m2": 57344.0}
 
 
@@ -72,19 +73,38 @@ def check_scales(k_scale, v_scale, batch, k, v, places):
         raise InvalidError(f"k_scale is of each {' and v_scale of each '.join(kinds)}; they must be of one kind")
 
 
+def stored(name, dim, dtype, scale):
+    """(torch's dtype, elements of a row, dimensions of its scales or None without) of a cache of head_dim `dim`, which is called `name`.
+    dtype: torch's, or as of quantize_kv(), as scale is."""
+    import torch
+
+    kinds = {DTYPES[code]: getattr(torch, FORMATS[code].name, None) for code in LOW_BITS}
+    word = dtype if dtype in kinds else next((word for word, kind in kinds.items() if kind == dtype), None)
+    if word is None:
+        if isinstance(dtype, str) and not hasattr(torch, dtype):
+            _checks.one_of("dtype", dtype, (*kinds, "a dtype of torch"))
+        return getattr(torch, dtype) if isinstance(dtype, str) else dtype, dim, None
+    _checks.one_of("scale", scale, SCALES)
+    if _checks.integer(name, dim, 8, 512) % 8:
+        inside = "a row would end inside a byte, and " if word == "int4" and dim % 2 else ""
+        raise InvalidError(f"{name}={dim} must be a multiple of 8 for a cache of {word}: {inside}kernels take no others")
+    of_row = () if scale == "token" else (-(-dim // int(scale[5:])),)
+    return kinds[word], dim // (2 if word == "int4" else 1), of_row
+
+
 def quantize_kv(x, dtype="int8", scale="token"):
     """(numbers, scales) of k or v for attention(): torch tensors on the device of x, [..., heads_kv, head_dim] of floats.
 
     dtype: "int8", "e4m3", "e5m2", or "int4", of which a byte holds two and the last dimension is half as long. scale: what shares one:
     "token" (a row of a head), or "group32", "group64", "group128" columns of it, the last group of which may have fewer. A scale is the
-    largest magnitude that it is of, divided by the largest number of the dtype; numbers are rounded to the nearest, ties to even; they
-    have no gradient.
+    largest magnitude that it is of, divided by the largest number of the dtype (127, 7, 448, 57344), NaN where one is NaN or infinite;
+    numbers are x / scale in float32, x where a scale is 0, rounded to the nearest, ties to even, no farther from 0 than that largest, and
+    0 in place of NaN of integers. They have no gradient.
     """
     import torch
 
     _checks.one_of("dtype", dtype, tuple(_LARGEST))
-    kinds = ("token", *(f"group{group}" for group in _GROUPS))
-    _checks.one_of("scale", scale, kinds)
+    _checks.one_of("scale", scale, SCALES)
     if not isinstance(x, torch.Tensor):
         _checks.refuse_type("x", x, "a torch tensor")
     columns = x.shape[-1] if x.dim() else 0
@@ -92,12 +112,14 @@ def quantize_kv(x, dtype="int8", scale="token"):
         raise InvalidError(f"x has shape {tuple(x.shape)}; its last dimension must be a head_dim, of int4 an even one")
     group = columns if scale == "token" else int(scale[5:])
     values = torch.nn.functional.pad(x.detach().float(), (0, -columns % group)).unflatten(-1, (-1, group))
-    scales = values.abs().amax(-1) / _LARGEST[dtype]
+    largest = values.abs().amax(-1)
+    scales = (largest / _LARGEST[dtype]).where(largest.isfinite(), largest.new_tensor(float("nan")))
     values = (values / scales.where(scales != 0, scales.new_ones(())).unsqueeze(-1)).flatten(-2)[..., :columns]
+    values = values.clamp(-_LARGEST[dtype], _LARGEST[dtype])
     scales = scales.squeeze(-1) if scale == "token" else scales
     if dtype in ("e4m3", "e5m2"):
         return values.to(torch.float8_e4m3fn if dtype == "e4m3" else torch.float8_e5m2), scales
-    numbers = values.round().to(torch.int8)
+    numbers = values.round().nan_to_num(0).to(torch.int8)
     if dtype == "int8":
         return numbers, scales
     low, high = numbers[..., 0::2].view(torch.uint8) & 15, numbers[..., 1::2].view(torch.uint8) & 15

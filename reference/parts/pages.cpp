@@ -112,7 +112,7 @@ void gather_pages(const Problem& problem, const Tensors& tensors, std::int64_t i
   one.tensors.k.data = rows->data();
   one.tensors.v.data = rows->data() + end_of_k;
   for (const auto& [scales, begin] : gathered)
-    scales->data = reinterpret_cast<const float*>(rows->data() + begin);
+    scales->data = reinterpret_cast<float*>(rows->data() + begin);
   one.tensors.pages = {};
   one.gathered = std::move(rows);
 }

@@ -2,10 +2,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "reference/half.h"
 
 namespace attnforge {
+namespace {
+
+float scale_for(DType dtype, std::span<const float> numbers) {
+  float largest = 0.0f;
+  for (const float x : numbers) {
+    if (!std::isfinite(x)) return std::numeric_limits<float>::quiet_NaN();
+    largest = std::max(largest, std::abs(x));
+  }
+  return largest / static_cast<float>(format_of(dtype).largest);
+}
+
+float quantised(DType dtype, float x, float scale) {
+  const auto largest = static_cast<float>(format_of(dtype).largest);
+  return round_to(dtype, std::clamp(x / (scale == 0.0f ? 1.0f : scale), -largest, largest));
+}
+
+}  // namespace
 
 void load_row(const Problem& problem, DType dtype, const void* array, std::int64_t first,
               const ScaleTensor& scales, std::int64_t batch, std::int64_t row, std::int64_t head,
@@ -30,34 +48,19 @@ ScaleTensor scales_of_sequence(const Problem& problem, ScaleTensor scales, std::
   return scales;
 }
 
-float scale_for(DType dtype, float largest) {
-  return largest / static_cast<float>(format_of(dtype).largest);
-}
-
-float quantised(DType dtype, float x, float scale) {
-  return scale == 0.0f ? 0.0f : round_to(dtype, x / scale);
-}
-
-void quantise_rows(const Problem& problem, DType dtype, const float* values, std::int64_t rows,
-                   std::int64_t heads, int columns, void* codes, float* scales) {
-  const bool of_row = problem.kv_scale >= KvScale::kToken;
-  const int group = scale_group(problem) == 0 ? columns : scale_group(problem);
-  const int each = scales_of_row(problem, columns);
-  for (std::int64_t i = 0; i < rows * heads; ++i) {
-    for (int g = 0; g * group < columns; ++g) {
-      const std::int64_t at = i * columns + g * group;
-      const int count = std::min(group, columns - g * group);
-      float scale = 1.0f;
-      if (of_row) {
-        float largest = 0.0f;
-        for (int d = 0; d < count; ++d) largest = std::max(largest, std::abs(values[at + d]));
-        scale = scales[i * each + g] = scale_for(dtype, largest);
-      } else if (problem.kv_scale != KvScale::kNone) {
-        scale = scales[problem.kv_scale == KvScale::kHead ? i % heads : 0];
-      }
-      for (int d = 0; d < count; ++d)
-        store_element(dtype, codes, at + d, quantised(dtype, values[at + d], scale));
-    }
+void quantise_row(const Problem& problem, DType dtype, std::span<const float> row, void* codes,
+                  std::int64_t first, float* scales) {
+  const std::size_t group = scale_group(problem) == 0
+                                ? row.size()
+                                : static_cast<std::size_t>(scale_group(problem));
+  for (std::size_t begin = 0; begin < row.size(); begin += group) {
+    const std::span values = row.subspan(begin, std::min(group, row.size() - begin));
+    float scale = 1.0f;
+    if (problem.kv_scale >= KvScale::kToken)
+      scale = scales[begin / group] = scale_for(dtype, values);
+    else if (problem.kv_scale != KvScale::kNone)
+      scale = scales[0];
+    for (const float x : values) store_element(dtype, codes, first++, quantised(dtype, x, scale));
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "attnforge/host_tensors.h"
 #include "attnforge/plan.h"
@@ -20,16 +21,12 @@ void load_row(const Problem& problem, DType dtype, const void* array, std::int64
 ScaleTensor scales_of_sequence(const Problem& problem, ScaleTensor scales, std::int64_t sequence,
                                std::int64_t batch, std::int64_t begin);
 
-/// What a scale is for numbers up to `largest`: that / the largest of the format, in fp32. 0 where
-/// all are 0.
-float scale_for(DType dtype, float largest);
-/// x / scale rounded to the format, both in fp32; 0 where scale is 0.
-float quantised(DType dtype, float x, float scale);
-
-/// Makes `rows` rows of heads that lie one after another, [rows, heads, columns] of fp32, into
-/// `codes` and their scales, of problem.kv_scale: scales that rows share must be in `scales`
-/// already.
-void quantise_rows(const Problem& problem, DType dtype, const float* values, std::int64_t rows,
-                   std::int64_t heads, int columns, void* codes, float* scales);
+/// Makes a row of a head numbers of `dtype`, from element `first` of `codes` on: x / scale in fp32,
+/// or x where the scale is 0, rounded to the format, and no farther from 0 than its largest number.
+/// `scales` is where the row's scales lie: those of rows are written, others read; null without
+/// any. One that is written is the largest magnitude / the largest number of the format, in fp32: 0
+/// where all are 0, NaN where one is NaN or infinite.
+void quantise_row(const Problem& problem, DType dtype, std::span<const float> row, void* codes,
+                  std::int64_t first, float* scales);
 
 }  // namespace attnforge

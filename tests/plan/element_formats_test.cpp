@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "attnforge/error.h"
@@ -207,6 +208,30 @@ TEST(LowBits, ProblemsSayWhatDoesNotGoWithThem) {
   EXPECT_THAT(refusal("fwd bf16 k=int8 rope=half"), HasSubstr("rotate q, and k before"));
   EXPECT_THAT(refusal("bwd bf16 k=e4m3"), HasSubstr("does not go with bwd"));
   EXPECT_THAT(refusal("fwd bf16 kv_scale=head"), HasSubstr("needs k or v of 8 or 4 bits"));
+  EXPECT_EQ(refusal("append bf16 k=int8 v=bf16 kv_scale=group64 rope=half queries"), "");
+  EXPECT_THAT(refusal("append fp32 k=int8 v=int8 rope=half queries"),
+              HasSubstr("needs q in fp16 or bf16"));
+  EXPECT_THAT(refusal("append fp16 k=bf16 v=int8"), HasSubstr("makes 8 or 4 bits of them"));
+  EXPECT_THAT(refusal("append bf16 kv_scale=token rope=half queries"),
+              HasSubstr("needs k or v of 8 or 4 bits"));
+  const Problem append = parse_problem("append fp16 k=int4 v=fp16 kv_scale=head head_dim=64:32");
+  EXPECT_EQ(append.dtype_o, DType::kFp16);
+  EXPECT_EQ(parse_problem(to_string(append)), append);
+}
+
+TEST(LowBits, AnAppendWritesScalesOfRowsAndReadsOthers) {
+  for (const auto& [scale, written, numbers] :
+       {std::tuple("token", true, 2 * 40 * 4), {"group64", true, 2 * 40 * 8}, {"head", false, 4}}) {
+    const Problem p = parse_problem(fmt::format(
+        "append bf16 k=int8 v=e5m2 kv_scale={} batch=2 num_heads=4 seqlen=3:40 head_dim=96",
+        scale));
+    EXPECT_EQ(writes(p, "k_scale"), written) << scale;
+    EXPECT_TRUE(reads(p, "v_scale")) << "those of other rows stay";
+    const HostTensors host = allocate_host_tensors(p);
+    EXPECT_EQ(host.k_scale.size(), std::size_t(numbers)) << scale;
+    EXPECT_EQ(host.k.size(), 2u * 3 * 4 * 96 * 2) << "new rows are of 16 bits";
+    EXPECT_EQ(host.k_cache.size(), 2u * 40 * 4 * 96);
+  }
 }
 
 TEST(LowBits, ScalesOfGroupsComeInWholeCopies) {
@@ -215,8 +240,8 @@ TEST(LowBits, ScalesOfGroupsComeInWholeCopies) {
   const auto refused = [&](const auto& change) -> std::string {
     Tensors t;
     t.q = t.k = t.v = t.o = {reinterpret_cast<void*>(0x1000), 64 * 256, 256, 128};
-    t.k_scale = {reinterpret_cast<const float*>(0x1008), 64 * 4, 4, 2};
-    t.v_scale = {reinterpret_cast<const float*>(0x1004), 64 * 6, 6, 3};
+    t.k_scale = {reinterpret_cast<float*>(0x1008), 64 * 4, 4, 2};
+    t.v_scale = {reinterpret_cast<float*>(0x1004), 64 * 6, 6, 3};
     change(t);
     try {
       PointerCheck{p}(p, t, nullptr, 0);

@@ -279,6 +279,19 @@ def run_append(p, struct, lengths):
     def row_of(t, outer, row, heads, dim):
         return tensor_at(t.data + size * (outer * t.stride_batch + row * t.stride_row), kind, (heads, dim), (t.stride_head, 1))
 
+    def store(name, t, outer, row, values):
+        dtype = getattr(p, f"dtype_{name}")
+        if dtype == p.dtype_q:
+            row_of(t, outer, row, p.num_heads_kv, values.shape[-1]).copy_(values)
+            return
+        numbers, scales = attnforge.quantize_kv(values, dtype, p.kv_scale)
+        per_byte = 2 if dtype == "int4" else 1
+        at = t.data + (outer * t.stride_batch + row * t.stride_row) // per_byte
+        tensor_at(at, numbers.dtype, numbers.shape, (t.stride_head // per_byte, 1)).copy_(numbers)
+        s = getattr(_c.KvScales.from_address(struct.kv_scales), name)
+        strides = (s.stride_head, 1)[: scales.dim()]
+        tensor_at(s.data + 4 * (outer * s.stride_batch + row * s.stride_row), torch.float32, scales.shape, strides).copy_(scales)
+
     def rotated(x, position):
         if rope is None:
             return x
@@ -303,8 +316,8 @@ def run_append(p, struct, lengths):
                 outer, place = table[at // p.page_size], at % p.page_size
             of = 0 if ends else b
             k = row_of(struct.k, of, row, p.num_heads_kv, p.head_dim)
-            row_of(cache.k, outer, place, p.num_heads_kv, p.head_dim).copy_(rotated(k, at))
-            row_of(cache.v, outer, place, p.num_heads_kv, p.head_dim_v).copy_(row_of(struct.v, of, row, p.num_heads_kv, p.head_dim_v))
+            store("k", cache.k, outer, place, rotated(k, at))
+            store("v", cache.v, outer, place, row_of(struct.v, of, row, p.num_heads_kv, p.head_dim_v))
             if p.queries:
                 q = row_of(struct.q, of, row, p.num_heads_q, p.head_dim)
                 row_of(struct.o, of, row, p.num_heads_q, p.head_dim).copy_(rotated(q, at))

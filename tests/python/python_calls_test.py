@@ -1268,15 +1268,16 @@ class AppendKvTest(CallTest):
         def recorded(plan, tensors, workspace, size, stream):
             struct = _c.Tensors.from_buffer_copy(tensors)
             problem = attnforge.Problem.parse(attnforge._library.lib().attnforge_plan_problem(plan).decode())
-            parts = _c.Pages, _c.Rope, _c.Lengths, _c.Cache
-            addresses = struct.pages, struct.rope, struct.lengths, struct.cache
-            parts = (part.from_buffer_copy(part.from_address(address)) for part, address in zip(parts, addresses))
+            parts = _c.Pages, _c.Rope, _c.Lengths, _c.Cache, _c.KvScales
+            addresses = struct.pages, struct.rope, struct.lengths, struct.cache, struct.kv_scales
+            parts = (part.from_buffer_copy(part.from_address(address)) if address else None for part, address in zip(parts, addresses))
             seen.append((problem, struct, *parts))
             return 0
 
         with mock.patch.object(attnforge._append, "lib", lambda: types.SimpleNamespace(attnforge_run=recorded)):
             returned = attnforge.append_kv(*arrays, **options)
-        return types.SimpleNamespace(**dict(zip(("problem", "tensors", "pages", "rope", "lengths", "cache"), seen[0])), returned=returned)
+        names = "problem", "tensors", "pages", "rope", "lengths", "cache", "scales"
+        return types.SimpleNamespace(**dict(zip(names, seen[0])), returned=returned)
 
     def test_is_one_launch(self):
         launches = self.driver.fake_launches()
@@ -1364,9 +1365,34 @@ class AppendKvTest(CallTest):
         of_k = run.cache.k
         self.assertEqual((of_k.stride_batch, of_k.stride_row, of_k.stride_head), (2048, 64, 1024))
 
+    def test_caches_of_fewer_bits(self):
+        of = torch.Tensor
+        pools = of((20, 16, 2, 64), "int8"), of((20, 16, 2, 16), "uint8")
+        scales = {"k_scale": of((20, 16, 2, 2), "float32"), "v_scale": of((20, 16, 2, 1), "float32")}
+        arrays = self.k, self.v, *pools, self.used, self.table
+        for _ in range(2):  # the second one is not looked at
+            run = self.appended(*arrays, rope=self.rope, **scales)
+        text = "append bf16 k=int8 v=int4 kv_scale=group32 batch=3 num_heads=2 seqlen=1:64 head_dim=64:32 page_size=16 rope=half rope_dim=32"
+        self.assertEqual(run.problem, attnforge.Problem.parse(text))
+        got = run.cache.v
+        self.assertEqual((got.data, got.stride_batch, got.stride_row, got.stride_head), (pools[1].data_ptr(), 1024, 64, 32), "numbers of 4 bits")
+        for got, wanted, strides in ((run.scales.k, scales["k_scale"], (64, 4, 2)), (run.scales.v, scales["v_scale"], (32, 2, 1))):
+            self.assertEqual((got.data, got.stride_batch, got.stride_row, got.stride_head), (wanted.data_ptr(), *strides))
+        heads_first = of((20, 2, 16, 64), "int8"), of((20, 2, 16, 32))
+        rows = of((3, 2, 1, 64)), of((3, 2, 1, 32))
+        run = self.appended(*rows, *heads_first, self.used, self.table, layout="bhsd", k_scale=of((20, 2, 16), "float32"))
+        self.assertEqual((run.problem.kv_scale, run.problem.dtype_k, run.problem.dtype_v), ("token", "int8", "bf16"))
+        self.assertEqual((run.scales.k.stride_batch, run.scales.k.stride_row, run.scales.k.stride_head), (32, 1, 16))
+        run = self.appended(*arrays, k_scale=of((2,), "float32"), v_scale=of((2,), "float32"))
+        self.assertEqual((run.problem.kv_scale, run.scales.k.stride_batch, run.scales.k.stride_head), ("head", 0, 1))
+        run = self.appended(*arrays)
+        self.assertEqual((run.problem.kv_scale, run.scales), ("none", None))
+
     def test_what_is_refused(self):
         of, launches = torch.Tensor, self.driver.fake_launches()
         good = {"k": self.k, "v": self.v, "k_cache": self.k_pool, "v_cache": self.v_pool, "used_kv": self.used, "page_table": self.table}
+        int8 = {"k_cache": of((20, 16, 2, 64), "int8"), "v_cache": of((20, 16, 2, 32), "int8")}
+        k_scale = of((20, 16, 2), "float32")
         for text, changed in (
             ("k has shape .* 4 dimensions", {"k": of((3, 2, 64))}),
             (r"v has shape .* it must be \(3, 1, 2, 32\)", {"v": of((3, 2, 2, 32))}),
@@ -1383,6 +1409,12 @@ class AppendKvTest(CallTest):
             ("head_dim_v=12", {"v": of((3, 1, 2, 12)), "v_cache": of((20, 16, 2, 12))}),
             ("page_size=12", {"k_cache": of((20, 12, 2, 64)), "v_cache": of((20, 12, 2, 32))}),
             ("layout", {"layout": "sbhd"}),
+            ("k_scale goes with k of int8", {"k_scale": k_scale}),
+            ("v_scale is missing: v is int8", {**int8, "k_scale": k_scale}),
+            ("k_scale has shape .*it must be float32", {**int8, "k_scale": of((20, 16), "float32"), "v_scale": k_scale}),
+            ("they must be of one kind", {**int8, "k_scale": k_scale, "v_scale": of((2,), "float32")}),
+            (r"v_cache has shape .* it must be \(20, 16, 2, 16\)", {"v_cache": of((20, 16, 2, 32), "uint8")}),
+            ("fp16 or bf16", {**int8, "k": of((3, 1, 2, 64), "float32"), "v": of((3, 1, 2, 32), "float32")}),
             ("does not go with cu_seqlens", {"layout": "bhsd", "cu_seqlens": of((4,), "int32")}),
         ):
             with self.subTest(text=text), self.assertRaisesRegex(attnforge.InvalidError, text):

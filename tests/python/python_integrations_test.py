@@ -136,6 +136,25 @@ class CompileTest(OnCpu):
         self.same(pool[:2], pool[2:])
         self.assertEqual(pool[0][1].abs().sum().item(), 0, "the second page of a sequence of six rows")
 
+    def test_rows_of_a_cache_of_fewer_bits(self):
+        k, v = torch.randn(3, 2, 2, 64).bfloat16(), torch.randn(3, 2, 2, 32).bfloat16()
+        used, table = torch.tensor([7, 2, 0]).int(), torch.tensor([[3, 1], [0, 5], [4, 2]]).int()
+
+        def step(k_pool, v_pool, k_scale, v_scale):
+            attnforge.append_kv(k, v, k_pool, v_pool, used, table, k_scale=k_scale, v_scale=v_scale)
+
+        for dtype, scale in (("int8", "token"), ("int4", "group32"), ("e4m3", "group64")):
+            made = []
+            for function in (step, torch.compile(step, backend="aot_eager", fullgraph=True)):
+                pools = [attnforge.quantize_kv(torch.zeros(6, 8, 2, dim), dtype, scale) for dim in (64, 32)]
+                function(*(each[i] for i in range(2) for each in pools))
+                made.append([each for pool in pools for each in pool])
+            for x, y in zip(*made):
+                self.assertTrue(torch.equal(x.view(torch.uint8), y.view(torch.uint8)))
+            numbers, scales = attnforge.quantize_kv(k, dtype, scale)
+            self.assertTrue(torch.equal(made[0][0][1, 0].view(torch.uint8), numbers[0, 1].view(torch.uint8)), "position 8 of sequence 0")
+            self.assertTrue(torch.equal(made[0][1][1, 0], scales[0, 1]))
+
     def test_a_model_with_a_cache(self):
         def model(cache, x):
             for layer in range(2):
@@ -717,6 +736,12 @@ class SdpaTest(OnCpu):
         numbers, scales = attnforge.quantize_kv(torch.full((3, 64), -3.5).requires_grad_(), "int4")
         self.assertFalse(scales.requires_grad)
         self.assertTrue(bool((numbers == 0x99).all()) and bool((scales == 0.5).all()))
+        rows = torch.tensor([[0.0, -0.0], [float("nan"), 1.0], [1.0, float("-inf")], [1.125e-40, -1.125e-40], [2.5, 127.0]])
+        numbers, scales = attnforge.quantize_kv(rows, "int8")
+        self.assertEqual(numbers.tolist()[:3] + numbers.tolist()[4:], [[0, 0], [0, 0], [0, 0], [2, 127]], "ties to even")
+        self.assertEqual([scales[0].item(), scales[4].item(), *scales[1:3].isnan().tolist()], [0.0, 1.0, True, True])
+        numbers, _ = attnforge.quantize_kv(rows, "e5m2")
+        self.assertEqual(numbers[3].float().tolist(), [57344.0, -57344.0], "a scale that is rounded down")
 
     def test_registered_by_request_and_restored(self):
         from torch.nn import attention as of_torch

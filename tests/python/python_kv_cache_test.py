@@ -176,6 +176,36 @@ class KvCacheTest(unittest.TestCase):
         q = self.rows(2, 1, 4)
         self.assertEqual(self.append(2, 1, q=q, rope=tables).shape, q.shape)
 
+    def test_rows_of_fewer_bits_have_scales(self):
+        pages = 1, 16, 16, 2
+        for options, of_k, of_v, of_scales, text in (
+            ({"dtype": "int8"}, ("int8", 64), ("int8", 64), ((), ()), "k=int8 v=int8 kv_scale=token"),
+            ({"dtype": "int4", "scale": "group32", "head_dim_v": 40}, ("uint8", 32), ("uint8", 20), ((2,), (2,)), "k=int4 v=int4 kv_scale=group32"),
+            ({"dtype": torch.float8_e4m3fn, "dtype_v": "int4"}, ("float8_e4m3fn", 64), ("uint8", 32), ((), ()), "k=e4m3 v=int4 kv_scale=token"),
+            ({"dtype": torch.bfloat16, "dtype_v": "e5m2"}, ("bfloat16", 64), ("float8_e5m2", 64), (None, ()), "k=bf16 v=e5m2 kv_scale=token"),
+        ):
+            with self.subTest(text=text):
+                attnforge.plan_cache.clear()
+                cache = self.cache = self.made(**options)
+                self.assertEqual([(each.dtype, tuple(each.shape)) for each in (cache.k, cache.v)], [(kind, (*pages, dim)) for kind, dim in (of_k, of_v)])
+                wanted = [None if of is None else ("float32", (*pages, *of)) for of in of_scales]
+                self.assertEqual([None if each is None else (each.dtype, tuple(each.shape)) for each in (cache.k_scale, cache.v_scale)], wanted)
+                dim_v = options.get("head_dim_v", 64)
+                cache.append(self.rows(2, 3), torch.Tensor((2, 3, 2, dim_v)), "ab")
+                self.assertEqual(cache.attend(self.rows(2, 3, 4)).shape, (2, 3, 4, dim_v))
+                append, forward = sorted((plan.problem for plan in attnforge.plan_cache), key=lambda problem: problem.op)
+                k, v, scale = (word.split("=")[1] for word in text.split())
+                for problem in (append, forward):
+                    self.assertEqual((problem.dtype_q, problem.dtype_k, problem.dtype_v, problem.kv_scale), ("bf16", k, v, scale))
+        for text, options in (
+            ("dtype='int2' must be one of int8, int4", {"dtype": "int2"}),
+            ("scale='head' must be one of token", {"dtype": "int8", "scale": "head"}),
+            ("head_dim=63 must be a multiple of 8 for a cache of int4: a row would end inside a byte", {"dtype": "int4", "head_dim": 63}),
+            ("head_dim_v=12 must be a multiple of 8 for a cache of e4m3", {"dtype": "e4m3", "head_dim_v": 12}),
+        ):
+            with self.subTest(text=text), self.assertRaisesRegex(attnforge.InvalidError, text):
+                self.made(**options)
+
     def test_released_pages_are_for_others(self):
         self.cache = self.made(num_pages=2)
         self.append(1, 20, "a")

@@ -106,7 +106,11 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned digits) {
   }
   return bytes;
 }
-inline int __float2int_rn(float x) { return static_cast<int>(std::nearbyint(x)); }
+/// NaN is 0, and what is too large is the largest.
+inline int __float2int_rn(float x) {
+  if (std::isnan(x)) return 0;
+  return static_cast<int>(std::clamp(std::nearbyint(double{x}), -0x1p31, 0x1p31 - 1));
+}
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __fmul_rn(float x, float y) { return x * y; }
 inline float __fsub_rn(float x, float y) { return x - y; }

@@ -58,7 +58,7 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
   const auto scales = [&](const PlacedTensor& placed, DType dtype) -> ScaleTensor {
     if (!has_scales(problem, dtype)) return {};
     const Tensor tensor = at(placed);
-    const auto* const data = static_cast<const float*>(tensor.data);
+    auto* const data = static_cast<float*>(tensor.data);
     if (problem.kv_scale == KvScale::kTensor) return {data};
     return {data, tensor.stride_batch, tensor.stride_row, tensor.stride_head};
   };

@@ -154,6 +154,17 @@ std::span<const Problem> append_problems() {
       "append fp32 batch=7 num_heads=1 seqlen=17:40 head_dim=64 alignment=8 lengths_after",
       "append bf16 num_heads=8 seqlen=3000:3100 head_dim=128 page_size=128 lengths=packed "
       "lengths_after",
+      "append bf16 k=int8 v=int8 kv_scale=token batch=64 num_heads=32:8 seqlen=1:4096 head_dim=128 "
+      "page_size=64 rope=half queries lengths_after",
+      "append bf16 k=int4 v=int4 kv_scale=group64 batch=64 num_heads=8 seqlen=1:4096 head_dim=128 "
+      "page_size=16",
+      "append fp16 k=e4m3 v=e5m2 kv_scale=head batch=4 num_heads=8:2 seqlen=5:100 head_dim=72:40 "
+      "rope=interleaved rope_dim=24 queries alignment=2",
+      "append fp16 k=int4 v=fp16 kv_scale=group32 batch=9 num_heads=2 seqlen=40:300 "
+      "head_dim=512:256 lengths=packed tokens=90 alignment=4 lengths_after",
+      "append bf16 k=e4m3 v=e4m3 kv_scale=group32 batch=3 num_heads=4 seqlen=2:64 head_dim=128:64 "
+      "rope=half",
+      "append bf16 k=bf16 v=e5m2 batch=3 num_heads=4 seqlen=300:640 head_dim=40:72",
   });
   return problems;
 }

@@ -26,7 +26,7 @@ _SCHEMAS = (
     f"backward_out({_OF_BACKWARD}, Tensor(a!)[] out, bool accumulate, Tensor(b!)[] dargs, str[] names) -> ()",
     "append_kv(Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor? used_kv, Tensor? page_table, Tensor? cu_seqlens, "
     "Tensor(c!)? used_kv_after, bool goes_on, Tensor? cos, Tensor? sin, bool rope_interleaved, SymInt rope_offset, Tensor? q, "
-    "Tensor(d!)? q_out, str layout) -> ()",
+    "Tensor(d!)? q_out, str layout, Tensor(e!)? k_scale, Tensor(f!)? v_scale) -> ()",
     "merge_states(Tensor[] o, Tensor[] lse, str layout) -> (Tensor, Tensor)",
     "merge_states_out(Tensor[] o, Tensor[] lse, str layout, Tensor(a!) merged, Tensor(b!) merged_lse) -> ()",
 )
@@ -178,12 +178,13 @@ for _name, _what in (
 
 @_runs
 def append_kv_(
-    k, v, k_cache, v_cache, used_kv, page_table, cu_seqlens, used_kv_after, goes_on, cos, sin, interleaved, offset, q, q_out, layout
+    k, v, k_cache, v_cache, used_kv, page_table, cu_seqlens, used_kv_after, goes_on, cos, sin, interleaved, offset, q, q_out, layout, *scales
 ):
     used_kv = used_kv_after if goes_on else used_kv
     rope = None if cos is None else (cos, sin)
     q = q_out if q is None else q
-    append_kv(k, v, k_cache, v_cache, used_kv, page_table, cu_seqlens, used_kv_after, rope, interleaved, offset, q, q_out, layout)
+    arrays = k, v, k_cache, v_cache, used_kv, page_table, cu_seqlens, used_kv_after
+    append_kv(*arrays, rope, interleaved, offset, q, q_out, layout, None, *scales)
 
 
 @_runs

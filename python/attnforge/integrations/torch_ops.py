@@ -97,6 +97,8 @@ def append_kv(
     q_out=None,
     layout="bshd",
     stream=None,
+    k_scale=None,
+    v_scale=None,
 ):
     """As attnforge.append_kv()."""
     _check_stream(stream)
@@ -107,9 +109,9 @@ def append_kv(
     of_rope = cos, sin, rope_interleaved, rope_offset
     arrays = k, v, k_cache, v_cache, None if goes_on else used_kv, page_table, cu_seqlens, used_kv_after, goes_on
     if q_out is q:
-        ops.append_kv(*arrays, *of_rope, None, q_out, layout)
+        ops.append_kv(*arrays, *of_rope, None, q_out, layout, k_scale, v_scale)
     else:
-        ops.append_kv(*arrays, *of_rope, q, q_out, layout)
+        ops.append_kv(*arrays, *of_rope, q, q_out, layout, k_scale, v_scale)
     return q_out
 
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "generator/family.h"
+#include "generator/shape.h"
 #include "generator/typed_family.h"
 #include "templates/host/argument.h"
 #include "templates/host/common_rejects.h"
@@ -62,7 +63,16 @@ static_assert(sizeof(AppendCounters) == kCounterBytes &&
 
 constexpr Field<Typed> kFields[] = {{"blocks_per_sm", &Typed::blocks_per_sm, from_to(2, 6)}};
 
-std::string supports(const Problem&, const Arch& arch) { return below_sm80(arch).text(); }
+std::string supports(const Problem& problem, const Arch& arch) {
+  Typed c{};
+  static_cast<Shape&>(c) = shape_of(problem);
+  if (!c.append_shape().rows_fit())
+    return fmt::format(
+        "quantises rows of up to 256 elements where rope_dim={} is no multiple of 16: a warp has "
+        "one to itself",
+        c.rope_dim);
+  return below_sm80(arch).text();
+}
 
 std::vector<Axis> axes(const Problem&, const DeviceFacts&) {
   return {{"blocks_per_sm", {3, 4, 5}}};
@@ -83,8 +93,12 @@ KernelTraits kernel_of(const Typed& c) {
   const auto rope = static_cast<Rope>(c.rope);
   const std::string turns = rope == Rope::kNone ? ""
                                                 : fmt::format("_{}{}", to_string(rope), c.rope_dim);
-  return {.symbol = fmt::format("{}_{}_d{}_{}{}", kName, to_string(static_cast<DType>(c.dtype)),
-                                c.head_dim, c.head_dim_v, turns),
+  const auto name_of = [](int dtype) { return to_string(static_cast<DType>(dtype)); };
+  const std::string caches = c.append_shape().quantises()
+                                 ? fmt::format("_{}_{}", name_of(c.dtype_k), name_of(c.dtype_v))
+                                 : "";
+  return {.symbol = fmt::format("{}_{}_d{}_{}{}{}", kName, name_of(c.dtype), c.head_dim,
+                                c.head_dim_v, turns, caches),
           .folder = "ops/append_kv",
           .type = "AppendRows",
           .params = OwnParams::of<AppendParams>("AppendParams")};
@@ -127,6 +141,16 @@ void bind_rows(AppendArgument& p, const Tensors& t, const RunMemory&) {
   }
 }
 
+struct ScaleRefs {
+  TensorRef of[2];
+};
+void bind_scales(ScaleRefs& scales, const Tensors& t, const RunMemory&) {
+  const auto reference = [](const ScaleTensor& of) {
+    return TensorRef{of.data, of.stride_batch, of.stride_row, of.stride_head};
+  };
+  scales = {{reference(t.k_scale), reference(t.v_scale)}};
+}
+
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const std::int64_t tokens = problem.seqlen_kv == 0 ? 0 : total_tokens(problem).q;
   if (problem.batch == 0 || (tokens == 0 && !problem.lengths_after)) return {};
@@ -148,7 +172,12 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   step.grid.x = append_grid(p.work.blocks);
   Argument argument = Argument::of<AppendParams>(step);
   argument.own<bind_rows>(p);
-  (counts ? argument.counters() : argument.value(static_cast<void*>(nullptr))).done();
+  counts ? argument.counters() : argument.value(static_cast<void*>(nullptr));
+  if (problem.kv_scale != KvScale::kNone)
+    argument.own<bind_scales>(ScaleRefs{});
+  else
+    argument.value(ScaleRefs{});
+  argument.done();
   return {.steps = {std::move(step)}};
 }
 
@@ -158,11 +187,11 @@ extern const Family append_kv_family;
 constinit const Family append_kv_family = typed_family<kFields, illegal, never_needless<Typed>,
                                                        estimate_us, render, launch, describe>({
     .name = kName,
-    .summary = "new rows of k and v to caches, rotated by their positions: a warp moves rows of "
-               "several heads of one token",
+    .summary = "new rows of k and v to caches, rotated by their positions and quantised: a warp "
+               "moves rows of several heads of one token",
     .op = Op::kAppend,
     .features = kFeatureGqa | kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope |
-                kFeatureLengths | kFeaturePages,
+                kFeatureLengths | kFeaturePages | kFeatureLowBits,
     .supports = supports,
     .axes = axes,
 });

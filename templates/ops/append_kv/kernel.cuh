@@ -1,8 +1,9 @@
-// kernel.cuh - writes new rows of K and V into caches, rotated by their positions where asked, and
-// rotates the queries of these positions with them.
+// kernel.cuh - writes new rows of K and V into caches, rotated by their positions and quantised
+// where asked, and rotates the queries of these positions with them.
 #pragma once
 
 #include "ops/append_kv/config.h"
+#include "ops/append_kv/quantise.cuh"
 #include "parts/rope/rotate_pair.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
@@ -128,7 +129,8 @@ struct AppendKv {
   /// What a warp moves at once: of a lane one slice of the rows of `rows` heads.
   struct Strip {
     static constexpr int kDepth = 1 << S.most_depth_log2();
-    static constexpr int kVectors = kDepth * (S.rope == kNoRope ? 1 : 2);
+    static constexpr bool kPairs = S.in_pairs(kMovedK) || S.in_pairs(kMovedV);
+    static constexpr int kVectors = kDepth * (kPairs ? 2 : 1);
 
     int moved;  // kMovedK, kMovedV or kMovedQ
     int head;   // of the first row
@@ -155,7 +157,10 @@ struct AppendKv {
       const int left = of_v_or_k(ceil_div(heads - head, S.heads_at_once(kMovedV)),
                                  ceil_div(heads - head, S.heads_at_once(kMovedK)));
       rows = idle ? 0 : min(left, 1 << p.work.depth_log2);
-      slice = moved == kMovedV ? RowSlice{of_row * kVector, -1, -1} : S.slice(of_row);
+      if constexpr (S.in_pairs(kMovedV))
+        slice = moved == kMovedV ? S.still_slice(kMovedV, of_row) : S.slice(of_row);
+      else
+        slice = moved == kMovedV ? RowSlice{of_row * kVector, -1, -1} : S.slice(of_row);
       return i < ends[kMovedQ];
     }
     /// Q is as K.
@@ -184,7 +189,7 @@ struct AppendKv {
       for (int i = 0; i < kDepth; ++i) {
         if (i >= rows) continue;
         visit(i, false);
-        if (S.rope != kNoRope && slice.second >= 0) visit(i, true);
+        if (kPairs && slice.second >= 0) visit(i, true);
       }
     }
     /// for_each_vector() with where each lies, from `first` on with rows `apart`.
@@ -235,12 +240,49 @@ struct AppendKv {
     ATTNFORGE_DEVICE void store(const AppendParams& p, const Token& token) const {
       const bool to_cache = moved != kMovedQ;
       if (to_cache && !token.in_cache) return;
+      if constexpr (is_low_bit(S.dtype_k)) {
+        if (moved == kMovedK) return quantise<kMovedK>(p, token);
+      }
+      if constexpr (is_low_bit(S.dtype_v)) {
+        if (moved == kMovedV) return quantise<kMovedV>(p, token);
+      }
       const TensorRef& tensor = p.to[moved];
       char* to = first_part(tensor, to_cache ? token.cache_batch : token.sequence,
                             to_cache ? token.cache_row : token.row);
       for_each_place(to, bytes_apart(tensor), [&](char* at, int i, bool second) {
         store_words<kAlignment>(at, second ? b[i] : a[i]);
       });
+    }
+    /// store() of K or of V whose cache has fewer bits.
+    template <int kMoved>
+    ATTNFORGE_DEVICE void quantise(const AppendParams& p, const Token& token) const {
+      using Numbers = Quantised<S, kMoved>;
+      const TensorRef &tensor = p.to[kMoved], &of_rows = p.scales[kMoved];
+#pragma unroll
+      for (int i = 0; i < kDepth; ++i) {
+        if (i >> p.work.depth_log2 != 0) break;  // in no lane
+        const bool there = i < rows, pair = S.in_pairs(kMoved) && slice.second >= 0;
+        const i64 of_head = head + i * S.heads_at_once(kMoved);
+        float* scale = static_cast<float*>(of_rows.data) + of_head * of_rows.stride_head;
+        float scales[2] = {1.0f, 1.0f};
+        if constexpr (Numbers::kComputed) {
+          scale += token.cache_batch * of_rows.stride_batch + token.cache_row * of_rows.stride_row;
+          const u32 largest[2] = {there ? largest_magnitude(a[i]) : 0,
+                                  there && pair ? largest_magnitude(b[i]) : 0};
+          Numbers::find_scales(slice, largest, scales, [&](int group, float x) {
+            if (there) scale[group] = x;
+          });
+        } else if constexpr (S.kv_scale != kNoScale) {
+          if (there) scales[0] = scales[1] = scale[token.sequence * of_rows.stride_batch];
+        }
+        if (!there) continue;
+        char* const row = static_cast<char*>(tensor.data) +
+                          bytes_of(Numbers::kCode, token.cache_batch * tensor.stride_batch +
+                                                       token.cache_row * tensor.stride_row +
+                                                       of_head * tensor.stride_head);
+        Numbers::template store<kAlignment>(row, slice.first, a[i], scales[0]);
+        if (pair) Numbers::template store<kAlignment>(row, slice.second, b[i], scales[1]);
+      }
     }
   };
 

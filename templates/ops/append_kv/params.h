@@ -21,7 +21,8 @@ inline constexpr int kMovedQ = 2;
 
 /// What the code depends on. A thread moves one slice of rows of several heads: a vector, or two
 /// where rows are rotated. The strip of a warp is what its lanes move together: 1 << depth_log2
-/// times as many heads as fit side by side, or of long rows one head and 32 parts.
+/// times as many heads as fit side by side, or of long rows one head and 32 parts. A row that is
+/// quantised is not shared by warps.
 struct AppendShape {
   static constexpr int kThreads = 256;                // of a block, that move rows
   static constexpr int kMostThreads = kThreads + 32;  // with a warp that keeps lengths
@@ -32,24 +33,48 @@ struct AppendShape {
   int head_dim_v;
   int rope;  // kNoRope, or which elements are rotated together
   int rope_dim;
+  int dtype_k = kFp32, dtype_v = kFp32;  // of caches, of 8 or 4 bits; others are as rows come
+  int kv_scale = 0;                      // low_bits.h
 
+  ATTNFORGE_CONSTEXPR bool quantises() const { return is_low_bit(dtype_k) || is_low_bit(dtype_v); }
   /// Blocks that an SM holds at once: what limits the registers of a thread.
-  ATTNFORGE_CONSTEXPR int blocks_of_sm() const { return rope == kNoRope ? 4 : 3; }
+  ATTNFORGE_CONSTEXPR int blocks_of_sm() const {
+    return in_pairs(kMovedK) || in_pairs(kMovedV) ? 3 : 4;
+  }
   /// Four vectors of a thread are under way at once.
-  ATTNFORGE_CONSTEXPR int most_depth_log2() const { return rope == kNoRope ? 2 : 1; }
+  ATTNFORGE_CONSTEXPR int most_depth_log2() const {
+    return rope == kNoRope && !quantises() ? 2 : 1;
+  }
   ATTNFORGE_CONSTEXPR int pairs() const { return rope_dim / 2; }
   /// Elements of a vector: 16 bytes, or 8 where these would not end with the pairs.
   ATTNFORGE_CONSTEXPR int vector() const { return dtype != kFp32 && pairs() % 8 == 0 ? 8 : 4; }
-  /// Slices of a row of k or q: those that turn, then those that are copied.
+  /// Whether a slice has two vectors.
+  ATTNFORGE_CONSTEXPR bool in_pairs(int moved) const {
+    const bool is_long = quantises() && (moved == kMovedV ? head_dim_v : head_dim) > 32 * vector();
+    return is_long || (moved != kMovedV && rope != kNoRope);
+  }
+  ATTNFORGE_CONSTEXPR int of_slice(int moved) const {
+    return in_pairs(moved) ? 2 * vector() : vector();
+  }
+  /// Slices of a row of k or q: those that turn, then those that do not.
   ATTNFORGE_CONSTEXPR int turns() const { return rope == kNoRope ? 0 : pairs() / vector(); }
   ATTNFORGE_CONSTEXPR int slices(int moved) const {
-    if (moved == kMovedV) return head_dim_v / vector();
-    return rope == kNoRope ? head_dim / vector()
-                           : turns() + ceil_div(head_dim - rope_dim, 2 * vector());
+    if (moved == kMovedV) return ceil_div(head_dim_v, of_slice(moved));
+    return turns() + ceil_div(head_dim - rope_dim, of_slice(moved));
+  }
+  /// Whether a warp has lanes for all slices of rows that are quantised.
+  ATTNFORGE_CONSTEXPR bool rows_fit() const {
+    return !quantises() || (slices(kMovedK) <= 32 && slices(kMovedV) <= 32);
   }
   /// Lanes of a warp that share a row, the heads whose rows lie side by side in a warp, and the
-  /// warps that a row takes.
-  ATTNFORGE_CONSTEXPR int lanes(int moved) const { return slices(moved) < 32 ? slices(moved) : 32; }
+  /// warps that a row takes. Lanes of rows that are quantised are a power of two.
+  ATTNFORGE_CONSTEXPR int lanes(int moved) const {
+    const int most = slices(moved) < 32 ? slices(moved) : 32;
+    if (!quantises()) return most;
+    int lanes = 1;
+    while (lanes < most) lanes *= 2;
+    return lanes;
+  }
   ATTNFORGE_CONSTEXPR int heads_at_once(int moved) const { return 32 / lanes(moved); }
   ATTNFORGE_CONSTEXPR int columns(int moved) const { return ceil_div(slices(moved), 32); }
   ATTNFORGE_CONSTEXPR int strips(int moved, int heads, int depth_log2) const {
@@ -58,7 +83,7 @@ struct AppendShape {
   }
   /// The i-th of a row of k or q.
   ATTNFORGE_CONSTEXPR RowSlice slice(int i) const {
-    if (rope == kNoRope) return {i * vector(), -1, -1};
+    if (rope == kNoRope) return still_slice(kMovedK, i);
     if (i < turns()) {
       const int table = i * vector();
       return rope == kRopeHalf ? RowSlice{table, table + pairs(), table}
@@ -66,6 +91,11 @@ struct AppendShape {
     }
     const int first = rope_dim + (i - turns()) * 2 * vector();
     return {first, first + vector() < head_dim ? first + vector() : -1, -1};
+  }
+  /// And of a row in which nothing turns.
+  ATTNFORGE_CONSTEXPR RowSlice still_slice(int moved, int i) const {
+    const int first = i * of_slice(moved), end = moved == kMovedV ? head_dim_v : head_dim;
+    return {first, in_pairs(moved) && first + vector() < end ? first + vector() : -1, -1};
   }
 };
 
@@ -117,6 +147,7 @@ struct AppendParams : AppendArgument {
   // With used_after alone. Null even so: each block writes the lengths of the sequences whose first
   // tokens it has, and if used_after is `used`, it has all of their tokens.
   AppendCounters* counters;
+  TensorRef scales[2];  // of the caches of k and of v that have some, fp32
 };
 
 }  // namespace attnforge

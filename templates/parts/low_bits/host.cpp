@@ -14,7 +14,7 @@ namespace {
 
 void bind_scales(ScaleParams& scales, const Tensors& tensors, const RunMemory&) {
   const auto ref = [](const ScaleTensor& of) {
-    return TensorRef{const_cast<float*>(of.data), of.stride_batch, of.stride_row, of.stride_head};
+    return TensorRef{of.data, of.stride_batch, of.stride_row, of.stride_head};
   };
   scales = {ref(tensors.k_scale), ref(tensors.v_scale)};
 }

@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <random>
+#include <span>
 #include <vector>
 
+#include "reference/half.h"
+#include "reference/parts/scales.h"
 #include "tests/kernels/index_of.h"
 
 // clang-format off
@@ -45,6 +49,81 @@ TEST(AppendShape, PartsOfARowCoverEachElementOnce) {
       }
     }
   }
+}
+
+TEST(AppendShape, RowsThatAreQuantisedLieInOneWarp) {
+  for (const int head_dim : {8, 40, 72, 128, 256, 264, 512}) {
+    for (const int rope_dim : {0, 8, 16, 24, 64, 512}) {
+      if (rope_dim > head_dim) continue;
+      const AppendShape shape{kBf16,    head_dim, head_dim, rope_dim == 0 ? kNoRope : kRopeHalf,
+                              rope_dim, kInt8,    kInt4,    kScaleToken};
+      EXPECT_EQ(shape.rows_fit(), head_dim <= 256 || rope_dim % 16 == 0)
+          << head_dim << " " << rope_dim;
+      if (!shape.rows_fit()) continue;
+      std::vector<int> seen(static_cast<std::size_t>(head_dim)), seen_of_v = seen;
+      const auto count = [&](const RowSlice& slice, std::vector<int>& of) {
+        for (const int begin : {slice.first, slice.second})
+          for (int j = 0; begin >= 0 && j < shape.vector(); ++j) ++of.at(index_of(begin + j));
+      };
+      for (int i = 0; i < shape.slices(kMovedK); ++i) count(shape.slice(i), seen);
+      for (int i = 0; i < shape.slices(kMovedV); ++i)
+        count(shape.still_slice(kMovedV, i), seen_of_v);
+      EXPECT_EQ(seen, std::vector<int>(seen.size(), 1)) << head_dim << " " << rope_dim;
+      EXPECT_EQ(seen_of_v, seen) << head_dim << " " << rope_dim;
+      EXPECT_EQ(shape.columns(kMovedK), 1);
+      EXPECT_EQ(32 % shape.lanes(kMovedK), 0);
+    }
+  }
+}
+
+// ---- numbers of 8 and 4 bits ----
+
+/// That of kCode nearest to x / scale, as a kernel has it.
+template <int kCode>
+float quantised_on_the_device(float x, float scale) {
+  const u32 code = narrow4<kCode>(Divisor(scale)(x), 0.0f, 0.0f, 0.0f);
+  return load_element(static_cast<DType>(kCode), &code, 0);
+}
+
+/// Each pattern of 16 bits, and scales from the smallest to the largest.
+template <int kCode, int kDtype>
+void expect_quotients_rounded_once() {
+  std::mt19937 random(1);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> scales = {0.0f,   1.0f,  -3.0f,     1.0f / 127,
+                               1e-45f, 3e38f, kInfinity, 0x1.fffffep-9f};
+  for (int i = 0; i < 40; ++i)
+    scales.push_back(
+        std::ldexp(1.0f + float(random() % (1 << 23)) * 0x1p-23f, int(random() % 60) - 40));
+  for (int i = 0; i < 20; ++i)
+    scales.push_back(
+        std::ldexp(1.0f + float(random() % (1 << 23)) * 0x1p-23f, int(random() % 254) - 126));
+  Problem problem;
+  problem.kv_scale = KvScale::kTensor;
+  constexpr auto kFormat = static_cast<DType>(kCode);
+  for (float& scale : scales) {
+    const u32 first = random() % 13;
+    for (u32 bits = first; bits < 65536; bits += 13) {
+      const float x = load_element(static_cast<DType>(kDtype), &bits, 0);
+      u8 code[2] = {};
+      quantise_row(problem, kFormat, std::span(&x, 1), code, 0, &scale);
+      const float wanted = load_element(kFormat, code, 0);
+      const float got = quantised_on_the_device<kCode>(x, scale);
+      ASSERT_TRUE(std::isnan(wanted) ? std::isnan(got)
+                                     : got == wanted && std::signbit(got) == std::signbit(wanted))
+          << x << " / " << scale << " is " << got << " in place of " << wanted;
+    }
+  }
+}
+
+TEST(QuantisedOnTheHost, QuotientsAreRoundedOnce) {
+  expect_quotients_rounded_once<kInt8, kBf16>();
+  expect_quotients_rounded_once<kInt8, kFp16>();
+  expect_quotients_rounded_once<kInt4, kFp16>();
+  expect_quotients_rounded_once<kE4m3, kBf16>();
+  expect_quotients_rounded_once<kE4m3, kFp16>();
+  expect_quotients_rounded_once<kE5m2, kBf16>();
+  expect_quotients_rounded_once<kE5m2, kFp16>();
 }
 
 // ---- the kernel ----
