@@ -43,6 +43,10 @@ class Plan:
     def provenance(self):
         return lib().attnforge_plan_provenance(self.handle).decode()
 
+    @property
+    def layer(self):
+        return lib().attnforge_plan_layer(self.handle).decode()
+
     def run(self, argument, backend, device, queue):
         """Enqueues a run, with memory of the backend's for its workspace, which is freed in the stream's order. argument: a _c.Tensors,
         or its bytes."""
@@ -106,7 +110,7 @@ class PlanCache:
         return len(self._plans)
 
     def __iter__(self):
-        """The plans, oldest first; each has .problem, .config and .provenance."""
+        """The plans, oldest first; each has .problem, .config, .provenance and .layer."""
         with self._lock:
             return iter(list(self._plans.values()))
 
