@@ -74,6 +74,7 @@ class PlanCache:
         self._lock = threading.Lock()
         self.limit = limit
         self.epoch = 0  # of clear(): what was begun before is not kept after
+        self.agreed = {}  # config by bucket, of distributed.agree()
         self.get = self._plans.get
         self.get_call = self._calls.get
 
@@ -165,6 +166,8 @@ def plan_of(problem, device, warn=None, epoch=None):
     plan = plan_cache.get(key)
     if plan is None:
         chosen = choice(problem.op)
+        if plan_cache.agreed and chosen.family is None and chosen.config is None:
+            chosen = chosen._replace(config=plan_cache.agreed.get(problem.bucket()))
         if chosen.policy == "first_run" and _is_capturing():
             return plan_cache.passing(Plan(problem, device, chosen._replace(policy="estimate")))
         plan = Plan(problem, device, chosen)
