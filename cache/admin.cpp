@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "attnforge/cache.h"
+#include "cache/file/network.h"
 #include "cache/file/scan.h"
 #include "cache/file/trust.h"
 #include "generator/text/throw_error.h"
@@ -122,10 +123,9 @@ void throw_cache_error(const std::string& path, const SqliteError& error) {
   throw_error(ErrorCode::kCache, "{}: {}: {}", path, error.what(), advice);
 }
 
-void require_writable(const Opened& opened, const std::string& path, const char* changed) {
+void require_writable(const Opened& opened, const char* changed) {
   if (!opened.writable)
-    throw_error(ErrorCode::kCache, "{} or its folder is read-only: nothing was {}",
-                admin_path(path), changed);
+    throw_error(ErrorCode::kCache, "{}: nothing was {}", opened.why_not, changed);
 }
 
 std::string cache_objection(const std::string& asked) {
@@ -137,6 +137,7 @@ std::string cache_objection(const std::string& asked) {
     if (std::string reason = not_a_file(real); !reason.empty()) return reason;
     if (!fs::exists(real, failed)) {
       std::string reason = distrust(real);
+      if (reason.empty()) reason = network_objection(real);
       return reason.empty() ? cannot_be_made(real) : reason;
     }
     open_for_admin(path, OpenMode::kReadWrite);

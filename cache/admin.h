@@ -19,7 +19,7 @@ Opened open_for_admin(const std::string& path, OpenMode mode);
 [[noreturn]] void throw_cache_error(const std::string& path, const SqliteError& error);
 
 /// Throws Error(kCache), saying that nothing was `changed`, if the file cannot be written.
-void require_writable(const Opened& opened, const std::string& path, const char* changed);
+void require_writable(const Opened& opened, const char* changed);
 
 /// Runs work(database) on the file at `path`; a SqliteError becomes an Error(kCache). Work that
 /// writes says what was "cleared" or "imported".
@@ -28,7 +28,7 @@ auto on_database(const std::string& path, const Work& work, OpenMode mode = Open
                  const char* changed = nullptr) {
   try {
     Opened opened = open_for_admin(path, mode);
-    if (changed != nullptr) require_writable(opened, path, changed);
+    if (changed != nullptr) require_writable(opened, changed);
     return work(opened.database);
   } catch (const SqliteError& error) {
     throw_cache_error(admin_path(path), error);

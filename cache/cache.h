@@ -47,6 +47,8 @@ struct Winner {
 struct Chosen {
   std::string problem;
   std::string config;
+
+  friend bool operator==(const Chosen&, const Chosen&) = default;
 };
 
 class Store;  // cache/store.h

@@ -86,13 +86,12 @@ void Store::open(std::string aside, std::string damage) {
       database_.emplace(std::move(opened.database));
       writable_ = opened.writable;
       in_memory_ = said_in_memory_ = false;
-      not_kept_ = writable_ ? "" : fmt::format("{} or its folder is read-only", asked_path_);
+      not_kept_ = writable_ ? "" : opened.why_not;
       if (!aside.empty())
         log(LogLevel::kWarning, "{} is damaged ({}): renamed to {}, a new file is begun{}",
             asked_path_, damage, aside, save_from(aside));
       if (!writable_ && !read_only_)
-        log(LogLevel::kWarning,
-            "{} or its folder is read-only: it is used, new results are not stored", asked_path_);
+        log(LogLevel::kWarning, "{}: it is used, new results are not stored", not_kept_);
       said_read_only_ = !writable_ && !read_only_;
       return;
     } catch (const SqliteError& error) {

@@ -10,4 +10,9 @@ std::string_view to_string(Provenance provenance) {
   return name_in(kNames, provenance);
 }
 
+std::string_view to_string(Layer layer) {
+  constexpr std::string_view kNames[] = {"none", "database", "site", "shipped"};
+  return name_in(kNames, layer);
+}
+
 }  // namespace attnforge

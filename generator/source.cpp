@@ -144,19 +144,16 @@ void flatten(Source& source, std::span<const Header> headers) {
   flattener.take(source);
 }
 
-std::string digest(const Source& source) {
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
-                                                                       &XXH3_freeState);
-  ATTNFORGE_ASSERT(state != nullptr, "no memory for a digest");
-  XXH3_128bits_reset(state.get());
-  const auto add = [&](const std::string& part) {
-    XXH3_128bits_update(state.get(), part.c_str(),
-                        part.size() + 1);  // with its 0, so that parts cannot run together
-  };
-  add(source.code.empty() ? source.text : source.code);
-  for (const std::string& option : source.options) add(option);
-  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
+std::string digest_of(std::string_view bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+std::string digest(const Source& source) {
+  // Each with a 0 after it, so that parts cannot run together.
+  std::string parts = (source.code.empty() ? source.text : source.code) + '\0';
+  for (const std::string& option : source.options) parts += option + '\0';
+  return digest_of(parts);
 }
 
 }  // namespace attnforge

@@ -58,5 +58,7 @@ void flatten(Source& source, std::span<const Header> headers);
 /// Digest of what a compile depends on besides the compiler: code and options. An edit of comments
 /// or blank space leaves it; sources of equal digest mean the same. 32 hex digits (XXH3-128).
 std::string digest(const Source& source);
+/// The same of any bytes.
+std::string digest_of(std::string_view bytes);
 
 }  // namespace attnforge

@@ -60,7 +60,8 @@ class DeviceState {
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
   SaidOnce launches, slow_paths, said;
   Trace trace;
-  std::atomic<std::uint64_t> compiles = 0, chosen = 0, untuned = 0;  // attnforge/stats.h
+  std::atomic<std::uint64_t> compiles = 0, chosen = 0, untuned = 0,
+                             shipped = 0;  // attnforge/stats.h
 };
 
 /// Throws Error(kCuda) in a forked child: its parent's threads may hold locks of the state, and the

@@ -13,7 +13,7 @@
 #include "plan/choice/choice.h"
 #include "plan/context_scope.h"
 #include "runtime/compile/compiler.h"
-#include "runtime/compile/same_machine_code.h"
+#include "runtime/compile/machine_code_digest.h"
 #include "runtime/nvtx.h"
 #include "tuner/worker/compile_workers.h"
 
@@ -68,6 +68,7 @@ std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
   loaded->config = choice.config;
   loaded->config_text = to_string(choice.config);
   loaded->provenance = choice.provenance;
+  loaded->layer = choice.layer;
   loaded->measured_us = choice.measured_us;
   const Launch launch = choice.family->launch(choice.config, key.problem, state.facts);
   if (launch.steps.empty()) return loaded;  // batch or seqlen_q is 0
@@ -97,21 +98,28 @@ std::optional<Cubin> code_of_today(const Rendered& rendered, const std::string& 
   return compile_and_store(rendered.source, state);
 }
 
-/// Compares the code that a stale choice was measured with, where the database has it, to that of
+/// machine_code_digest() of what a stale choice was measured with; "" if that is not known.
+std::string code_then(const Choice& choice, const DeviceState& state) {
+  if (choice.cubins == nullptr) return choice.stale_code;
+  const std::optional<Cubin> then = choice.cubins->get_cubin(
+      choice.stale->digest, state.facts.arch.name, choice.stale->nvrtc);
+  return then ? machine_code_digest(then->bytes) : "";
+}
+
+/// Compares the code that a stale choice was measured with, where its layer has it, to that of
 /// today's source, which is compiled if it is not stored and `may_compile`. Where they are equal
-/// the choice becomes a measured one, and the try is stored under today's digest too: the next
-/// process finds it so. Anything else, or a compile that fails, leaves the choice as it is. Never
-/// throws but for lack of memory.
+/// the choice becomes a measured one, and the device's own try is stored under today's digest too:
+/// the next process finds it so. Anything else, or a compile that fails, leaves the choice as it
+/// is. Never throws but for lack of memory.
 void recognise(Choice& choice, bool may_compile, DeviceState& state) {
   if (!choice.stale || !choice.rendered) return;
   Try won = *choice.stale;
   try {
-    const std::optional<Cubin> then = state.cache.get_cubin(won.digest, state.facts.arch.name,
-                                                            won.nvrtc);
-    if (!then) return;
+    const std::string then = code_then(choice, state);
+    if (then.empty()) return;
     std::optional<Cubin> now = code_of_today(*choice.rendered, won.nvrtc, may_compile, state);
     if (!now) return;
-    const bool same = same_machine_code(now->bytes, then->bytes);
+    const bool same = machine_code_digest(now->bytes) == then;
     choice.cubin = std::move(now);
     if (!same) return;
   } catch (const Error& error) {
@@ -126,21 +134,13 @@ void recognise(Choice& choice, bool may_compile, DeviceState& state) {
   won.config = to_string(choice.config);  // without words that it may have carried then
   won.digest = choice.rendered->digest;
   choice.stale.reset();
+  if (choice.layer != Layer::kDatabase) return;
   try {
     state.cache.put({won});
   } catch (const Error& error) {
     state.log.warning(fmt::format("that \"{}\" has the code that was measured is not stored: {}",
                                   won.config, error.what()));
   }
-}
-
-/// Takes what the site's database answers with, with its code, if that was measured or `stored` is
-/// nothing.
-void take_over(std::optional<Choice> of_site, std::optional<Choice>& stored, DeviceState& state) {
-  if (!of_site || (stored && !is_measured(of_site->provenance))) return;
-  of_site->cubin = stored_cubin(of_site->rendered->digest, state.facts.arch, of_site->nvrtc,
-                                *state.site);
-  stored = std::move(of_site);
 }
 
 /// The first choice of those that load. Each list is asked for when all before failed. Throws the
@@ -202,23 +202,23 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
   if (!key.config.empty())
     return load(forced_choice(key.config, key.problem, state.facts, state.overrides), key, options,
                 state);
-  Chooser chooser(key, state.facts, state.cache, state.overrides, state.log);
+  Cache* const site = state.site ? &*state.site : nullptr;
+  Chooser chooser(key, state.facts, state.cache, site, state.overrides, state.log);
   chooser.require_support();
   if (key.problem.batch == 0 || key.problem.seqlen_q == 0)
     return load(chooser.untuned(), key, options, state);  // loads nothing
 
-  std::optional<Chooser> of_site;
-  if (state.site) of_site.emplace(key, state.facts, *state.site, state.overrides, state.log);
   const bool tunes = may_tune(options) && can_tune(state);
   bool provisional = false;
   if (may_tune(options) && !tunes && state.said.first(state.worker.missing))
     state.log.info("first runs go by what was tuned before: " + state.worker.missing);
   // What a search that still goes on has stored so far is not its answer.
   const std::optional<Rigor> at_least = tunes ? std::optional(Rigor::kQuick) : std::nullopt;
-  std::optional<Choice> stored = chooser.stored(at_least);
-  if (stored) recognise(*stored, may_compile(options), state);
-  if (of_site && (!stored || !is_measured(stored->provenance)))
-    take_over(of_site->stored(at_least), stored, state);
+  std::optional<Choice> stored = chooser.stored(at_least, [&](Choice& found) {
+    recognise(found, may_compile(options), state);
+    if (found.layer == Layer::kSite && !found.cubin)
+      found.cubin = stored_cubin(found.rendered->digest, state.facts.arch, found.nvrtc, *site);
+  });
   if (tunes && (!stored || !is_measured(stored->provenance))) {
     FirstRun found = first_run(key, options, state, called);
     if (found.choice) stored = std::move(found.choice);
@@ -233,7 +233,6 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
   };
   const std::function<std::vector<Choice>()> lists[] = {
       [&] { return listed(stored); }, [&] { return listed(chooser.near()); },
-      [&] { return of_site ? listed(of_site->near()) : listed({}); },
       [&] { return std::vector{chooser.untuned()}; }, [&] { return chooser.fallbacks(); }};
   std::unique_ptr<LoadedKernel> loaded = load_first(
       std::span(lists).first(cached_only ? 1 : std::size(lists)), key, options, state);

@@ -56,6 +56,7 @@ struct LoadedKernel {
   std::string config_text;
   std::string digest;  // of the source; "" when nothing was loaded
   Provenance provenance = Provenance::kEstimated;
+  Layer layer = Layer::kNone;
   double measured_us = 0;
   bool tuning_tried = false;  // a first-run tuning found nothing better: do not repeat it
   // Another process was still tuning when the time limit of a first run was over. Its winner is

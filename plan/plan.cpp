@@ -82,6 +82,7 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
           warn_of_slow_path(key, state);
           std::unique_ptr<LoadedKernel> made = choose_and_load(key, options, state, called);
           ++state.chosen;
+          if (made->layer == Layer::kShipped) ++state.shipped;
           if (made->provenance != Provenance::kForced &&
               !good_enough(*made, {.policy = Policy::kCachedOnly}))
             ++state.untuned;
@@ -99,7 +100,10 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
 
 Stats stats(Device& device) {
   const DeviceState& state = state_of(device);
-  return {.compiles = state.compiles, .plans = state.chosen, .untuned_plans = state.untuned};
+  return {.compiles = state.compiles,
+          .plans = state.chosen,
+          .untuned_plans = state.untuned,
+          .shipped_plans = state.shipped};
 }
 
 PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_, DeviceState& device_)
@@ -173,6 +177,7 @@ std::size_t Plan::workspace_bytes() const { return state_->launch.workspace_byte
 const Problem& Plan::problem() const { return state_->problem; }
 std::string Plan::config() const { return state_->loaded->config_text; }
 Provenance Plan::provenance() const { return state_->loaded->provenance; }
+Layer Plan::layer() const { return state_->loaded->layer; }
 double Plan::measured_us() const { return state_->loaded->measured_us; }
 
 std::string_view to_string(Policy policy) {

@@ -228,7 +228,7 @@ def public_class(title, kind):
 def integration_pages():
     """Of modules that import torch or JAX, which need not be here: read, not imported."""
     out, package = [], ROOT / "python/attnforge"
-    for path in ("integrations/__init__", *(f"integrations/{name}" for name in ("flex", "jax", "sdpa", "transformers")), "flash_attn/flash_attn_interface", "flash_attn/v3"):
+    for path in ("distributed", "integrations/__init__", *(f"integrations/{name}" for name in ("flex", "jax", "sdpa", "transformers")), "flash_attn/flash_attn_interface", "flash_attn/v3"):
         tree = ast.parse((package / f"{path}.py").read_text())
         name = "attnforge." + path.replace("/__init__", "").replace("/", ".").removesuffix(".flash_attn_interface")
         out += [f"### `{name}`", prose(ast.get_docstring(tree).splitlines(), "python")]

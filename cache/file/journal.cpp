@@ -2,14 +2,11 @@
 #include "cache/file/journal.h"
 
 #include <fmt/format.h>
-#include <sys/vfs.h>
 
-#include <algorithm>
-#include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <string_view>
 
+#include "cache/file/network.h"
 #include "generator/text/throw_error.h"
 
 namespace attnforge {
@@ -18,29 +15,6 @@ namespace {
 // From this version on, two connections that write and checkpoint at once cannot damage a WAL
 // database.
 constexpr int kSafeWalVersion = 3051003;
-
-// f_type of statfs(2) for file systems whose locks or shared memory other machines do not see, or
-// that user code serves.
-constexpr std::uint32_t kNotLocal[] = {
-    0x6969,      // NFS
-    0x517B,      // SMB
-    0xFE534D42,  // SMB2
-    0xFF534D42,  // CIFS
-    0x65735546,  // FUSE: sshfs, GlusterFS, virtiofs, ...
-    0x0BD00BD0,  // Lustre
-    0x47504653,  // GPFS
-    0x19830326,  // BeeGFS
-    0x00C36400,  // Ceph
-    0xAAD7AAEA,  // PanFS
-    0x5346414F,  // OpenAFS
-    0x6B414653,  // kAFS
-    0x73757245,  // Coda
-    0x564C,      // NCP
-    0x01021997,  // 9P
-    0x7461636F,  // OCFS2
-    0x01161970,  // GFS2
-    0x786F4256,  // VirtualBox shared folder
-};
 
 }  // namespace
 
@@ -53,14 +27,6 @@ std::string wal_objection(const JournalFacts& facts) {
         facts.sqlite_version % 1000);
   if (!facts.local_file_system) return "the file is not on a local file system";
   return "";
-}
-
-bool on_local_file_system(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  struct statfs facts = {};
-  if (statfs(folder.empty() ? "." : folder.c_str(), &facts) != 0) return false;
-  const auto type = static_cast<std::uint32_t>(facts.f_type);
-  return std::find(std::begin(kNotLocal), std::end(kNotLocal), type) == std::end(kNotLocal);
 }
 
 bool wal_asked_for() {

@@ -22,11 +22,6 @@ bool wal_asked_for();
 /// "" if WAL may be used, else why not.
 std::string wal_objection(const JournalFacts& facts);
 
-/// False for a network or user-space file system (NFS, SMB, Lustre, FUSE, ...) and where it cannot
-/// be told: WAL keeps its index in memory that all processes must share, which only one machine
-/// can.
-bool on_local_file_system(const std::string& path);
-
 /// Sets journal and syncing of a connection to the file at `path`. Takes no write lock unless the
 /// file has to change from WAL to a rollback journal or back; if that is not possible now (other
 /// processes have it open), goes on with what there is and says so. Throws SqliteError for a file

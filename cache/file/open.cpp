@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "cache/file/journal.h"
+#include "cache/file/network.h"
 #include "cache/file/trust.h"
 #include "generator/text/throw_error.h"
 
@@ -121,7 +122,11 @@ Opened open_file(const std::string& asked_path, OpenMode mode, const LogFunction
       throw Error(ErrorCode::kCache, reason);
   };
   require_trust();
-  if (mode == OpenMode::kCreate) {
+  std::string why_not = mode == OpenMode::kRead ? "" : network_objection(path);
+  if (!why_not.empty()) {
+    if (access(path.c_str(), F_OK) != 0) throw Error(ErrorCode::kCache, why_not);
+    flags = SQLITE_OPEN_READONLY;
+  } else if (mode == OpenMode::kCreate) {
     make_private_folder(path);
     require_trust();
     make_private_file(path);
@@ -138,10 +143,12 @@ Opened open_file(const std::string& asked_path, OpenMode mode, const LogFunction
   const bool writable = mode != OpenMode::kRead &&
                         sqlite3_db_readonly(database.handle(), "main") == 0 &&
                         access(folder_of(path).c_str(), W_OK) == 0;
+  if (!writable && why_not.empty())
+    why_not = fmt::format("{} or its folder is read-only", asked_path);
   if (writable) set_journal(database, path, log);
   switch (writable ? make_current(database, waits) : file_state(database)) {
     case FileState::kCurrent:
-      return {std::move(database), writable};
+      return {std::move(database), writable, std::move(why_not)};
     case FileState::kOther:
       throw_error(ErrorCode::kCache,
                   "{} has schema version {}, this attnforge has {}: use the attnforge that made "

@@ -50,10 +50,12 @@ enum class OpenMode {
 struct Opened {
   Database database;
   bool writable;
+  std::string why_not = "";  // it is not writable although that was asked for
 };
 
 /// Opens the file at `path`. Throws SqliteError, or Error(kCache) for a file that is no database,
-/// that others could have written (trust.h), that is foreign or of another schema.
+/// that others could have written (trust.h), that is foreign or of another schema, and for one that
+/// is to be made where several machines write (network.h); one that is there is then only read.
 /// Never renames or deletes anything. Folders are made with mode 0700, the file with 0600.
 Opened open_file(const std::string& path, OpenMode mode, const LogFunction& log,
                  const Waits& waits = {});

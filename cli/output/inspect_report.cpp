@@ -206,7 +206,7 @@ std::string config_section(const Inspection& i, const InspectView& view) {
   std::string text = heading("4. Config");
   if (!view.full) text += row("in words", describe_config(i.config));
   text += row("config", i.config) + row("provenance", std::string(to_string(i.provenance))) +
-          row("why", i.why);
+          row("found in", std::string(to_string(i.layer))) + row("why", i.why);
   return i.slow_path.empty() ? text : text + row("slow", i.slow_path);
 }
 

@@ -176,10 +176,12 @@ RunReport timed(const RunArguments& a, const Plan& plan, Device& device, const H
                     {"device", to_json(device.facts())},
                     {"config", plan.config()},
                     {"provenance", to_string(plan.provenance())},
+                    {"layer", to_string(plan.layer())},
                     {"time", nullptr}}};
-  report.text = fmt::format("GPU           {}\nconfig        {}\nprovenance    {}\n",
-                            describe(device.facts()), printable(config_text(plan.config(), a.full)),
-                            to_string(plan.provenance()));
+  report.text = fmt::format(
+      "GPU           {}\nconfig        {}\nprovenance    {}\nfound in      {}\n",
+      describe(device.facts()), printable(config_text(plan.config(), a.full)),
+      to_string(plan.provenance()), to_string(plan.layer()));
   try {
     BenchResult time = measure(plan, device, on_gpu.tensors, on_gpu.workspace.data(),
                                {.min_samples = a.repeat, .max_samples = a.repeat});

@@ -1,11 +1,13 @@
 // tune.cpp - attnforge tune: searches the configs of problems on one or more GPUs, keeps every try
 // in the database.
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 
 #include "attnforge/cache.h"
 #include "cli/options/gpus.h"
+#include "cli/options/job_rank.h"
 #include "cli/options/problems.h"
 #include "cli/output/table.h"
 #include "cli/output/tune_report.h"
@@ -21,7 +23,7 @@ namespace {
 struct TuneArguments {
   std::vector<std::string> words;
   std::string file, shard, cache;
-  std::string gpu = "0";
+  std::string gpu;
   std::string rigor = "full";
   TuneOptions options{.must_keep = true};
   bool json = false, quiet = false, full = false;
@@ -37,7 +39,7 @@ and exits with 130; the second ends the program at once. Killed, it goes on wher
 Examples:
   attnforge tune fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
   attnforge tune --file problems.txt --gpu all --rigor quick --time-limit 30
-  attnforge tune --file problems.txt --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT --cache $SLURM_ARRAY_TASK_ID.db
+  srun -n 8 attnforge tune --file problems.txt --shard auto --cache /tmp/tuned.db   (then export each)
   attnforge tune "fwd fp16 seqlen=1024 head_dim=64" --json --top 5
   attnforge tune --rigor exhaustive --plot pictures fwd bf16 seqlen=4096 head_dim=128
   attnforge tune --arch sm_86,sm_90a fwd bf16 seqlen=4096 head_dim=128   (no GPU: compiled and ranked by the model))";
@@ -192,10 +194,30 @@ int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& p
   return stopped ? kExitInterrupted : kExitOk;
 }
 
-int run_tune(const TuneArguments& arguments) {
-  const std::vector<Problem> problems = problems_of_shard(
-      read_problems(arguments.words, arguments.file, "tune"), arguments.shard);
-  if (problems.empty()) return kExitOk;  // of more shards than problems
+/// "I/N" of --shard auto, and a GPU for each process of a machine.
+void ask_launcher(TuneArguments& a) {
+  const std::optional<JobRank> job = job_rank(secure_getenv);
+  if (!job)
+    refuse(
+        kInvalidArgument,
+        "--shard auto: no launcher says which process this is (torchrun, OpenMPI, MPICH, srun or "
+        "a Slurm array); say --shard I/N");
+  a.shard = fmt::format("{}/{}", job->rank, job->world);
+  const std::size_t gpus = a.gpu.empty() ? enumerate_devices().size() : 0;
+  if (gpus > 0) a.gpu = std::to_string(static_cast<std::size_t>(job->local) % gpus);
+}
+
+int run_tune(TuneArguments arguments) {
+  if (arguments.shard == "auto") ask_launcher(arguments);
+  if (arguments.gpu.empty()) arguments.gpu = "0";
+  const std::vector<Problem> all = read_problems(arguments.words, arguments.file, "tune");
+  const std::vector<Problem> problems = problems_of_shard(all, arguments.shard);
+  if (problems.empty()) {
+    say(fmt::format("attnforge: shard {} has none of the {} problems: nothing to tune",
+                    arguments.shard, all.size()));
+    if (arguments.json) print_json(to_json({}, 0, false));
+    return kExitOk;
+  }
   return arguments.archs.empty() ? tune_on_gpus(arguments, problems)
                                  : rank_for_archs(arguments, problems);
 }
@@ -210,10 +232,13 @@ Verb add_tune(Command& program) {
   add_value(verb, "problem WORD ...", a.words, "The problem's words");
   add_value(verb, "--file PATH", a.file,
             "A problem a line, # begins a comment; - is standard input");
-  add_value(verb, "--shard I/N", a.shard,
-            "Every N-th problem from the I-th on: the share of one machine of N, each with its own "
-            "database");
-  add_value(verb, "--gpu N|all", a.gpu, "CUDA number of the GPU, or all (problems are shared out)");
+  add_value(
+      verb, "--shard I/N|auto", a.shard,
+      "Every N-th problem from the I-th on: the share of one process of N; auto: as torchrun, "
+      "OpenMPI, MPICH or Slurm says, each with a GPU of its machine. A database belongs to "
+      "one machine");
+  add_value(verb, "--gpu N|all", a.gpu,
+            "CUDA number of the GPU, default 0, or all (problems are shared out)");
   verb.add_option("--rigor", a.rigor,
                   "quick: the model's best few; full: until converged; exhaustive: every config")
       ->check(one_of({"quick", "full", "exhaustive"}));

@@ -311,6 +311,9 @@ typedef struct attnforge_sizes {
  */
 ATTNFORGE_API attnforge_status attnforge_problem_set_sizes(attnforge_problem* problem,
                                                            const attnforge_sizes* sizes);
+/* The problem with lengths and batch rounded, as the database has it: all that round to it share a
+ * winner. Not while others use the handle. */
+ATTNFORGE_API attnforge_status attnforge_problem_round(attnforge_problem* problem);
 /* Writes the canonical text, from which attnforge_problem_create makes the same problem, and a 0 to
  * `buffer`, cut short if `capacity` is too small; *length (may be NULL) is what the whole text
  * needs without the 0. `buffer` may be NULL if capacity is 0. */
@@ -365,10 +368,11 @@ typedef struct attnforge_stats {
   uint64_t compiles;      /* by NVRTC, of a search's tries only the winner's */
   uint64_t plans;         /* for problems whose bucket had none yet */
   uint64_t untuned_plans; /* of these, those that ATTNFORGE_POLICY_CACHED_ONLY would have refused */
+  uint64_t shipped_plans; /* of these, those that go by a winner that ships */
 } attnforge_stats;
 
 #define ATTNFORGE_STATS_INIT \
-  { (uint32_t)sizeof(attnforge_stats), 0, 0, 0 }
+  { (uint32_t)sizeof(attnforge_stats), 0, 0, 0, 0 }
 
 ATTNFORGE_API attnforge_status attnforge_context_stats(attnforge_context* context,
                                                        attnforge_stats* stats);
@@ -450,6 +454,9 @@ ATTNFORGE_API const char* attnforge_plan_config(const attnforge_plan* plan);
 /* Where the config came from: "measured", "stale", "near_device", "near_problem", "estimated" or
  * "forced"; attnforge/provenance.h says what each means. */
 ATTNFORGE_API const char* attnforge_plan_provenance(const attnforge_plan* plan);
+/* Where the winner was found that it comes from: "database" (of the context), "site"
+ * (ATTNFORGE_SITE_CACHE), "shipped" (with the library), or "none". */
+ATTNFORGE_API const char* attnforge_plan_layer(const attnforge_plan* plan);
 /* 0 where the code of the plan was not measured for its bucket. */
 ATTNFORGE_API double attnforge_plan_measured_us(const attnforge_plan* plan);
 

@@ -112,6 +112,7 @@ struct Inspection {
   std::vector<CandidateInfo> candidates{};       // kept ones best first, then the cut ones
   std::string config{};
   Provenance provenance = Provenance::kEstimated;  // of the config
+  Layer layer = Layer::kNone;                      // where it was found
   std::string why{};                               // why this config
   std::string slow_path{};     // what about the tensors makes it slow, and what to do; "": nothing
   std::string source_entry{};  // the generated lines

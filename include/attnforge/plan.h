@@ -225,6 +225,7 @@ class ATTNFORGE_API Plan {
   const Problem& problem() const;
   std::string config() const;  // text form, e.g. "fwd_mma_sm80 block_m=128 ..."
   Provenance provenance() const;
+  Layer layer() const;         // where the winner was found that the config comes from
   double measured_us() const;  // of the bucket's problem; 0 where its code was not measured for it
 
  private:

@@ -25,6 +25,17 @@ enum class Provenance {
 /// "measured", "compatible", "stale", "near_device", "near_problem", "estimated", "forced".
 ATTNFORGE_API std::string_view to_string(Provenance provenance);
 
+/// Where the winner was found that a config came from. A plan asks them in this order.
+enum class Layer {
+  kNone,      // nowhere: it is the model's, or forced
+  kDatabase,  // of the plan's device
+  kSite,      // ATTNFORGE_SITE_CACHE
+  kShipped,   // among those that come with the library (data/winners)
+};
+
+/// "none", "database", "site", "shipped".
+ATTNFORGE_API std::string_view to_string(Layer layer);
+
 /// Whether the code of today was measured on this bucket and this GPU class.
 constexpr bool is_measured(Provenance provenance) {
   return provenance == Provenance::kMeasured || provenance == Provenance::kCompatible;

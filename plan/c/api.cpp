@@ -12,6 +12,7 @@
 #include "attnforge/json.h"
 #include "attnforge/stats.h"
 #include "attnforge/version.h"
+#include "generator/problem/bucket.h"
 #include "plan/c/convert.h"
 #include "plan/c/error.h"
 #include "plan/c/handle.h"
@@ -97,6 +98,13 @@ attnforge_status attnforge_problem_set_sizes(attnforge_problem* problem,
   });
 }
 
+attnforge_status attnforge_problem_round(attnforge_problem* problem) {
+  return guarded([&] {
+    Problem& given = checked_handle(problem, "problem").problem;
+    given = bucket(given);
+  });
+}
+
 attnforge_status attnforge_problem_format(const attnforge_problem* problem, char* buffer,
                                           size_t capacity, size_t* length) {
   return guarded([&] {
@@ -153,7 +161,8 @@ attnforge_status attnforge_context_stats(attnforge_context* context, attnforge_s
     attnforge::write_struct(stats, attnforge_stats{.struct_size = sizeof(attnforge_stats),
                                                    .compiles = now.compiles,
                                                    .plans = now.plans,
-                                                   .untuned_plans = now.untuned_plans});
+                                                   .untuned_plans = now.untuned_plans,
+                                                   .shipped_plans = now.shipped_plans});
   });
 }
 
@@ -209,6 +218,9 @@ const char* attnforge_plan_config(const attnforge_plan* plan) {
 }
 const char* attnforge_plan_provenance(const attnforge_plan* plan) {
   return is_handle(plan) ? plan->provenance.c_str() : "";
+}
+const char* attnforge_plan_layer(const attnforge_plan* plan) {
+  return is_handle(plan) ? to_string(plan->plan.layer()).data() : "";
 }
 double attnforge_plan_measured_us(const attnforge_plan* plan) {
   return is_handle(plan) ? plan->plan.measured_us() : 0.0;

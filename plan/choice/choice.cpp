@@ -4,9 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "attnforge/error.h"
 #include "cache/near_problems.h"
+#include "cache/shipped.h"
 #include "templates/registry.h"
 
 namespace attnforge {
@@ -123,6 +126,18 @@ Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Ove
 
 // ---- Chooser ----
 
+Chooser::Chooser(const ChoiceKey& key, const DeviceFacts& device, Cache& cache, Cache* site,
+                 const Overrides& overrides, const Logger& log)
+    : key_(key),
+      device_(device),
+      databases_{{&cache, Layer::kDatabase}},
+      overrides_(overrides),
+      log_(log),
+      stored_as_(stored_as(key.problem, overrides)),
+      class_(device_class(device)) {
+  if (site != nullptr) databases_.push_back({site, Layer::kSite});
+}
+
 std::optional<Config> Chooser::usable(const std::string& text) const {
   std::string reason;
   try {
@@ -151,14 +166,22 @@ const std::vector<Candidate>& Chooser::legal() {
   return *legal_;
 }
 
-bool Chooser::may_answer(const Try& unchosen) {
+bool Chooser::would_be_tried(const Family& family) {
+  if (!key_.family.empty()) return family.name == key_.family;
+  if (family.tier == Tier::kProduct || family.name == overrides_.family) return true;
+  if (family.only_named) return false;
+  if (!serving_) serving_ = untuned().family->tier;
+  return family.tier == *serving_;
+}
+
+bool Chooser::may_answer(const Try& unchosen, Cache& cache) {
   const Candidate* const same = find_candidate(legal(), unchosen.config);
   if (same == nullptr) return false;  // no search would try it
   const Candidate& first = legal().front();
   if (same == &first) return true;
   const std::string own = to_string(first.config);
   bool failed = false;
-  for (const Try& each : cache_.tries(unchosen.problem, unchosen.device_class)) {
+  for (const Try& each : cache.tries(unchosen.problem, unchosen.device_class)) {
     if (each.estimated || each.config != own) continue;
     failed |= each.measurement.status != Status::kOk;
     if (each.measurement.status == Status::kOk)
@@ -167,11 +190,11 @@ bool Chooser::may_answer(const Try& unchosen) {
   return failed || same->estimate_us <= kNearVeto * first.estimate_us;
 }
 
-std::optional<Choice> Chooser::stored_of_family() {
+std::optional<Choice> Chooser::stored_of_family(Cache& cache) {
   std::optional<Choice> stale;
-  const std::vector<Chosen> all = cache_.chosen(class_);  // by finished searches, of any family
+  const std::vector<Chosen> all = cache.chosen(class_);  // by finished searches, of any family
   const auto chosen = std::ranges::find(all, stored_as_, &Chosen::problem);
-  std::vector<Try> tries = cache_.tries(stored_as_, class_);
+  std::vector<Try> tries = cache.tries(stored_as_, class_);
   std::stable_partition(tries.begin(), tries.end(),
                         [](const Try& each) { return each.measurement.samples >= kRacedSamples; });
   for (const Try& each : tries) {
@@ -182,7 +205,7 @@ std::optional<Choice> Chooser::stored_of_family() {
     const Rendered& now = today(*own);
     if (stale && each.digest != now.digest) continue;
     const bool was_chosen = chosen != all.end() && chosen->config == each.config;
-    if (!was_chosen && !may_answer(each)) continue;
+    if (!was_chosen && !may_answer(each, cache)) continue;
     Choice choice = choice_of(
         each, *std::move(own), now,
         fmt::format("it is the fastest measured config of {} for this bucket on this GPU class",
@@ -193,30 +216,23 @@ std::optional<Choice> Chooser::stored_of_family() {
   return stale;
 }
 
-std::optional<Choice> Chooser::stored(std::optional<Rigor> at_least) {
-  if (!key_.family.empty()) return stored_of_family();
+std::optional<Choice> Chooser::stored_in(Cache& cache, std::optional<Rigor> at_least) {
+  if (!key_.family.empty()) return stored_of_family(cache);
   // driver and nvrtc stay empty: they only tell kMeasured from kCompatible, which are the same to a
   // plan, and asking NVRTC for its version takes longer than everything else here.
   const Cache::Current current{
       .device_class = class_, .driver = "", .nvrtc = "", .sm = device_.arch.sm};
-  // A database may hold winners of searches that tried every family; a plan that names none takes
-  // what a search would try today.
-  std::optional<Tier> serving;
-  const auto would_be_tried = [&](const Family& family) {
-    if (family.tier == Tier::kProduct || family.name == overrides_.family) return true;
-    if (family.only_named) return false;
-    if (!serving) serving = untuned().family->tier;
-    return family.tier == *serving;
-  };
-  // Without a digest a row is passed over, and the next best is asked about.
+  // Without a digest a row is passed over, and the next best is asked about. A database may hold
+  // winners of searches that tried every family; a plan that names none takes what a search would
+  // try today.
   const auto digest_today = [&](std::string_view text) {
     const std::optional<Config> config = usable(std::string(text));
     const bool answers = config && would_be_tried(*find_family(config->family));
     return answers ? today(*config).digest : "";
   };
-  const std::optional<Winner> winner = cache_.best(
+  const std::optional<Winner> winner = cache.best(
       stored_as_, current, digest_today, at_least,
-      [&](const Try& each) { return may_answer(each); });
+      [&](const Try& each) { return may_answer(each, cache); });
   if (!winner) return std::nullopt;
   Config config = parse_config(winner->best.config);
   const Rendered& now = today(config);
@@ -232,17 +248,65 @@ std::optional<Choice> Chooser::stored(std::optional<Rigor> at_least) {
   return choice;
 }
 
+std::optional<Choice> Chooser::shipped() {
+  for (const auto& [best, code] : shipped_winners(stored_as_, class_, device_.arch.sm)) {
+    std::optional<Config> config = usable(best.config);
+    if (!config || !would_be_tried(*find_family(config->family))) continue;
+    const bool near = best.device_class != class_;
+    const Rendered& now = today(*config);
+    if (near && best.digest != now.digest) continue;
+    Choice choice = choice_of(
+        best, *std::move(config), now,
+        fmt::format("it won a {} search of this bucket on {}, and ships with the library",
+                    to_string(best.rigor),
+                    near ? best.device_class + ", a GPU of the same sm" : "this GPU class"));
+    choice.stale_code = code;
+    if (near) choice.provenance = Provenance::kNearDevice;
+    return choice;
+  }
+  return std::nullopt;
+}
+
+std::optional<Choice> Chooser::stored(std::optional<Rigor> at_least,
+                                      const std::function<void(Choice&)>& on_found) {
+  std::optional<Choice> first;
+  const auto answers = [&](std::optional<Choice>&& found, Layer layer, Cache* cache) {
+    if (!found) return false;
+    found->layer = layer;
+    found->cubins = cache;
+    if (on_found) on_found(*found);
+    const bool measured = is_measured(found->provenance);
+    if (!first || measured) first = std::move(found);
+    return measured;
+  };
+  for (const auto& [cache, layer] : databases_)
+    if (answers(stored_in(*cache, at_least), layer, cache)) return first;
+  answers(shipped(), Layer::kShipped, nullptr);
+  return first;
+}
+
 std::optional<Choice> Chooser::near() {
   if (!forced_text(overrides_).empty()) return std::nullopt;
-  for (const Chosen& other : near_winners(key_.problem, cache_.chosen(class_))) {
+  std::vector<Chosen> all;
+  std::vector<std::pair<std::size_t, Layer>> ends;  // of a layer's winners in `all`
+  const auto add = [&](std::vector<Chosen>&& of_layer, Layer layer) {
+    std::ranges::move(of_layer, std::back_inserter(all));
+    ends.emplace_back(all.size(), layer);
+  };
+  for (const auto& [cache, layer] : databases_) add(cache->chosen(class_), layer);
+  add(shipped_chosen(class_), Layer::kShipped);
+  for (const Chosen& other : near_winners(key_.problem, all)) {
     const Candidate* const same = find_candidate(legal(), other.config);
     if (same == nullptr) continue;
     const double model_us = legal().front().estimate_us;  // of untuned()
     if (same->estimate_us > kNearVeto * model_us) continue;
+    const auto at = static_cast<std::size_t>(std::ranges::find(all, other) - all.begin());
     return Choice{
         .family = same->family,
         .config = same->config,
         .provenance = Provenance::kNearProblem,
+        .layer = std::ranges::find_if(ends, [&](const auto& end) { return at < end.first; })
+                     ->second,
         .why = fmt::format("it won on \"{}\", the nearest problem with a winner that serves here; "
                            "the model predicts {:.1f} us, and {:.1f} us for its own choice",
                            other.problem, same->estimate_us, model_us)};
@@ -260,7 +324,7 @@ void Chooser::require_support() const {
 }
 
 std::string Chooser::undecided() const {
-  const std::vector<Try> tries = cache_.tries(stored_as_, class_);
+  const std::vector<Try> tries = databases_.front().cache->tries(stored_as_, class_);
   const auto measured = std::ranges::count(tries, false, &Try::estimated);
   if (measured == 0) return "nothing was measured for it on this GPU class";
   return fmt::format("of what was measured for it nothing decides ({} stored)",

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,12 +33,15 @@ struct Choice {
   const Family* family = nullptr;
   Config config;
   Provenance provenance = Provenance::kEstimated;
+  Layer layer = Layer::kNone;
   double measured_us = 0;
   std::string nvrtc = {};                 // that compiled what was measured; "": any
   std::string why = {};                   // a sentence for inspect and the log
   std::optional<Rendered> rendered = {};  // where choosing took it already
   std::optional<Cubin> cubin = {};        // of `rendered`, where choosing took it
   std::optional<Try> stale = {};  // what it won by, where its source has another digest since then
+  std::string stale_code = {};  // machine_code_digest() of what `stale` measured; "": see `cubins`
+  Cache* cubins = nullptr;      // of the layer; none of one that ships
 };
 
 /// The registry without what must be named, or only the family of that name, or the one that is
@@ -60,38 +64,35 @@ Rendered rendered(const Config& config, const Problem& problem, const Overrides&
 /// The model's first choice. Throws Error(kUnsupported). Looks at the whole search space: a few ms.
 Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);
 
-/// What may answer for one key that forces no config, of what a database has and of the model.
-/// Borrows all. Looks at the whole search space, which takes a few ms, once and where it has to.
+/// What may answer for one key that forces no config, of what databases and the library have and of
+/// the model. Borrows all. Looks at the whole search space, which takes a few ms, once and where it
+/// has to.
 class Chooser {
  public:
-  Chooser(const ChoiceKey& key, const DeviceFacts& device, Cache& cache, const Overrides& overrides,
-          const Logger& log)
-      : key_(key),
-        device_(device),
-        cache_(cache),
-        overrides_(overrides),
-        log_(log),
-        stored_as_(stored_as(key.problem, overrides)),
-        class_(device_class(device)) {}
+  /// `site`: a database that is asked where `cache` has no winner; or none.
+  Chooser(const ChoiceKey& key, const DeviceFacts& device, Cache& cache, Cache* site,
+          const Overrides& overrides, const Logger& log);
 
   /// Throws Error(kUnsupported) with each family's reason if none serves the problem. Cheap.
   void require_support() const;
 
-  /// The database's winner for the bucket, if it can be used. A stale one (its template has changed
-  /// since) counts as an estimate, until a plan recognises its code. Under force it is
-  /// the winner under the same force. A row whose config cannot be used is skipped with a warning,
-  /// one of a family that was not named and that a better tier makes needless without. With
-  /// `at_least` only what a finished search of that rigor chose; a caller who insists on a family
-  /// gets the fastest of its tries, since searches of one family are not noted.
-  std::optional<Choice> stored(std::optional<Rigor> at_least = {});
+  /// The winner for the bucket, if it can be used: of the first layer whose winner was measured as
+  /// the code of today, else of the first that has any. `on_found` may recognise a stale one: its
+  /// template has changed since, and unrecognised it counts as an estimate. Under force it is the
+  /// winner under the same force. A row whose config cannot be used is skipped with a warning, one
+  /// of a family that was not named and that a better tier makes needless without. With `at_least`
+  /// only what a finished search of that rigor chose; a caller who insists on a family gets the
+  /// fastest of its tries, since searches of one family are not noted.
+  std::optional<Choice> stored(std::optional<Rigor> at_least = {},
+                               const std::function<void(Choice&)>& on_found = {});
 
   /// Why stored() has none: that nothing was measured, or how many tries decide nothing.
   std::string undecided() const;
 
-  /// The winner of the nearest problem (cache/near_problems.h) on this GPU class that would be a
-  /// candidate of this one's search too. The model has a veto: it must not predict that the config
-  /// takes more than 5% longer than the model's own choice. Nothing under force: then the model
-  /// alone decides what is left.
+  /// The winner of the nearest problem (cache/near_problems.h) of all layers on this GPU class that
+  /// would be a candidate of this one's search too. The model has a veto: it must not predict that
+  /// the config takes more than 5% longer than the model's own choice. Nothing under force: then
+  /// the model alone decides what is left.
   std::optional<Choice> near();
 
   Choice untuned() const { return untuned_choice(key_, device_, overrides_); }
@@ -101,6 +102,11 @@ class Chooser {
   std::vector<Choice> fallbacks() const;
 
  private:
+  struct Database {
+    Cache* cache;
+    Layer layer;
+  };
+
   /// The config of a row of the database, if a plan may use it. Else a line in the log: a row may
   /// be damaged, imported, or of another version, and must cost no plan more than itself.
   std::optional<Config> usable(const std::string& text) const;
@@ -108,25 +114,31 @@ class Chooser {
   const Rendered& today(const Config& config);
   /// What a search would try.
   const std::vector<Candidate>& legal();
+  /// Whether a search that names what the key names would look at the family.
+  bool would_be_tried(const Family& family);
   /// Whether a try that no finished search chose may answer. It was timed beside nobody, maybe: one
   /// family was looked at alone, one config was forced, a search was killed, a part was imported.
   /// So the model's own choice must not be faster, as it was measured there, else as the model has
   /// it.
-  bool may_answer(const Try& unchosen);
+  bool may_answer(const Try& unchosen, Cache& cache);
+  std::optional<Choice> stored_in(Cache& cache, std::optional<Rigor> at_least);
   /// The fastest good try of the key's family: a winner of all families does not answer for one,
   /// but one of its own is not doubted. Those whose kernel is the one of today come first, of these
   /// those that were raced.
-  std::optional<Choice> stored_of_family();
+  std::optional<Choice> stored_of_family(Cache& cache);
+  /// Of the winners that ship with the library.
+  std::optional<Choice> shipped();
 
   const ChoiceKey& key_;
   const DeviceFacts& device_;
-  Cache& cache_;
+  std::vector<Database> databases_;
   const Overrides& overrides_;
   const Logger& log_;
   const std::string stored_as_, class_;
   Config last_config_;
   std::optional<Rendered> last_;
   std::optional<std::vector<Candidate>> legal_;
+  std::optional<Tier> serving_;  // of the model's own choice
 };
 
 struct FirstRun {

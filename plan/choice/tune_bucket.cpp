@@ -188,7 +188,7 @@ FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState
           "a later one looks for the winner",
           to_string(key.problem), seconds_from(called),
           result.winner.empty() ? "an estimate" : "the best so far"));
-    } else if (std::optional<Choice> stored = Chooser(key, state.facts, state.cache,
+    } else if (std::optional<Choice> stored = Chooser(key, state.facts, state.cache, nullptr,
                                                       state.overrides, state.log)
                                                   .stored(Rigor::kQuick);
                stored && is_measured(stored->provenance)) {
@@ -206,6 +206,7 @@ FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState
     return {.choice = Choice{.family = find_family(config.family),
                              .config = std::move(config),
                              .provenance = Provenance::kMeasured,
+                             .layer = Layer::kDatabase,
                              .measured_us = result.winner_us,
                              .nvrtc = nvrtc_facts().version_text(),
                              .why = "it is the fastest of those that were tried so far"},
@@ -214,7 +215,8 @@ FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState
     state.log.warning(fmt::format("\"{}\" was not tuned and the plan goes on with an estimate: {}",
                                   to_string(key.problem), error.what()));
     // What the search had stored before may be better than an estimate.
-    return {.choice = Chooser(key, state.facts, state.cache, state.overrides, state.log).stored()};
+    return {.choice = Chooser(key, state.facts, state.cache, nullptr, state.overrides, state.log)
+                          .stored()};
   }
 }
 

@@ -13,7 +13,9 @@
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
 #include "cache/file/journal.h"
+#include "cache/file/network.h"
 #include "cache/file/trust.h"
+#include "cache/shipped.h"
 #include "generator/arch.h"
 #include "plan/overrides.h"
 #include "plan/worker_program.h"
@@ -97,6 +99,7 @@ Check check_gpu(const DeviceFacts& gpu) {
                                fmt::join(known, ", sm_"));
     return check;
   }
+  check.detail += fmt::format(", {} winners ship for it", shipped_chosen(device_class(gpu)).size());
   const NvrtcFacts& nvrtc = nvrtc_facts();
   if (nvrtc.available &&
       std::find(nvrtc.archs.begin(), nvrtc.archs.end(), gpu.arch.sm) == nvrtc.archs.end()) {
@@ -170,6 +173,10 @@ Check check_database(const std::string& path) {
           "attnforge cache verify says more; the next look-up that meets the damage begins a new "
           "file with all that can be read, or do it by hand: attnforge cache export, move the file "
           "away, attnforge cache import";
+    } else if (const std::string objection = network_objection(real_path(path));
+               !objection.empty()) {
+      check.state = State::kWarning;
+      check.advice = objection;
     } else if (access(path.c_str(), W_OK) != 0) {
       check.state = State::kWarning;
       check.detail += "; read-only";
@@ -224,6 +231,7 @@ Check check_variable(const std::string& name, const std::string& value) {
     if (name == "ATTNFORGE_CACHE_WAL") wal_asked_for();
     if (name == "ATTNFORGE_CACHE_TRUST") anybody_is_trusted();
     if (name == "ATTNFORGE_SITE_CACHE") check_site(value);
+    if (name == "ATTNFORGE_SHIPPED_WINNERS") read_winners(winners_named(value));
   } catch (const Error& error) {
     check.state = State::kFailed;
     check.advice = error.what();

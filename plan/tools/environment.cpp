@@ -10,6 +10,9 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "$XDG_CACHE_HOME/attnforge/attnforge.db, else ~/.cache/attnforge/attnforge.db"},
       {"ATTNFORGE_SITE_CACHE", "a database that is only read, where the first one has no winner",
        "none"},
+      {"ATTNFORGE_SHIPPED_WINNERS",
+       "file of winners that is used in place of those that ship with the library; 0: none",
+       "the library's own"},
       {"ATTNFORGE_CACHE_WAL",
        "1: write-ahead log in the database, if SQLite is 3.51.3 or later and the file system is "
        "local",

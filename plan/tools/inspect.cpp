@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include "attnforge/error.h"
@@ -49,7 +50,10 @@ Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
               const Overrides& overrides) {
   if (!key.config.empty()) return forced_choice(key.config, key.problem, device, overrides);
   const Logger silent;
-  Chooser chooser(key, device, cache, overrides, silent);
+  const char* const path = secure_getenv("ATTNFORGE_SITE_CACHE");
+  std::optional<Cache> site;
+  if (path != nullptr && *path != '\0') site.emplace(path, /*read_only=*/true);
+  Chooser chooser(key, device, cache, site ? &*site : nullptr, overrides, silent);
   std::optional<Choice> stored = chooser.stored();
   if (!stored) stored = chooser.near();
   Choice choice = stored ? *std::move(stored) : chooser.untuned();
@@ -228,6 +232,7 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
   const Choice choice = choose(key, device, cache, overrides);
   inspection.config = to_string(choice.config);
   inspection.provenance = choice.provenance;
+  inspection.layer = choice.layer;
   inspection.why = choice.why;
   inspection.slow_path = slow_path(problem, device, overrides);
 

@@ -126,6 +126,7 @@ std::string to_json(const Inspection& i) {
            {"cut", cut},
            {"config", i.config},
            {"provenance", to_string(i.provenance)},
+           {"layer", to_string(i.layer)},
            {"why", i.why},
            {"slow_path", i.slow_path},
            {"digest", i.digest},

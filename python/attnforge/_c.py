@@ -102,7 +102,10 @@ class ContextDesc(Structure):
 
 
 class Stats(Structure):
-    _fields_ = [("struct_size", c_uint32), ("compiles", c_uint64), ("plans", c_uint64), ("untuned_plans", c_uint64)]
+    _fields_ = [
+        ("struct_size", c_uint32), ("compiles", c_uint64), ("plans", c_uint64), ("untuned_plans", c_uint64),
+        ("shipped_plans", c_uint64),
+    ]
 
 
 class Progress(Structure):
@@ -162,6 +165,7 @@ FUNCTIONS = {
     "attnforge_problem_create": (c_int, [c_char_p, c_void_p]),
     "attnforge_problem_destroy": (None, [c_void_p]),
     "attnforge_problem_set_sizes": (c_int, [c_void_p, c_void_p]),
+    "attnforge_problem_round": (c_int, [c_void_p]),
     "attnforge_problem_format": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "attnforge_context_create": (c_int, [c_void_p, c_void_p]),
     "attnforge_context_destroy": (None, [c_void_p]),
@@ -173,6 +177,7 @@ FUNCTIONS = {
     "attnforge_plan_problem": (c_char_p, [c_void_p]),
     "attnforge_plan_config": (c_char_p, [c_void_p]),
     "attnforge_plan_provenance": (c_char_p, [c_void_p]),
+    "attnforge_plan_layer": (c_char_p, [c_void_p]),
     "attnforge_plan_measured_us": (c_double, [c_void_p]),
     "attnforge_contiguous_tensors": (c_int, [c_void_p, c_void_p]),
     "attnforge_run": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p]),

@@ -43,6 +43,10 @@ class Plan:
     def provenance(self):
         return lib().attnforge_plan_provenance(self.handle).decode()
 
+    @property
+    def layer(self):
+        return lib().attnforge_plan_layer(self.handle).decode()
+
     def run(self, argument, backend, device, queue):
         """Enqueues a run, with memory of the backend's for its workspace, which is freed in the stream's order. argument: a _c.Tensors,
         or its bytes."""
@@ -70,6 +74,7 @@ class PlanCache:
         self._lock = threading.Lock()
         self.limit = limit
         self.epoch = 0  # of clear(): what was begun before is not kept after
+        self.agreed = {}  # config by bucket, of distributed.agree()
         self.get = self._plans.get
         self.get_call = self._calls.get
 
@@ -106,7 +111,7 @@ class PlanCache:
         return len(self._plans)
 
     def __iter__(self):
-        """The plans, oldest first; each has .problem, .config and .provenance."""
+        """The plans, oldest first; each has .problem, .config, .provenance and .layer."""
         with self._lock:
             return iter(list(self._plans.values()))
 
@@ -161,6 +166,8 @@ def plan_of(problem, device, warn=None, epoch=None):
     plan = plan_cache.get(key)
     if plan is None:
         chosen = choice(problem.op)
+        if plan_cache.agreed and chosen.family is None and chosen.config is None:
+            chosen = chosen._replace(config=plan_cache.agreed.get(problem.bucket()))
         if chosen.policy == "first_run" and _is_capturing():
             return plan_cache.passing(Plan(problem, device, chosen._replace(policy="estimate")))
         plan = Plan(problem, device, chosen)

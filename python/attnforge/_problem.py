@@ -138,6 +138,12 @@ class Problem:
         """A context manager: the address of an attnforge_problem, destroyed at its end."""
         return _handle_of(self.words())
 
+    def bucket(self):
+        """Text of the problem with lengths and batch rounded, as the database has it: all that round to it share a winner."""
+        with self.handle() as handle:
+            check(lib().attnforge_problem_round(handle))
+            return _text_of(handle)
+
     def __str__(self):
         with self.handle() as handle:
             return _text_of(handle)

@@ -136,12 +136,13 @@ def tune(
 
 
 def stats(device=None):
-    """What this process has done for plans so far, as a dict: {"compiles", "plans", "untuned_plans"}, of one GPU or of all.
+    """What this process has done for plans so far, of one GPU or of all, as a dict: {"compiles", "plans", "untuned_plans", "shipped_plans"}.
 
     compiles: by NVRTC, of a search's tries only the winner's. plans: for problems of which none like it was asked for before.
-    untuned_plans: of these, those that policy="cached_only" would have refused. To assert that serving compiles nothing, compare two.
+    untuned_plans: of these, those that policy="cached_only" would have refused; shipped_plans: those that go by a winner that ships
+    with the library. To assert that serving compiles nothing, compare two.
     """
-    total = {"compiles": 0, "plans": 0, "untuned_plans": 0}
+    total = {"compiles": 0, "plans": 0, "untuned_plans": 0, "shipped_plans": 0}
     devices = opened_devices() if device is None else [_checks.integer("device", device, 0, 2**31 - 1)]
     for each in devices:
         of_device = _c.Stats(struct_size=ctypes.sizeof(_c.Stats))

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "attnforge/cache.h"
+#include "cache/file/network.h"
 #include "cache/file/open.h"
 #include "support.h"
 

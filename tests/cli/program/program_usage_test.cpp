@@ -169,6 +169,18 @@ TEST_F(Program, NoProblemAndNoFile) {
   EXPECT_EQ(run({"tune", "--file", folder_.file("none.txt")}).exit_code, 1);
 }
 
+TEST_F(Program, AShardWithoutProblemsSaysSo) {
+  const Outcome outcome = run({"tune", "--shard", "7/8", "fwd", "fp16", "seqlen=64"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("shard 7/8 has none of the 1 problems"));
+  const Outcome nobody = run({"tune", "--shard", "auto", "fwd", "fp16", "seqlen=64"});
+  EXPECT_EQ(nobody.exit_code, 2);
+  EXPECT_THAT(nobody.err, HasSubstr("say --shard I/N"));
+  EXPECT_THAT(
+      run({"tune", "--shard", "auto", "fwd", "fp16"}, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}).err,
+      HasSubstr("shard 1/2 has none"));
+}
+
 TEST_F(Program, AnUnsupportedProblemIsExitCode3) {
   const Outcome outcome = run(
       {"inspect", "--arch", "sm_86", "--family", "fwd_mma_sm80", "fwd", "fp32", "seqlen=64"});

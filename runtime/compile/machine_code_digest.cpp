@@ -1,6 +1,7 @@
-#include "runtime/compile/same_machine_code.h"
+#include "runtime/compile/machine_code_digest.h"
 
 #include <elf.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -8,6 +9,8 @@
 #include <optional>
 #include <string_view>
 #include <vector>
+
+#include "generator/source.h"
 
 namespace attnforge {
 namespace {
@@ -67,28 +70,32 @@ std::optional<Sections> sections_of(Bytes file) {
   return sections;
 }
 
-std::vector<std::uint32_t> sorted_words(Bytes bytes) {
-  std::vector<std::uint32_t> words((bytes.size() + 3) / 4);
-  if (!bytes.empty()) std::memcpy(words.data(), bytes.data(), bytes.size());
-  std::ranges::sort(words);
-  return words;
-}
-
-bool same_section(const Section& a, const Section& b) {
-  if (a.name != b.name) return false;
+/// What of a section two equal kernels share.
+std::string content_of(const Section& section) {
   // Names, and where those of constants lie.
-  if (a.name == ".symtab" || a.name == ".strtab") return true;
-  if (a.name == kConstants) return sorted_words(a.contents) == sorted_words(b.contents);
-  return std::ranges::equal(a.contents, b.contents);
+  if (section.name == ".symtab" || section.name == ".strtab") return "";
+  std::string content(reinterpret_cast<const char*>(section.contents.data()),
+                      section.contents.size());
+  if (section.name != kConstants) return content;
+  std::vector<std::uint32_t> words((content.size() + 3) / 4);
+  if (!content.empty()) std::memcpy(words.data(), content.data(), content.size());
+  std::ranges::sort(words);
+  return {reinterpret_cast<const char*>(words.data()), 4 * words.size()};
 }
 
 }  // namespace
 
-bool same_machine_code(Bytes a, Bytes b) {
-  if (std::ranges::equal(a, b)) return true;
-  const std::optional<Sections> of_a = sections_of(a), of_b = sections_of(b);
-  if (!of_a || !of_b) return false;
-  return std::ranges::equal(*of_a, *of_b, same_section);
+std::string machine_code_digest(Bytes cubin) {
+  std::string content;
+  if (const std::optional<Sections> sections = sections_of(cubin)) {
+    for (const Section& section : *sections) {
+      const std::string own = content_of(section);
+      content += fmt::format("{} {}:", section.name, own.size()) + own;
+    }
+  } else {
+    content.assign(reinterpret_cast<const char*>(cubin.data()), cubin.size());
+  }
+  return digest_of(content);
 }
 
 }  // namespace attnforge

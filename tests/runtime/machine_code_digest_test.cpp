@@ -1,6 +1,6 @@
-// same_machine_code_test.cpp - a source that was only put in another order is the code that was
+// machine_code_digest_test.cpp - a source that was only put in another order is the code that was
 // measured; another instruction is not.
-#include "runtime/compile/same_machine_code.h"
+#include "runtime/compile/machine_code_digest.h"
 
 #include <gtest/gtest.h>
 
@@ -27,6 +27,10 @@ Bytes cubin_of(const std::string& constants, int added) {
                                "  *out = kFirst * kSecond * kThird + " +
                                std::to_string(added) + ";\n}\n";
   return compile(source, arch_named("80")).bytes;
+}
+
+bool same_machine_code(const Bytes& a, const Bytes& b) {
+  return machine_code_digest(a) == machine_code_digest(b);
 }
 
 TEST(SameMachineCode, IsSeenWhereConstantsOfTheSourceChangedTheirOrder) {

@@ -1,0 +1,22 @@
+// job_rank.h - which process of a job this is, as its launcher says in the environment.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace attnforge::cli {
+
+struct JobRank {
+  int rank = 0;
+  int world = 1;
+  int local = 0;  // on its machine; 0 where the launcher does not say
+};
+
+/// By torchrun, OpenMPI, MPICH, Slurm's tasks or Slurm's arrays, the first that started several
+/// processes, else the first that started one; nothing without a launcher. `variable` reads the
+/// environment, nullptr where it lacks a name. Throws Error(kInvalidArgument) for a rank that is
+/// none of its world.
+std::optional<JobRank> job_rank(const std::function<const char*(const char*)>& variable);
+
+}  // namespace attnforge::cli
