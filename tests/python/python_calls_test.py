@@ -1274,7 +1274,7 @@ class AppendKvTest(CallTest):
             seen.append((problem, struct, *parts))
             return 0
 
-        with mock.patch.object(attnforge._append, "lib", lambda: types.SimpleNamespace(attnforge_run=recorded)):
+        with mock.patch.object(attnforge._caches.append, "lib", lambda: types.SimpleNamespace(attnforge_run=recorded)):
             returned = attnforge.append_kv(*arrays, **options)
         return types.SimpleNamespace(**dict(zip(("problem", "tensors", "pages", "rope", "lengths", "cache"), seen[0])), returned=returned)
 
@@ -1307,7 +1307,7 @@ class AppendKvTest(CallTest):
         for _ in range(2):  # the first tensor ever says which torch it is
             first = self.appended(*arrays, **options)
         others = [torch.Tensor(array.shape, array.dtype) for array in arrays]
-        with mock.patch.object(attnforge._append, "_append", side_effect=AssertionError("it was")):
+        with mock.patch.object(attnforge._caches.append, "_append", side_effect=AssertionError("it was")):
             second = self.appended(*others, **options)
             with self.assertRaisesRegex(AssertionError, "it was"):
                 attnforge.append_kv(*others[:5], torch.Tensor((3, 5), "int32"), **options)
@@ -1331,7 +1331,7 @@ class AppendKvTest(CallTest):
         for function in (self.append_twice, self.merge_twice):
             function()
             attnforge.plan_cache.clear()
-            with mock.patch.object(attnforge._append, "_append", side_effect=AssertionError("it was")):
+            with mock.patch.object(attnforge._caches.append, "_append", side_effect=AssertionError("it was")):
                 with mock.patch.object(attnforge._merge, "_merge", side_effect=AssertionError("it was")):
                     self.assertRaisesRegex(AssertionError, "it was", function)
 

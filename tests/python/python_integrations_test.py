@@ -186,8 +186,8 @@ class CompileTest(OnCpu):
             return checkpoint(lambda q, k, v: attnforge.attention(q * 2, k, v, causal=True), q, k, v, use_reentrant=False)
 
         self.check(block, lambda n: (inputs((2, n, 4, 16), grad=True), ()), (20,))
-        with unittest.mock.patch("attnforge._autograd.is_autocast_enabled", lambda _: True), unittest.mock.patch(
-            "attnforge._autograd._autocast_dtype", lambda _: torch.bfloat16
+        with unittest.mock.patch("attnforge._gradients.autograd.is_autocast_enabled", lambda _: True), unittest.mock.patch(
+            "attnforge._gradients.autograd._autocast_dtype", lambda _: torch.bfloat16
         ):
             got = torch.compile(lambda q: attnforge.attention(q, q, q), backend="eager", fullgraph=True)(torch.randn(2, 20, 4, 16))
             self.assertEqual(got.dtype, torch.bfloat16)

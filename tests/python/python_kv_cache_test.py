@@ -18,8 +18,8 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _kv_cache  # noqa: E402
-from attnforge._kv_cache import Pages  # noqa: E402
+from attnforge._caches import kv_cache  # noqa: E402
+from attnforge._caches.kv_cache import Pages  # noqa: E402
 
 assert "torch" not in sys.modules, "the package imports no framework"
 from fake_torch import Torch  # noqa: E402
@@ -138,8 +138,8 @@ class KvCacheTest(unittest.TestCase):
     def test_each_layer_has_a_pool_and_all_share_lengths_and_pages(self):
         self.cache = self.made(layers=2)
         seen = []
-        with mock.patch.object(_kv_cache, "append_kv", lambda *arguments, **options: seen.append((arguments, options))):
-            with mock.patch.object(_kv_cache, "attention", lambda *arguments, **options: seen.append((arguments, options))):
+        with mock.patch.object(kv_cache, "append_kv", lambda *arguments, **options: seen.append((arguments, options))):
+            with mock.patch.object(kv_cache, "attention", lambda *arguments, **options: seen.append((arguments, options))):
                 for layer in range(2):
                     self.append(2, 3, layer=layer)
                     self.cache.attend(self.rows(2, 3, 4), layer)

@@ -9,7 +9,7 @@ import ast
 import functools
 from typing import NamedTuple
 
-from .._autograd import Leaf
+from .._gradients.autograd import Leaf
 from .._block_mask import BlockMask, of_number
 from .._options import Options
 

@@ -3,11 +3,11 @@
 import array
 import itertools
 
-from . import _checks
-from ._append import append_kv
-from ._arrays import backend_of
-from ._attention import attention
-from ._errors import AttnforgeError, InvalidError, NoDriverError
+from .. import _checks
+from .append import append_kv
+from .._arrays import backend_of
+from .._attention import attention
+from .._errors import AttnforgeError, InvalidError, NoDriverError
 
 
 class Pages:
