@@ -74,6 +74,8 @@ _graphs.torch_is_there()
 
 
 def __getattr__(name):
+    if name == "__version__":
+        return version()
     if name in ("flash_attn", "integrations"):  # which import torch
         import importlib
 

@@ -16,6 +16,7 @@ import struct
 import sys
 from typing import NamedTuple
 
+from ._checks import type_name
 from ._errors import InvalidError
 from ._formats import BF16, FLOATS, FORMATS, ITEM_BYTES
 
@@ -64,7 +65,7 @@ class _Torch:
         kind = type(tensor)
         if kind.__torch_dispatch__ is not self.torch.Tensor.__torch_dispatch__:
             raise InvalidError(
-                f"{name} is a {kind.__module__}.{kind.__qualname__}, which has operators of its own; attention reads memory and "
+                f"{name} is {type_name(tensor)}, which has operators of its own; attention reads memory and "
                 "needs a plain torch.Tensor (of a DTensor: to_local())"
             )
         try:
@@ -196,7 +197,7 @@ class _Cupy:
 
 # A DLTensor: data, type and id of the device, ndim, code, bits and lanes of the dtype, shape, strides, byte_offset.
 _DL_TENSOR = struct.Struct("=QiiiBBHQQQ")
-_DL_CUDA, _DL_CUDA_MANAGED = 2, 13
+_DL_CPU, _DL_CUDA, _DL_CUDA_MANAGED = 1, 2, 13
 _DL_CODES = {(each.dlpack, each.bits): code for code, each in enumerate(FORMATS)}
 _TYPESTRS = {each.typestr: code for code, each in enumerate(FORMATS) if each.typestr}
 _LEGACY_DEFAULT_STREAM = 1
@@ -256,7 +257,7 @@ class _Protocols:
         interface = getattr(array, "__cuda_array_interface__", None)
         if interface is None:
             raise InvalidError(
-                f"{name} is a {type(array).__module__}.{type(array).__qualname__}, which is not a device array: it has neither "
+                f"{name} is {type_name(array)}, which is not a device array: it has neither "
                 "__dlpack__ nor __cuda_array_interface__"
             )
         return self._cuda_array_interface(name, interface, allowed)
@@ -265,7 +266,8 @@ class _Protocols:
     def _dlpack(name, array, stream, allowed):
         kind, _ = array.__dlpack_device__()
         if kind not in (_DL_CUDA, _DL_CUDA_MANAGED):
-            raise InvalidError(f"{name} is on DLPack device type {kind}; attention needs CUDA arrays (type {_DL_CUDA})")
+            where = "in host memory" if kind == _DL_CPU else f"on DLPack device type {kind}"
+            raise InvalidError(f"{name} is {type_name(array)} {where}; attention needs arrays on a GPU")
         # The array's owner makes this stream wait for whatever still writes the array.
         capsule = array.__dlpack__(stream=stream or _LEGACY_DEFAULT_STREAM)
         tensor = ctypes.string_at(_capsule_pointer(capsule, b"dltensor"), _DL_TENSOR.size)

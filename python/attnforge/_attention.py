@@ -90,7 +90,7 @@ def _attend(key, q, k, v, given, out, stream, rope_offset):
 
     # ---- 2. What is known of such a call ----
     backend = backend_of(q)
-    inputs, outputs = view_inputs(q, k, v, stream), (None, None)
+    inputs, outputs = view_inputs(q, k, v, stream, given, words), (None, None)
     if out is not None:
         o, lse = _checks.pair("out", out, "a pair (o, lse), for return_lse") if return_lse else (out, None)
         outputs = view_outputs(o, lse, stream)

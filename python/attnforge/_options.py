@@ -7,6 +7,7 @@ from . import _checks
 from ._block_mask import BlockWords
 from ._code import NO_CODE
 from ._errors import InvalidError
+from ._names import refuse_name
 
 _INT64_MAX = 2**63 - 1
 
@@ -115,8 +116,7 @@ def options_of(named, without=()):
         pass
     for name in named:
         if name not in Options._fields or name in without:
-            there = ", ".join(each for each in Options._fields if each not in without)
-            raise TypeError(f"got an unexpected keyword argument {name!r}; there are {there}") from None
+            refuse_name(name, [each for each in Options._fields if each not in without])
 
 
 def takes_options(without=()):

@@ -238,7 +238,7 @@ class CallTest(BackwardTest):
         self.backward(out=out, accumulate=True, deterministic=True, window=(7, None), softcap=3.0)
         self.assertRegex(self.problem(), "window_left=7 .*softcap=3 .*deterministic accumulate gradients=fp32")
         self.refused("accumulate=True adds to out, which is None", accumulate=True)
-        self.refused("accumulate is a builtins.str", accumulate="yes", out=out)
+        self.refused("accumulate is a str", accumulate="yes", out=out)
         self.refused("deterministic=2 must be True or False", deterministic=2)
 
     def test_the_second_call_makes_no_plan(self):
@@ -442,7 +442,7 @@ class AutogradTest(BackwardTest):
             (unsupported, "a call with page_table has no gradients", {"page_table": table}),
             (invalid, "out= does not go with gradients", {"out": self.o}),
             (invalid, "gradients run on torch's current stream", {"stream": 0x77}),
-            (invalid, "deterministic is a builtins.str", {"deterministic": "no"}),
+            (invalid, "deterministic is a str", {"deterministic": "no"}),
         )
         for error, text, options in cases:
             with self.subTest(text), self.assertRaisesRegex(error, text):

@@ -312,10 +312,10 @@ class ArraysTest(unittest.TestCase):
                 _arrays.backend_of(array).view("args['a']", array, allowed=_formats.ANY_DTYPE)
 
     def test_what_is_no_device_array(self):
-        with self.assertRaisesRegex(attnforge.InvalidError, "q is a builtins.list"):
+        with self.assertRaisesRegex(attnforge.InvalidError, "q is a list"):
             attnforge.attention([1], [2], [3])
         host = FakeDlpack((1, 1, 1, 8), device_type=1)
-        with self.assertRaisesRegex(attnforge.InvalidError, "q is on DLPack device type 1"):
+        with self.assertRaisesRegex(attnforge.InvalidError, "q is a .*FakeDlpack in host memory"):
             attnforge.attention(host, host, host)
         with self.assertRaisesRegex(attnforge.InvalidError, "v has typestr <i4"):
             _arrays.backend_of(FakeArray((1,), "<i4")).view("v", FakeArray((1,), "<i4"))

@@ -102,7 +102,7 @@ class KvCache:
     ):
         import torch
 
-        if device is None and not torch.cuda.is_available():
+        if torch.device("cuda" if device is None else device).type == "cuda" and not torch.cuda.is_available():
             raise NoDriverError(
                 "torch sees no GPU, and a KvCache is memory of one; of a GPU that is not here supported(problem, arch=...) tells what is served"
             )

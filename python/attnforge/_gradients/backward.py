@@ -103,11 +103,12 @@ def _run(key, epoch, inputs, o, lse, dout, given, out, stream, dlse, accumulate,
         raise InvalidError(f"accumulate=True adds to out, which is None; pass out={_out_of(words['sinks'])}")
     code = code_of(given.score, given.mask, given.args, stream, given.block_mask)
     kind, parts = _parts.view(given, stream)
-    options = check_options(given, _parts.words_of(given, code, kind, parts))
+    words_of_parts = _parts.words_of(given, code, kind, parts)
+    options = check_options(given, words_of_parts)
 
     # ---- 2. Arrays that fit together ----
     backend = backend_of(inputs[0])
-    inputs = view_inputs(*inputs, stream)
+    inputs = view_inputs(*inputs, stream, given, words_of_parts)
     o, dout = (backend_of(each).view(name, each, stream) for name, each in (("o", o), ("dout", dout)))
     lse = backend_of(lse).view("lse", lse, stream)
     dlse = None if dlse is None else backend_of(dlse).view("dlse", dlse, stream)
