@@ -38,6 +38,7 @@ from ._library import library_path, version
 from ._merge import merge_states
 from ._plans import configure, plan_cache
 from ._problem import Problem
+from ._reference import reference
 from ._caches.scales import quantize_kv
 from ._tools import inspect, stats, supported, tune
 
@@ -63,6 +64,7 @@ __all__ = [
     "merge_states",
     "plan_cache",
     "quantize_kv",
+    "reference",
     "stats",
     "supported",
     "texts",

@@ -35,6 +35,7 @@ __all__ = [
     "merge_states",
     "plan_cache",
     "quantize_kv",
+    "reference",
     "stats",
     "supported",
     "texts",
@@ -191,6 +192,28 @@ def merge_states(
 ) -> tuple[_T, _T]: ...
 def quantize_kv(
     x: _T, dtype: Literal["int8", "int4", "e4m3", "e5m2"] = "int8", scale: Literal["token", "group32", "group64", "group128"] = "token"
+) -> tuple[_T, _T]: ...
+@overload
+def reference(
+    q: _T,
+    k: _T,
+    v: _T,
+    *,
+    rope_offset: int = 0,
+    attn_mask: _T | None = None,
+    return_lse: Literal[False] = False,
+    **options: Unpack[_Options],
+) -> _T: ...
+@overload
+def reference(
+    q: _T,
+    k: _T,
+    v: _T,
+    *,
+    rope_offset: int = 0,
+    attn_mask: _T | None = None,
+    return_lse: Literal[True],
+    **options: Unpack[_Options],
 ) -> tuple[_T, _T]: ...
 def configure(
     policy: Literal["estimate", "first_run", "cached_only"] | None = None,

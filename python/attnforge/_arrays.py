@@ -23,7 +23,7 @@ from ._formats import BF16, FLOATS, FORMATS, ITEM_BYTES
 _NAMES = tuple(each.name for each in FORMATS)
 
 
-def _no_dtype(allowed):
+def no_dtype(allowed):
     *others, last = [_NAMES[code] for code in allowed]
     return f"which is not supported; use {', '.join(others)}{' or ' if others else ''}{last}"
 
@@ -86,7 +86,7 @@ class _Torch:
             raise InvalidError(f"{name} is on {tensor.device}; attention needs CUDA tensors")
         code = self._codes.get(tensor.dtype)
         if code not in allowed:
-            raise InvalidError(f"{name} has dtype {tensor.dtype}, {_no_dtype(allowed)}")
+            raise InvalidError(f"{name} has dtype {tensor.dtype}, {no_dtype(allowed)}")
         if tensor.requires_grad and self.torch.is_grad_enabled():
             raise InvalidError(
                 f"{name} requires grad, and no gradient goes through it here: call this under torch.no_grad(), or pass {name}.detach()"
@@ -158,7 +158,7 @@ class _Cupy:
     def view(self, name, array, stream=None, allowed=FLOATS):
         code = _NAMES.index(array.dtype.name) if array.dtype.name in _NAMES else None
         if code not in allowed:
-            raise InvalidError(f"{name} has dtype {array.dtype}, {_no_dtype(allowed)}")
+            raise InvalidError(f"{name} has dtype {array.dtype}, {no_dtype(allowed)}")
         strides = _in_elements(name, array.strides, ITEM_BYTES[code])
         return Array(array.data.ptr, array.shape, strides, code, array.device.id)
 
@@ -274,7 +274,7 @@ class _Protocols:
         data, _, device, ndim, kind, bits, lanes, sizes, steps, offset = _DL_TENSOR.unpack(tensor)
         code = _DL_CODES.get((kind, bits)) if lanes == 1 else None
         if code not in allowed:
-            raise InvalidError(f"{name} has DLPack dtype (code {kind}, {bits} bits), {_no_dtype(allowed)}")
+            raise InvalidError(f"{name} has DLPack dtype (code {kind}, {bits} bits), {no_dtype(allowed)}")
         shape = tuple((ctypes.c_int64 * ndim).from_address(sizes)) if ndim else ()
         strides = tuple((ctypes.c_int64 * ndim).from_address(steps)) if steps else contiguous(shape)
         # The capsule keeps the memory alive until it is dropped.
@@ -285,7 +285,7 @@ class _Protocols:
         code = _TYPESTRS.get(interface["typestr"])
         if code not in allowed:
             with_bf16 = " (bfloat16 by DLPack)" if BF16 in allowed else ""
-            raise InvalidError(f"{name} has typestr {interface['typestr']}, {_no_dtype(allowed)}{with_bf16}")
+            raise InvalidError(f"{name} has typestr {interface['typestr']}, {no_dtype(allowed)}{with_bf16}")
         shape = tuple(interface["shape"])
         bytes_ = interface.get("strides")
         strides = contiguous(shape) if bytes_ is None else _in_elements(name, bytes_, ITEM_BYTES[code])

@@ -19,6 +19,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, table: Tensor, mask: BlockMask) -> 
     o = attnforge.attention(q, k, v, rope=(table, table), rope_interleaved=True, rope_offset=3, batch_invariant=True, deterministic=True)
     o = attnforge.attention(q, k, v, block_mask=mask, mask="k <= q", attn_mask=table, **texts.alibi(table))
     o, lse = attnforge.merge_states([o, o], [lse, lse], layout="bshd")
+    o, lse = attnforge.reference(q, k, v, causal=True, return_lse=True)
     numbers, scales = attnforge.quantize_kv(k, "int4", "group64")
     gradients = attnforge.attention_backward(q, k, v, o, lse, o, causal=True, accumulate=True, out=(q, k, v), dargs={"slope": table})
     return gradients[0] if numbers is scales else o
