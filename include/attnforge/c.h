@@ -240,7 +240,7 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *                    1073741824 (2^30); tokens_q]
  *   page_size=N      with lengths=used, or of q alone with lengths=packed: k and v lie in pages of
  *                    so many rows; a run's table on the GPU says which pages a sequence has [0 (no
- *                    pages) or a multiple of 8 from 8 to 65536; 0]
+ *                    pages), 1, 2, 4 or a multiple of 8 up to 65536; 0]
  *   rope=KIND        q and k are rotated first: half, elements i and i + rope_dim / 2; interleaved,
  *                    2 i and 2 i + 1 [none, interleaved or half; none]
  *   rope_dim=N       the first elements of a row that rotate [0 (all) or a multiple of 8 up to

@@ -39,7 +39,7 @@ class Options(NamedTuple):
     pair (used_q, used_kv), None for all rows; rows of o and lse that do not count stay as they are. Sequences may be empty.
     page_table: k and v are pools of pages, [pages, page_size, heads_kv, head_dim], with layout="bhsd" [pages, heads_kv, page_size,
     head_dim]: an int32 array [batch, columns] on the GPU, the page that has keys column * page_size and on of a sequence; -1: none,
-    after the sequence's length alone. page_size is a multiple of 8. Goes with used_kv, and queries may be packed by cu_seqlens beside
+    after the sequence's length alone. page_size is 1, 2, 4 or a multiple of 8. Goes with used_kv, and queries may be packed by cu_seqlens beside
     it (chunks of prompts and single tokens in one call); not with block_mask. append_kv() writes such caches, KvCache keeps one.
     Lengths are read on the GPU, when the kernels run: in a CUDA graph they may change between replays. Lengths that are negative,
     above max_seqlen or beyond the tensors are the caller's mistake, which nothing finds but ATTNFORGE_CHECK_INPUTS=1 in the

@@ -94,7 +94,7 @@ TEST(ProblemText, PagesBelongToUsedLengths) {
     const char *text, *said;
   } wrong[] = {
       {"fwd lengths=used page_size=12",
-       "page_size=12 must be 0 (no pages) or a multiple of 8 from"},
+       "page_size=12 must be 0 (no pages), 1, 2, 4 or a multiple of 8 up to"},
       {"fwd lengths=used page_size=-8", "page_size=-8 must be"},
       {"fwd lengths=used page_size=65544", "page_size=65544 must be"},
       {"fwd page_size=16", "page_size=16 needs lengths=used, or lengths=packed"},

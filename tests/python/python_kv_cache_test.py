@@ -204,7 +204,7 @@ class KvCacheTest(unittest.TestCase):
             ("layer=1 must be", lambda: self.append(1, 1, "a", layer=1)),
             ("no sequence 'b'", lambda: self.cache.release("b")),
             ("length=4 must be from 0 to 3", lambda: self.cache.trim("a", 4)),
-            ("page_size=12", lambda: self.made(page_size=12)),
+            ("page_size=12 must be 1, 2, 4 or a multiple of 8", lambda: self.made(page_size=12)),
             ("max_len=0", lambda: self.made(max_len=0)),
         ):
             with self.subTest(text=text), self.assertRaisesRegex(attnforge.InvalidError, text):

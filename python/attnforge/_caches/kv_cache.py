@@ -71,7 +71,7 @@ class KvCache:
         cache.release("a")                # its pages are free for others
 
     A sequence is whatever can be a key of a dict, and begins with its first rows. max_len: the most rows of one. page_size: rows of a
-    page, a multiple of 8. num_pages: of the pool; default: what max_sequences of max_len take. With fewer, append() raises
+    page, 1, 2, 4 or a multiple of 8. num_pages: of the pool; default: what max_sequences of max_len take. With fewer, append() raises
     AttnforgeError where none is left, and changes nothing. head_dim_v: of v, default head_dim. layers: a model has one cache for all
     its layers: append() for layer 0 begins a step, in which each layer appends and attends to the same sequences with as many rows.
     dtype, device: torch's; default bfloat16 on the current GPU.
@@ -109,9 +109,9 @@ class KvCache:
         most = 2**30
         max_sequences = _checks.integer("max_sequences", max_sequences, 1, most)
         self.max_len = _checks.integer("max_len", max_len, 1, most)
-        self.page_size = _checks.integer("page_size", page_size, 8, 65536)
-        if self.page_size % 8:
-            raise InvalidError(f"page_size={page_size} must be a multiple of 8")
+        self.page_size = _checks.integer("page_size", page_size, 1, 65536)
+        if self.page_size % 8 and self.page_size not in (1, 2, 4):
+            raise InvalidError(f"page_size={page_size} must be 1, 2, 4 or a multiple of 8")
         self.layers = _checks.integer("layers", layers, 1, most)
         heads_kv = _checks.integer("heads_kv", heads_kv, 1, most)
         self._columns = -(-self.max_len // self.page_size)
