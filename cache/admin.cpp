@@ -13,6 +13,7 @@
 
 #include "attnforge/cache.h"
 #include "cache/file/network.h"
+#include "cache/file/path.h"
 #include "cache/file/scan.h"
 #include "cache/file/trust.h"
 #include "generator/text/throw_error.h"
@@ -93,9 +94,7 @@ std::int64_t size_on_disk(const std::string& path) {
 
 }  // namespace
 
-std::string admin_path(const std::string& path) {
-  return path.empty() ? default_cache_path() : path;
-}
+std::string admin_path(const std::string& path) { return asked_cache_path(path); }
 
 Opened open_for_admin(const std::string& asked, OpenMode mode) {
   const std::string path = admin_path(asked);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attnforge/cache.h"
+#include "cache/file/path.h"
 #include "cache/file/scan.h"
 #include "cache/file/set_aside.h"
 #include "cache/file/trust.h"
@@ -22,7 +23,7 @@ struct SchemaChanged {};
 }  // namespace
 
 Store::Store(std::string path, bool read_only, LogFunction log, const Waits& waits)
-    : asked_path_(path.empty() ? default_cache_path() : path),
+    : asked_path_(asked_cache_path(path)),
       read_only_(read_only),
       log_(std::move(log)),
       whole_waits_(waits) {

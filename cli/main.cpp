@@ -54,14 +54,19 @@ int run_program(int argc, char** argv) {
   // Verbs inherit it.
   const auto formatter = app.get_formatter();
   app.formatter_fn([formatter](const Command* command, std::string name, CLI::AppFormatMode mode) {
-    return wrapped_help(formatter->make_help(command, std::move(name), mode),
-                        static_cast<std::size_t>(std::clamp(terminal_columns(stdout), 40, 120)));
+    return wrapped_help(formatter->make_help(command, std::move(name), mode), help_columns());
   });
 
-  const std::pair<const char*, Verb> verbs[] = {
-      {"tune", add_tune(app)},       {"run", add_run(app)},       {"bench", add_bench(app)},
-      {"inspect", add_inspect(app)}, {"report", add_report(app)}, {"list", add_list(app)},
-      {"cache", add_cache(app)},     {"doctor", add_doctor(app)}, {"help", add_help(app)}};
+  const std::pair<const char*, Verb> verbs[] = {{"tune", add_tune(app)},
+                                                {"run", add_run(app)},
+                                                {"bench", add_bench(app)},
+                                                {"inspect", add_inspect(app)},
+                                                {"report", add_report(app)},
+                                                {"list", add_list(app)},
+                                                {"cache", add_cache(app)},
+                                                {"doctor", add_doctor(app)},
+                                                {"completion", add_completion(app)},
+                                                {"help", add_help(app)}};
   refuse_empty_values(app);
   if (argc <= 1) {
     // Nothing was asked for: to a person this is the answer, to a script that lost its words it is

@@ -33,5 +33,5 @@ if(TARGET attnforge_cli)
   install(TARGETS attnforge_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 endif()
 install(DIRECTORY python/attnforge DESTINATION ${CMAKE_INSTALL_DATADIR}/attnforge/python COMPONENT python
-        FILES_MATCHING PATTERN "*.py")
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/attnforge COMPONENT development)

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
+#include <string>
 
 #include "generator/text/throw_error.h"
 
@@ -30,6 +32,7 @@ constexpr Arch kArchs[] = {
     {90, "90a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1270, 128, 37, true, true, true},
     // The full rate needs tcgen05; mma.sync has that of sm_80.
     {100, "100a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1024, 128, 37, true, true, false},
+    {103, "103a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1024, 128, 37, true, true, false},
     // GeForce: an RTX 5090 has 209 TFLOP/s with 170 SMs at 2.41 GHz. RTX PRO 6000 has 512.
     {120, "120a", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 24, 256, 128, 15, true, true, false},
 };
@@ -48,6 +51,7 @@ constexpr TypicalGpu kTypical[] = {
     {"NVIDIA GeForce RTX 4090", 128, 72, 24564, 2520, 10501, 384},
     {"NVIDIA H200", 132, 60, 143771, 1980, 3201, 6144},
     {"NVIDIA B200", 148, 126, 183359, 1965, 3996, 8192},
+    {"NVIDIA B300 SXM6 AC", 148, 126, 275040, 2032, 3996, 8192},
     {"NVIDIA GeForce RTX 5090", 170, 96, 32607, 2407, 14001, 512},
 };
 static_assert(std::size(kTypical) == std::size(kArchs));
@@ -67,6 +71,47 @@ std::vector<DeviceFacts> typical_devices() {
     facts.memory_bus_bits = gpu.memory_bus_bits;
   }
   return devices;
+}
+
+// GPUs by what people call them, in small letters without makers and suffixes; longer names before
+// those that they begin with. Of each arch those of servers first.
+struct NamedGpu {
+  std::string_view name;
+  int sm;
+};
+constexpr NamedGpu kNamedGpus[] = {
+    {"a100", 80},      {"a800", 80},  {"a30", 80},    {"a10", 86},   {"a40", 86},    {"a6000", 86},
+    {"a5000", 86},     {"30", 86},    {"l40", 89},    {"l4", 89},    {"l20", 89},    {"40", 89},
+    {"6000 ada", 89},  {"h100", 90},  {"h200", 90},   {"h800", 90},  {"h20", 90},    {"gh200", 90},
+    {"b100", 100},     {"b200", 100}, {"gb200", 100}, {"b300", 103}, {"gb300", 103}, {"50", 120},
+    {"pro 6000", 120}, {"t4", 75},    {"20", 75},     {"v100", 70},  {"p100", 60}};
+
+bool is_figure(char c) { return c >= '0' && c <= '9'; }
+
+/// Compute capability of a GPU that is called so; 0: none is.
+int sm_of_gpu(std::string_view name) {
+  std::string plain;
+  for (const char c : name) {
+    const bool capital = c >= 'A' && c <= 'Z';
+    const bool kept = (c >= 'a' && c <= 'z') || is_figure(c);
+    plain += capital ? static_cast<char>(c - 'A' + 'a') : kept ? c : ' ';
+  }
+  std::string_view rest = plain;
+  for (const std::string_view maker : {"nvidia", "geforce", "tesla", "rtx"}) {
+    if (rest.starts_with(maker)) rest.remove_prefix(maker.size());
+    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+  }
+  for (const NamedGpu& gpu : kNamedGpus) {
+    if (!rest.starts_with(gpu.name)) continue;
+    const std::string_view after = rest.substr(gpu.name.size());
+    // A row of two digits is a series of GeForce: 4090, 4060ti.
+    const bool series = gpu.name.size() == 2 && is_figure(gpu.name[0]);
+    if (!series && (after.empty() || !is_figure(after[0]))) return gpu.sm;
+    if (series && after.size() >= 2 && is_figure(after[0]) && after[1] == '0' &&
+        (after.size() == 2 || !is_figure(after[2])))
+      return gpu.sm;
+  }
+  return 0;
 }
 
 constexpr int round_up(int value, int step) { return (value + step - 1) / step * step; }
@@ -90,8 +135,19 @@ const Arch& arch_named(std::string_view name) {
   for (const Arch& arch : kArchs) {
     if (wanted == arch.name || wanted == std::to_string(arch.sm)) return arch;
   }
-  throw_error(ErrorCode::kInvalidArgument, "unknown arch \"{}\"; known are sm_{}", name,
-              fmt::join(known_archs(), ", sm_"));
+  int sm = sm_of_gpu(name);
+  if (const Arch* const of_gpu = arch_for_sm(sm); of_gpu != nullptr) return *of_gpu;
+  const std::string known = fmt::format("sm_{}", fmt::join(known_archs(), ", sm_"));
+  const auto [end, wrong] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), sm);
+  const bool older = wrong == std::errc() && end == wanted.data() + wanted.size() && sm >= 10;
+  if (sm > 0 && sm < kArchs[0].sm && (older || sm_of_gpu(name) > 0)) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "arch \"{}\" is older than sm_{}, the first that attnforge has kernels for; "
+                "known are {}",
+                name, kArchs[0].sm, known);
+  }
+  throw_error(ErrorCode::kInvalidArgument,
+              "unknown arch \"{}\"; known are {}, and GPUs such as H100, A10 or 4090", name, known);
 }
 
 Arch arch_of_board(Arch arch, std::string_view name) {

@@ -28,6 +28,19 @@ Config config_of(const Family& family, const std::vector<Axis>& axes, std::span<
   return config;
 }
 
+/// For people: "block mask, caches of int8, int4, e4m3 or e5m2".
+std::string features_in_words(Features features) {
+  std::string text;
+  for (const std::string_view name : feature_names(features)) {
+    std::string words(name);
+    if (name == "low_bits") words = "caches of int8, int4, e4m3 or e5m2";
+    if (name == "whole_dargs") words = "dargs that are written whole";
+    std::ranges::replace(words, '_', ' ');
+    text += (text.empty() ? "" : ", ") + words;
+  }
+  return text;
+}
+
 /// "smem 180224 > 101376" and "smem 196608 > 101376" are one reason: "smem # > #".
 std::string without_numbers(std::string_view reason) {
   std::string text;
@@ -90,7 +103,7 @@ std::string rejection(const Family& family, const Problem& problem, const Arch& 
   if (family.op != problem.op)
     return fmt::format("computes {}, not {}", to_string(family.op), to_string(problem.op));
   const Features missing = required_features(problem) & ~family.features;
-  if (missing != 0) return fmt::format("does not have {}", fmt::join(feature_names(missing), ", "));
+  if (missing != 0) return fmt::format("does not have {}", features_in_words(missing));
   return family.supports(problem, arch);
 }
 

@@ -53,10 +53,20 @@ std::string mig_profile(std::string_view device_name) {
   return at == std::string_view::npos ? "" : std::string(device_name.substr(at + kMark.size()));
 }
 
-bool has_one_process(int ordinal) {
-  return attribute(device_at(ordinal), CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, "the compute mode") ==
-         CU_COMPUTEMODE_EXCLUSIVE_PROCESS;
+std::string_view compute_mode(int ordinal) {
+  switch (attribute(device_at(ordinal), CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, "the compute mode")) {
+    case CU_COMPUTEMODE_DEFAULT:
+      return "default";
+    case CU_COMPUTEMODE_EXCLUSIVE_PROCESS:
+      return kExclusiveMode;
+    case CU_COMPUTEMODE_PROHIBITED:
+      return kProhibitedMode;
+    default:
+      return "unknown";
+  }
 }
+
+bool has_one_process(int ordinal) { return compute_mode(ordinal) == kExclusiveMode; }
 
 DeviceFacts device_facts(int ordinal) {
   const CUdevice device = device_at(ordinal);

@@ -19,6 +19,11 @@ int device_count();
 /// Error(kNoDriver) without a driver, Error(kInvalidArgument) for an ordinal that does not exist.
 DeviceFacts device_facts(int ordinal);
 
+/// Who may use the GPU: "default", kExclusiveMode or kProhibitedMode. Throws as device_facts().
+inline constexpr std::string_view kExclusiveMode = "exclusive process";
+inline constexpr std::string_view kProhibitedMode = "prohibited";
+std::string_view compute_mode(int ordinal);
+
 /// Whether the GPU's compute mode lets no second process use it. Throws as device_facts().
 bool has_one_process(int ordinal);
 

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "python"))
 import attnforge  # noqa: E402
 
 # In reading order; every public header is in one of these, except:
-OTHER_HEADERS = {"c.h", "c_tensors.h", "c_block_mask.h", "cxx20.h"}
+OTHER_HEADERS = {"attnforge.h", "c.h", "c_tensors.h", "c_block_mask.h", "cxx20.h"}
 CPP_HEADERS = {
     "Problems and plans": ("problem.h", "element_format.h", "code_texts.h", "device.h", "plan.h", "block_mask.h", "device_block_mask.h", "merge_states.h", "append_kv.h", "provenance.h", "error.h"),
     "Tuning and the database": ("tune.h", "cache.h", "worker.h"),

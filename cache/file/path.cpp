@@ -1,4 +1,4 @@
-// path.cpp - where the database lies when no one says.
+// path.cpp - where the database lies: as someone says, or when no one does.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "attnforge/cache.h"
+#include "cache/file/path.h"
 #include "cache/file/process.h"
 
 namespace attnforge {
@@ -27,8 +28,15 @@ std::string home_folder() {
 
 }  // namespace
 
+std::string asked_cache_path(const std::string& path) {
+  if (path.empty()) return default_cache_path();
+  const std::string home = path.starts_with("~/") ? home_folder() : "";
+  return home.empty() ? path : home + path.substr(1);
+}
+
 std::string default_cache_path() {
-  if (std::string path = environment("ATTNFORGE_CACHE"); !path.empty()) return path;
+  if (const std::string path = environment("ATTNFORGE_CACHE"); !path.empty())
+    return asked_cache_path(path);
   // The XDG specification: a relative path there is to be ignored.
   std::filesystem::path folder = environment("XDG_CACHE_HOME");
   if (!folder.is_absolute()) {

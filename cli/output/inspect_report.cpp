@@ -300,7 +300,9 @@ std::string launch_overview(const Inspection& i) {
 std::string overview(const Inspection& i, const InspectView& view) {
   constexpr int kTries = 3;
   const DeviceFacts& d = i.device;
-  std::string text = line("Problem", to_string(i.problem)) +
+  // What is wrong comes first: the numbers below are of a kernel that there will not be.
+  const bool fails = i.not_compiled.empty() && !i.compiled.ok;
+  std::string text = (fails ? code_overview(i) : "") + line("Problem", to_string(i.problem)) +
                      line("", work_text(i) + (is_attention(i.problem)
                                                   ? "; a query sees " + sees_text(i.sees)
                                                   : "")) +
@@ -315,7 +317,7 @@ std::string overview(const Inspection& i, const InspectView& view) {
           line("", fmt::format("{}: {}", to_string(i.provenance), i.why));
   if (!i.slow_path.empty()) text += line("Slow", i.slow_path);
   text += line("Source", fmt::format("{}, digest {}", source_size(i), i.digest)) +
-          code_overview(i) + launch_overview(i);
+          (fails ? "" : code_overview(i)) + launch_overview(i);
   if (i.measured.empty()) {
     text += line("Database", untuned_text(i));
   } else {

@@ -50,6 +50,63 @@ void add_wrapped(std::string& text, std::string_view line, std::size_t columns) 
   text.append(line).append(1, '\n');
 }
 
+/// Columns that a line takes: escape sequences of colours take none.
+std::size_t columns_of(std::string_view line) {
+  std::size_t columns = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '\x1b')
+      i = std::min(line.find('m', i), line.size());
+    else
+      ++columns;
+  }
+  return columns;
+}
+
+/// Where what does not fit in a line goes on: below its last cell, cells being two blanks or more
+/// apart, if that leaves half of the columns; else a little after its first word.
+std::size_t hanging_indent(std::string_view line, std::size_t columns) {
+  const std::size_t first = std::min(line.find_first_not_of(' '), line.size());
+  const std::size_t gap = line.rfind("  ");
+  if (gap != line.npos && gap > first) {
+    const std::size_t cell = columns_of(line.substr(0, gap + 2));
+    if (cell <= columns / 2) return cell;
+  }
+  return std::min(first + 4, columns / 2);
+}
+
+/// From where on a line is a command to be copied; npos: nowhere.
+std::size_t command_in(std::string_view line) {
+  for (const char* verb :
+       {"attnforge tune ", "attnforge bench ", "attnforge run ", "attnforge inspect "})
+    if (const std::size_t at = line.find(verb); at != line.npos) return at;
+  return line.npos;
+}
+
+void add_wrapped_line(std::string& text, std::string_view line, std::size_t columns) {
+  if (columns_of(line) <= columns) {
+    text += line;
+    return;
+  }
+  const std::size_t indent = hanging_indent(line, columns), command = command_in(line);
+  std::size_t used = 0;
+  for (std::size_t at = 0; at < line.size();) {
+    const std::size_t word = std::min(line.find_first_not_of(' ', at), line.size());
+    const std::size_t end = std::min(line.find(' ', word), line.size());
+    const bool in_command = command != line.npos && word > command;
+    const std::size_t most = columns - (in_command && end < line.size() ? 2 : 0);
+    const std::size_t taken = columns_of(line.substr(at, end - at));
+    if (used > indent && used + taken > most) {
+      text.append(in_command ? " \\\n" : "\n").append(indent, ' ');
+      used = indent;
+      at = word;
+      continue;
+    }
+    text += line.substr(at, end - at);
+    used += taken;
+    at = end;
+  }
+}
+
 // Any thread may get the signal, and one a GPU asks: a sig_atomic_t is for one thread alone.
 std::atomic<bool> noted = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "else it may not be set in a signal handler");
@@ -69,6 +126,12 @@ int terminal_columns(std::FILE* stream) {
   if (columns) std::from_chars(columns, columns + std::strlen(columns), number);
   return number > 0 ? number : 80;
 }
+
+std::size_t columns_to_fill(std::FILE* stream) {
+  return static_cast<std::size_t>(std::max(terminal_columns(stream), 40));
+}
+
+std::size_t help_columns() { return std::min<std::size_t>(columns_to_fill(stdout), 120); }
 
 std::string bold(const std::string& text) { return painted(text, "1"); }
 std::string green(const std::string& text) { return painted(text, "32"); }
@@ -109,6 +172,17 @@ std::string wrapped_help(std::string_view text, std::size_t columns) {
   return wrapped;
 }
 
+std::string wrapped(std::string_view text, std::size_t columns) {
+  std::string all;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    add_wrapped_line(all, text.substr(at, end - at), columns);
+    if (end < text.size()) all += '\n';
+    at = end + 1;
+  }
+  return all;
+}
+
 std::string message_text(std::string_view text) {
   while (text.ends_with('\n')) text.remove_suffix(1);
   return hanging(printable_lines(text), 2);
@@ -116,7 +190,8 @@ std::string message_text(std::string_view text) {
 
 void say(std::string_view text) noexcept {
   try {
-    write_to(stderr, message_text(text) + "\n");
+    const std::string message = message_text(text) + "\n";
+    write_to(stderr, is_terminal(stderr) ? wrapped(message, columns_to_fill(stderr)) : message);
   } catch (...) {  // no memory
     write_to(stderr, "attnforge: a message does not fit into memory\n");
   }
@@ -124,7 +199,12 @@ void say(std::string_view text) noexcept {
 }
 
 void write_out(std::string_view text) noexcept {
-  write_to(stdout, text);
+  try {
+    write_to(stdout,
+             is_terminal(stdout) ? wrapped(text, columns_to_fill(stdout)) : std::string(text));
+  } catch (...) {  // no memory
+    write_to(stdout, text);
+  }
   std::fflush(stdout);
 }
 

@@ -170,8 +170,8 @@ int run_bench(const BenchArguments& a) {
   } else if (a.csv) {
     fmt::print("{}", csv(full_table(rows, origin)));
   } else {
-    fmt::print("{}\n{}{}", describe(origin.device), aligned(readable_table(rows, a.full)),
-               uncounted_text(rows));
+    write_out(fmt::format("{}\n{}{}", describe(origin.device),
+                          aligned(readable_table(rows, a.full)), uncounted_text(rows)));
   }
   std::fflush(stdout);
   const bool any = std::any_of(rows.begin(), rows.end(),

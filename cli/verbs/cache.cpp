@@ -69,7 +69,7 @@ int run_ls(const CacheArguments& a) {
   if (a.json) {
     print_json({{"attnforge", kVersion}, {"entries", rows}});
   } else {
-    fmt::print("{}", entries.empty() ? kNothing : aligned(table));
+    write_out(entries.empty() ? kNothing : aligned(table));
   }
   return kExitOk;
 }
@@ -97,7 +97,7 @@ int run_show(const CacheArguments& a) {
   const std::vector<Searched> all = searched(a, &unread);
   warn_of(unread);
   Json lines = Json::array();
-  if (all.empty() && !a.json) fmt::print("{}", kNothing);
+  if (all.empty() && !a.json) write_out(kNothing);
   for (const Searched& each : all) {
     Table table = table_of({">time us", ">noise", ">estimate us", "status", "rigor", "config"});
     for (const Json& line : each.tries) {
@@ -114,9 +114,9 @@ int run_show(const CacheArguments& a) {
     }
     if (a.json) continue;
     const std::size_t left = each.tries.size() - table.rows.size();
-    fmt::print("{}\n  on {}\n{}{}\n", bold(printable(each.problem)), printable(each.device_class),
-               aligned(table, "  "),
-               left > 0 ? fmt::format("  ... and {} more: --top 0\n", left) : "");
+    write_out(fmt::format("{}\n  on {}\n{}{}\n", bold(printable(each.problem)),
+                          printable(each.device_class), aligned(table, "  "),
+                          left > 0 ? fmt::format("  ... and {} more: --top 0\n", left) : ""));
   }
   if (a.json) print_json({{"attnforge", kVersion}, {"lines", lines}});
   return kExitOk;
@@ -145,7 +145,7 @@ int run_plot(const CacheArguments& a) {
            a.filter_text());
   }
   for (const std::string& path : draw(landscape_pictures(searches, a.axes), a.folder))
-    fmt::print("{}\n", printable(path));
+    write_out(fmt::format("{}\n", printable(path)));
   return kExitOk;
 }
 
@@ -158,7 +158,7 @@ int run_stats(const CacheArguments& a) {
     print_json(json);
   } else {
     const auto row = [](const char* name, const auto& value) {
-      fmt::print("{:<16}{}\n", name, value);
+      write_out(fmt::format("{:<16}{}\n", name, value));
     };
     row("file", printable(s.path));
     row("size", fmt::format("{:.1f} KiB", static_cast<double>(s.file_bytes) / 1024));
@@ -179,10 +179,10 @@ int run_verify(const CacheArguments& a) {
   if (a.json) {
     print_json({{"attnforge", kVersion}, {"faults", faults}});
   } else if (faults.empty()) {
-    fmt::print("{}\n", green("ok"));
+    write_out(fmt::format("{}\n", green("ok")));
   } else {
-    for (const std::string& fault : faults) fmt::print("{}\n", red(fault));
-    fmt::print(
+    for (const std::string& fault : faults) write_out(fmt::format("{}\n", red(fault)));
+    write_out(
         "What can be read is kept by attnforge cache export. The next look-up or write that meets "
         "the damage sets the file aside and begins a new one with all that is sound.\n");
   }
@@ -203,7 +203,7 @@ int run_export(const CacheArguments& a) {
   const int lines = cache_export(a.path, text, a.export_filter, &left_out);
   warn_of(left_out);
   write_text(a.file, text.str());
-  fmt::print("{} lines written to {}\n", lines, printable(a.file));
+  write_out(fmt::format("{} lines written to {}\n", lines, printable(a.file)));
   return kExitOk;
 }
 
@@ -213,8 +213,9 @@ int run_import(const CacheArguments& a) {
   std::ifstream file;
   if (!standard) file.open(a.file, std::ios::binary);
   if (!file) refuse_file(a.file, "read");
-  fmt::print("{} lines taken from {}\n", cache_import(a.path, standard ? std::cin : file),
-             standard ? "standard input" : printable(a.file));
+  write_out(fmt::format("{} lines taken from {}\n",
+                        cache_import(a.path, standard ? std::cin : file),
+                        standard ? "standard input" : printable(a.file)));
   return kExitOk;
 }
 
@@ -228,7 +229,7 @@ int run_clear(const CacheArguments& a) {
     refuse(kInvalidArgument, "cache clear takes a filter (\"{}\") or --all, not both", filter);
   }
   const int deleted = cache_clear(a.path, filter, a.cubins);
-  fmt::print("{} {} deleted\n", deleted, a.cubins ? "cubins" : "tries");
+  write_out(fmt::format("{} {} deleted\n", deleted, a.cubins ? "cubins" : "tries"));
   return kExitOk;
 }
 

@@ -42,17 +42,18 @@ int doctor_exit_code(const std::vector<Check>& checks) {
 }
 
 void print_report(const std::vector<Check>& checks) {
-  fmt::print("{}\n", bold(fmt::format("attnforge {}", kVersion)));
+  write_out(fmt::format("{}\n", bold(fmt::format("attnforge {}", kVersion))));
   std::size_t width = 0;
   for (const Check& check : checks) width = std::max(width, check.name.size());
   for (const Check& check : checks) {
     const StateWords state = state_words(check.state);
     // Padded before it is painted: colours take no columns.
-    fmt::print("{}  {:<{}}  {}\n", state.painted(fmt::format("{:<8}", state.name)), check.name,
-               width, hanging(printable_lines(check.detail), width + 12));
-    if (!check.advice.empty()) fmt::print("{:{}}-> {}\n", "", width + 12, printable(check.advice));
+    write_out(fmt::format("{}  {:<{}}  {}\n", state.painted(fmt::format("{:<8}", state.name)),
+                          check.name, width, hanging(printable_lines(check.detail), width + 12)));
+    if (!check.advice.empty())
+      write_out(fmt::format("{:{}}-> {}\n", "", width + 12, printable(check.advice)));
   }
-  fmt::print("\nEnvironment variables and what they do: attnforge help environment\n");
+  write_out("\nEnvironment variables and what they do: attnforge help environment\n");
 }
 
 Json report_json(const std::vector<Check>& checks) {

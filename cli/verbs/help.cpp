@@ -55,13 +55,13 @@ Verb add_help(Command& program) {
     const std::vector<Command*> verbs = program.get_subcommands([](Command*) { return true; });
     const auto verb = std::ranges::find(verbs, *topic, &Command::get_name);
     if (topic->empty()) {
-      fmt::print("{}", all);
+      write_out(all);
     } else if (*topic == "problem") {
-      fmt::print("{}", problem_help());
+      write_out(wrapped(problem_help(), help_columns()));
     } else if (*topic == "environment") {
-      fmt::print("{}", environment_help());
+      write_out(wrapped(environment_help(), help_columns()));
     } else if (verb != verbs.end()) {
-      fmt::print("{}", (*verb)->help(program.get_name()));
+      write_out((*verb)->help(program.get_name()));
     } else {
       std::vector<std::string> topics = {"problem", "environment"};
       for (const Command* other : verbs) topics.push_back(other->get_name());

@@ -101,7 +101,7 @@ int run_inspect(const InspectArguments& a) {
 
   if (!a.html.empty()) {
     write_text(a.html, inspect_page(inspection, drawing, utc_now()));
-    if (a.html != "-") fmt::print("{}\n", printable(a.html));
+    if (a.html != "-") write_out(fmt::format("{}\n", printable(a.html)));
   } else if (a.json) {
     Json json = to_json(inspection, view);
     add_drawing(json, drawing, inspection.tiles);
@@ -116,7 +116,8 @@ int run_inspect(const InspectArguments& a) {
       throw Error(ErrorCode::kIo, "no SASS, " + inspection.sass.substr(6));
     print_raw(inspection.sass);
   } else {
-    fmt::print("{}{}", report(inspection, view), drawing_text(drawing, inspection.tiles));
+    write_out(
+        fmt::format("{}{}", report(inspection, view), drawing_text(drawing, inspection.tiles)));
   }
   const bool compiled = inspection.not_compiled.empty();
   return compiled && !inspection.compiled.ok ? kExitFailed : kExitOk;

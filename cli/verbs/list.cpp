@@ -74,7 +74,7 @@ int run_list(const ListArguments& a) {
     sections.push_back(bold("Archs, each with the GPU that --arch stands for") + "\n" +
                        devices_table(typical_devices(), false));
   }
-  fmt::print("{}", fmt::join(sections, "\n"));
+  write_out(fmt::format("{}", fmt::join(sections, "\n")));
   return kExitOk;
 }
 

@@ -41,11 +41,11 @@ int run_report(const ReportArguments& a) {
   }
   if (!a.html.empty()) {
     write_text(a.html, report_page(report, utc_now()));
-    if (a.html != "-") fmt::print("{}\n", printable(a.html));
+    if (a.html != "-") write_out(fmt::format("{}\n", printable(a.html)));
   } else if (a.json) {
     print_json(report_json(report, utc_now()));
   } else {
-    fmt::print("{}", report_text(report));
+    write_out(report_text(report));
   }
   return kExitOk;
 }

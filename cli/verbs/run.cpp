@@ -141,23 +141,24 @@ void add_check(Json& json, const CheckReport& c, bool lse) {
 }
 
 void print_element(std::string_view tensor, const CheckedElement& e) {
-  fmt::print(
+  write_out(fmt::format(
       "  worst of {:<4} batch={} head={} row={} dim={}: {:.7g}, expected {:.7g}, allowed error "
       "{:.3g}\n",
-      tensor, e.batch, e.head, e.row, e.dim, e.got, e.expected, e.allowed);
+      tensor, e.batch, e.head, e.row, e.dim, e.got, e.expected, e.allowed));
 }
 
 void print_check(const CheckReport& c, bool lse) {
-  fmt::print("check         {}\n",
-             c.ok ? green("ok") : red(fmt::format("WRONG: {} elements", c.wrong)));
+  write_out(fmt::format("check         {}\n",
+                        c.ok ? green("ok") : red(fmt::format("WRONG: {} elements", c.wrong))));
   if (c.rows_total == 0) return;
-  fmt::print("  rows        {} of {}{}\n", c.rows_checked, c.rows_total,
-             c.sampled() ? ", a sample; --check-all takes all" : "");
-  fmt::print("  max error   {:.4g}\n", c.max_error);
-  if (lse) fmt::print("  lse error   {:.4g}\n", c.max_lse_error);
+  write_out(fmt::format("  rows        {} of {}{}\n", c.rows_checked, c.rows_total,
+                        c.sampled() ? ", a sample; --check-all takes all" : ""));
+  write_out(fmt::format("  max error   {:.4g}\n", c.max_error));
+  if (lse) write_out(fmt::format("  lse error   {:.4g}\n", c.max_lse_error));
   if (c.nonfinite_wrong > 0)
-    fmt::print("  NaN or infinite where it should not be: {} elements\n", c.nonfinite_wrong);
-  fmt::print("  cosine      {:.9f}\n", c.cosine_similarity);
+    write_out(
+        fmt::format("  NaN or infinite where it should not be: {} elements\n", c.nonfinite_wrong));
+  write_out(fmt::format("  cosine      {:.9f}\n", c.cosine_similarity));
   print_element(c.tensor, c.worst);
   if (lse) print_element("lse", c.worst_lse);
 }
@@ -209,11 +210,11 @@ RunReport timed(const RunArguments& a, const Plan& plan, Device& device, const H
 int finish(const RunArguments& a, const Inputs& inputs, RunReport report) {
   const auto& [problem, host] = inputs;
   if (!a.json) {
-    fmt::print("problem       {}\n", to_string(problem));
-    for (const auto& part : a.parts) fmt::print("{}", part->report(problem, host));
-    fmt::print("{}", report.text);
-    if (!a.o.empty()) fmt::print("o             {}\n", printable(a.o));
-    if (!a.lse.empty()) fmt::print("lse           {}\n", printable(a.lse));
+    write_out(fmt::format("problem       {}\n", to_string(problem)));
+    for (const auto& part : a.parts) write_out(part->report(problem, host));
+    write_out(report.text);
+    if (!a.o.empty()) write_out(fmt::format("o             {}\n", printable(a.o)));
+    if (!a.lse.empty()) write_out(fmt::format("lse           {}\n", printable(a.lse)));
     std::fflush(stdout);  // the check may take a while
   }
   CheckReport check;

@@ -140,7 +140,7 @@ int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& pro
   if (arguments.json) {
     print_json(to_json(jobs, arguments.top, stopped));
   } else if (problems.size() > 1) {
-    fmt::print("{}", summary(jobs));
+    write_out(summary(jobs));
   }
   std::fflush(stdout);
   if (!arguments.plot.empty())
@@ -182,8 +182,8 @@ int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& p
       results.push_back(
           {{"problem", to_string(problem)}, {"device", to_json(device)}, {"ranked", rows}});
       if (!arguments.json && !ranked.empty()) {
-        fmt::print("{}\n  estimates for {}, best first; nothing was measured\n{}\n",
-                   bold(to_string(problem)), describe(device), aligned(table, "  "));
+        write_out(fmt::format("{}\n  estimates for {}, best first; nothing was measured\n{}\n",
+                              bold(to_string(problem)), describe(device), aligned(table, "  ")));
       }
     }
   }

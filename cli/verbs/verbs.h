@@ -43,6 +43,7 @@ Verb add_report(Command& program);
 Verb add_list(Command& program);
 Verb add_cache(Command& program);
 Verb add_doctor(Command& program);
+Verb add_completion(Command& program);
 /// After the others: it knows their help.
 Verb add_help(Command& program);
 

@@ -28,6 +28,9 @@ inline constexpr std::int64_t kMostTokens = std::int64_t{1} << 30;
 constexpr bool mask_block_ok(std::int64_t value) {
   return value == 0 || value == 16 || value == 32 || value == 64 || value == 128;
 }
+constexpr bool page_size_ok(std::int64_t value) {
+  return value == 1 || value == 2 || value == 4 || within<0, 65536, 8>(value);
+}
 constexpr bool alignment_ok(std::int64_t value) {
   return value == 2 || value == 4 || value == 8 || value == 16;
 }
@@ -261,8 +264,8 @@ inline constexpr ProblemField kFields[] = {
     {.word = {"page_size", "page_size=N",
               "with lengths=used, or of q alone with lengths=packed: k and v lie in pages of so "
               "many rows; a run's table on the GPU says which pages a sequence has",
-              "0", "0 (no pages) or a multiple of 8 from 8 to 65536"},
-     .value = integer<&Problem::page_size>(within<0, 65536, 8>),
+              "0", "0 (no pages), 1, 2, 4 or a multiple of 8 up to 65536"},
+     .value = integer<&Problem::page_size>(page_size_ok),
      .other_names = "page pages paged",
      .apart = kOtherPages,
      .ops = kNotMerge,

@@ -68,6 +68,30 @@ std::string meant_by(std::string_view name, std::string_view value) {
   return fmt::format("{}={}", nearest, keeps ? value : "");
 }
 
+/// Words that people try, and what of them there is.
+struct NotImplemented {
+  std::string_view name, instead;
+};
+constexpr std::string_view kLowBits = "k and v may be, as in k=e4m3 v=e4m3 kv_scale=token";
+constexpr NotImplemented kNotImplemented[] = {{"fp8", kLowBits},
+                                              {"e4m3", kLowBits},
+                                              {"e5m2", kLowBits},
+                                              {"int8", kLowBits},
+                                              {"int4", kLowBits},
+                                              {"fp4", ""},
+                                              {"fp64", "take fp32"},
+                                              {"dropout", "leave it out"},
+                                              {"dropout_p", "leave it out"},
+                                              {"p_dropout", "leave it out"}};
+
+/// "" for others.
+std::string not_implemented(std::string_view word, std::string_view name) {
+  const auto found = std::ranges::find(kNotImplemented, name, &NotImplemented::name);
+  if (found == std::end(kNotImplemented)) return "";
+  const std::string_view blank = found->instead.empty() ? "" : ": ";
+  return fmt::format("\"{}\" is not implemented{}{}", word, blank, found->instead);
+}
+
 /// The part before "=".
 std::string_view name_of(std::string_view word) { return word.substr(0, word.find('=')); }
 
@@ -77,15 +101,22 @@ void refuse_unknown_words(std::string_view text) {
   constexpr std::size_t kMost = 8;      // that are shown
   std::vector<std::string> shown;
   std::size_t count = 0;
-  std::string meant;
+  std::string meant, missing;
   for (std::string_view word = next_word(text); !word.empty(); word = next_word(text)) {
     if (find_field(name_of(word)) != nullptr || ++count > kMost) continue;
     const std::string_view start = word.substr(0, kLongest), name = name_of(word);
+    missing = not_implemented(start, name);
+    if (!missing.empty()) {
+      shown.push_back(missing);
+      continue;
+    }
     meant = meant_by(name.substr(0, kLongest), word.substr(std::min(name.size() + 1, word.size())));
     shown.push_back(fmt::format("\"{}{}\"{}", start, word.size() > kLongest ? "..." : "",
                                 meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant)));
   }
   if (count == 0) return;
+  if (count == 1 && !missing.empty())
+    reject_problem("{}; attnforge help problem has every word", missing);
   if (count == 1)
     reject_problem("unknown word {}{} attnforge help problem has every word", shown[0],
                    meant.empty() ? ";" : "");

@@ -19,7 +19,7 @@ struct AppendSizes {
   std::int64_t seqlen_new = 1;  // of every sequence; of packed rows not read
   std::int64_t tokens = 0;      // rows of packed tensors, at least as many as their sequences have
   std::int64_t seqlen_kv = 0;   // rows that a sequence may have in the cache
-  int page_size = 0;            // rows of a page: a multiple of 8 up to 65536; 0: not in pages
+  int page_size = 0;            // rows of a page, as page_size of a problem; 0: not in pages
   std::int64_t num_heads_kv = 1;
   std::int64_t num_heads_q = 0;  // of q, which is rotated as well; 0: there is none
   int head_dim = 128;            // of k and q: a multiple of 8 up to 512

@@ -240,7 +240,7 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *                    1073741824 (2^30); tokens_q]
  *   page_size=N      with lengths=used, or of q alone with lengths=packed: k and v lie in pages of
  *                    so many rows; a run's table on the GPU says which pages a sequence has [0 (no
- *                    pages) or a multiple of 8 from 8 to 65536; 0]
+ *                    pages), 1, 2, 4 or a multiple of 8 up to 65536; 0]
  *   rope=KIND        q and k are rotated first: half, elements i and i + rope_dim / 2; interleaved,
  *                    2 i and 2 i + 1 [none, interleaved or half; none]
  *   rope_dim=N       the first elements of a row that rotate [0 (all) or a multiple of 8 up to
@@ -474,6 +474,24 @@ ATTNFORGE_API attnforge_status attnforge_contiguous_tensors(const attnforge_prob
 ATTNFORGE_API attnforge_status attnforge_run(const attnforge_plan* plan,
                                              const attnforge_tensors* tensors, void* workspace,
                                              size_t workspace_bytes, void* stream);
+
+/* A tensor in host memory, contiguous in the problem's layout and in its dtype. name: as
+ * attnforge/host_tensors.h calls it: "q", "k", "v", "o", "lse", "sinks", "lengths_kv",
+ * "page_table", "code_arrays", ... Never changes. */
+typedef struct attnforge_host_tensor {
+  const char* name;
+  void* data;
+  size_t bytes;
+} attnforge_host_tensor;
+
+/* Computes the problem in fp64 on the CPU, at about 2 GFLOP/s a core, without a GPU: what a test
+ * compares with. Every tensor that a run would read or write is among `tensors`; others are
+ * ignored. Arguments of code are "code_words", 8 bytes for each: a number, or where the array
+ * begins in "code_arrays", a multiple of 256. "rope_offset" is 8 bytes. Rows of outputs that do not
+ * count are NaN. ATTNFORGE_ERR_UNSUPPORTED for texts that only a compiler reads. */
+ATTNFORGE_API attnforge_status attnforge_solve_on_cpu(const attnforge_problem* problem,
+                                                      const attnforge_host_tensor* tensors,
+                                                      size_t count);
 
 /* ---- Tuning and inspection ---- */
 

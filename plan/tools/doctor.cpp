@@ -14,6 +14,7 @@
 #include "attnforge/version.h"
 #include "cache/file/journal.h"
 #include "cache/file/network.h"
+#include "cache/file/path.h"
 #include "cache/file/trust.h"
 #include "cache/shipped.h"
 #include "generator/arch.h"
@@ -88,9 +89,9 @@ Check check_nvrtc() {
 Check check_gpu(const DeviceFacts& gpu) {
   Check check{
       fmt::format("gpu {}", gpu.ordinal), State::kOk,
-      fmt::format("{}, sm_{}, {} SMs, {} GiB", gpu.name,
+      fmt::format("{}, sm_{}, {} SMs, {} GiB, compute mode {}", gpu.name,
                   gpu.arch.name.empty() ? std::to_string(gpu.arch.sm) : std::string(gpu.arch.name),
-                  gpu.num_sms, gpu.memory_bytes >> 30),
+                  gpu.num_sms, gpu.memory_bytes >> 30, compute_mode(gpu.ordinal)),
       ""};
   if (gpu.arch.name.empty()) {
     check.state = State::kFailed;
@@ -107,6 +108,15 @@ Check check_gpu(const DeviceFacts& gpu) {
     check.advice = fmt::format(
         "NVRTC {}.{} does not know sm_{}: set ATTNFORGE_NVRTC to a newer one", nvrtc.major,
         nvrtc.minor, gpu.arch.name);
+  } else if (compute_mode(gpu.ordinal) == kProhibitedMode) {
+    check.state = State::kFailed;
+    check.advice = fmt::format("no process may use it: nvidia-smi -i {} -c DEFAULT", gpu.ordinal);
+  } else if (has_one_process(gpu.ordinal)) {
+    check.state = State::kWarning;
+    check.advice = fmt::format(
+        "one process alone may use it, so first runs have no workers and take what was tuned: "
+        "attnforge tune beforehand, or nvidia-smi -i {} -c DEFAULT",
+        gpu.ordinal);
   }
   return check;
 }
@@ -255,7 +265,7 @@ std::vector<Check> check_forced() {
 }  // namespace
 
 std::vector<Check> doctor(const std::string& cache_path) {
-  const std::string path = cache_path.empty() ? default_cache_path() : cache_path;
+  const std::string path = asked_cache_path(cache_path);
   std::vector<Check> checks;
   checks.push_back({"attnforge", State::kOk,
                     fmt::format("version {}, {} kernel families", kVersion, list_families().size()),

@@ -18,9 +18,9 @@ is installed in, in a build folder of the checkout, or by the loader. Imports no
 
 
 from . import _graphs, texts
-from ._append import append_kv
+from ._caches.append import append_kv
 from ._attention import attention
-from ._backward import attention_backward
+from ._gradients.backward import attention_backward
 from ._block_mask import BlockMask
 from ._errors import (
     AttnforgeError,
@@ -33,12 +33,13 @@ from ._errors import (
     UnsupportedError,
     WorkspaceError,
 )
-from ._kv_cache import KvCache
+from ._caches.kv_cache import KvCache
 from ._library import library_path, version
 from ._merge import merge_states
 from ._plans import configure, plan_cache
 from ._problem import Problem
-from ._scales import quantize_kv
+from ._reference import reference
+from ._caches.scales import quantize_kv
 from ._tools import inspect, stats, supported, tune
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "merge_states",
     "plan_cache",
     "quantize_kv",
+    "reference",
     "stats",
     "supported",
     "texts",
@@ -74,6 +76,8 @@ _graphs.torch_is_there()
 
 
 def __getattr__(name):
+    if name == "__version__":
+        return version()
     if name in ("flash_attn", "integrations"):  # which import torch
         import importlib
 

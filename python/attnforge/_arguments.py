@@ -3,12 +3,13 @@
 from typing import NamedTuple
 
 from . import _parts
-from ._arrays import backend_of
+from ._arrays import Array, backend_of, contiguous
 from ._errors import InvalidError
-from ._formats import FLOATS, FP32, ITEM_BYTES, OF_CACHES, numbers_in
+from ._formats import BF16, FLOATS, FP32, ITEM_BYTES, OF_CACHES, numbers_in
 from ._lengths import PACKED_SHAPE
 from ._code import check_devices, code_of
-from ._options import check_options, options_of
+from ._names import check_heads
+from ._options import NO_WORDS, check_options, options_of
 from ._overlap import overlaps_itself
 from ._problem import DTYPES, Problem
 
@@ -60,10 +61,27 @@ def check_rows(name, array, places):
         raise InvalidError(f"the last dimension of {name} has stride {array.strides[-1]}; it must be contiguous, of stride 1")
 
 
-def view_inputs(q, k, v, stream):
-    """Arrays of q, k and v."""
+def view_inputs(q, k, v, stream, given=None, words=NO_WORDS):
+    """Arrays of q, k and v. given, words: Options and Words of the call; with them shapes that are wrong are named before a GPU that is
+    missing."""
     of_each = (("q", q, FLOATS), ("k", k, OF_CACHES), ("v", v, OF_CACHES))
-    return tuple(backend_of(each).view(name, each, stream, allowed) for name, each, allowed in of_each)
+    try:
+        return tuple(backend_of(each).view(name, each, stream, allowed) for name, each, allowed in of_each)
+    except InvalidError:
+        if given is not None:
+            _check_shapes((q, k, v), check_options(given, words))
+        raise
+
+
+def _check_shapes(inputs, options):
+    """Raises InvalidError where shapes alone are wrong, of arrays of one dtype that may be anywhere."""
+    try:
+        shapes = [tuple(each.shape) for each in inputs]
+        same = inputs[0].dtype == inputs[1].dtype == inputs[2].dtype
+    except Exception:  # no arrays, or torch's that have no shape
+        return
+    if same:
+        check_inputs(*(Array(0, shape, contiguous(shape), BF16, 0) for shape in shapes), options)
 
 
 def check_inputs(q, k, v, options):
@@ -81,6 +99,7 @@ def check_inputs(q, k, v, options):
         raise InvalidError(f"k {tuple(k.shape)} and v {tuple(v.shape)} differ in sequence length or heads")
     if k.shape[-1] * numbers_in(k) != q.shape[-1]:
         raise InvalidError(f"q has head_dim {q.shape[-1]} and k has {k.shape[-1] * numbers_in(k)}")
+    check_heads(q, k, options)
 
 
 def shape_of_o(q, v):

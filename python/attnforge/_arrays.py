@@ -16,13 +16,14 @@ import struct
 import sys
 from typing import NamedTuple
 
+from ._checks import type_name
 from ._errors import InvalidError
 from ._formats import BF16, FLOATS, FORMATS, ITEM_BYTES
 
 _NAMES = tuple(each.name for each in FORMATS)
 
 
-def _no_dtype(allowed):
+def no_dtype(allowed):
     *others, last = [_NAMES[code] for code in allowed]
     return f"which is not supported; use {', '.join(others)}{' or ' if others else ''}{last}"
 
@@ -64,7 +65,7 @@ class _Torch:
         kind = type(tensor)
         if kind.__torch_dispatch__ is not self.torch.Tensor.__torch_dispatch__:
             raise InvalidError(
-                f"{name} is a {kind.__module__}.{kind.__qualname__}, which has operators of its own; attention reads memory and "
+                f"{name} is {type_name(tensor)}, which has operators of its own; attention reads memory and "
                 "needs a plain torch.Tensor (of a DTensor: to_local())"
             )
         try:
@@ -85,7 +86,7 @@ class _Torch:
             raise InvalidError(f"{name} is on {tensor.device}; attention needs CUDA tensors")
         code = self._codes.get(tensor.dtype)
         if code not in allowed:
-            raise InvalidError(f"{name} has dtype {tensor.dtype}, {_no_dtype(allowed)}")
+            raise InvalidError(f"{name} has dtype {tensor.dtype}, {no_dtype(allowed)}")
         if tensor.requires_grad and self.torch.is_grad_enabled():
             raise InvalidError(
                 f"{name} requires grad, and no gradient goes through it here: call this under torch.no_grad(), or pass {name}.detach()"
@@ -157,7 +158,7 @@ class _Cupy:
     def view(self, name, array, stream=None, allowed=FLOATS):
         code = _NAMES.index(array.dtype.name) if array.dtype.name in _NAMES else None
         if code not in allowed:
-            raise InvalidError(f"{name} has dtype {array.dtype}, {_no_dtype(allowed)}")
+            raise InvalidError(f"{name} has dtype {array.dtype}, {no_dtype(allowed)}")
         strides = _in_elements(name, array.strides, ITEM_BYTES[code])
         return Array(array.data.ptr, array.shape, strides, code, array.device.id)
 
@@ -196,7 +197,7 @@ class _Cupy:
 
 # A DLTensor: data, type and id of the device, ndim, code, bits and lanes of the dtype, shape, strides, byte_offset.
 _DL_TENSOR = struct.Struct("=QiiiBBHQQQ")
-_DL_CUDA, _DL_CUDA_MANAGED = 2, 13
+_DL_CPU, _DL_CUDA, _DL_CUDA_MANAGED = 1, 2, 13
 _DL_CODES = {(each.dlpack, each.bits): code for code, each in enumerate(FORMATS)}
 _TYPESTRS = {each.typestr: code for code, each in enumerate(FORMATS) if each.typestr}
 _LEGACY_DEFAULT_STREAM = 1
@@ -256,7 +257,7 @@ class _Protocols:
         interface = getattr(array, "__cuda_array_interface__", None)
         if interface is None:
             raise InvalidError(
-                f"{name} is a {type(array).__module__}.{type(array).__qualname__}, which is not a device array: it has neither "
+                f"{name} is {type_name(array)}, which is not a device array: it has neither "
                 "__dlpack__ nor __cuda_array_interface__"
             )
         return self._cuda_array_interface(name, interface, allowed)
@@ -265,14 +266,15 @@ class _Protocols:
     def _dlpack(name, array, stream, allowed):
         kind, _ = array.__dlpack_device__()
         if kind not in (_DL_CUDA, _DL_CUDA_MANAGED):
-            raise InvalidError(f"{name} is on DLPack device type {kind}; attention needs CUDA arrays (type {_DL_CUDA})")
+            where = "in host memory" if kind == _DL_CPU else f"on DLPack device type {kind}"
+            raise InvalidError(f"{name} is {type_name(array)} {where}; attention needs arrays on a GPU")
         # The array's owner makes this stream wait for whatever still writes the array.
         capsule = array.__dlpack__(stream=stream or _LEGACY_DEFAULT_STREAM)
         tensor = ctypes.string_at(_capsule_pointer(capsule, b"dltensor"), _DL_TENSOR.size)
         data, _, device, ndim, kind, bits, lanes, sizes, steps, offset = _DL_TENSOR.unpack(tensor)
         code = _DL_CODES.get((kind, bits)) if lanes == 1 else None
         if code not in allowed:
-            raise InvalidError(f"{name} has DLPack dtype (code {kind}, {bits} bits), {_no_dtype(allowed)}")
+            raise InvalidError(f"{name} has DLPack dtype (code {kind}, {bits} bits), {no_dtype(allowed)}")
         shape = tuple((ctypes.c_int64 * ndim).from_address(sizes)) if ndim else ()
         strides = tuple((ctypes.c_int64 * ndim).from_address(steps)) if steps else contiguous(shape)
         # The capsule keeps the memory alive until it is dropped.
@@ -283,7 +285,7 @@ class _Protocols:
         code = _TYPESTRS.get(interface["typestr"])
         if code not in allowed:
             with_bf16 = " (bfloat16 by DLPack)" if BF16 in allowed else ""
-            raise InvalidError(f"{name} has typestr {interface['typestr']}, {_no_dtype(allowed)}{with_bf16}")
+            raise InvalidError(f"{name} has typestr {interface['typestr']}, {no_dtype(allowed)}{with_bf16}")
         shape = tuple(interface["shape"])
         bytes_ = interface.get("strides")
         strides = contiguous(shape) if bytes_ is None else _in_elements(name, bytes_, ITEM_BYTES[code])

@@ -1,11 +1,12 @@
 """attention(): a call like an earlier one is one look-up and one call of the library."""
 
-from . import _autograd, _checks, _graphs, _parts
+from . import _checks, _graphs, _parts
 from ._arguments import check_inputs, check_outputs, new_outputs, view_inputs, view_outputs
 from ._arrays import backend_of
 from ._call import Call
 from ._code import check_devices, code_of
 from ._fast import fast, find
+from ._gradients import autograd
 from ._graphs import with_op
 from ._library import check
 from ._options import check_options, options_of, takes_options
@@ -64,12 +65,12 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, 
     if backend.torch is not None:
         if backend.is_traced(q, k, v):
             return attention._torchdynamo_inline(q, k, v, out=out, stream=stream, rope_offset=rope_offset, **options)
-        converted = _autograd.autocast(backend.torch, q, k, v) if out is None and not given.tf32 else None
+        converted = autograd.autocast(backend.torch, q, k, v) if out is None and not given.tf32 else None
         if converted is not None:
             return attention(*converted, stream=stream, rope_offset=rope_offset, **options)
-    name = _autograd.name_that_requires_grad(given.args, q=q, k=k, v=v, sinks=given.sinks)
+    name = autograd.name_that_requires_grad(given.args, q=q, k=k, v=v, sinks=given.sinks)
     if name is not None:
-        return _autograd.attend(attention, name, q, k, v, given, out, stream)
+        return autograd.attend(attention, name, q, k, v, given, out, stream)
     return _attend(key, q, k, v, given, out, stream, rope_offset)
 
 
@@ -89,7 +90,7 @@ def _attend(key, q, k, v, given, out, stream, rope_offset):
 
     # ---- 2. What is known of such a call ----
     backend = backend_of(q)
-    inputs, outputs = view_inputs(q, k, v, stream), (None, None)
+    inputs, outputs = view_inputs(q, k, v, stream, given, words), (None, None)
     if out is not None:
         o, lse = _checks.pair("out", out, "a pair (o, lse), for return_lse") if return_lse else (out, None)
         outputs = view_outputs(o, lse, stream)

@@ -359,7 +359,7 @@ def block_words_of(block_mask):
     if block_mask is None:
         return None
     if not isinstance(block_mask, BlockMask):
-        raise InvalidError(f"block_mask is a {type(block_mask).__name__}; it must be an attnforge.BlockMask")
+        _checks.refuse_type("block_mask", block_mask, "an attnforge.BlockMask")
     m = block_mask
     density = 2.0 ** round(math.log2(max(m.density, 2.0**-19)))
     return BlockWords(m.seqlen, *m.block, m.heads, m.batch, m.has_bits, min(density, 1.0))

@@ -126,6 +126,10 @@ class PlanOptions(Structure):
     ]
 
 
+class HostTensor(Structure):
+    _fields_ = [("name", c_char_p), ("data", c_void_p), ("bytes", c_size_t)]
+
+
 class TuneOptions(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("rigor", c_int32), ("time_limit_s", c_double), ("family", c_char_p),
@@ -181,6 +185,7 @@ FUNCTIONS = {
     "attnforge_plan_measured_us": (c_double, [c_void_p]),
     "attnforge_contiguous_tensors": (c_int, [c_void_p, c_void_p]),
     "attnforge_run": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p]),
+    "attnforge_solve_on_cpu": (c_int, [c_void_p, c_void_p, c_size_t]),
     "attnforge_tune": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "attnforge_inspect": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "attnforge_block_mask_from_bsr": (c_int, [

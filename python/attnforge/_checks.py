@@ -15,10 +15,19 @@ def plain(value):
     return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
 
 
+def type_name(value):
+    """What messages call a value: "a str", "a numpy.ndarray"."""
+    if value is None:
+        return "None"
+    kind = type(value)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    article = "an" if (module or kind.__qualname__)[0] in "aeiou" else "a"
+    return f"{article} {module}{kind.__qualname__}"
+
+
 def refuse_type(name, value, wanted):
     """Raises the InvalidError for a value of a type that is not taken."""
-    kind = type(value)
-    text = f"{name} is a {kind.__module__}.{kind.__qualname__}; it must be {wanted}"
+    text = f"{name} is {type_name(value)}; it must be {wanted}"
     if hasattr(value, "__dlpack__") or hasattr(value, "__array__"):
         text += f": read its value with .item(); no gradient goes through {name}"
     raise InvalidError(text)

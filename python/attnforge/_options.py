@@ -7,6 +7,7 @@ from . import _checks
 from ._block_mask import BlockWords
 from ._code import NO_CODE
 from ._errors import InvalidError
+from ._names import refuse_name
 
 _INT64_MAX = 2**63 - 1
 
@@ -38,7 +39,7 @@ class Options(NamedTuple):
     pair (used_q, used_kv), None for all rows; rows of o and lse that do not count stay as they are. Sequences may be empty.
     page_table: k and v are pools of pages, [pages, page_size, heads_kv, head_dim], with layout="bhsd" [pages, heads_kv, page_size,
     head_dim]: an int32 array [batch, columns] on the GPU, the page that has keys column * page_size and on of a sequence; -1: none,
-    after the sequence's length alone. page_size is a multiple of 8. Goes with used_kv, and queries may be packed by cu_seqlens beside
+    after the sequence's length alone. page_size is 1, 2, 4 or a multiple of 8. Goes with used_kv, and queries may be packed by cu_seqlens beside
     it (chunks of prompts and single tokens in one call); not with block_mask. append_kv() writes such caches, KvCache keeps one.
     Lengths are read on the GPU, when the kernels run: in a CUDA graph they may change between replays. Lengths that are negative,
     above max_seqlen or beyond the tensors are the caller's mistake, which nothing finds but ATTNFORGE_CHECK_INPUTS=1 in the
@@ -115,8 +116,7 @@ def options_of(named, without=()):
         pass
     for name in named:
         if name not in Options._fields or name in without:
-            there = ", ".join(each for each in Options._fields if each not in without)
-            raise TypeError(f"got an unexpected keyword argument {name!r}; there are {there}") from None
+            refuse_name(name, [each for each in Options._fields if each not in without])
 
 
 def takes_options(without=()):

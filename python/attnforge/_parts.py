@@ -12,7 +12,7 @@ from ._formats import FP32, INTEGERS
 from ._lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
 from ._options import OF_HEADS, Words
 from ._problem import DTYPES
-from ._scales import SCALE_NAMES, check_scales, kv_scale_of, strides_of, view_scales
+from ._caches.scales import SCALE_NAMES, check_scales, kv_scale_of, strides_of, view_scales
 
 # ---- What a call has of all parts ----
 

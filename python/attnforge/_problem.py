@@ -88,6 +88,8 @@ class Problem:
     lengths_after: bool = False
 
     def __post_init__(self):
+        if isinstance(self.batch, str):
+            raise InvalidError(f"Problem({self.batch[:100]!r}): its arguments are fields by their names; a text is read by Problem.parse()")
         follow = {
             "num_heads_kv": self.num_heads_q,
             "seqlen_kv": self.seqlen_q,

@@ -196,6 +196,7 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
     return "warps that share rows exchange their sums once a tile";
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
+  if (Reason wrong = in_many_pages(c, c.block_n)) return wrong;
   if (Reason wrong = no_room(c, arch)) return wrong;
   if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
   return illegal_by_parts(c, problem, tiling_of(c), device);

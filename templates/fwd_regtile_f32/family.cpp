@@ -94,8 +94,7 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (c.q_in_regs && c.math == kMathFma) return "outer products read Q from shared memory";
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
-  if (c.page_size != 0 && c.block_n() / c.box_keys(c.block_n()) > 32)
-    return "a tile of keys lies in more pages than a warp has lanes";
+  if (Reason wrong = in_many_pages(c, c.block_n())) return wrong;
   return no_room(c, arch);
 }
 

@@ -90,6 +90,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (Reason no = not_16_bits(problem)) return no.text();
   if (Reason no = below_alignment(problem, 16)) return no.text();
   if (Reason no = head_dim_above(problem, kMostColumns)) return no.text();
+  if (problem.page_size % 8 != 0) return "takes pages of whole multiples of 8 rows, by TMA";
   const std::int64_t tiles = query_tiles(problem, 64);
   if (tiles > kMaxTiles) return fmt::format("needs {} query tiles, more than 2^30", tiles);
   return "";

@@ -142,6 +142,12 @@ inline Reason wide_product(int columns, int launch_registers) {
                 columns, launch_registers);
 }
 
+/// The lanes of a warp look up the pages of a tile.
+inline Reason in_many_pages(const Shape& shape, int block_n) {
+  if (shape.page_size == 0 || block_n / shape.box_keys(block_n) <= 32) return "";
+  return "a tile of keys lies in more pages than a warp has lanes";
+}
+
 /// Refuses what sm_holds_blocks() denies.
 template <class Typed>
 Reason no_room(const Typed& c, const Arch& arch) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "attnforge/cache.h"
+#include "cache/file/path.h"
 #include "support.h"
 
 namespace attnforge::testing {
@@ -32,6 +33,13 @@ TEST(DefaultCachePath, TheEnvironmentDecides) {
     const Environment own("ATTNFORGE_CACHE", "/data/winners.db");
     EXPECT_EQ(default_cache_path(), "/data/winners.db");
   }
+  {
+    const Environment of_home("ATTNFORGE_CACHE", "~/x.db");
+    EXPECT_EQ(default_cache_path(), "/home/ada/x.db");
+    EXPECT_EQ(asked_cache_path(""), "/home/ada/x.db");
+  }
+  EXPECT_EQ(asked_cache_path("~/y.db"), "/home/ada/y.db");
+  EXPECT_EQ(asked_cache_path("~ada/y.db"), "~ada/y.db");
   const Environment own("ATTNFORGE_CACHE", nullptr);
   EXPECT_EQ(default_cache_path(), "/var/cache/ada/attnforge/attnforge.db");
   {

@@ -42,6 +42,17 @@ TEST(Messages, AHelpFitsTheColumnsButForItsExamples) {
             "a_word_that_is_longer\nand more\n");
 }
 
+TEST(Messages, OutputFitsTheColumnsBelowItsCells) {
+  EXPECT_EQ(wrapped("short\n\nab  one two three four five six\n", 16),
+            "short\n\nab  one two\n    three four\n    five six\n");
+  // A last cell that begins too far at the right; colours take no columns.
+  EXPECT_EQ(wrapped("  1 2 3 4 5 6 7 8  \x1b[1mone\x1b[0m two", 20),
+            "  1 2 3 4 5 6 7 8\n      \x1b[1mone\x1b[0m two");
+  EXPECT_EQ(wrapped("Next: attnforge tune fwd bf16 causal", 30),
+            "Next: attnforge tune fwd \\\n    bf16 causal");
+  EXPECT_EQ(wrapped("a_word_that_is_longer_than_it", 10), "a_word_that_is_longer_than_it");
+}
+
 TEST(Messages, ACellOfATableIsOneLine) {
   const Table table{{{"config"}}, {{"fwd\n\x1b[31mwinner"}}};
   EXPECT_EQ(aligned(table), "config\nfwd\\n\\x1b[31mwinner\n");

@@ -354,6 +354,8 @@ std::vector<ConformanceCase> low_bits() {
   add("LowBitsWithGaps",
       {"fwd bf16 k=int8 v=int8 kv_scale=token layout=bhsd" + many,
        "fwd fp16 k=int4 v=int4 kv_scale=group32 alignment=4 page_size=24" + few,
+       "fwd bf16 k=int8 v=e4m3 kv_scale=token page_size=1" + few,
+       "fwd fp16 k=e4m3 v=int4 kv_scale=group64 page_size=4" + few,
        "fwd bf16 k=e5m2 v=int8 kv_scale=head layout=bhsd page_size=16" + few,
        "fwd bf16 k=int4 v=e4m3 kv_scale=group64 alignment=8" + many},
       Inputs::kNormal, gaps);
@@ -398,7 +400,7 @@ std::vector<ConformanceCase> low_bits() {
 /// lies after a length and in free pages is NaN and infinities.
 std::vector<ConformanceCase> pages() {
   std::vector<ConformanceCase> cases;
-  for (const int page : {8, 16, 24, 64, 128, 256}) {
+  for (const int page : {1, 2, 4, 8, 16, 24, 64, 128, 256}) {
     ConformanceCase c{fmt::format("PagesOf{}", page), {}};
     const std::string used = fmt::format(" lengths=used page_size={} ", page);
     for (const char* problem :

@@ -12,7 +12,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(Arch, KnownOnesAscend) {
-  EXPECT_THAT(known_archs(), ElementsAre("80", "86", "89", "90a", "100a", "120a"));
+  EXPECT_THAT(known_archs(), ElementsAre("80", "86", "89", "90a", "100a", "103a", "120a"));
   EXPECT_TRUE(std::is_sorted(archs().begin(), archs().end(),
                              [](const Arch& a, const Arch& b) { return a.sm < b.sm; }));
 }
@@ -42,12 +42,44 @@ TEST(Arch, IsFoundByAnyUsualSpelling) {
   EXPECT_EQ(arch_named("120").name, "120a");
 }
 
+TEST(Arch, IsFoundByTheNameOfAGpu) {
+  const std::pair<const char*, int> gpus[] = {{"H100", 90},
+                                              {"h200", 90},
+                                              {"NVIDIA H100 80GB HBM3", 90},
+                                              {"A100", 80},
+                                              {"A10G", 86},
+                                              {"4090", 89},
+                                              {"RTX 4060 Ti", 89},
+                                              {"L40S", 89},
+                                              {"L4", 89},
+                                              {"RTX A6000", 86},
+                                              {"NVIDIA GeForce RTX 3090", 86},
+                                              {"B200", 100},
+                                              {"GB300", 103},
+                                              {"5090", 120},
+                                              {"RTX PRO 6000", 120}};
+  for (const auto& [name, sm] : gpus) EXPECT_EQ(arch_named(name).sm, sm) << name;
+  for (const DeviceFacts& each :
+       {typical_device("80"), typical_device("90a"), typical_device("103"), typical_device("120a")})
+    EXPECT_EQ(arch_named(each.name), each.arch);
+  for (const char* name : {"H1000", "40900", "409", "L400", "A1", "MI300", "90b"})
+    EXPECT_THROW(arch_named(name), Error) << name;
+}
+
+TEST(Arch, AnOlderOneIsSaidToBeOlder) {
+  for (const char* name : {"sm_75", "75", "sm70", "T4", "V100", "RTX 2080"}) {
+    EXPECT_THAT(error_message(ErrorCode::kInvalidArgument, [&] { arch_named(name); }),
+                HasSubstr("is older than sm_80"))
+        << name;
+  }
+}
+
 TEST(Arch, AnUnknownNameListsTheKnownOnes) {
-  for (const char* name : {"", "sm", "75", "sm_86a", "h200", "9"}) {
+  for (const char* name : {"", "sm", "75", "sm_86a", "h300", "9"}) {
     const std::string message = error_message(ErrorCode::kInvalidArgument,
                                               [&] { arch_named(name); });
     EXPECT_THAT(message, HasSubstr("\"" + std::string(name) + "\""));
-    EXPECT_THAT(message, HasSubstr("sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a"));
+    EXPECT_THAT(message, HasSubstr("sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_103a, sm_120a"));
     EXPECT_THROW(typical_device(name), Error);
   }
 }
@@ -58,7 +90,7 @@ TEST(Arch, ByComputeCapability) {
   EXPECT_EQ(arch_for_sm(75), nullptr);
   EXPECT_EQ(arch_for_sm(0), nullptr);
   // Code for 100a does not run on 103, nor that for 120a on 121.
-  EXPECT_EQ(arch_for_sm(103), nullptr);
+  EXPECT_EQ(arch_for_sm(103)->name, "103a");
   EXPECT_EQ(arch_for_sm(121), nullptr);
 }
 

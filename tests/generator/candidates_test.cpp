@@ -284,7 +284,7 @@ TEST(Candidates, AFamilyIsAskedAboutProblemsOfItsOpAlone) {
 
 TEST(Rejection, MissingFeaturesAreNamedBeforeTheFamilyIsAsked) {
   const Problem p{.lse = true, .head_dim = 192, .head_dim_v = 128, .softcap = 30.0f};
-  EXPECT_EQ(rejection(kTile, p, arch_named("86")), "does not have softcap, unequal_head_dims");
+  EXPECT_EQ(rejection(kTile, p, arch_named("86")), "does not have softcap, unequal head dims");
   EXPECT_EQ(rejection(kTile, Problem{.head_dim = 192, .head_dim_v = 192}, arch_named("86")),
             "head_dim is more than 128");
   EXPECT_EQ(rejection(kTile, Problem{.causal = true}, arch_named("80")), "needs sm_86 or later");

@@ -94,7 +94,7 @@ TEST(ProblemText, PagesBelongToUsedLengths) {
     const char *text, *said;
   } wrong[] = {
       {"fwd lengths=used page_size=12",
-       "page_size=12 must be 0 (no pages) or a multiple of 8 from"},
+       "page_size=12 must be 0 (no pages), 1, 2, 4 or a multiple of 8 up to"},
       {"fwd lengths=used page_size=-8", "page_size=-8 must be"},
       {"fwd lengths=used page_size=65544", "page_size=65544 must be"},
       {"fwd page_size=16", "page_size=16 needs lengths=used, or lengths=packed"},
@@ -273,6 +273,9 @@ TEST(ProblemText, ErrorsNameTheWordTheValueAndWhatIsAllowed) {
       {"", {"empty", "fwd"}},
       {"   ", {"empty"}},
       {"bf16 seqlen=4", {"op \"bf16\"", "must be fwd, bwd, merge or append"}},
+      {"fwd fp8", {"\"fp8\" is not implemented: k and v may be, as in k=e4m3 v=e4m3"}},
+      {"fwd dropout=0.1", {"\"dropout=0.1\" is not implemented: leave it out"}},
+      {"fwd e4m3 causl", {"\"e4m3\" is not implemented: k and v", "did you mean \"causal\"?"}},
       {"fwd causl", {"unknown word \"causl\"", "did you mean \"causal\"?", "help problem"}},
       {"fwd seqlen_k=8", {"unknown word \"seqlen_k=8\"", "did you mean \"seqlen_kv=8\"?"}},
       {"fwd hed_dim=8", {"did you mean \"head_dim=8\"?"}},

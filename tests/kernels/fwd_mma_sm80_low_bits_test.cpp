@@ -201,6 +201,12 @@ TEST(FwdMmaOfLowBits, OneOfThemAlone) {
   expect_low_bits<kInt8, kBf16, kScaleToken, kOneWarpAHead>();
   expect_low_bits<kFp16, kInt4, kScaleGroup32, kTwoWarpsARow, 0, kFp16>();
 }
+TEST(FwdMmaOfLowBits, PagesOfFewRows) {
+  expect_low_bits<kInt8, kBf16, kScaleToken, kOneWarpAHead, 1>();
+  expect_low_bits<kInt8, kInt4, kScaleGroup32, kTwoWarpsARow, 1>();
+  expect_low_bits<kE4m3, kInt8, kScaleToken, kHalfARow, 2>();
+  expect_low_bits<kFp16, kInt4, kScaleToken, kSteps, 4, kFp16>(40, 100);
+}
 TEST(FwdMmaOfLowBits, TilesAndHeadDims) {
   expect_low_bits<kInt8, kInt8, kScaleToken, kSteps, 0>(100, 150);
   expect_low_bits<kInt4, kInt4, kScaleToken, kOneStage, 16>(40, 100);

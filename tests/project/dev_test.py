@@ -53,6 +53,11 @@ class Dev(unittest.TestCase):
         self.assertIn("libfmt-dev", asked)
         self.assertEqual([package for package in TEST_PACKAGES if package in asked], [])
 
+    def test_a_command_that_is_misspelt_is_named(self):
+        for wrong, meant in (("tset", "test"), ("buil", "build"), ("gputest", "gpu-test"), ("linting", "lint")):
+            self.assertEqual(self.dev(wrong), (2, f'dev: there is no command "{wrong}"; did you mean {meant}? ./dev help lists them\n'))
+        self.assertEqual(self.dev("xyz"), (2, 'dev: there is no command "xyz"; ./dev help lists them\n'))
+
     def test_tests_ask_for_theirs(self):
         self.nothing_is_installed()
         self.dev("test")

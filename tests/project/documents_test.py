@@ -92,6 +92,10 @@ class ApiPagesTest(unittest.TestCase):
                     self.assertIn(name, headings, path.name)
         self.assertNotRegex(page, r"(?m)^#+ *$")
 
+    def test_one_header_has_all(self):
+        headers = {path.name for path in (ROOT / "include/attnforge").glob("*.h")} - api_pages.OTHER_HEADERS
+        self.assertEqual(set(re.findall(r'"attnforge/(\w+\.h)"', (ROOT / "include/attnforge/attnforge.h").read_text())), headers)
+
     def test_private_parts_are_not_shown(self):
         page = (ROOT / "docs/api/cpp.md").read_text()
         for text in ("private:", "friend ", "PlanState", "ATTNFORGE_API"):

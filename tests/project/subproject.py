@@ -16,7 +16,10 @@ ONLY_OTHERS_NEED = ("GTest", "rapidcheck", "benchmark", "CLI11")
 def main(root, generator, compiler, flags, *options):
     root = pathlib.Path(root)
     with temporary_folder() as folder:
-        run(["cmake", "-G", generator, "-S", root / "tests" / "project" / "subproject", "-B", folder / "build", f"-DATTNFORGE={root}",
+        lines = re.search(r"^include\(FetchContent\).*?(?=^```)", (root / "README.md").read_text(), flags=re.M | re.S)[0]
+        (folder / "fetch.cmake").write_text(lines.replace("/path/of/the/clone", str(root)))
+        fetch = f"-DFETCH={folder / 'fetch.cmake'}"
+        run(["cmake", "-G", generator, "-S", root / "tests" / "project" / "subproject", "-B", folder / "build", fetch,
              f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_CXX_FLAGS={flags}", "-DCMAKE_BUILD_TYPE=Release",
              *[f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ONLY_OTHERS_NEED]])
         targets = run(["cmake", "--build", folder / "build", "--target", "help"])

@@ -463,7 +463,7 @@ def install(test):
         mock.patch.object(_arrays, "_by_type", {torch.Tensor: cpu, torch.nn.Parameter: cpu}),
         mock.patch.object(_arrays, "_by_name", {"torch": cpu}),
         mock.patch("attnforge._plans.lib", Library),
-        mock.patch("attnforge._append.lib", Library),
+        mock.patch("attnforge._caches.append.lib", Library),
         mock.patch("attnforge._merge.lib", Library),
         mock.patch("attnforge._fast.lib", Library),
     ):

@@ -18,7 +18,7 @@ import torch
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
 import cpu_kernels  # noqa: E402
-from attnforge import _autograd  # noqa: E402
+from attnforge._gradients import autograd  # noqa: E402
 from cpu_kernels import ALIBI, CAP, DOCUMENTS, TABLE, Cpu, plain, runs  # noqa: E402
 
 
@@ -266,7 +266,7 @@ class AutogradTest(unittest.TestCase):
             if fresh:
                 attnforge.plan_cache.clear()
             o = attnforge.attention(q, k, v, causal=True)
-            with mock.patch.object(_autograd, "attention_backward", wraps=_autograd.attention_backward) as called:
+            with mock.patch.object(autograd, "attention_backward", wraps=autograd.attention_backward) as called:
                 return torch.autograd.grad(o, [q, k, v], dout_of(o)), called.call_count
 
         inputs, shape = self.inputs(), self.inputs()[0].shape
@@ -380,7 +380,7 @@ class AutogradTest(unittest.TestCase):
                 gradients = attnforge.attention_backward(q, k, v, o, lse, o)
             self.assertTrue(all((x == 0).all() for x in gradients))
 
-    # ---- What only torch sees of _autograd.py ----
+    # ---- What only torch sees of autograd.py ----
 
     def test_one_tensor_under_two_names_is_kept_once_and_gets_the_sum(self):
         q, k, v = self.inputs((2, 20, 4, 16))
@@ -481,8 +481,8 @@ class AutogradTest(unittest.TestCase):
         q, k, v = self.inputs()
         sinks, slope = torch.rand(4), torch.rand(4)
         asked = []
-        ask = _autograd.why_not_served
-        with mock.patch.object(_autograd, "why_not_served", lambda *a, **words: (asked.append(words), ask(*a, **words))[1]):
+        ask = autograd.why_not_served
+        with mock.patch.object(autograd, "why_not_served", lambda *a, **words: (asked.append(words), ask(*a, **words))[1]):
             for both in (False, True):
                 for of_sinks in (False, True):
                     for of_slope in (False, True):
@@ -558,7 +558,7 @@ class AutogradTest(unittest.TestCase):
             self.assertTrue(torch.equal(got, right))
 
         def is_copied(x):
-            return _autograd.readable(torch, x).data_ptr() != x.data_ptr()
+            return autograd.readable(torch, x).data_ptr() != x.data_ptr()
 
         self.assertFalse(is_copied(dout))
         self.assertFalse(is_copied(dout[:, :, 1:3].transpose(1, 2)))

@@ -19,7 +19,8 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _autograd, _backward, _c, _fast, _library, _plans, _tools  # noqa: E402
+from attnforge import _c, _fast, _library, _plans, _tools  # noqa: E402
+from attnforge._gradients import autograd, backward  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()
@@ -64,7 +65,7 @@ class BackwardTest(unittest.TestCase):
 
         stack = contextlib.ExitStack()
         stack.enter_context(mock.patch.object(_plans.Plan, "run", run))
-        stack.enter_context(mock.patch.object(_backward.BackwardCall, "run", lambda *_: None))  # the long way
+        stack.enter_context(mock.patch.object(backward.BackwardCall, "run", lambda *_: None))  # the long way
         return stack
 
 
@@ -136,18 +137,18 @@ class FastTest(BackwardTest):
 
     def test_a_plan_from_before_a_clear_is_not_for_calls_after_it(self):
         self.backward()
-        plan_of, old = _backward.plan_of, []
+        plan_of, old = backward.plan_of, []
 
         def late(*arguments):
             """Another thread changes the configuration and makes this call, between this one's plan and its run."""
             old.append(plan_of(*arguments))
-            with mock.patch.object(_backward, "plan_of", plan_of):
+            with mock.patch.object(backward, "plan_of", plan_of):
                 attnforge.configure(family="bwd_naive")
                 self.backward()
             return old[0]
 
         self.addCleanup(attnforge.configure, family="")
-        with mock.patch.object(_backward, "plan_of", late), mock.patch.object(_backward.BackwardCall, "run", lambda *_: None):
+        with mock.patch.object(backward, "plan_of", late), mock.patch.object(backward.BackwardCall, "run", lambda *_: None):
             self.backward()
         seen = []
         with mock.patch.object(_fast.fast, "run", lambda handle, *_: seen.append(handle) or 0):
@@ -237,7 +238,7 @@ class CallTest(BackwardTest):
         self.backward(out=out, accumulate=True, deterministic=True, window=(7, None), softcap=3.0)
         self.assertRegex(self.problem(), "window_left=7 .*softcap=3 .*deterministic accumulate gradients=fp32")
         self.refused("accumulate=True adds to out, which is None", accumulate=True)
-        self.refused("accumulate is a builtins.str", accumulate="yes", out=out)
+        self.refused("accumulate is a str", accumulate="yes", out=out)
         self.refused("deterministic=2 must be True or False", deterministic=2)
 
     def test_the_second_call_makes_no_plan(self):
@@ -357,7 +358,7 @@ class AutogradTest(BackwardTest):
     def test_a_call_like_an_earlier_one_is_not_looked_at_again(self):
         for _ in range(2):
             self.attend(causal=True, return_lse=True)
-        with mock.patch.object(_autograd, "view_inputs", side_effect=AssertionError("looked at")):
+        with mock.patch.object(autograd, "view_inputs", side_effect=AssertionError("looked at")):
             o, lse = self.attend(causal=True, return_lse=True)
             self.assertEqual((o.requires_grad, lse.shape), (True, (2, 4, 64)))
             for other in ({"causal": False}, {"window": 5}, {"deterministic": True}, {"sinks": torch.Tensor((4,), "float32")}):
@@ -400,7 +401,7 @@ class AutogradTest(BackwardTest):
                 problem = list(attnforge.plan_cache)[-1].problem
                 self.assertEqual(problem.op, "bwd")
                 with torch.no_grad():
-                    self.assertEqual(_backward.problem_of_backward(self.q, self.k, self.v, **options), (problem, 0))
+                    self.assertEqual(backward.problem_of_backward(self.q, self.k, self.v, **options), (problem, 0))
         with self.assertRaisesRegex(attnforge.InvalidError, "backward: belongs into the problem's text"):
             attnforge.tune("bwd bf16 seqlen=64", backward=True)
 
@@ -441,7 +442,7 @@ class AutogradTest(BackwardTest):
             (unsupported, "a call with page_table has no gradients", {"page_table": table}),
             (invalid, "out= does not go with gradients", {"out": self.o}),
             (invalid, "gradients run on torch's current stream", {"stream": 0x77}),
-            (invalid, "deterministic is a builtins.str", {"deterministic": "no"}),
+            (invalid, "deterministic is a str", {"deterministic": "no"}),
         )
         for error, text, options in cases:
             with self.subTest(text), self.assertRaisesRegex(error, text):
@@ -454,8 +455,8 @@ class AutogradTest(BackwardTest):
             return 2
 
         self.assertIsInstance(_library.error_of(2, ""), attnforge.UnsupportedError)
-        _backward._served.clear()
-        self.addCleanup(_backward._served.clear)
+        backward._served.clear()
+        self.addCleanup(backward._served.clear)
         text = "q requires grad, but no kernel computes the gradients of this call: .*; call it under torch.no_grad"
         with mock.patch.object(_library.lib(), "attnforge_query", query), self.assertRaisesRegex(attnforge.UnsupportedError, text):
             self.attend()

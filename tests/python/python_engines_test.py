@@ -245,8 +245,8 @@ class EnginesTest(unittest.TestCase):
                 self.expect(forward(q, k, v, layer, batch, save_kv_cache=False), ones)
                 backend.init_forward_metadata_out_graph(batch)
                 self.assertEqual([each.data_ptr() for each in backend.step[:3]], places)
-        runner.page_size = 1
-        with self.assertRaisesRegex(attnforge.UnsupportedError, "page_size=1 must be a multiple of 8"):
+        runner.page_size = 12
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "page_size=12 must be 1, 2, 4 or a multiple of 8"):
             sglang.Backend(runner)
 
     def test_the_dispatcher_of_diffusers(self):

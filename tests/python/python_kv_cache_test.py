@@ -18,8 +18,8 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _kv_cache  # noqa: E402
-from attnforge._kv_cache import Pages  # noqa: E402
+from attnforge._caches import kv_cache  # noqa: E402
+from attnforge._caches.kv_cache import Pages  # noqa: E402
 
 assert "torch" not in sys.modules, "the package imports no framework"
 from fake_torch import Torch  # noqa: E402
@@ -138,8 +138,8 @@ class KvCacheTest(unittest.TestCase):
     def test_each_layer_has_a_pool_and_all_share_lengths_and_pages(self):
         self.cache = self.made(layers=2)
         seen = []
-        with mock.patch.object(_kv_cache, "append_kv", lambda *arguments, **options: seen.append((arguments, options))):
-            with mock.patch.object(_kv_cache, "attention", lambda *arguments, **options: seen.append((arguments, options))):
+        with mock.patch.object(kv_cache, "append_kv", lambda *arguments, **options: seen.append((arguments, options))):
+            with mock.patch.object(kv_cache, "attention", lambda *arguments, **options: seen.append((arguments, options))):
                 for layer in range(2):
                     self.append(2, 3, layer=layer)
                     self.cache.attend(self.rows(2, 3, 4), layer)
@@ -234,7 +234,7 @@ class KvCacheTest(unittest.TestCase):
             ("layer=1 must be", lambda: self.append(1, 1, "a", layer=1)),
             ("no sequence 'b'", lambda: self.cache.release("b")),
             ("length=4 must be from 0 to 3", lambda: self.cache.trim("a", 4)),
-            ("page_size=12", lambda: self.made(page_size=12)),
+            ("page_size=12 must be 1, 2, 4 or a multiple of 8", lambda: self.made(page_size=12)),
             ("max_len=0", lambda: self.made(max_len=0)),
         ):
             with self.subTest(text=text), self.assertRaisesRegex(attnforge.InvalidError, text):

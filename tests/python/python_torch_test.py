@@ -9,7 +9,10 @@ import importlib
 import sys
 import unittest
 
-MODULES = ("python_autograd_test", "python_distributed_test", "python_engines_test", "python_integrations_test")
+MODULES = (
+    "python_autograd_test", "python_coming_from_test", "python_distributed_test", "python_engines_test", "python_integrations_test",
+    "python_reference_test",
+)  # fmt: skip
 
 for name in MODULES:
     sys.argv.insert(1, sys.argv[1])  # each takes its own

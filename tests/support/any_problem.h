@@ -157,7 +157,7 @@ void choose_pages(Choices& choices, Problem& p) {
   if (p.lengths == Lengths::kFixed || p.tokens_kv != 0 || p.layout == Layout::kPackedQkv ||
       has_block_mask(p))
     return;
-  static const std::vector<int> kPages = {16, 64, 32, 128, 256, 8, 24, 1024};
+  static const std::vector<int> kPages = {16, 64, 32, 128, 256, 8, 24, 1024, 1, 2, 4};
   if (choices.one_in(2)) p.page_size = choices.among(kPages);
   p.batch_invariant = choices.one_in(6);
 }

@@ -212,7 +212,7 @@ std::string complaint(const Job& job, const Cubin& cubin) {
   const bool shares_registers = job.candidate.config.family == "fwd_wgmma_sm90a" ||
                                 job.candidate.config.family == "bwd_wgmma_sm90a";
   const bool capped = shares_registers && job.problem.softcap > 0 && job.problem.head_dim == 256;
-  const int allowed_bytes = capped ? 64 : arch.sm == 100 || shares_registers ? 32 : 0;
+  const int allowed_bytes = capped ? 64 : arch.sm / 10 == 10 || shares_registers ? 32 : 0;
   if (job.is_default && std::max(cubin.spill_store_bytes, cubin.spill_load_bytes) > allowed_bytes) {
     return fmt::format("spills {} bytes, loads {}", cubin.spill_store_bytes,
                        cubin.spill_load_bytes);

@@ -4,7 +4,7 @@ import inspect
 
 import torch
 
-from .._backward import attention_backward
+from .._gradients.backward import attention_backward
 from ..integrations.adapter import attend, longest, options_of, padded, refuse
 from . import kvcache
 

@@ -4,7 +4,7 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from .._append import append_kv
+from .._caches.append import append_kv
 from .._attention import attention
 from .._errors import InvalidError, UnsupportedError
 

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 
 from .._arrays import _driver
 from .._attention import attention as run_attention
-from .._autograd import Leaf, with_tensors
-from .._backward import attention_backward
+from .._gradients.autograd import Leaf, with_tensors
+from .._gradients.backward import attention_backward
 from .._errors import InvalidError, UnsupportedError
 from .._formats import ITEM_BYTES
 from .options import decode, encode, template

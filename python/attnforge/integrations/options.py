@@ -9,8 +9,9 @@ import ast
 import functools
 from typing import NamedTuple
 
-from .._autograd import Leaf
+from .._gradients.autograd import Leaf
 from .._block_mask import BlockMask, of_number
+from .._names import refuse_name
 from .._options import Options
 
 
@@ -31,7 +32,7 @@ def encode(is_tensor, options, tensors, numbers):
     parts = []
     for name, value in options.items():
         if name not in NAMES and name != "rope_offset":
-            raise TypeError(f"got an unexpected keyword argument {name!r}; there are {', '.join(NAMES)}")
+            refuse_name(name, NAMES)
         if value is None or value is False:
             continue
         parts.append(f"{name!r}:{_text(is_tensor, value, tensors, numbers)}")

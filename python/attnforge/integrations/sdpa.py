@@ -15,9 +15,9 @@ import warnings
 
 import torch
 
-from .. import _autograd
+from .._gradients import autograd
 from .._attention import attention
-from .._backward import attention_backward
+from .._gradients.backward import attention_backward
 from .._errors import InvalidError, PerformanceWarning, UnsupportedError
 from .adapter import alibi, attend, options_of
 
@@ -138,7 +138,7 @@ def _backward(grad_out, query, key, value, out, logsumexp, options):
         options["deterministic"] = True
     inputs = _last_contiguous(query, key, value)
     gradients = tuple(torch.empty_like(each) for each in inputs)
-    dout = _autograd.readable(torch, grad_out)
+    dout = autograd.readable(torch, grad_out)
     return attention_backward(*inputs, out, logsumexp.contiguous(), dout, out=gradients, **options)
 
 

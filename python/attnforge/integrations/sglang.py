@@ -1,5 +1,5 @@
 """attnforge as an attention backend of SGLang: the entry point attnforge of sglang.srt.plugins calls register(), and
-`--attention-backend attnforge --page-size 64` (any multiple of 8) chooses it.
+`--attention-backend attnforge --page-size 64` (1, 2, 4 or a multiple of 8) chooses it.
 
 Lengths are read on the GPU alone, so a step waits for nothing. Interface-tested against stand-ins of SGLang's published classes; not run
 in SGLang.
@@ -37,8 +37,8 @@ class Backend(AttentionBackend):
     def __init__(self, runner):
         super().__init__()
         self.page_size = runner.page_size
-        if self.page_size % 8:
-            raise UnsupportedError(f"page_size={self.page_size} must be a multiple of 8: pass --page-size 64")
+        if self.page_size % 8 and self.page_size not in (1, 2, 4):
+            raise UnsupportedError(f"page_size={self.page_size} must be 1, 2, 4 or a multiple of 8: pass --page-size 64")
         self.req_to_token = runner.req_to_token_pool.req_to_token
         self.device, self.step, self._static = runner.device, None, None
 

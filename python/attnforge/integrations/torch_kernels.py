@@ -6,10 +6,10 @@ the options of a call as options.py says: parts, numbers and options.
 
 import torch
 
-from .. import _autograd
-from .._append import append_kv
+from .._gradients import autograd
+from .._caches.append import append_kv
 from .._attention import attention
-from .._backward import attention_backward
+from .._gradients.backward import attention_backward
 from .._errors import UnsupportedError
 from .._merge import merge_states
 from .options import decode, template
@@ -48,7 +48,7 @@ def _fake(name):
 def _options(parts, numbers, text):
     if not parts:
         return decode(text, numbers)
-    return _autograd.with_tensors(decode(text, numbers), parts)
+    return autograd.with_tensors(decode(text, numbers), parts)
 
 
 def _rows_may_not_count(text):
@@ -119,7 +119,7 @@ def backward(q, k, v, o, lse, dout, dlse, parts, numbers, options, needs):
     given.pop("rope_offset", None)
     given["deterministic"] = given.get("deterministic", False) or torch.are_deterministic_algorithms_enabled()
     with torch.no_grad():
-        found = _autograd.gradients_of(torch, given, (q, k, v, o, lse, *parts), (True,) * 3 + tuple(needs), dout, dlse)
+        found = autograd.gradients_of(torch, given, (q, k, v, o, lse, *parts), (True,) * 3 + tuple(needs), dout, dlse)
     return found[:3] + [each for each, needed in zip(found[3:], needs) if needed]
 
 

@@ -6,7 +6,7 @@ lengths of sequences are never read on the host: other lengths, offsets and wind
 
 import torch
 
-from .._autograd import autocast
+from .._gradients.autograd import autocast
 from .._errors import InvalidError, UnsupportedError
 from .._options import NO_GRADIENTS, OF_FORWARD
 from . import torch_kernels  # defines the ops

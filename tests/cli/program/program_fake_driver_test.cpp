@@ -47,6 +47,21 @@ class ProgramOnFakeGpu : public Program {
   }
 };
 
+TEST_F(ProgramOnFakeDriver, DoctorNamesTheComputeMode) {
+  const auto said = [&](const char* mode) {
+    return run_program({"doctor"}, {{"LD_LIBRARY_PATH", ATTNFORGE_FAKE_DRIVER_DIR},
+                                    {"ATTNFORGE_NVRTC", ATTNFORGE_FAKE_NVRTC},
+                                    {"ATTNFORGE_CACHE", database()},
+                                    {"FAKE_COMPUTE_MODE", mode}})
+        .out;
+  };
+  EXPECT_THAT(said("0"), HasSubstr("GiB, compute mode default\n"));
+  EXPECT_THAT(said("2"), testing::AllOf(HasSubstr("compute mode prohibited"),
+                                        HasSubstr("nvidia-smi -i 0 -c DEFAULT")));
+  EXPECT_THAT(said("3"), testing::AllOf(HasSubstr("compute mode exclusive process"),
+                                        HasSubstr("first runs have no workers")));
+}
+
 /// A fake GPU finds no block; how many there are comes from the problem.
 TEST_F(ProgramOnFakeDriver, RunFindsTheBlocksOfAMaskText) {
   const Outcome outcome = run_program(

@@ -378,6 +378,37 @@ static void count_messages(void* user, int32_t level, const char* message) {
   ++*(int*)user;
 }
 
+/* One query that sees two keys of equal scores: the mean of their values. */
+static void test_reference(void) {
+  attnforge_problem* problem = NULL;
+  float q[8] = {0}, k[16] = {0}, v[16], o[8], lse[1];
+  attnforge_host_tensor tensors[5] = {{"q", q, sizeof q},
+                                      {"k", k, sizeof k},
+                                      {"v", v, sizeof v},
+                                      {"o", o, sizeof o},
+                                      {"lse", lse, sizeof lse}};
+  int i;
+  for (i = 0; i < 16; ++i) v[i] = (float)i;
+  EXPECT(attnforge_problem_create("fwd fp32 seqlen=1:2 head_dim=8 lse", &problem) == ATTNFORGE_OK);
+  EXPECT(attnforge_solve_on_cpu(problem, tensors, 5) == ATTNFORGE_OK);
+  for (i = 0; i < 8; ++i) EXPECT(o[i] == (float)i + 4);
+  EXPECT(lse[0] > 0.693f && lse[0] < 0.694f);
+  EXPECT_ERROR(attnforge_solve_on_cpu(problem, tensors, 4), ATTNFORGE_ERR_INVALID,
+               "have no \"lse\"");
+  tensors[1].bytes = 8;
+  EXPECT_ERROR(attnforge_solve_on_cpu(problem, tensors, 5), ATTNFORGE_ERR_INVALID,
+               "host tensor k has 8 bytes");
+  tensors[1].bytes = sizeof k;
+  tensors[3].bytes = 4;
+  EXPECT_ERROR(attnforge_solve_on_cpu(problem, tensors, 5), ATTNFORGE_ERR_INVALID,
+               "host tensor o has 4 bytes; it must have 32");
+  tensors[3].data = NULL;
+  EXPECT_ERROR(attnforge_solve_on_cpu(problem, tensors, 5), ATTNFORGE_ERR_INVALID, "o is NULL");
+  EXPECT_ERROR(attnforge_solve_on_cpu(problem, NULL, 5), ATTNFORGE_ERR_INVALID, "tensors is NULL");
+  EXPECT_ERROR(attnforge_solve_on_cpu(NULL, tensors, 5), ATTNFORGE_ERR_INVALID, "problem");
+  attnforge_problem_destroy(problem);
+}
+
 static void test_no_jit(void) {
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
   attnforge_context* context = NULL;
@@ -893,6 +924,7 @@ int main(int argc, char** argv) {
   test_block_masks();
   test_query_and_inspect();
   test_contiguous();
+  test_reference();
 
   desc.cache_path = ":memory:";
   opened = attnforge_context_create(&desc, &context);

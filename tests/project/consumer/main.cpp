@@ -1,8 +1,6 @@
 // main.cpp - a user of the installed package: asks whether a problem can be served on a GPU that is
 // not here, and which NVRTC would compile for it, and catches what the library throws.
-#include <attnforge/error.h>
-#include <attnforge/inspect.h>
-#include <attnforge/plan.h>
+#include <attnforge/attnforge.h>
 
 #include <cstdio>
 

@@ -75,6 +75,10 @@ constexpr Case kCases[] = {
     {"pages", "fwd_mma_sm80", "90a",
      "fwd bf16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=128 page_size=8 lengths=used", 16},
     {"pages", "fwd_mma_sm80", "90a",
+     "fwd bf16 batch=8 num_heads=32:8 seqlen=1:8192 head_dim=128 page_size=1 lengths=used", 32},
+    {"pages", "fwd_mma_sm80", "89",
+     "fwd bf16 batch=8 num_heads=8:2 seqlen=200:4096 head_dim=128 page_size=4 causal lengths=used"},
+    {"pages", "fwd_mma_sm80", "90a",
      "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128 page_size=16 sinks lse "
      "lengths=used",
      32},

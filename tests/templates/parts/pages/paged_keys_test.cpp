@@ -148,6 +148,10 @@ void expect_rows_of_pages() {
 }
 
 TEST(PagedKeys, LookForEveryRowInItsPage) {
+  expect_rows<1, 16>();
+  expect_rows<1, 32>();  // a page for each lane
+  expect_rows_of_pages<2>();
+  expect_rows_of_pages<4>();
   expect_rows_of_pages<8>();
   expect_rows_of_pages<16>();
   expect_rows_of_pages<24>();

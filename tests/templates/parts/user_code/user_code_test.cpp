@@ -211,7 +211,7 @@ TEST(LadderFamilies, SayThatTheyDoNotTakeCode) {
   problem.mask = "k != q";
   for (const char* name : {"fwd_wmma", "fwd_flash_vec", "fwd_flash_scalar", "fwd_materialized"})
     EXPECT_THAT(rejection(*find_family(name), problem, typical_device("90a").arch),
-                HasSubstr("mask_code"));
+                HasSubstr("mask code"));
 }
 
 /// Whatever validate() lets through adds no directive to the source, and no line outside of its

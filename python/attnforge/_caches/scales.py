@@ -1,9 +1,9 @@
 """k and v of 8 and 4 bits: the arrays of their scales, and quantize_kv(), which makes such k or v."""
 
-from . import _checks
-from ._arrays import backend_of
-from ._errors import InvalidError
-from ._formats import DTYPES, FORMATS, FP32, LOW_BITS, numbers_in
+from .. import _checks
+from .._arrays import backend_of
+from .._errors import InvalidError
+from .._formats import DTYPES, FORMATS, FP32, LOW_BITS, numbers_in
 
 SCALE_NAMES = ("k_scale", "v_scale")
 _GROUPS = (32, 64, 128)

@@ -3,12 +3,12 @@
 import array
 import itertools
 
-from . import _checks
-from ._append import append_kv
-from ._arrays import backend_of
-from ._attention import attention
-from ._errors import AttnforgeError, InvalidError, NoDriverError
-from ._scales import stored
+from .. import _checks
+from .append import append_kv
+from .._arrays import backend_of
+from .._attention import attention
+from .._errors import AttnforgeError, InvalidError, NoDriverError
+from .scales import stored
 
 
 class Pages:
@@ -72,7 +72,7 @@ class KvCache:
         cache.release("a")                # its pages are free for others
 
     A sequence is whatever can be a key of a dict, and begins with its first rows. max_len: the most rows of one. page_size: rows of a
-    page, a multiple of 8. num_pages: of the pool; default: what max_sequences of max_len take. With fewer, append() raises
+    page, 1, 2, 4 or a multiple of 8. num_pages: of the pool; default: what max_sequences of max_len take. With fewer, append() raises
     AttnforgeError where none is left, and changes nothing. head_dim_v: of v, default head_dim. layers: a model has one cache for all
     its layers: append() for layer 0 begins a step, in which each layer appends and attends to the same sequences with as many rows.
     dtype, device: torch's; default bfloat16 on the current GPU. A dtype "int8", "int4", "e4m3" or "e5m2" is that of the pools alone: new
@@ -108,16 +108,16 @@ class KvCache:
     ):
         import torch
 
-        if device is None and not torch.cuda.is_available():
+        if torch.device("cuda" if device is None else device).type == "cuda" and not torch.cuda.is_available():
             raise NoDriverError(
                 "torch sees no GPU, and a KvCache is memory of one; of a GPU that is not here supported(problem, arch=...) tells what is served"
             )
         most = 2**30
         max_sequences = _checks.integer("max_sequences", max_sequences, 1, most)
         self.max_len = _checks.integer("max_len", max_len, 1, most)
-        self.page_size = _checks.integer("page_size", page_size, 8, 65536)
-        if self.page_size % 8:
-            raise InvalidError(f"page_size={page_size} must be a multiple of 8")
+        self.page_size = _checks.integer("page_size", page_size, 1, 65536)
+        if self.page_size % 8 and self.page_size not in (1, 2, 4):
+            raise InvalidError(f"page_size={page_size} must be 1, 2, 4 or a multiple of 8")
         self.layers = _checks.integer("layers", layers, 1, most)
         heads_kv = _checks.integer("heads_kv", heads_kv, 1, most)
         self._columns = -(-self.max_len // self.page_size)

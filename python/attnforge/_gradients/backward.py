@@ -4,8 +4,8 @@ import ctypes
 import warnings
 from dataclasses import replace
 
-from . import _c, _checks, _graphs, _parts
-from ._arguments import (
+from .. import _c, _checks, _graphs, _parts
+from .._arguments import (
     alignment_of_all,
     check_inputs,
     check_rows,
@@ -15,19 +15,19 @@ from ._arguments import (
     shape_of_lse,
     view_inputs,
 )
-from ._arrays import backend_of
-from ._backward_call import BackwardCall
-from ._code import check_dargs_apart, check_devices, code_of, dargs_of, may_be_whole, name_of
-from ._errors import InvalidError, PerformanceWarning, UnsupportedError
-from ._fast import fast
-from ._formats import FP32
-from ._graphs import with_op
-from ._library import check, context, lib
-from ._options import OF_FORWARD, check_options, options_of, takes_options
-from ._overlap import first_overlap, overlaps_itself
-from ._parts import check_of_heads
-from ._plans import plan_cache, plan_of
-from ._problem import DTYPES
+from .._arrays import backend_of
+from .backward_call import BackwardCall
+from .._code import check_dargs_apart, check_devices, code_of, dargs_of, may_be_whole, name_of
+from .._errors import InvalidError, PerformanceWarning, UnsupportedError
+from .._fast import fast
+from .._formats import FP32
+from .._graphs import with_op
+from .._library import check, context, lib
+from .._options import OF_FORWARD, check_options, options_of, takes_options
+from .._overlap import first_overlap, overlaps_itself
+from .._parts import check_of_heads
+from .._plans import plan_cache, plan_of
+from .._problem import DTYPES
 
 _NAMES = ("q", "k", "v", "o", "dout", "dq", "dk", "dv", "dsinks", "lse", "dlse", *_parts.NAMES)
 _OUTPUTS = (5, 6, 7, 8)
@@ -103,11 +103,12 @@ def _run(key, epoch, inputs, o, lse, dout, given, out, stream, dlse, accumulate,
         raise InvalidError(f"accumulate=True adds to out, which is None; pass out={_out_of(words['sinks'])}")
     code = code_of(given.score, given.mask, given.args, stream, given.block_mask)
     kind, parts = _parts.view(given, stream)
-    options = check_options(given, _parts.words_of(given, code, kind, parts))
+    words_of_parts = _parts.words_of(given, code, kind, parts)
+    options = check_options(given, words_of_parts)
 
     # ---- 2. Arrays that fit together ----
     backend = backend_of(inputs[0])
-    inputs = view_inputs(*inputs, stream)
+    inputs = view_inputs(*inputs, stream, given, words_of_parts)
     o, dout = (backend_of(each).view(name, each, stream) for name, each in (("o", o), ("dout", dout)))
     lse = backend_of(lse).view("lse", lse, stream)
     dlse = None if dlse is None else backend_of(dlse).view("dlse", dlse, stream)

@@ -1,0 +1,1 @@
+"""Caches of keys and values: rows appended, pages kept, fewer bits."""

@@ -1,0 +1,1 @@
+"""The gradients of attention(): by torch's autograd, and by themselves."""

@@ -1,0 +1,180 @@
+"""reference(): attention() in fp64 on the CPU, for tests of who calls it."""
+
+import ctypes
+import math
+
+from . import _c, _checks, _parts
+from ._arguments import check_inputs, problem_of_arrays, shape_of_lse, shape_of_o, view_inputs
+from ._arrays import Array, _by_type, contiguous, no_dtype
+from ._code import code_of
+from ._errors import InvalidError, UnsupportedError
+from ._formats import FLOATS, FORMATS, FP32, ITEM_BYTES
+from ._library import check, lib
+from ._options import check_options, options_of
+
+_CODES = {each.name: code for code, each in enumerate(FORMATS)}
+_ALIGNED = 256  # arrays of args begin on multiples of it
+
+
+class _HostArray:
+    """A contiguous copy in host memory of an array of torch or numpy."""
+
+    def __init__(self, address, shape, code, owner):
+        self.address, self.shape, self.code, self.owner = address, shape, code, owner
+        self.dtype = FORMATS[code].name
+        self.bytes = math.prod(shape) * ITEM_BYTES[code]
+
+
+class _Host:
+    """The backend of these."""
+
+    torch = None
+
+    def view(self, name, array, stream=None, allowed=FLOATS):
+        if array.code not in allowed:
+            raise InvalidError(f"{name} has dtype {array.dtype}, {no_dtype(allowed)}")
+        return Array(array.address, array.shape, contiguous(array.shape), array.code, -1, array.owner)
+
+
+_by_type[_HostArray] = _Host()
+
+
+def _on_host(value):
+    """Arrays among options, and in tuples and dicts of them, as _HostArray; others as they are."""
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_on_host, value))
+    if not hasattr(value, "shape") or not hasattr(value, "dtype") or isinstance(_checks.plain(value), (int, float)):
+        return value
+    code = _CODES.get(str(value.dtype).rpartition(".")[2])
+    if code is None:
+        raise InvalidError(f"{_checks.type_name(value)} has dtype {value.dtype}, {no_dtype(range(len(FORMATS)))}")
+    if hasattr(value, "data_ptr"):
+        value = value.detach().cpu().contiguous()
+        address = value.data_ptr()
+    else:
+        import numpy
+
+        value = numpy.ascontiguousarray(value)
+        address = value.ctypes.data
+    return _HostArray(address, tuple(value.shape), code, value)
+
+
+def _new(like, shape, code):
+    """(a new array of `like`'s framework in host memory, as _HostArray)."""
+    if hasattr(like, "data_ptr"):
+        import torch
+
+        made = torch.empty(shape, dtype=getattr(torch, FORMATS[code].name))
+    else:
+        import numpy
+
+        made = numpy.empty(shape, dtype=like.dtype if code != FP32 else "float32")
+    return made, _on_host(made)
+
+
+def _code_tensors(code, args):
+    """The arrays of args one after another, and the words that say where each begins, or numbers."""
+    words, pieces, at = [], [], 0
+    for word, array in zip(code.words, args.values()):
+        if not isinstance(array, _HostArray):
+            words.append(word)
+            continue
+        words.append(at)
+        pieces.append(ctypes.string_at(array.address, array.bytes) + bytes(-array.bytes % _ALIGNED))
+        at += len(pieces[-1])
+    return b"".join(pieces), (ctypes.c_uint64 * len(words))(*words)
+
+
+def _sized(args):
+    """Options' args with as many elements in each name as the array has: nothing is read beyond."""
+    named = {name: _on_host(value) for name, value in (args or {}).items()}
+    sized = {}
+    for name, value in named.items():
+        in_name = isinstance(value, _HostArray) and "[" not in name
+        sized[f"{name}[{math.prod(value.shape)}]" if in_name else name] = value
+    return sized
+
+
+def reference(q, k, v, *, rope_offset=0, attn_mask=None, **options):
+    """What attention() computes, in fp64 on the CPU and rounded once: for tests of programs that call it, and for machines without a GPU.
+
+    q, k, v and options: as for attention(), of torch on any device, or of numpy; returns o, or (o, lse) with return_lse, where q is.
+    Takes every option but gradients' (tf32, deterministic and batch_invariant change nothing), of texts what docs/USER_CODE.md says
+    under "On the CPU", and scales by heads of one sequence. Rows that do not count are NaN. About 2 GFLOP/s per core, all cores.
+    Raises InvalidError (a ValueError) as attention(), UnsupportedError for texts that only a compiler reads.
+    """
+    if attn_mask is not None:
+        if not hasattr(attn_mask, "data_ptr"):
+            raise UnsupportedError("attn_mask is of torch here; pass score and args")
+        from .integrations.masks import with_attn_mask
+
+        options = with_attn_mask(attn_mask, q, k, options)
+    given = options_of(options)
+    blocks = given.block_mask
+    if blocks is not None and given.mask is None and getattr(blocks, "mask", None):
+        given = given._replace(mask=blocks.mask, args={**(blocks.args or {}), **(given.args or {})})
+    args = _sized(given.args)
+    given = given._replace(args=args or None, **{name: _on_host(getattr(given, name)) for name in _OF_ARRAYS})
+    inputs = view_inputs(*map(_on_host, (q, k, v)), None)
+    code = code_of(given.score, given.mask, given.args, None)
+    kind, parts = _parts.view(given, None)
+    options = check_options(given, _parts.words_of(given, code, kind, parts))
+    check_inputs(*inputs, options)
+    batch = _parts.check(parts, options, *inputs)
+    words = _parts.words_of_arrays(parts, options, batch, *inputs)
+    if options.parts.packed:
+        words["tokens_q"] = inputs[0].shape[0]
+        words["tokens_kv"] = 0 if options.parts.pages else inputs[1].shape[0]
+    problem = problem_of_arrays(*inputs, inputs[0].code, options, 16, batch, words)
+    o, lse = _new(q, shape_of_o(inputs[0], inputs[2]), inputs[0].code), _new(q, shape_of_lse(inputs[0], options.places), FP32)
+    tensors = dict(zip("qkv", map(_of_array, inputs)), o=_of_array(o[1]))
+    if options.lse:
+        tensors["lse"] = _of_array(lse[1])
+    kept = _tensors_of_parts(tensors, parts, batch, words, rope_offset)
+    if blocks is not None:
+        lists = zip(("mask_row_begin", "mask_columns", "mask_bits", "mask_bit_blocks"), blocks.lists())
+        kept += [_add_bytes(tensors, name, data) for name, data in lists]
+    if args:
+        arrays, code_words = _code_tensors(code, args)
+        kept += [_add_bytes(tensors, "code_arrays", arrays), code_words]
+        tensors["code_words"] = ctypes.addressof(code_words), ctypes.sizeof(code_words)
+    listed = (_c.HostTensor * len(tensors))(*((name.encode(), *of) for name, of in tensors.items()))
+    with problem.handle() as handle:
+        check(lib().attnforge_solve_on_cpu(handle, listed, len(listed)))
+    del kept
+    o, lse = (x.to(q.device) if hasattr(x, "data_ptr") else x for x in (o[0], lse[0]))
+    return (o, lse) if options.lse else o
+
+
+_OF_ARRAYS = ("rope", "cu_seqlens", "used_kv", "page_table", "sinks", "k_scale", "v_scale")
+
+
+def _of_array(array):
+    """(address, bytes)."""
+    return array.address, math.prod(array.shape) * ITEM_BYTES[array.code]
+
+
+def _add_bytes(tensors, name, data):
+    """Adds bytes, and returns what keeps them."""
+    memory = ctypes.create_string_buffer(data, max(len(data), 1))
+    tensors[name] = ctypes.addressof(memory), len(data)
+    return memory
+
+
+def _tensors_of_parts(tensors, parts, batch, words, rope_offset):
+    """Adds the arrays of parts by their names in host memory; what is not there stands for all rows. Returns what keeps those made here."""
+    kept = []
+    names = {"cos": "rope_cos", "sin": "rope_sin", "of_q": "lengths_q", "of_kv": "lengths_kv"}
+    for name, array in zip(parts._fields, parts):
+        if array is not None:
+            tensors[names.get(name, name)] = _of_array(array)
+    if words["lengths"] == "used":
+        for name, rows in (("lengths_q", words["seqlen_q"]), ("lengths_kv", words["seqlen_kv"])):
+            if name not in tensors:
+                kept.append(_add_bytes(tensors, name, bytes((ctypes.c_int32 * batch)(*(rows,) * batch))))
+    if parts.cos is not None:
+        offset = _checks.integer("rope_offset", rope_offset, -(2**63), 2**63 - 1)
+        kept.append(_add_bytes(tensors, "rope_offset", bytes(ctypes.c_int64(offset))))
+    return kept
+
+

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""attnforge.reference(): attention() on the CPU for users' tests, beside torch's operators in fp64.
+
+usage: ATTNFORGE_LIBRARY=libattnforge.so python_reference_test.py PACKAGE_FOLDER [unittest arguments]
+"""
+
+import itertools
+import math
+import os
+import sys
+import unittest
+
+try:
+    import torch
+except ImportError:
+    print("there is no torch, skipped")
+    sys.exit(77)
+
+sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import attnforge  # noqa: E402
+from cpu_kernels import plain  # noqa: E402
+
+
+def rand(*shape, dtype=torch.bfloat16):
+    return torch.randn(*shape).to(dtype)
+
+
+def ints(*values):
+    return torch.tensor(values, dtype=torch.int32)
+
+
+class ReferenceTest(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(1)
+        self.q, self.k, self.v = rand(2, 20, 4, 32), rand(2, 36, 2, 32), rand(2, 36, 2, 40)
+
+    def same(self, got, wanted):
+        self.assertEqual(got.shape, wanted.shape)
+        self.assertTrue(torch.allclose(got.double(), wanted, rtol=2**-8, atol=1e-6), (got.double() - wanted).abs().max())
+
+    def compare(self, options, **of_plain):
+        q, k, v = (each.double() for each in (self.q, self.k, self.v))
+        o, lse = attnforge.reference(self.q, self.k, self.v, return_lse=True, **options)
+        self.assertEqual((o.dtype, lse.dtype), (torch.bfloat16, torch.float32))
+        wanted, wanted_lse = plain(q, k, v, **of_plain)
+        self.same(o, wanted.nan_to_num(0.0))
+        self.same(lse, wanted_lse)
+        self.same(attnforge.reference(self.q, self.k, self.v, **options), wanted.nan_to_num(0.0))
+
+    def test_options_of_numbers(self):
+        self.compare({})
+        self.compare({"causal": True}, causal=True)
+        self.compare({"window": 5}, window=5)
+        self.compare({"softcap": 2.0, "softmax_scale": 0.3}, softcap=2.0, scale=0.3)
+        self.compare({"sinks": torch.ones(4)}, sinks=torch.ones(4))
+
+    def test_heads_first_and_strides(self):
+        q, k, v = (each.transpose(1, 2).contiguous() for each in (self.q, self.k, self.v))
+        o = attnforge.reference(q, k, v, causal=True, layout="bhsd")
+        self.same(o.transpose(1, 2), plain(self.q.double(), self.k.double(), self.v.double(), causal=True)[0])
+        self.assertTrue(torch.equal(o, attnforge.reference(*(x.transpose(1, 2) for x in (self.q, self.k, self.v)), causal=True, layout="bhsd")))
+
+    def test_texts_and_masks(self):
+        slope, label = torch.rand(4), ints(*[i // 7 for i in range(36)])
+        i, j = torch.arange(20)[:, None], torch.arange(36)
+        bias = slope.double()[:, None, None] * (j - i)
+        self.compare({"score": "s + slope[head] * (k - q)", "args": {"slope": slope}}, score=lambda s: s + bias)
+        seen = label[i] == label[j]
+        self.compare({"mask": "label[q] == label[k]", "args": {"label": label}}, mask=seen)
+        floats = torch.randn(2, 1, 20, 36)
+        self.compare({"attn_mask": floats}, score=lambda s: s + floats.double())
+        self.compare({"attn_mask": seen}, mask=seen)
+        with self.assertRaises(attnforge.UnsupportedError):
+            attnforge.reference(self.q, self.k, self.v, score="[&] { return s; }()")
+
+    def test_nothing_is_read_beyond_an_array_of_args(self):
+        o = attnforge.reference(self.q, self.k, self.v, score="s + table[1000000 * k]", args={"table": torch.zeros(1)})
+        self.same(o, plain(self.q.double(), self.k.double(), self.v.double())[0])
+
+    def test_packed_sequences(self):
+        rows, keys = (3, 0, 17), (10, 6, 20)
+        q, k, v = rand(20, 4, 32), rand(36, 2, 32), rand(36, 2, 32)
+        ends = tuple(ints(*itertools.accumulate(each, initial=0)) for each in (rows, keys))
+        o, lse = attnforge.reference(q, k, v, causal=True, cu_seqlens=ends, max_seqlen=(17, 20), return_lse=True)
+        self.assertEqual(lse.shape, (4, 20))
+        parts = zip(*(torch.split(x.double(), n) for x, n in ((q, rows), (k, keys), (v, keys))))
+        self.same(o, torch.cat([plain(*(x[None] for x in part), causal=True)[0][0] for part in parts]))
+
+    def test_used_lengths_and_pages(self):
+        used = ints(36, 11)
+        o = attnforge.reference(self.q[:, :5], self.k, self.v, causal=True, used_kv=used)
+        wanted = [plain(*(x.double()[i : i + 1] for x in (self.q[:, :5], self.k[:, :n], self.v[:, :n])), causal=True)[0] for i, n in enumerate((36, 11))]
+        self.same(o, torch.cat(wanted))
+        table = ints(3, 0, 5, 4, 1, -1).view(2, 3)
+        pools = torch.full((6, 16, 2, 32), math.nan).bfloat16(), torch.full((6, 16, 2, 40), math.nan).bfloat16()
+        for pool, whole in zip(pools, (self.k, self.v)):
+            for b, j in itertools.product(range(2), range(3)):
+                if table[b, j] >= 0:
+                    rows = whole[b, 16 * j : 16 * (j + 1)]
+                    pool[table[b, j], : len(rows)] = rows
+        self.assertTrue(torch.equal(attnforge.reference(self.q[:, :5], *pools, causal=True, used_kv=used, page_table=table), o))
+
+    def test_a_rope(self):
+        angle = torch.outer(torch.arange(40.0), 100 ** (-torch.arange(0, 32, 2) / 32))
+        cos, sin = angle.cos(), angle.sin()
+
+        def turned(x, first):
+            rows = slice(first, first + x.shape[1])
+            a, b, c, s = x[..., :16].double(), x[..., 16:].double(), cos[rows, None].double(), sin[rows, None].double()
+            return torch.cat([a * c - b * s, a * s + b * c], -1)
+
+        o = attnforge.reference(self.q, self.k, self.v, rope=(cos, sin), rope_offset=3)
+        self.assertLess((o.double() - plain(turned(self.q, 19), turned(self.k, 3), self.v.double())[0]).abs().max(), 0.02)
+
+    def test_block_masks(self):
+        dense = torch.rand(20, 36) < 0.5
+        mask = attnforge.BlockMask.from_dense(dense.tolist(), 16)
+        self.compare({"block_mask": mask}, mask=dense)
+
+    def test_fewer_bits(self):
+        k, k_scale = attnforge.quantize_kv(self.k, "int8", "group32")
+        v, v_scale = attnforge.quantize_kv(self.v, "int4", "group32")
+        o = attnforge.reference(self.q, k, v, k_scale=k_scale, v_scale=v_scale)
+        low, high = (v << 4).view(torch.int8) >> 4, v.view(torch.int8) >> 4
+        values = torch.stack([low, high], -1).flatten(-2).double() * v_scale.repeat_interleave(32, -1)[..., :40].double()
+        self.same(o, plain(self.q.double(), k.double() * k_scale.double(), values)[0])
+
+    def test_other_dtypes(self):
+        for dtype in (torch.float16, torch.float32):
+            q, k, v = (rand(1, 9, 2, 16, dtype=dtype) for _ in range(3))
+            self.same(attnforge.reference(q, k, v), plain(q.double(), k.double(), v.double())[0])
+
+    def test_what_is_refused(self):
+        invalid = attnforge.InvalidError
+        with self.assertRaisesRegex(invalid, "four dimensions"):
+            attnforge.reference(self.q[0], self.k, self.v)
+        with self.assertRaisesRegex(invalid, "dtype torch.float64, which is not supported"):
+            attnforge.reference(self.q.double(), self.k, self.v)
+        with self.assertRaisesRegex(TypeError, "'is_causal'; here it is causal="):
+            attnforge.reference(self.q, self.k, self.v, is_causal=True)
+        with self.assertRaisesRegex(invalid, r"lengths.q\[1\]=100"):  # which count more rows than there are
+            attnforge.reference(self.q[0], self.k[0], self.v[0], cu_seqlens=ints(0, 100), max_seqlen=100)
+        with self.assertRaisesRegex(invalid, "used_kv|length"):
+            attnforge.reference(self.q, self.k, self.v, used_kv=ints(100, 3))
+        with self.assertRaises(invalid):
+            attnforge.reference(self.q, rand(6, 16, 2, 32), rand(6, 16, 2, 32), used_kv=ints(20, 3), page_table=ints(99, 1, 2, 3).view(2, 2))
+
+
+if __name__ == "__main__":
+    unittest.main()
