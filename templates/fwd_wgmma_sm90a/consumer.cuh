@@ -70,6 +70,10 @@ struct FwdWgmmaSm90aConsumer {
       wg.release_k();
       wg.await_v();
       wg.release_v();
+      if constexpr (C.may_tile_rows()) {
+        wg.await_rows();
+        wg.release_rows();
+      }
     }
   }
 

@@ -183,8 +183,8 @@ int needed_registers(const Typed& c, const Problem& problem) {
                      : c.text_bits      ? kTextBitsSlack
                      : c.user_mask == 1 ? kMaskCodeSlack
                                         : kMaskArgumentsSlack);
-  // Elements that are read ahead are there while others are not.
-  const int rows = row_registers(problem, c.block_n / 2);
+  // Elements that lanes read ahead are there while others are not.
+  const int rows = c.may_tile_rows() ? 0 : row_registers(problem, c.block_n / 2);
   if (rows == 0) return usual;
   return std::max(usual, planned + rows + (c.joins() ? 24 : 16));
 }
@@ -399,6 +399,7 @@ KernelTraits kernel_of(const Typed& c) {
           .block_m = "tile_rows()",
           .gathers = true,
           .gathered_header = "fwd_wgmma_sm90a/gathered_tiles.cuh",
+          .row_tiles_header = "hopper/workers.cuh",
           .coarse = true,
           .shares_sms = false};
 }

@@ -48,6 +48,7 @@ struct FwdWgmmaSm90aWarpgroup {
   Ring<C.k_stages> k_ring;
   Ring<C.v_stages> v_ring;
   Ring<C.q_stages> q_ring;
+  Ring<C.row_stages()> row_ring;
   float o[kOutFragments][4];
   ScoreArray s;
   u32 probs[kScoreFragments / 2][4];
@@ -101,6 +102,13 @@ struct FwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE void release_v() {
     release(smem.v_empty(v_ring.stage));
     v_ring.advance();
+  }
+  ATTNFORGE_DEVICE void await_rows() const {
+    mbarrier_wait(smem.rows_full(row_ring.stage), row_ring.parity);
+  }
+  ATTNFORGE_DEVICE void release_rows() {
+    release(smem.rows_empty(row_ring.stage));
+    row_ring.advance();
   }
 
   // ---- Rows: Q, and what a walk adds up ----
@@ -198,7 +206,10 @@ struct FwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE void probabilities(const Tile& queries, const View& view, bool needs_mask,
                                       const Settle& settle) {
     const auto replace = [&] {
-      if constexpr (Work::kListed)
+      if constexpr (C.may_tile_rows()) {
+        await_rows();
+        Pieces::Score::apply_tile(view, queries, smem.rows(row_ring.stage));
+      } else if constexpr (Work::kListed)
         Pieces::Score::apply(view, queries);
       else
         ahead.template apply<typename Pieces::Score>(view, queries);
@@ -247,6 +258,7 @@ struct FwdWgmmaSm90aWarpgroup {
       if (in_flight) release_v();
       if (raised && begun) rescale_outputs(rescale);
     });
+    if constexpr (C.may_tile_rows()) release_rows();  // maxima were found of what was read
     round_probabilities();
   }
 };
