@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "generator/problem/fields.h"
 #include "generator/user_code/mask_windows.h"
+#include "generator/user_code/read_once.h"
 #include "generator/user_code/user_code.h"
 
 namespace attnforge {
@@ -50,9 +52,8 @@ constexpr ShapeField kMembers[] = {
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
 
-int row_bytes(const Problem& problem) {
-  if (problem.args.empty()) return 0;
-  const std::vector<CodeArgument> arguments = code_arguments(problem.args);
+int row_bytes(const std::string& args) {
+  const std::vector<CodeArgument> arguments = code_arguments(args);
   const std::size_t aligned = place_of_aligned(arguments);
   return aligned == arguments.size() ? 0 : size_bytes(arguments[aligned].type);
 }
@@ -102,7 +103,7 @@ Shape shape_of(const Problem& problem) {
           .fp32_gradients = has_wider_gradients(problem),
           .dargs = writes_dargs(problem) ? 2 : !problem.dargs.empty(),
           .kv_scale = static_cast<int>(problem.kv_scale),
-          .row_bytes = row_bytes(problem)};
+          .row_bytes = problem.args.empty() ? 0 : read_once<row_bytes>(problem.args)};
 }
 
 bool has_window(const Shape& shape) { return shape.right_bound || shape.left_bound; }

@@ -399,6 +399,7 @@ KernelTraits kernel_of(const Typed& c) {
           .block_m = "tile_rows()",
           .gathers = true,
           .gathered_header = "fwd_wgmma_sm90a/gathered_tiles.cuh",
+          .row_tiles = "kConfig.block_m(), kConfig.block_n",
           .row_tiles_header = "hopper/workers.cuh",
           .coarse = true,
           .shares_sms = false};

@@ -48,7 +48,6 @@ struct FwdWgmmaSm90aWarpgroup {
   Ring<C.k_stages> k_ring;
   Ring<C.v_stages> v_ring;
   Ring<C.q_stages> q_ring;
-  Ring<C.row_stages()> row_ring;
   float o[kOutFragments][4];
   ScoreArray s;
   u32 probs[kScoreFragments / 2][4];
@@ -58,6 +57,7 @@ struct FwdWgmmaSm90aWarpgroup {
   using View = FragmentScores<ScoreArray>;  // of keys that are neighbours
   using Ahead = typename Pieces::Score::template Ahead<View>;
   Ahead ahead;
+  Ring<C.row_stages()> row_ring;
 
   ATTNFORGE_DEVICE FwdWgmmaSm90aWarpgroup(const Params& kernel_params, Shared shared, int index)
       : params(kernel_params),
@@ -208,11 +208,13 @@ struct FwdWgmmaSm90aWarpgroup {
     const auto replace = [&] {
       if constexpr (C.may_tile_rows()) {
         await_rows();
-        Pieces::Score::apply_tile(view, queries, smem.rows(row_ring.stage));
-      } else if constexpr (Work::kListed)
+        Pieces::Score::apply_tile(view, queries, smem.rows(row_ring.stage),
+                                  warpgroup * 64 + warp() * 16);
+      } else if constexpr (Work::kListed) {
         Pieces::Score::apply(view, queries);
-      else
+      } else {
         ahead.template apply<typename Pieces::Score>(view, queries);
+      }
       if (needs_mask) Pieces::Mask::apply(view, queries);
     };
     float rescale[2];

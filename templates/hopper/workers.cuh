@@ -40,8 +40,7 @@ struct JobTile {
 /// then run(from, to) is called: `to` is what consumers read, `from` where TMA wrote, often the
 /// same.
 ///
-/// Where C.may_tile_rows() the Score has load_tile(queries, first_key, to, thread, threads), which
-/// issues this thread's cp.async of a tile; apply_tile(scores, queries, tile) is the consumers'.
+/// Where C.may_tile_rows() the Score is a TiledScore (parts/user_code/row_tiles.cuh).
 ///
 /// Workers are told of query tiles as consumers are, and take key tiles in the order in which they
 /// arrive. A buffer is free when consumers say so: they wait for the workers, which then are done
@@ -93,9 +92,10 @@ struct Workers {
   ATTNFORGE_DEVICE void load_rows(const Work& work, int i) {
     if constexpr (C.may_tile_rows()) {
       mbarrier_wait(smem.rows_empty(row_ring.stage), row_ring.parity ^ 1);
-      Pieces::Score::load_tile(
-          work.queries, work.walk.tile(i) * C.block_n, smem.rows(row_ring.stage),
-          thread_index() - 32 * (Shared::kConsumerWarps + 1), 32 * Shared::kWorkerWarps);
+      Pieces::Score::load_tile(work.queries, work.queries.first_row, work.walk.tile(i) * C.block_n,
+                               smem.rows(row_ring.stage),
+                               thread_index() - 32 * (Shared::kConsumerWarps + 1),
+                               32 * Shared::kWorkerWarps);
       cp_async_arrive(smem.rows_full(row_ring.stage));
       row_ring.advance();
     }

@@ -196,7 +196,8 @@ struct BiasCode {
 };
 template <FwdWgmmaSm90aConfig C, class T>
 using BiasScore = std::conditional_t<
-    C.row_bytes != 0, TiledScore<C, BiasCode<T>, UserScore<BiasCode<T>>>, UserScore<BiasCode<T>>>;
+    C.row_bytes != 0, TiledScore<C.block_m(), C.block_n, BiasCode<T>, UserScore<BiasCode<T>>>,
+    UserScore<BiasCode<T>>>;
 template <template <FwdWgmmaSm90aConfig> class Pieces, class T>
 struct Biased {
   template <FwdWgmmaSm90aConfig C>

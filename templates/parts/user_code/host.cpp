@@ -61,9 +61,10 @@ namespace {
 /// What the text makes of scores, and its derivatives: it sees what the Score before it leaves.
 void wrap_score(PieceSet& pieces, const Assembly& a) {
   const std::string before = pieces.type(Slot::kScore);
-  if (a.shape.may_tile_rows() && !a.kernel.row_tiles_header.empty()) {
-    pieces.include(a.kernel.row_tiles_header);
-    pieces.wrap(Slot::kScore, {"TiledScore<kConfig, UserCode, UserScore<UserCode, {}>>",
+  if (a.shape.may_tile_rows() && !a.kernel.row_tiles.empty()) {
+    if (!a.kernel.row_tiles_header.empty()) pieces.include(a.kernel.row_tiles_header);
+    pieces.wrap(Slot::kScore, {fmt::format("TiledScore<{}, UserCode, UserScore<UserCode, {{}}>>",
+                                           a.kernel.row_tiles),
                                "parts/user_code/row_tiles.cuh"});
   } else {
     pieces.wrap(Slot::kScore, {"UserScore<UserCode, {}>", "parts/user_code/score.cuh"});

@@ -43,7 +43,8 @@ struct RowTile {
   }
 };
 
-/// As RowElements has them, of a tile that has come: of the lane's warp are 16 rows from `row` on.
+/// As RowElements has them, of a tile that has come. Of fragments `row` is the first of the warp's
+/// 16 rows; transposed, the tile has the warp's 16 keys.
 template <class T, class Tile>
 struct TileElements {
   using Reads = ReadBefore;
@@ -79,29 +80,51 @@ struct TileElements {
       });
     }
   }
+  template <int kFragments, class OfRow>
+  ATTNFORGE_DEVICE void for_each(const TransposedScores<float[kFragments][4]>& scores,
+                                 const OfRow& of_row) const {
+    const int lane = thread_index() % 32, column = MmaFragment::column(lane);
+    unrolled<kFragments / 2>([&](int i) {
+      u32 words[4];  // of 8 and 8 keys, in two fragments
+      if constexpr (sizeof(T) == 2)
+        ldmatrix_x4_trans(words, tile.of(16 * i + lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8));
+      unrolled<2, 2>([&](int j, int c) {
+        const int fragment = 2 * i + j, query = 8 * fragment + column + c;
+        const auto f = of_row(scores.first_row + query, scores.lane_key);
+        unrolled<2>([&](int r) {
+          float element;
+          if constexpr (sizeof(T) == 2)
+            element = half_of<T>(words[2 * j + r], c);
+          else
+            element = __int_as_float(load_shared(tile.of(query, MmaFragment::row(lane) + 8 * r)));
+          float& s = scores.all[fragment][2 * r + c];
+          s = f(s, 8 * r, ReadBefore{element});
+        });
+      });
+    });
+  }
 };
 
-/// C is the config of a kernel with such tiles, block_m() by block_n. Score is a UserScore of Code.
-template <auto C, class Code, class Score>
+/// Of a kernel with tiles of kRows queries and kKeys keys. Score is a UserScore of Code.
+template <int kRows, int kKeys, class Code, class Score>
 struct TiledScore : Score {
   using Element = typename Code::RowElement;
-  using Tile = RowTile<Element, C.block_m(), C.block_n>;
-  static_assert(sizeof(Element) == C.row_bytes, "shared memory is planned for such elements");
+  using Tile = RowTile<Element, kRows, kKeys>;
 
   /// Nothing is read into registers before.
   template <class Scores>
   using Ahead = NothingAhead;
 
   template <class QueryTile>
-  ATTNFORGE_DEVICE static void load_tile(const QueryTile& queries, int first_key, u32 to,
-                                         int thread, int threads) {
-    Tile{to}.template load<Code>(queries, queries.first_row, first_key, thread, threads);
+  ATTNFORGE_DEVICE static void load_tile(const QueryTile& queries, int first_row, int first_key,
+                                         u32 to, int thread, int threads) {
+    Tile{to}.template load<Code>(queries, first_row, first_key, thread, threads);
   }
-  /// Scores to those of the text, with the elements of a tile that has come.
+  /// Scores to those of the text, with the elements of a tile that has come. `row` as TileElements
+  /// has it.
   template <class Scores, class QueryTile>
-  ATTNFORGE_DEVICE static void apply_tile(const Scores& scores, const QueryTile& queries,
-                                          u32 tile) {
-    const int row = scores.row - MmaFragment::row(thread_index() % 32) - queries.first_row;
+  ATTNFORGE_DEVICE static void apply_tile(const Scores& scores, const QueryTile& queries, u32 tile,
+                                          int row = 0) {
     Score::change(scores, queries, TileElements<Element, Tile>{{tile}, row});
   }
 };
