@@ -63,8 +63,7 @@ struct Shape {
   ATTNFORGE_CONSTEXPR bool has_tile_queue() const {
     return lengths != kFixedLengths || has_key_lists();
   }
-  /// Whether tiles of the array that scores read by rows can come to shared memory as tiles of K
-  /// do.
+  /// Whether tiles of the array that scores read by rows can come as tiles of K do.
   ATTNFORGE_CONSTEXPR bool may_tile_rows() const { return row_bytes != 0 && !has_key_lists(); }
   /// Whether a block can make the list of keys of its query tile by itself: blocks of the mask say
   /// all, and query tiles need no list.

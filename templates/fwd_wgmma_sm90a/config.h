@@ -43,27 +43,24 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR int q_bytes() const { return q_boxes() * qk_chunks() * q_chunk_bytes(); }
   ATTNFORGE_CONSTEXPR int k_bytes() const { return qk_chunks() * kv_chunk_bytes(); }
   ATTNFORGE_CONSTEXPR int v_bytes() const { return v_chunks() * kv_chunk_bytes(); }
-  // Q, K, V, tiles of rows, the barriers, and the number of the tile that each Q belongs to.
+  // Q, K, V, the barriers, and the number of the tile that each Q belongs to.
   ATTNFORGE_CONSTEXPR int k_begin() const { return q_stages * q_bytes(); }
   ATTNFORGE_CONSTEXPR int v_begin() const { return k_begin() + k_stages * k_bytes(); }
-  ATTNFORGE_CONSTEXPR int rows_begin() const { return v_begin() + v_stages * v_bytes(); }
+  ATTNFORGE_CONSTEXPR int row_ring_begin() const { return v_begin() + v_stages * v_bytes(); }
+  // Tiles of the array that scores read by rows, as many as of K, and two barriers for each.
+  ATTNFORGE_CONSTEXPR int row_tile_bytes() const { return block_m() * block_n * row_bytes; }
   ATTNFORGE_CONSTEXPR int barriers_begin() const {
-    return rows_begin() + row_stages() * row_tile_bytes();
+    return row_ring_begin() + (may_tile_rows() ? k_stages * (row_tile_bytes() + 16) : 0);
   }
   ATTNFORGE_CONSTEXPR int num_barriers() const {
-    return 2 * (q_stages + k_stages + v_stages + row_stages()) + (k_job() ? k_stages : 0) +
+    return 2 * (q_stages + k_stages + v_stages) + (k_job() ? k_stages : 0) +
            (v_job() ? v_stages : 0);
   }
-  // Tiles of the array that scores read by rows, in a ring as deep as that of K: workers load them
-  // (hopper/workers.cuh).
-  ATTNFORGE_CONSTEXPR int row_stages() const { return may_tile_rows() ? k_stages : 0; }
-  ATTNFORGE_CONSTEXPR int row_tile_bytes() const { return block_m() * block_n * row_bytes; }
   /// K, or V, of another format than Q's has a job (hopper/workers.cuh), which makes Q's of it. No
   /// problem that is served has one.
   ATTNFORGE_CONSTEXPR bool k_job() const { return dtype_k != dtype; }
   ATTNFORGE_CONSTEXPR bool v_job() const { return dtype_v != dtype; }
   ATTNFORGE_CONSTEXPR bool has_job() const { return k_job() || v_job(); }
-  /// Whether the warps that do not load K and V work.
   ATTNFORGE_CONSTEXPR bool has_workers() const { return has_job() || may_tile_rows(); }
   ATTNFORGE_CONSTEXPR int tiles_begin() const { return barriers_begin() + 8 * num_barriers(); }
   /// Whether a query tile may be begun while the one before is stored. Q in registers would be read
@@ -84,8 +81,7 @@ struct FwdWgmmaSm90aConfig : Shape {
     return has_tile_queue() ? 32 : tells_all() ? 16 : 4;
   }
   /// Warps that load a tile of so many boxes: four begin their copies sooner than one. Where blocks
-  /// ask for query tiles, one warp alone knows the answers; where there are workers, they are the
-  /// others.
+  /// ask for query tiles, one warp alone knows the answers; workers are the others.
   ATTNFORGE_CONSTEXPR int loading_warps(int boxes) const {
     return (grid != kGridPlain && grid != kGridShares) || has_workers() ? 1 : boxes < 4 ? boxes : 4;
   }
@@ -109,8 +105,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   }
 
   ATTNFORGE_CONSTEXPR int producer_registers() const {
-    if (has_job()) return 56;
-    if (may_tile_rows()) return 40;
+    if (has_workers()) return has_job() ? 56 : 40;
     if (has_tile_queue() || grid == kGridShares) return warpgroups == 3 ? 32 : 40;
     return warpgroups == 3 ? 32 : 24;
   }

@@ -29,9 +29,6 @@ struct FwdWgmmaSm90aShared {
   // Where TMA writes them: the buffer that consumers read, or one that a job reads.
   ATTNFORGE_DEVICE u32 k_source(int stage) const { return k(stage); }
   ATTNFORGE_DEVICE u32 v_source(int stage) const { return v(stage); }
-  ATTNFORGE_DEVICE u32 rows(int stage) const {
-    return base + C.rows_begin() + stage * C.row_tile_bytes();
-  }
   /// Work::kTells: the query tile that comes with Q in this stage.
   ATTNFORGE_DEVICE u32 tile(int stage) const {
     return base + C.tiles_begin() + C.tile_bytes() * stage;
@@ -63,12 +60,6 @@ struct FwdWgmmaSm90aShared {
                      : v_full(stage);
   }
 
-  // As of K, but that each thread of the workers writes its part.
-  ATTNFORGE_DEVICE u32 rows_full(int stage) const {
-    return barrier(C.num_barriers() - 2 * C.row_stages() + stage);
-  }
-  ATTNFORGE_DEVICE u32 rows_empty(int stage) const { return rows_full(C.row_stages() + stage); }
-
   ATTNFORGE_DEVICE u32 barrier(int index) const { return base + C.barriers_begin() + 8 * index; }
 
   ATTNFORGE_DEVICE void init_barriers() const {
@@ -83,10 +74,6 @@ struct FwdWgmmaSm90aShared {
     for (int i = 0; i < C.q_stages; ++i) {
       mbarrier_init(q_full(i), 1);
       mbarrier_init(q_empty(i), kQReaders);
-    }
-    for (int i = 0; i < C.row_stages(); ++i) {
-      mbarrier_init(rows_full(i), 32 * kWorkerWarps);
-      mbarrier_init(rows_empty(i), kConsumerWarps);
     }
     if constexpr (C.k_job())
       for (int i = 0; i < C.k_stages; ++i) mbarrier_init(k_ready(i), kWorkerWarps);

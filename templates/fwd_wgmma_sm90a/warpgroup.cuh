@@ -57,7 +57,6 @@ struct FwdWgmmaSm90aWarpgroup {
   using View = FragmentScores<ScoreArray>;  // of keys that are neighbours
   using Ahead = typename Pieces::Score::template Ahead<View>;
   Ahead ahead;
-  Ring<C.row_stages()> row_ring;
 
   ATTNFORGE_DEVICE FwdWgmmaSm90aWarpgroup(const Params& kernel_params, Shared shared, int index)
       : params(kernel_params),
@@ -102,13 +101,6 @@ struct FwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE void release_v() {
     release(smem.v_empty(v_ring.stage));
     v_ring.advance();
-  }
-  ATTNFORGE_DEVICE void await_rows() const {
-    mbarrier_wait(smem.rows_full(row_ring.stage), row_ring.parity);
-  }
-  ATTNFORGE_DEVICE void release_rows() {
-    release(smem.rows_empty(row_ring.stage));
-    row_ring.advance();
   }
 
   // ---- Rows: Q, and what a walk adds up ----
@@ -206,15 +198,10 @@ struct FwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE void probabilities(const Tile& queries, const View& view, bool needs_mask,
                                       const Settle& settle) {
     const auto replace = [&] {
-      if constexpr (C.may_tile_rows()) {
-        await_rows();
-        Pieces::Score::apply_tile(view, queries, smem.rows(row_ring.stage),
-                                  warpgroup * 64 + warp() * 16);
-      } else if constexpr (Work::kListed) {
+      if constexpr (C.may_tile_rows())
+        ahead.apply(view, queries, smem.base);
+      else
         Pieces::Score::apply(view, queries);
-      } else {
-        ahead.template apply<typename Pieces::Score>(view, queries);
-      }
       if (needs_mask) Pieces::Mask::apply(view, queries);
     };
     float rescale[2];
@@ -260,7 +247,7 @@ struct FwdWgmmaSm90aWarpgroup {
       if (in_flight) release_v();
       if (raised && begun) rescale_outputs(rescale);
     });
-    if constexpr (C.may_tile_rows()) release_rows();  // maxima were found of what was read
+    if constexpr (C.may_tile_rows()) ahead.release(smem.base);
     round_probabilities();
   }
 };

@@ -1,10 +1,9 @@
 // workers.cuh - the role of a Hopper kernel that changes tiles of K or V in shared memory between
-// their arrival and their use (a job), or loads tiles of an array that scores read by rows. Who has
-// such work includes it: kernels without workers hold nothing of it.
+// their arrival and their use (a job): numbers of another format become those of a product; or that
+// loads tiles of an array. Who has such work includes it: other kernels hold nothing of it.
 #pragma once
 
 #include "hopper/ring.cuh"
-#include "ptx/cp_async.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
@@ -40,7 +39,8 @@ struct JobTile {
 /// then run(from, to) is called: `to` is what consumers read, `from` where TMA wrote, often the
 /// same.
 ///
-/// Where C.may_tile_rows() the Score is a TiledScore (parts/user_code/row_tiles.cuh).
+/// Where C.may_tile_rows() the Score loads tiles, and waits until consumers want them
+/// (parts/user_code/row_ring.cuh).
 ///
 /// Workers are told of query tiles as consumers are, and take key tiles in the order in which they
 /// arrive. A buffer is free when consumers say so: they wait for the workers, which then are done
@@ -57,7 +57,7 @@ struct Workers {
   Ring<C.k_stages> k_ring;
   Ring<C.v_stages> v_ring;
   Ring<C.q_stages> q_ring;
-  Ring<C.row_stages()> row_ring;
+  u32 row_tiles = 0;  // so far
 
   ATTNFORGE_DEVICE Workers(const Params& p, Shared s) : params(p), smem(s) {}
 
@@ -87,18 +87,10 @@ struct Workers {
                                                     smem.v_full(stage), smem.v_ready(stage),
                                                     v_ring);
   }
-  /// Copies arrive at the barrier when they are done: a tile is on its way while the next is asked
-  /// for.
   ATTNFORGE_DEVICE void load_rows(const Work& work, int i) {
-    if constexpr (C.may_tile_rows()) {
-      mbarrier_wait(smem.rows_empty(row_ring.stage), row_ring.parity ^ 1);
-      Pieces::Score::load_tile(work.queries, work.queries.first_row, work.walk.tile(i) * C.block_n,
-                               smem.rows(row_ring.stage),
-                               thread_index() - 32 * (Shared::kConsumerWarps + 1),
-                               32 * Shared::kWorkerWarps);
-      cp_async_arrive(smem.rows_full(row_ring.stage));
-      row_ring.advance();
-    }
+    if constexpr (C.may_tile_rows())
+      Pieces::Score::load(smem.base, row_tiles++, work.queries, work.walk.tile(i) * C.block_n,
+                          thread_index() - 32 * (Shared::kConsumerWarps + 1));
   }
   ATTNFORGE_DEVICE void work_on_keys(const Work& work) {
     for (int i = 0; i < work.walk.count(); ++i) {

@@ -40,7 +40,7 @@
 #include "parts/lengths/used_lengths.cuh"
 #include "parts/pages/tma_keys.cuh"
 #include "parts/user_code/params.h"
-#include "parts/user_code/row_tiles.cuh"
+#include "parts/user_code/row_ring.cuh"
 #include "tile/swizzle.cuh"
 // clang-format on
 
@@ -196,8 +196,7 @@ struct BiasCode {
 };
 template <FwdWgmmaSm90aConfig C, class T>
 using BiasScore = std::conditional_t<
-    C.row_bytes != 0, TiledScore<C.block_m(), C.block_n, BiasCode<T>, UserScore<BiasCode<T>>>,
-    UserScore<BiasCode<T>>>;
+    C.row_bytes != 0, RingScore<C, BiasCode<T>, UserScore<BiasCode<T>>>, UserScore<BiasCode<T>>>;
 template <template <FwdWgmmaSm90aConfig> class Pieces, class T>
 struct Biased {
   template <FwdWgmmaSm90aConfig C>

@@ -105,7 +105,8 @@ struct TileElements {
   }
 };
 
-/// Of a kernel with tiles of kRows queries and kKeys keys. Score is a UserScore of Code.
+/// Of a kernel whose warps load tiles of kRows queries and kKeys keys, each its own, for transposed
+/// scores. Score is a UserScore of Code.
 template <int kRows, int kKeys, class Code, class Score>
 struct TiledScore : Score {
   using Element = typename Code::RowElement;
@@ -120,12 +121,11 @@ struct TiledScore : Score {
                                          u32 to, int thread, int threads) {
     Tile{to}.template load<Code>(queries, first_row, first_key, thread, threads);
   }
-  /// Scores to those of the text, with the elements of a tile that has come. `row` as TileElements
-  /// has it.
+  /// Scores to those of the text, with the elements of a tile that has come.
   template <class Scores, class QueryTile>
-  ATTNFORGE_DEVICE static void apply_tile(const Scores& scores, const QueryTile& queries, u32 tile,
-                                          int row = 0) {
-    Score::change(scores, queries, TileElements<Element, Tile>{{tile}, row});
+  ATTNFORGE_DEVICE static void apply_tile(const Scores& scores, const QueryTile& queries,
+                                          u32 tile) {
+    Score::change(scores, queries, TileElements<Element, Tile>{{tile}, 0});
   }
 };
 

@@ -206,11 +206,12 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, const 
                   : kTanhNames,
         lines_of("score", "return value_of_score((", problem.score, "));"));
   }
+  if (writes_dargs(problem))
+    lines += fmt::format("  static constexpr bool kAddsElement = {};\n", adds_element(problem));
   if (!problem.dargs.empty()) {
     constexpr int kMostAtOnce = 4;
     const int reads = most_array_reads(problem);
     lines += fmt::format(
-        "  static constexpr bool kAddsElement = {};\n"
         "  static constexpr int kMostReads = {};  // 0: unknown\n"
         "  template <class Tanh, class S>\n"
         "  ATTNFORGE_DEVICE static auto score_of_reads([[maybe_unused]] const Words& "
@@ -221,9 +222,8 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, const 
         "{}"
         "{}"
         "  }}\n",
-        adds_element(problem), reads <= kMostAtOnce ? reads : 0, of_score.taken,
-        of_score.first_line, locals_of_reads(problem, arguments, wide_score),
-        has_tanh ? kSlopeTanhNames : "",
+        reads <= kMostAtOnce ? reads : 0, of_score.taken, of_score.first_line,
+        locals_of_reads(problem, arguments, wide_score), has_tanh ? kSlopeTanhNames : "",
         lines_of("score", "return value_of_score((", problem.score, "));"));
   }
   if (!mask.empty()) {
