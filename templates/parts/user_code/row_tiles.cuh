@@ -24,17 +24,18 @@ struct RowTile {
   template <class Code, class QueryTile>
   ATTNFORGE_DEVICE void load(const QueryTile& queries, int first_row, int first_key, int thread,
                              int threads) const {
-    constexpr int kLanes = kPieces < 8 ? gcd(kPieces, 4) : 8;  // that share a row
-    const int present = queries.lengths.kv() - first_key;
+    constexpr int kLanes = Rows::kInRow;  // that share a row, in a column chunk
+    const u32 lane = u32(thread) % kLanes;
+    const int present = queries.lengths.kv() - first_key - int(lane) * kPieceKeys;
 #pragma unroll 2
-    for (int row = thread / kLanes; row < kRows; row += threads / kLanes) {
-      const T* const place = UserRow<Code>(queries, first_row + row, first_key).place_in_row();
-#pragma unroll
-      for (int i = 0; i < ceil_div(kPieces, kLanes); ++i) {
-        const int piece = i * kLanes + thread % kLanes, key = piece * kPieceKeys;
-        if (kPieces % kLanes == 0 || piece < kPieces)
-          cp_async_or_zero<16>(at + Rows::offset(row, piece), place + key, key < present);
-      }
+    for (int row = u32(thread) / kLanes; row < kRows; row += threads / kLanes) {
+      const T* const place = UserRow<Code>(queries, first_row + row, first_key).place_in_row() +
+                             lane * kPieceKeys;
+      const u32 to = at + Rows::offset(row, lane);
+      unrolled<kPieces / kLanes>([&](int i) {
+        const int key = i * kLanes * kPieceKeys;
+        cp_async_or_zero<16>(to + i * kRows * kSwizzle, place + key, key < present);
+      });
     }
   }
   /// The address of an element.
