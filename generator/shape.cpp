@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
+#include <string>
+#include <vector>
 
 #include "generator/problem/fields.h"
 #include "generator/user_code/mask_windows.h"
+#include "generator/user_code/read_once.h"
 #include "generator/user_code/user_code.h"
 
 namespace attnforge {
@@ -44,8 +48,15 @@ constexpr ShapeField kMembers[] = {
     {"fp32_gradients", &Shape::fp32_gradients},
     {"dargs", &Shape::dargs},
     {"kv_scale", &Shape::kv_scale},
+    {"row_bytes", &Shape::row_bytes},
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
+
+int row_bytes(const std::string& args) {
+  const std::vector<CodeArgument> arguments = code_arguments(args);
+  const std::size_t aligned = place_of_aligned(arguments);
+  return aligned == arguments.size() ? 0 : size_bytes(arguments[aligned].type);
+}
 
 /// Whether a mask text's bits for all pairs take less memory than a run may need, and so do
 /// those of all problems in its bucket.
@@ -91,7 +102,8 @@ Shape shape_of(const Problem& problem) {
           .accumulate = problem.accumulate,
           .fp32_gradients = has_wider_gradients(problem),
           .dargs = writes_dargs(problem) ? 2 : !problem.dargs.empty(),
-          .kv_scale = static_cast<int>(problem.kv_scale)};
+          .kv_scale = static_cast<int>(problem.kv_scale),
+          .row_bytes = problem.args.empty() ? 0 : read_once<row_bytes>(problem.args)};
 }
 
 bool has_window(const Shape& shape) { return shape.right_bound || shape.left_bound; }

@@ -45,7 +45,8 @@ struct Shape {
   // 1: dq, dk and dv are fp32; else they are of the dtypes of q, k and v
   int fp32_gradients;
   int dargs;  // 1: arrays that the score's text reads get gradients; 2: one that is written whole
-  int kv_scale;  // what shares a scale of k and v of fewer bits: low_bits.h
+  int kv_scale;   // what shares a scale of k and v of fewer bits: low_bits.h
+  int row_bytes;  // of an element of the array that scores read by rows of keys; 0: there is none
 
   /// Whether each row sees all keys, but for a block mask and what a text hides.
   ATTNFORGE_CONSTEXPR bool sees_all() const { return !right_bound && !left_bound; }
@@ -62,6 +63,8 @@ struct Shape {
   ATTNFORGE_CONSTEXPR bool has_tile_queue() const {
     return lengths != kFixedLengths || has_key_lists();
   }
+  /// Whether tiles of the array that scores read by rows can come as tiles of K do.
+  ATTNFORGE_CONSTEXPR bool may_tile_rows() const { return row_bytes != 0 && !has_key_lists(); }
   /// Whether a block can make the list of keys of its query tile by itself: blocks of the mask say
   /// all, and query tiles need no list.
   ATTNFORGE_CONSTEXPR bool may_list_alone() const {

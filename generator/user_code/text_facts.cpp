@@ -57,10 +57,25 @@ ScoreFacts facts_of_score(const std::string& text) {
   return facts;
 }
 
+/// Whether a sum has an element of the argument as a summand.
+bool adds(const CodeTree& tree, int number, std::size_t argument) {
+  const CodeNode& node = tree[number];
+  if (node.op == kPlus) return adds(tree, node.a, argument) || adds(tree, node.b, argument);
+  if (node.op == kMinus) return adds(tree, node.a, argument);
+  return node.op == kElement && node.argument == argument;
+}
+
 }  // namespace
 
 float cap_of(const std::string& score) { return read_once<facts_of_score>(score).cap; }
 bool adds_to_score(const std::string& score) { return read_once<facts_of_score>(score).adds; }
+
+bool adds_element(const Problem& p) {
+  const std::vector<CodeArgument> arguments = code_arguments(p.args);
+  const CodeTree tree = code_tree(p.score, CodeText::kScore, arguments);
+  const auto value = static_cast<int>(tree.nodes.size()) - 1;
+  return value >= 0 && adds(tree, value, place_of_aligned(arguments));
+}
 
 int most_array_reads(const Problem& p) {
   const std::vector<CodeArgument> arguments = code_arguments(p.args);

@@ -57,6 +57,9 @@ std::size_t place_of_aligned(const std::vector<CodeArgument>& arguments);
 /// it.
 bool adds_rows_alone(const Problem& problem);
 
+/// Whether the score's text is a sum, and an element of the aligned array one of its summands.
+bool adds_element(const Problem& problem);
+
 /// dargs="whole bias": each pair writes the gradient of an element of its own, pairs that are not
 /// seen zeros, in the format of the array.
 bool writes_dargs(const Problem& problem);

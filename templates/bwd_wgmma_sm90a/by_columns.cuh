@@ -126,6 +126,7 @@ struct BwdWgmmaSm90aByColumns {
       wg.store_ds(ds16);
       fence_proxy_async();
       named_barrier_arrive(kGradients, wg.kConsumers);
+      wg.store_dargs(work, place);
       wg.await_q();
     }
   }
@@ -179,6 +180,7 @@ struct BwdWgmmaSm90aByColumns {
     fill(dk, 0.0f);
     fill(dv, 0.0f);
     if (work.tiles() > 0) {
+      if constexpr (C.may_tile_rows() && kIndex == 0) wg.load_rows(work, work.first());
       mbarrier_wait(wg.smem.kv_full(), 0);
       wg.clear_keys(work);
       QueryPlace place = work.first(), next = place;

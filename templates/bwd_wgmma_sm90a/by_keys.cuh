@@ -56,6 +56,7 @@ struct BwdWgmmaSm90aByKeys {
     wg.await_consumers();
     wg.issue_dq(dq, wg.ds_stage(wg.count));
     wg.issue_sums(dk, ds16, wg.q_tile());
+    wg.store_dargs(work, place);
     wgmma_wait<1>();  // all but dK
     wg.pin_dq(dq);
     pin(dv);
@@ -93,6 +94,7 @@ struct BwdWgmmaSm90aByKeys {
     wg.issue_sums(dv, p16, wg.do_tile());
     if constexpr (!kFirst && C.late_dq == kDvFirst) issue_late_dq(dq);
     wg.issue_sums(dk, ds16, wg.q_tile());
+    wg.store_dargs(work, place);
     const auto end_dv = [&] {
       pin(dv);
       pin(p16);
@@ -140,6 +142,7 @@ struct BwdWgmmaSm90aByKeys {
     fill(dk, 0.0f);
     fill(dv, 0.0f);
     if (work.tiles() > 0) {
+      if constexpr (C.may_tile_rows()) wg.load_rows(work, work.first());
       if constexpr (!C.persistent()) mbarrier_wait(wg.smem.kv_full(), 0);
       wg.clear_keys(work);
       if constexpr (!C.late_dq) {

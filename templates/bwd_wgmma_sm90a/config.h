@@ -111,8 +111,8 @@ struct BwdWgmmaSm90aConfig : Shape {
   }
   ATTNFORGE_CONSTEXPR int dq_columns() const { return dq_blocks() * 64; }
 
-  // Shared memory: K, V, rings of Q and dO, dS, P, dQ, zeros, rings of lse and delta, barriers,
-  // and the number of a key tile.
+  // Shared memory: K, V, rings of Q and dO, dS, P, dQ, rows, zeros, rings of lse and delta,
+  // barriers, and the number of a key tile.
   ATTNFORGE_CONSTEXPR int k_bytes() const { return qk_chunks() * key_chunk_bytes(); }
   ATTNFORGE_CONSTEXPR int v_bytes() const { return v_chunks() * key_chunk_bytes(); }
   ATTNFORGE_CONSTEXPR int q_bytes() const { return qk_chunks() * row_chunk_bytes(); }
@@ -134,8 +134,14 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR int dq_begin() const {
     return below_begin() + (split_columns ? ds_bytes() / 2 : 0);
   }
+  /// Elements of the array that scores read by rows: each warp copies those of 16 keys and the next
+  /// query tile when it has read those of this one.
+  ATTNFORGE_CONSTEXPR int row_tile_bytes() const {
+    return may_tile_rows() ? 16 * block_m * row_bytes : 0;
+  }
+  ATTNFORGE_CONSTEXPR int rows_begin() const { return dq_begin() + dq_buffers() * dq_part_bytes(); }
   ATTNFORGE_CONSTEXPR int zeros_begin() const {
-    return dq_begin() + dq_buffers() * dq_part_bytes();
+    return rows_begin() + block_n() / 16 * row_tile_bytes();
   }
   ATTNFORGE_CONSTEXPR int lse_begin() const { return zeros_begin() + zero_bytes(); }
   ATTNFORGE_CONSTEXPR int delta_begin() const { return lse_begin() + q_stages * stats_bytes(); }

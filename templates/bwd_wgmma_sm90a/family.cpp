@@ -353,6 +353,7 @@ KernelTraits kernel_of(const Typed& c, const BwdSteps& steps) {
           .params = OwnParams::of<BwdWgmmaSm90aParams>("BwdWgmmaSm90aParams"),
           .launch_fields = 2,
           .pieces = &kBackwardPieces,
+          .row_tiles = "kConfig.block_m, 16",
           .coarse = true,
           .slopes = true,
           .gradients = &steps,

@@ -27,6 +27,10 @@ struct BwdWgmmaSm90aShared {
     const int buffer = (warpgroup * C.dq_stages + stage) * C.dq_held() + i;
     return base + C.dq_begin() + buffer * C.dq_part_bytes();
   }
+  /// Those of 16 keys.
+  ATTNFORGE_DEVICE u32 rows(int keys) const {
+    return base + C.rows_begin() + keys * C.row_tile_bytes();
+  }
   ATTNFORGE_DEVICE u32 zeros() const { return base + C.zeros_begin(); }
   ATTNFORGE_DEVICE u32 lse(int stage) const {
     return base + C.lse_begin() + stage * C.stats_bytes();

@@ -12,6 +12,7 @@
 #include "bwd_wgmma_sm90a/work.cuh"
 #include "hopper/store_rows_staged.cuh"
 #include "ptx/convert.cuh"
+#include "ptx/cp_async.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma_sync.cuh"
@@ -167,6 +168,25 @@ struct BwdWgmmaSm90aWarpgroup {
                   work.keys.queries_of(place.head));
   }
 
+  /// Begins to copy what this warp's scores of a query tile read by rows.
+  ATTNFORGE_DEVICE void load_rows(const Work& work, const QueryPlace& place) const {
+    if constexpr (C.may_tile_rows()) {
+      if (!work.has(place)) return;
+      Pieces::Score::load_tile(work.keys.queries_of(place.head), place.m * C.block_m,
+                               work.keys.first_key + warp_keys(), smem.rows(warp_keys() / 16),
+                               lane(), 32);
+      cp_async_commit();
+    }
+  }
+  ATTNFORGE_DEVICE void apply_rows(const Work& work, QueryPlace place, const View& view) const {
+    cp_async_wait<0>();
+    __syncwarp();
+    Pieces::Score::apply_tile(view, work.keys.queries_of(place.head), smem.rows(warp_keys() / 16));
+    __syncwarp();
+    work.advance(place);
+    load_rows(work, place);
+  }
+
   /// Scores to probabilities, in p16; s becomes what dP - delta is multiplied with.
   ATTNFORGE_DEVICE void probabilities(const Work& work, const QueryPlace& place, Scores& s,
                                       Rounded& p16, Ahead& ahead) const {
@@ -175,7 +195,10 @@ struct BwdWgmmaSm90aWarpgroup {
     const auto view_of = [&](Scores& x) { return View{x, first_row, first_key}; };
     Scores slopes;
     make_slopes<Slope>(s, slopes, view_of, queries);
-    ahead.template apply<typename Pieces::Score>(view_of(s), queries);
+    if constexpr (C.may_tile_rows())
+      apply_rows(work, place, view_of(s));
+    else
+      ahead.template apply<typename Pieces::Score>(view_of(s), queries);
     if (work.masked(place)) Pieces::Mask::apply(view_of(s), queries);
     const u32 lse = smem.lse(stage_of<C.q_stages>(count)) + MmaFragment::column(lane()) * 4;
 #pragma unroll
@@ -208,12 +231,31 @@ struct BwdWgmmaSm90aWarpgroup {
         ds16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(dp[j][2 * r], dp[j][2 * r + 1]);
       });
     }
-    if constexpr (C.dargs != 0) {
+    if constexpr (C.dargs != 0 && !stores_tiles()) {
       const View view{dp, place.m * C.block_m, work.keys.first_key + lane_key()};
       if constexpr (C.dargs == 2)
         Pieces::Dargs::store_rows(view, work.keys.queries_of(place.head));
       else
         Pieces::Dargs::add_rows(view, work.keys.queries_of(place.head));
+    }
+  }
+  /// Whether dS on its way to dQ is the gradient of an array, too.
+  ATTNFORGE_DEVICE static constexpr bool stores_tiles() {
+    if constexpr (C.dargs == 2)
+      return Pieces::Dargs::template kStoresTiles<C.dtype>;
+    else
+      return false;
+  }
+  /// Of this warp's keys, after store_ds().
+  ATTNFORGE_DEVICE void store_dargs(const Work& work, const QueryPlace& place) const {
+    if constexpr (stores_tiles()) {
+      __syncwarp();
+      const u32 chunk = smem.ds(ds_stage(count)) + own_keys() / 64 * C.row_chunk_bytes();
+      Pieces::Dargs::template store_tile<C.block_m>(
+          work.keys.queries_of(place.head), place.m * C.block_m, work.keys.first_key + warp_keys(),
+          [&](int row, int half) {
+            return chunk + row * C.kSwizzle + ((warp() * 2 + half) ^ (row % 8)) * 16;
+          });
     }
   }
   /// By all consumers: zeros in the gradient of an array where the walk has no tiles.

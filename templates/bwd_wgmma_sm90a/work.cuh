@@ -92,6 +92,10 @@ struct BwdWgmmaSm90aWork {
       place.head += wraps;
     }
   }
+  /// Whether advance() came to a query tile.
+  ATTNFORGE_DEVICE bool has(const QueryPlace& place) const {
+    return place.head < end_head && place.m >= walk.begin && place.m < walk.end;
+  }
   /// Whether some row does not see all keys.
   ATTNFORGE_DEVICE bool masked(const QueryPlace& place) const {
     if constexpr (Walk::kListed)

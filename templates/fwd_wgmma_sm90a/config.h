@@ -46,7 +46,12 @@ struct FwdWgmmaSm90aConfig : Shape {
   // Q, K, V, the barriers, and the number of the tile that each Q belongs to.
   ATTNFORGE_CONSTEXPR int k_begin() const { return q_stages * q_bytes(); }
   ATTNFORGE_CONSTEXPR int v_begin() const { return k_begin() + k_stages * k_bytes(); }
-  ATTNFORGE_CONSTEXPR int barriers_begin() const { return v_begin() + v_stages * v_bytes(); }
+  ATTNFORGE_CONSTEXPR int row_ring_begin() const { return v_begin() + v_stages * v_bytes(); }
+  // Tiles of the array that scores read by rows, as many as of K, and two barriers for each.
+  ATTNFORGE_CONSTEXPR int row_tile_bytes() const { return block_m() * block_n * row_bytes; }
+  ATTNFORGE_CONSTEXPR int barriers_begin() const {
+    return row_ring_begin() + (may_tile_rows() ? k_stages * (row_tile_bytes() + 16) : 0);
+  }
   ATTNFORGE_CONSTEXPR int num_barriers() const {
     return 2 * (q_stages + k_stages + v_stages) + (k_job() ? k_stages : 0) +
            (v_job() ? v_stages : 0);
@@ -56,6 +61,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR bool k_job() const { return dtype_k != dtype; }
   ATTNFORGE_CONSTEXPR bool v_job() const { return dtype_v != dtype; }
   ATTNFORGE_CONSTEXPR bool has_job() const { return k_job() || v_job(); }
+  ATTNFORGE_CONSTEXPR bool has_workers() const { return has_job() || may_tile_rows(); }
   ATTNFORGE_CONSTEXPR int tiles_begin() const { return barriers_begin() + 8 * num_barriers(); }
   /// Whether a query tile may be begun while the one before is stored. Q in registers would be read
   /// between two products; of lists those alone that warpgroups in turns walk over in parts.
@@ -75,9 +81,9 @@ struct FwdWgmmaSm90aConfig : Shape {
     return has_tile_queue() ? 32 : tells_all() ? 16 : 4;
   }
   /// Warps that load a tile of so many boxes: four begin their copies sooner than one. Where blocks
-  /// ask for query tiles, one warp alone knows the answers; where there is a job, the others do it.
+  /// ask for query tiles, one warp alone knows the answers; workers are the others.
   ATTNFORGE_CONSTEXPR int loading_warps(int boxes) const {
-    return (grid != kGridPlain && grid != kGridShares) || has_job() ? 1 : boxes < 4 ? boxes : 4;
+    return (grid != kGridPlain && grid != kGridShares) || has_workers() ? 1 : boxes < 4 ? boxes : 4;
   }
   /// Gathered key tiles: the groups of each that is in K's ring.
   ATTNFORGE_CONSTEXPR int key_groups() const { return key_groups_of(block_n); }
@@ -99,7 +105,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   }
 
   ATTNFORGE_CONSTEXPR int producer_registers() const {
-    if (has_job()) return 56;
+    if (has_workers()) return has_job() ? 56 : 40;
     if (has_tile_queue() || grid == kGridShares) return warpgroups == 3 ? 32 : 40;
     return warpgroups == 3 ? 32 : 24;
   }

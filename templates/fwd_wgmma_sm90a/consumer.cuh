@@ -70,6 +70,7 @@ struct FwdWgmmaSm90aConsumer {
       wg.release_k();
       wg.await_v();
       wg.release_v();
+      if constexpr (C.may_tile_rows()) wg.ahead.skip(wg.smem.base);
     }
   }
 
@@ -90,13 +91,6 @@ struct FwdWgmmaSm90aConsumer {
     wg.clear_tail(tiles.present_in_first(work.queries, part.walk));
   }
 
-  /// Before the scores of the i-th tile of a walk: begins what Score reads of memory for them.
-  ATTNFORGE_DEVICE void look_ahead(const Work& work, const Part& part, int i) {
-    if constexpr (Warpgroup::Ahead::kReads && !Work::kListed) {
-      const typename Warpgroup::View view{wg.s, part.row, part.walk.tile(i) * C.block_n};
-      wg.ahead.begin(view, work.queries);
-    }
-  }
   /// 1. The scores of the first tile.
   ATTNFORGE_DEVICE void issue_first_scores() {
     wg.await_k();
@@ -104,8 +98,7 @@ struct FwdWgmmaSm90aConsumer {
     wg.issue_scores();
     wg.pass_turn();
   }
-  ATTNFORGE_DEVICE void first_scores(const Work& work, const Part& part) {
-    look_ahead(work, part, 0);
+  ATTNFORGE_DEVICE void first_scores(const Work& work) {
     issue_first_scores();
     tiles.note_first(wg, work.queries);
     wgmma_wait<0>();
@@ -120,7 +113,6 @@ struct FwdWgmmaSm90aConsumer {
       tiles.attend(wg, work.queries, part.row, part.walk, i, i != 0, i != 0);
       if (i + 1 == part.walk.count()) break;
       // 3. The scores of the next tile with the outputs of this one.
-      look_ahead(work, part, i + 1);
       wg.await_k();
       wg.await_turn();
       wg.issue_scores();
@@ -158,7 +150,7 @@ struct FwdWgmmaSm90aConsumer {
     if constexpr (kLeavesOut) leave_out(work.walk.before(part.walk));
     if (!part.empty) {
       wg.read_q();
-      first_scores(work, part);
+      first_scores(work);
       if constexpr (C.q_in_regs) wg.release_q();
       attend_keys(work, part);
     }

@@ -36,24 +36,33 @@ struct TileCost {
   double busy;     // of all units together, working at once
 };
 
-TileCost tile_cost(const FwdWgmmaSm90aConfig& c) {
+TileCost tile_cost(const FwdWgmmaSm90aConfig& c, const DeviceFacts& device) {
   constexpr double kFmaPerClock = 2048, kExponentialsPerClock = 16, kLanesPerClock = 128,
                    kLineBytes = 128, kInstructionsPerScore = 4.5;
   const double scores = double(c.block_m()) * c.block_n;
   const double tensor = scores * (round_up(c.head_dim, 16) + c.head_dim_v) / kFmaPerClock;
   const double exponentials = kExponential * scores / kExponentialsPerClock;
-  const double issue = kIssue * scores * kInstructionsPerScore / kLanesPerClock;
+  // An element of an array takes two more: to become a float, and to be added.
+  const double instructions = kInstructionsPerScore + (c.may_tile_rows() ? 2 : 0);
+  const double issue = kIssue * scores * instructions / kLanesPerClock;
   // TMA reads rows in lines; those of odd head dims begin anywhere in a line.
   const bool unaligned = bytes_of(c.dtype, c.head_dim) % 128 != 0 ||
                          bytes_of(c.dtype, c.head_dim_v) % 128 != 0;
   const double lines = (c.k_bytes() + c.v_bytes()) / kLineBytes *
                        (unaligned ? kUnalignedLine : kLine);
+  // Its elements come from memory, as a rule: an SM has its share of that.
+  const double bytes_per_clock = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8 /
+                                 device.sm_clock_mhz / device.num_sms;
+  const double rows = c.may_tile_rows() && bytes_per_clock > 0
+                          ? c.row_tile_bytes() / bytes_per_clock
+                          : 0.0;
   // Every warpgroup reads K, V, and Q unless it lies in registers, from shared memory.
   const double operands = kOperand * c.warpgroups * element_bytes(c.dtype) / kLineBytes *
                           ((c.q_in_regs ? 0.0 : 64.0 * c.head_dim) +
                            double(c.block_n) * (c.head_dim + c.head_dim_v));
   const double busy = std::pow(std::pow(kTensor * tensor, 4) + std::pow(exponentials, 4) +
-                                   std::pow(issue, 4) + std::pow(lines, 4) + std::pow(operands, 4),
+                                   std::pow(issue, 4) + std::pow(lines, 4) + std::pow(operands, 4) +
+                                   std::pow(rows, 4),
                                0.25);
   return {tensor, std::max(exponentials, issue), busy};
 }
@@ -78,7 +87,7 @@ double clocks_per_tile(const FwdWgmmaSm90aConfig& c, const TileCost& cost) {
 
 double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& problem,
                                    const DeviceFacts& device) {
-  const TileCost cost = tile_cost(c);
+  const TileCost cost = tile_cost(c, device);
   const double start = (kTileStart + kStorePerColumn * c.head_dim_v + kOwnTensor * cost.tensor +
                         cost.softmax + (c.grid == kGridPlain ? kNewBlock : 0.0) +
                         (c.q_stages == 1 && !c.q_in_regs ? kQWait : 0.0)) /

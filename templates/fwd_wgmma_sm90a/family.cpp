@@ -184,10 +184,9 @@ int needed_registers(const Typed& c, const Problem& problem) {
                      : c.text_bits      ? kTextBitsSlack
                      : c.user_mask == 1 ? kMaskCodeSlack
                                         : kMaskArgumentsSlack);
-  // Elements that are read ahead are there while others are not.
-  const int rows = row_registers(problem, c.block_n / 2);
-  if (rows == 0) return usual;
-  return std::max(usual, planned + rows + (c.joins() ? 24 : 16));
+  // Elements that lanes read by themselves are there while others are not.
+  const int rows = c.may_tile_rows() ? 0 : row_registers(problem, c.block_n / 2);
+  return rows == 0 ? usual : std::max(usual, planned + rows + (c.joins() ? 24 : 16));
 }
 
 Reason product_too_wide(const Typed& c) {
@@ -400,6 +399,7 @@ KernelTraits kernel_of(const Typed& c) {
           .block_m = "tile_rows()",
           .gathers = true,
           .gathered_header = "fwd_wgmma_sm90a/gathered_tiles.cuh",
+          .row_ring_header = "hopper/workers.cuh",
           .coarse = true,
           .shares_sms = false};
 }

@@ -34,6 +34,7 @@ struct FwdWgmmaSm90a {
   ATTNFORGE_DEVICE static void run(const Params& params) {
     extern __shared__ __align__(1024) u8 shared_memory[];
     const Shared smem{smem_address(shared_memory)};
+    if constexpr (C.may_tile_rows()) Pieces::Score::init_barriers(smem.base);
     if (threadIdx.x == 0) smem.init_barriers();
     if constexpr (Pieces::Order::kFinds) Pieces::Order::find(params);
     if constexpr (C.own_lists != 0) Pieces::Lists::template make<Pieces>(params);

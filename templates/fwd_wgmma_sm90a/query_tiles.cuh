@@ -64,7 +64,7 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
       wg.begin_rows();
       if (!begun) {
         if constexpr (Consumer::kLeavesOut) Consumer::leave_out(work.walk.before(part.walk));
-        if (!part.empty) Consumer::first_scores(work, part);
+        if (!part.empty) Consumer::first_scores(work);
       }
       if (!part.empty) Consumer::attend_keys(work, part);
       wg.release_q();
@@ -73,8 +73,6 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
       begun = may_begin(work, part, next);
       if (begun) {
         Consumer::issue_last_outputs(work, part);
-        if constexpr (Warpgroup::Ahead::kReads)
-          Consumer::look_ahead(next, Consumer::part_of(next), 0);
         Consumer::issue_first_scores();
         Consumer::tiles.note_first(wg, next.queries);
         wgmma_wait<1>();

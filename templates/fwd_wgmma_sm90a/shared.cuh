@@ -12,8 +12,8 @@ namespace attnforge {
 template <FwdWgmmaSm90aConfig C>
 struct FwdWgmmaSm90aShared {
   static constexpr int kConsumerWarps = 4 * C.warpgroups;
-  /// Where K or V have a job: all but the first warp of the producer's warpgroup.
-  static constexpr int kWorkerWarps = C.has_job() ? 3 : 0;
+  /// All but the first warp of the producer's warpgroup.
+  static constexpr int kWorkerWarps = C.has_workers() ? 3 : 0;
   /// Workers read beside Q which query tile it is of, where that is told.
   static constexpr int kQReaders = kConsumerWarps + (C.tells() ? kWorkerWarps : 0);
 

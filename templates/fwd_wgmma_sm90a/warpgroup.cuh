@@ -198,10 +198,10 @@ struct FwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE void probabilities(const Tile& queries, const View& view, bool needs_mask,
                                       const Settle& settle) {
     const auto replace = [&] {
-      if constexpr (Work::kListed)
-        Pieces::Score::apply(view, queries);
+      if constexpr (C.may_tile_rows())
+        ahead.apply(view, queries, smem.base);
       else
-        ahead.template apply<typename Pieces::Score>(view, queries);
+        Pieces::Score::apply(view, queries);
       if (needs_mask) Pieces::Mask::apply(view, queries);
     };
     float rescale[2];
@@ -247,6 +247,7 @@ struct FwdWgmmaSm90aWarpgroup {
       if (in_flight) release_v();
       if (raised && begun) rescale_outputs(rescale);
     });
+    if constexpr (C.may_tile_rows()) ahead.release(smem.base);
     round_probabilities();
   }
 };

@@ -1,6 +1,6 @@
 // workers.cuh - the role of a Hopper kernel that changes tiles of K or V in shared memory between
-// their arrival and their use (a job): numbers of another format become those of a product. The
-// header of a job includes it: kernels without one hold nothing of it.
+// their arrival and their use (a job): numbers of another format become those of a product; or that
+// loads tiles of an array. Who has such work includes it: other kernels hold nothing of it.
 #pragma once
 
 #include "hopper/ring.cuh"
@@ -39,6 +39,9 @@ struct JobTile {
 /// then run(from, to) is called: `to` is what consumers read, `from` where TMA wrote, often the
 /// same.
 ///
+/// Where C.may_tile_rows() the Score loads tiles, and waits until consumers want them
+/// (parts/user_code/row_ring.cuh).
+///
 /// Workers are told of query tiles as consumers are, and take key tiles in the order in which they
 /// arrive. A buffer is free when consumers say so: they wait for the workers, which then are done
 /// with what TMA wrote, too.
@@ -54,6 +57,7 @@ struct Workers {
   Ring<C.k_stages> k_ring;
   Ring<C.v_stages> v_ring;
   Ring<C.q_stages> q_ring;
+  u32 row_tiles = 0;  // so far
 
   ATTNFORGE_DEVICE Workers(const Params& p, Shared s) : params(p), smem(s) {}
 
@@ -83,8 +87,14 @@ struct Workers {
                                                     smem.v_full(stage), smem.v_ready(stage),
                                                     v_ring);
   }
+  ATTNFORGE_DEVICE void load_rows(const Work& work, int i) {
+    if constexpr (C.may_tile_rows())
+      Pieces::Score::load(smem.base, row_tiles++, work.queries, work.walk.tile(i) * C.block_n,
+                          thread_index() - 32 * (Shared::kConsumerWarps + 1));
+  }
   ATTNFORGE_DEVICE void work_on_keys(const Work& work) {
     for (int i = 0; i < work.walk.count(); ++i) {
+      load_rows(work, i);
       work_on_k(work, i);
       if (i > 0) work_on_v(work, i - 1);
     }

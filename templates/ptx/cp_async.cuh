@@ -33,6 +33,11 @@ ATTNFORGE_DEVICE void cp_async_or_zero(u32 smem_dst, const void* gmem_src, bool 
   }
 }
 
+/// An arrival at an mbarrier (ptx/mbarrier.cuh) once all of this thread's copies so far have come.
+ATTNFORGE_DEVICE void cp_async_arrive(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 ATTNFORGE_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 /// Waits until at most kPending of this thread's committed groups are unfinished.

@@ -351,6 +351,21 @@ TEST(Dargs, OfAlignedArraysHaveAnOrderWherePairsHaveElementsOfTheirOwn) {
   EXPECT_FALSE(adds_rows_alone(problem));
 }
 
+TEST(AlignedArrays, AreSummandsAsTheyAreOrNot) {
+  const auto adds = [](const char* score) {
+    const Problem problem = with_code(score, "", "aligned bf16* bias, int n, float w");
+    validate(problem);
+    return adds_element(problem);
+  };
+  for (const char* as_it_is :
+       {"s + bias[q * n + k]", "(s * w) + (bias[q * n + k]) + 1", "bias[q * n + k] - w + s"})
+    EXPECT_TRUE(adds(as_it_is)) << as_it_is;
+  for (const char* changed :
+       {"s + 2 * bias[q * n + k]", "s - bias[q * n + k]", "s * (s + bias[q * n + k])",
+        "tanhf(s + bias[q * n + k])", "s + (1 + bias[q * n + k]) * w"})
+    EXPECT_FALSE(adds(changed)) << changed;
+}
+
 TEST(Dargs, AreWrittenWholeWherePairsHaveElementsOfTheirOwn) {
   const Problem good = with_dargs("whole bias",
                                   "s + bias[((batch * 8 + head) * seqlen_q + q) * n + k]",

@@ -1,6 +1,7 @@
-// fwd_wgmma_sm90a_jobs_test.cpp - the whole kernel on the host, with a job on tiles of K and V that
-// undoes what was done to the inputs: at every pace its outputs are those of the kernel without
-// one, with each kind of query tiles, walks and loads.
+// fwd_wgmma_sm90a_jobs_test.cpp - the whole kernel on the host, with workers: a job on tiles of K
+// and V that undoes what was done to the inputs, or loads of tiles of an array that scores read by
+// rows. At every pace outputs are those of the kernel without them, with each kind of query tiles,
+// walks and loads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,6 +39,8 @@
 #include "parts/lengths/queue_order.cuh"
 #include "parts/lengths/used_lengths.cuh"
 #include "parts/pages/tma_keys.cuh"
+#include "parts/user_code/params.h"
+#include "parts/user_code/row_ring.cuh"
 #include "tile/swizzle.cuh"
 // clang-format on
 
@@ -122,7 +125,7 @@ struct NegatedRows {
   }
 };
 
-using Params = WithPages<WithKeyLists<WithLengths<FwdWgmmaSm90aParams>>>;
+using Params = WithCode<WithPages<WithKeyLists<WithLengths<FwdWgmmaSm90aParams>>>, 2>;
 
 template <FwdWgmmaSm90aConfig C>
 struct Dense : DenseTmaPieces<C> {
@@ -163,6 +166,60 @@ struct OfListsAndPages : OfLists<C> {
   using Lengths = UsedLengths;
   using Keys = PagedTmaKeys<C>;
 };
+
+// ---- Scores that read an array by rows ----
+
+constexpr FwdWgmmaSm90aConfig with_rows(FwdWgmmaSm90aConfig c, int bytes) {
+  c.row_bytes = bytes;
+  return c;
+}
+constexpr FwdWgmmaSm90aConfig with_keys(FwdWgmmaSm90aConfig c, int block_n) {
+  c.block_n = block_n;
+  return c;
+}
+
+constexpr int kRowPitch = 304, kMostRows = 256;
+
+/// score="s + bias[((batch * heads + head) * most_rows + q) * pitch + k]".
+template <class T>
+struct BiasCode {
+  using Words = CodeParams<2>;
+  using RowElement = T;
+  static constexpr bool kScoreReadsByKey = true, kMaskReadsByKey = false, kTanh = false;
+
+  template <class Tanh, class S, class Reads = FromMemory>
+  static auto score(const Words& words, const Tanh&, S s, int batch, int head, int q, KeyPosition k,
+                    int, int, const Reads& reads = {}) {
+    const AlignedArray<T, Reads> bias(words.words[0], reads);
+    return s + bias[((batch * kHeadsQ + head) * kMostRows + q) * kRowPitch + k];
+  }
+};
+template <FwdWgmmaSm90aConfig C, class T>
+using BiasScore = std::conditional_t<
+    C.row_bytes != 0, RingScore<C, BiasCode<T>, UserScore<BiasCode<T>>>, UserScore<BiasCode<T>>>;
+template <template <FwdWgmmaSm90aConfig> class Pieces, class T>
+struct Biased {
+  template <FwdWgmmaSm90aConfig C>
+  struct Of : Pieces<C> {
+    using Score = BiasScore<C, T>;
+  };
+};
+
+/// Numbers of an array for so many sequences, some of them -inf.
+template <class T>
+std::vector<T> bias_of(int sequences) {
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal;
+  std::vector<T> bias(static_cast<std::size_t>(sequences * kHeadsQ * kMostRows * kRowPitch));
+  for (T& x : bias) {
+    const float number = random() % 9 == 0 ? -INFINITY : normal(random);
+    if constexpr (sizeof(T) == 2)
+      x = {static_cast<u16>(float_to_bf16(number))};
+    else
+      x = number;
+  }
+  return bias;
+}
 
 // ---- A problem ----
 
@@ -385,6 +442,67 @@ void expect_same_in_parts(const std::vector<int>& rows_q, const std::vector<int>
     EXPECT_TRUE(parts.o == whole.o) << "slow warp " << slow;
     EXPECT_TRUE(parts.lse == whole.lse) << "slow warp " << slow;
   }
+}
+
+/// Tiles of rows that workers load change no bit of what lanes read ahead by themselves.
+template <FwdWgmmaSm90aConfig C, template <FwdWgmmaSm90aConfig> class Pieces, class T = Bf16>
+void expect_same_rows(const std::vector<int>& rows_q, const std::vector<int>& rows_kv, int blocks) {
+#ifdef ATTNFORGE_THREADS_OF_SYSTEM
+  GTEST_SKIP() << "blocks that wait for one another want threads that take turns";
+#endif
+  ASSERT_LE(*std::ranges::max_element(rows_q), kMostRows);
+  ASSERT_LE(*std::ranges::max_element(rows_kv), kRowPitch);
+  const std::vector<T> bias = bias_of<T>(static_cast<int>(rows_q.size()));
+  World plain = world_of<C>(rows_q, rows_kv, false);
+  plain.params.code.words[0] = reinterpret_cast<std::uintptr_t>(bias.data());
+  test::Machine machine;
+  ASSERT_EQ((run<C, Biased<Pieces, T>::template Of>(plain, machine, blocks)), "");
+  constexpr FwdWgmmaSm90aConfig kTiled = with_rows(C, sizeof(T));
+  static_assert(kTiled.may_tile_rows());
+  World tiled = world_of<kTiled>(rows_q, rows_kv, false);
+  tiled.params.code = plain.params.code;
+  constexpr unsigned kFirst = 4 * C.warpgroups;  // warp of those that do not compute
+  for (const auto& [late, slow] : {std::pair{false, 1u},
+                                   {true, 4u * C.warpgroups - 1},
+                                   {false, kFirst + 1},
+                                   {true, kFirst},
+                                   {true, kFirst + 3}}) {
+    test::Machine its;
+    its.late = late, its.slow_warp = slow;
+    const std::string failure = run<kTiled, Biased<Pieces, T>::template Of>(tiled, its, blocks);
+    EXPECT_EQ(failure, "") << "slow warp " << slow << (late ? ", late" : "");
+    EXPECT_TRUE(tiled.o == plain.o) << "slow warp " << slow << (late ? ", late" : "");
+    EXPECT_TRUE(tiled.lse == plain.lse) << "slow warp " << slow << (late ? ", late" : "");
+  }
+}
+
+TEST(RowTilesOnTheHost, OfOneQueryTile) {
+  expect_same_rows<with_turns(config_of(2, kGridPlain)), Dense>({150}, {140}, 0);
+  expect_same_rows<with_turns(config_of(2, kGridPlain)), Dense, float>({150}, {140}, 0);
+}
+TEST(RowTilesOnTheHost, OfTilesOfAnyWidth) {
+  expect_same_rows<with_keys(config_of(1, kGridPlain), 80), Dense>({70}, {190}, 0);
+  expect_same_rows<with_keys(config_of(1, kGridPlain), 96), Dense>({70}, {190}, 0);
+  expect_same_rows<with_keys(config_of(1, kGridPlain), 16), Dense, float>({70}, {50}, 0);
+}
+TEST(RowTilesOnTheHost, OfJoinedTiles) {
+  expect_same_rows<config_of(2, kGridStatic), Dense>({150, 150}, {140, 140}, 2);
+  expect_same_rows<with_turns(with_window(config_of(2, kGridDynamic))), Dense>({200}, {230}, 2);
+  expect_same_rows<with_turns(with_window(config_of(3, kGridDynamic))), Dense>({250}, {300}, 1);
+}
+TEST(RowTilesOnTheHost, OfTilesWhoseNumberIsTold) {
+  expect_same_rows<with_q_in_regs(with_window(config_of(2, kGridDynamic))), Dense>({200}, {230}, 2);
+  expect_same_rows<with_q_in_regs(config_of(1, kGridStatic)), Dense>({150}, {130}, 3);
+}
+TEST(RowTilesOnTheHost, OfLengths) {
+  expect_same_rows<with_lengths(config_of(2, kGridPlain), kUsedLengths), OfUsedLengths>(
+      {150, 0, 20, 1}, {140, 90, 0, 5}, 0);
+  expect_same_rows<with_lengths(config_of(1, kGridDynamic), kPackedLengths), OfPackedLengths>(
+      {70, 0, 20, 130}, {100, 30, 0, 200}, 2);
+}
+TEST(RowTilesOnTheHost, OfPages) {
+  expect_same_rows<with_pages(with_turns(config_of(2, kGridDynamic))), OfPages>({200, 20, 1},
+                                                                                {200, 0, 77}, 2);
 }
 
 TEST(ListsInParts, AreWalkedOverByWarpgroupsAsFarAsTheySee) {

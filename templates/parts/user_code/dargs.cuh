@@ -12,6 +12,7 @@
 #include "ptx/mma_sync.cuh"
 #include "ptx/movmatrix.cuh"
 #include "ptx/reduction.cuh"
+#include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "tile/unrolled.cuh"
 
@@ -254,6 +255,36 @@ struct DargsOfRows {
       }
     });
   }
+  /// The same of kRows queries and 16 keys whose dS lie in shared memory as elements of the array
+  /// do: eight of a row from address_of(row, half) on. Zeros up to a multiple of 16 bytes.
+  template <int kRows, class QueryTile, class AddressOf>
+  ATTNFORGE_DEVICE static void store_tile(const QueryTile& tile, int first_row, int first_key,
+                                          const AddressOf& address_of) {
+    using T = typename Code::RowElement;
+    const int rows = tile.lengths.q() - first_row, half = ElementSum::lane() % 2;
+    const int key = first_key + 8 * half, present = tile.lengths.kv() - key;
+    unrolled<kRows / 16>([&](int i) {
+      const int row = 16 * i + ElementSum::lane() / 2;
+      u32 words[4];
+      load_shared_16(words, address_of(row, half));
+      if (present < 8) {
+        unrolled<4>([&](int i) {
+          words[i] &= present > 2 * i + 1 ? ~0u : present > 2 * i ? 0xffffu : 0u;
+        });
+      }
+      if (row < rows && present > 0) {
+        *reinterpret_cast<uint4*>(place_in_gradient<T>(tile, first_row + row, key)) = make_uint4(
+            words[0], words[1], words[2], words[3]);
+      }
+    });
+  }
+  /// Whether dS of this dtype are the elements of the gradient.
+  template <int kDtype>
+  static constexpr bool kStoresTiles = Code::kAddsElement &&
+                                       (kSame<typename Code::RowElement, Bf16>
+                                            ? kDtype == kBf16
+                                            : kSame<typename Code::RowElement, Fp16> &&
+                                                  kDtype == kFp16);
   /// Zeros for rows first_row to end_row - 1 and so many keys from first_key on, by `threads`.
   template <class QueryTile>
   ATTNFORGE_DEVICE static void clear_rows(const QueryTile& tile, int first_row, int end_row,

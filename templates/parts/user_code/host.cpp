@@ -61,7 +61,17 @@ namespace {
 /// What the text makes of scores, and its derivatives: it sees what the Score before it leaves.
 void wrap_score(PieceSet& pieces, const Assembly& a) {
   const std::string before = pieces.type(Slot::kScore);
-  pieces.wrap(Slot::kScore, {"UserScore<UserCode, {}>", "parts/user_code/score.cuh"});
+  if (a.shape.may_tile_rows() && !a.kernel.row_ring_header.empty()) {
+    pieces.include(a.kernel.row_ring_header);
+    pieces.wrap(Slot::kScore, {"RingScore<kConfig, UserCode, UserScore<UserCode, {}>>",
+                               "parts/user_code/row_ring.cuh"});
+  } else if (a.shape.may_tile_rows() && !a.kernel.row_tiles.empty()) {
+    pieces.wrap(Slot::kScore, {fmt::format("TiledScore<{}, UserCode, UserScore<UserCode, {{}}>>",
+                                           a.kernel.row_tiles),
+                               "parts/user_code/row_tiles.cuh"});
+  } else {
+    pieces.wrap(Slot::kScore, {"UserScore<UserCode, {}>", "parts/user_code/score.cuh"});
+  }
   if (a.kernel.slopes && a.kernel.pieces->exact)
     pieces.fill(Slot::kSlope,
                 {fmt::format("UserSlope<UserCode, {}>", before), "parts/user_code/slope.cuh"});

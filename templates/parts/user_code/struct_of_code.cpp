@@ -206,6 +206,8 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, const 
                   : kTanhNames,
         lines_of("score", "return value_of_score((", problem.score, "));"));
   }
+  if (writes_dargs(problem))
+    lines += fmt::format("  static constexpr bool kAddsElement = {};\n", adds_element(problem));
   if (!problem.dargs.empty()) {
     constexpr int kMostAtOnce = 4;
     const int reads = most_array_reads(problem);

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstring>
+#include <utility>
 
 #include "base.cuh"
+#include "ptx/mbarrier.cuh"
 
 namespace attnforge {
 
@@ -20,6 +22,14 @@ void cp_async_or_zero(u32 smem_dst, const void* gmem_src, bool in_bounds) {
 template <int kBytes>
 void cp_async(u32 smem_dst, const void* gmem_src) {
   cp_async_or_zero<kBytes>(smem_dst, gmem_src, true);
+}
+inline void cp_async_arrive(u32 barrier) {
+  auto& own = test::machine->copies_of_threads[test::own_number()];
+  test::copy_to_smem([groups = std::exchange(own, {}), barrier] {
+    for (const auto& group : groups)
+      for (const auto& copy : group) copy();
+    mbarrier_arrive(barrier);
+  });
 }
 inline void cp_async_commit() { test::commit(test::machine->copies_of_threads); }
 template <int kPending>
