@@ -154,6 +154,8 @@ def append_kv(
     q_out: None = None,
     layout: _Layout = "bshd",
     stream: int | None = None,
+    k_scale: _T | None = None,
+    v_scale: _T | None = None,
 ) -> None: ...
 @overload
 def append_kv(
@@ -173,6 +175,8 @@ def append_kv(
     q_out: _T | None = None,
     layout: _Layout = "bshd",
     stream: int | None = None,
+    k_scale: _T | None = None,
+    v_scale: _T | None = None,
 ) -> _T: ...
 @overload
 def merge_states(
@@ -321,6 +325,8 @@ class Plan:
     def family(self) -> str: ...
     @property
     def provenance(self) -> str: ...
+    @property
+    def layer(self) -> str: ...
 
 class PlanCache:
     limit: int
@@ -421,6 +427,8 @@ class KvCache:
         num_pages: int | None = None,
         dtype: Any = None,
         device: Any = None,
+        dtype_v: Any = None,
+        scale: str = "token",
     ) -> None: ...
     @property
     def free_pages(self) -> int: ...

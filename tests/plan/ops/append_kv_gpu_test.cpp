@@ -338,6 +338,7 @@ TEST_F(AppendKvGpu, AGraphAppendsAfterTheLastReplaysRows) {
   for (int step = 0; step < 8; ++step) {
     std::fill(rows.begin(), rows.end(), float(step + 1));
     k.copy_from_host(rows.data(), rows.size() * sizeof(float));
+    check(driver().cuCtxSynchronize(), "wait for a copy that `stream` does not wait for");
     graph.launch(stream.get());
     stream.synchronize();
     for (std::size_t i = 0; i < used.size(); ++i) used[i] = int(i % 5) + step + 1;

@@ -84,7 +84,7 @@ TEST_F(AppendQuantisedGpu, OtherScalesAreReadAndOtherSizesServed) {
   expect_two_steps(
       "append fp16 k=e5m2 v=int4 kv_scale=head batch=7 num_heads=5 seqlen=9:64 head_dim=64");
   expect_two_steps(
-      "append bf16 k=int8 v=e4m3 kv_scale=tensor batch=3 num_heads=4 seqlen=3:64 head_dim=40:512 "
+      "append bf16 k=int8 v=e4m3 kv_scale=tensor batch=3 num_heads=4 seqlen=3:64 head_dim=48:512 "
       "page_size=16 rope=half alignment=8");
   expect_two_steps("append bf16 k=e4m3 v=int8 batch=3 num_heads=4 seqlen=3:64 head_dim=128");
   expect_two_steps(
