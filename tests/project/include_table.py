@@ -17,7 +17,7 @@ HOST = r"(fmt/\w+\.h|nlohmann/json(_fwd)?\.hpp)"
 TABLE = {
     "include": (r"attnforge/\w+\.h", C_STD),
     "generator": (r"(attnforge|generator)/.*|templates/shape\.h", r"fmt/\w+\.h|xxhash\.h"),
-    "reference": (r"(attnforge|reference)/.*", r"fmt/\w+\.h"),
+    "reference": (r"(attnforge|reference)/.*", r"fmt/\w+\.h|sched\.h"),
     "device": (r"base\.cuh|shape\.h|low_bits\.h|base_params\.h|(ptx|tile|pieces|hopper|backward|ladder|oracle)/\w+\.(cuh|h)|parts/\w+/\w+\.(cuh|h)", None),  # and the own folder; not even std
     "templates": (
         r"(attnforge|generator)/.*|templates/(registry|embedded|base_params|(host|hopper|backward|ladder)/\w+|parts/\w+/(host|params))\.h|templates/base\.cuh",  # and the own folder

@@ -63,12 +63,12 @@ def problems(q: Tensor, table: Tensor) -> str:
     found = attnforge.tune("fwd bf16 seqlen=4096", rigor="quick", progress=lambda so_far: so_far["done"] > 3)
     found = attnforge.tune(q, q, q, backward=True, causal=True, return_lse=True, time_limit_s=1.0)
     attnforge.plan_cache.limit = 100
-    plans = [f"{plan.problem} {plan.config} {plan.family} {plan.provenance} {plan.workspace_bytes}" for plan in attnforge.plan_cache]
+    plans = [f"{plan.problem} {plan.config} {plan.family} {plan.provenance} {plan.layer} {plan.workspace_bytes}" for plan in attnforge.plan_cache]
     attnforge.plan_cache.clear()
     ready = [texts.relative_bias(table, 9), texts.tanh_cap(3.0), texts.documents(table), texts.prefix_lm(table), texts.dilated_window(9, 2)]
     compiles: int = attnforge.stats()["compiles"]
     with problem.handle():
-        return f"{problem.words()} {served} {why} {source} {found} {plans} {ready} {compiles} {attnforge.library_path()} {attnforge.version()}"
+        return f"{problem.words()} {problem.bucket()} {served} {why} {source} {found} {plans} {ready} {compiles} {attnforge.library_path()} {attnforge.version()}"
 
 
 def errors() -> str:

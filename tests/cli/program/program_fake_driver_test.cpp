@@ -55,7 +55,7 @@ TEST_F(ProgramOnFakeDriver, DoctorNamesTheComputeMode) {
                                     {"FAKE_COMPUTE_MODE", mode}})
         .out;
   };
-  EXPECT_THAT(said("0"), HasSubstr("GiB, compute mode default\n"));
+  EXPECT_THAT(said("0"), HasSubstr("GiB, compute mode default, "));
   EXPECT_THAT(said("2"), testing::AllOf(HasSubstr("compute mode prohibited"),
                                         HasSubstr("nvidia-smi -i 0 -c DEFAULT")));
   EXPECT_THAT(said("3"), testing::AllOf(HasSubstr("compute mode exclusive process"),
