@@ -126,7 +126,7 @@ class Pages(unittest.TestCase):
         tool.write_text(f"#!/bin/sh\nexec cat '{cls.root}/sass.txt'\n")
         tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
         cls.environment = dict(os.environ, ATTNFORGE_NVRTC=FAKE_NVRTC, ATTNFORGE_CACHE=str(cls.root / "cache.db"),
-                               PATH=f"{cls.root}:{os.environ['PATH']}", CUDA_VISIBLE_DEVICES="")
+                               PATH=f"{cls.root}:{os.environ['PATH']}", CUDA_VISIBLE_DEVICES="", ATTNFORGE_SHIPPED_WINNERS="0")
         cls.fill_database()
         cls.browser = Browser(cls.root / "profile")
 
