@@ -25,6 +25,14 @@ int cores_of_affinity() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // over 1024 cores
 }
 
+/// A container sees its own group as the root; cgroup v1 has two files.
+double read_quota() {
+  const double quota = cores_of_quota(text_of("/sys/fs/cgroup/cpu.max"));
+  return quota > 0 ? quota
+                   : cores_of_quota(text_of("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") + " " +
+                                    text_of("/sys/fs/cgroup/cpu/cpu.cfs_period_us"));
+}
+
 }  // namespace
 
 double cores_of_quota(std::string_view text) {
@@ -35,11 +43,7 @@ double cores_of_quota(std::string_view text) {
 }
 
 int usable_cores() {
-  // A container sees its own group as the root; cgroup v1 has two files.
-  double quota = cores_of_quota(text_of("/sys/fs/cgroup/cpu.max"));
-  if (quota == 0)
-    quota = cores_of_quota(text_of("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") + " " +
-                           text_of("/sys/fs/cgroup/cpu/cpu.cfs_period_us"));
+  static const double quota = read_quota();  // each parallel_for() asks
   const int cores = cores_of_affinity();
   return quota > 0 ? std::clamp(static_cast<int>(std::ceil(quota)), 1, cores) : cores;
 }

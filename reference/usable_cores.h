@@ -6,7 +6,7 @@
 
 namespace attnforge {
 
-/// By its affinity and the quota of its control group; at least 1.
+/// By its affinity, and the quota that its control group had at the first call; at least 1.
 int usable_cores();
 /// What the text of cpu.max (cgroup v2: "quota period" in us, or "max period") allows; 0: any.
 double cores_of_quota(std::string_view text);

@@ -7,7 +7,6 @@
 #include <limits>
 #include <random>
 #include <set>
-#include <thread>
 #include <vector>
 
 #include "attnforge/error.h"
