@@ -20,13 +20,11 @@ class CandidateEvaluator : public Evaluator {
                      std::unique_ptr<Trials> trials, std::unique_ptr<CompileWorkers> compilers,
                      int compile_threads, const Overrides& overrides)
       : problem_(problem),
-        arch_(device.arch),
+        device_(device),
         cache_(cache),
         compilers_(std::move(compilers)),
         overrides_(overrides),
         trials_(std::move(trials)),
-        own_(own_sources(problem, device)),
-        own_left_(own_.size()),
         pool_(compile_threads) {}
 
   std::string digest_of(const Candidate& candidate) override {
@@ -37,7 +35,9 @@ class CandidateEvaluator : public Evaluator {
                const std::function<void(std::size_t, const Measurement&)>& on_done) override {
     const std::vector<Candidate> batch(candidates.begin(), candidates.end());
     // The first batch waits for the tuner's own kernels.
-    const std::vector<Source> own = std::exchange(own_, {});
+    std::vector<Source> own;
+    if (!std::exchange(own_asked_for_, true)) own = own_sources(problem_, device_);
+    own_left_ += own.size();
     pool_.run(
         own.size() + batch.size(),
         [this, own, batch](std::size_t index, const std::atomic<bool>& unwanted) {
@@ -91,11 +91,11 @@ class CandidateEvaluator : public Evaluator {
     Compiled result;
     try {
       result.source = source();
-      std::optional<Cubin> known = cache_.get_cubin(digest(result.source), arch_.name,
+      std::optional<Cubin> known = cache_.get_cubin(digest(result.source), device_.arch.name,
                                                     nvrtc_facts().version_text());
       result.cubin = known        ? *std::move(known)
-                     : compilers_ ? compilers_->compile(result.source, arch_, unwanted)
-                                  : compile(result.source, arch_, {.unwanted = &unwanted});
+                     : compilers_ ? compilers_->compile(result.source, device_.arch, unwanted)
+                                  : compile(result.source, device_.arch, {.unwanted = &unwanted});
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kCompile) {
         result.failure = failed(Status::kCompileError, error.what());
@@ -131,14 +131,14 @@ class CandidateEvaluator : public Evaluator {
   };
 
   const Problem problem_;
-  const Arch arch_;
+  const DeviceFacts device_;
   Cache& cache_;
   const std::unique_ptr<CompileWorkers> compilers_;
   const Overrides overrides_;
   std::map<std::string, Prepared> prepared_;  // trials_ borrows from it
   std::unique_ptr<Trials> trials_;
-  std::vector<Source> own_;  // until they are compiled
-  std::size_t own_left_;     // that have not arrived
+  bool own_asked_for_ = false;  // of the pool
+  std::size_t own_left_ = 0;    // that have not arrived
   OwnCode own_code_;
   CompilePool pool_;  // last: its threads use what is above
 };
