@@ -63,7 +63,9 @@ std::optional<std::uint32_t> type_of(const fs::path& folder) {
 std::string unescaped(std::string_view text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && i + 3 < text.size()) {
+    const bool octal = text[i] == '\\' && i + 3 < text.size() &&
+                       text.substr(i + 1, 3).find_first_not_of("01234567") == text.npos;
+    if (octal) {
       plain += static_cast<char>(std::stoi(std::string(text.substr(i + 1, 3)), nullptr, 8));
       i += 3;
     } else {

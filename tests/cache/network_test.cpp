@@ -65,6 +65,8 @@ TEST(MountSource, IsOfTheInnermostMount) {
   EXPECT_EQ(mount_source(kText, "/mnt/a b/c"), "other:/b");
   EXPECT_EQ(mount_source(kText, "/mnt2"), "/dev/sda1");
   EXPECT_EQ(mount_source("", "/"), "");
+  EXPECT_EQ(mount_source("1 0 0:1 / /a rw - fuse host:\\x\\09 rw\n", "/a"), "host:\\x\\09")
+      << "a kernel that leaves backslashes as they are";
 }
 
 TEST_F(NetworkTest, ADatabaseThatIsThereIsReadAndNotWritten) {
