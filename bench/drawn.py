@@ -4,28 +4,35 @@
     python3 bench/drawn.py forward --count 40 --limit-s 500 --go-on --name drawn_forward     # again until it has all
     python3 bench/drawn.py backward --count 30 --peers fa4,torch-cudnn --out times.csv
 
-"attnforge" is policy first_run: its first call tunes. "estimate" is what the model chooses. Problems are drawn one by one, so that the
-first ones, which --limit-s leaves, are a sample too. ATTNFORGE_CACHE should name an empty database: first_run tunes nothing twice.
+"attnforge" is policy first_run: its first call tunes. "estimate" is policy estimate with an empty database, so the winner that ships for
+the nearest problem, where one does. "model" is the model's own choice. Problems are drawn one by one, so that the first ones, which
+--limit-s leaves, are a sample too. ATTNFORGE_CACHE should name an empty database: first_run tunes nothing twice.
 Peers of decode are those of serving.py: in pages FlashAttention-3, FlashInfer and XQA, in one piece FlashAttention-3 and, of one new token
 and equal lengths, cuDNN and FlashAttention-2 of PyTorch. Peers of forward and backward are in drawn_dense.py. bf16, cold L2, all in shuffled
 rounds on a heated card, medians. Outputs are compared before anything is timed: of decode with attnforge's, else with fp32.
 """
 
+import argparse
+import os
 import pathlib
+import re
 import statistics
+import subprocess
+import sys
 import time
 
 import choice
 import drawn_dense
 import drawn_problems
 import figures
+import machine
 import peer_kernels
 import rounds
 import serving
 import serving_peers
 
 RESULT = "impl,ms,{},ratio,best_peer,ratio_to_best_peer,error,rounds,spread,late,note".format
-# ratio: the time over that of attnforge. ratio_to_best_peer: how much faster attnforge, or its estimate, is. keys: of all sequences.
+# ratio: the time over that of attnforge. ratio_to_best_peer: how much faster each of OURS is. keys: of all sequences.
 DENSE = "point,model,num_heads_q,num_heads_kv,head_dim,head_dim_v,sequences,queries,keys,longest_q,longest_kv,"
 COLUMNS = {
     "decode": f"point,model,num_heads_q,num_heads_kv,head_dim,batch,seqlen_q,keys,longest,page_size,{RESULT('tb_per_s')}".split(","),
@@ -33,7 +40,10 @@ COLUMNS = {
 }
 COLUMNS["backward"] = COLUMNS["forward"]
 LOADERS = {"decode": serving_peers.LOADERS, "forward": drawn_dense.LOADERS, "backward": drawn_dense.LOADERS}
-OURS = ("attnforge", "estimate")
+OURS = ("attnforge", "estimate", "model")
+ESTIMATES = """import sys, attnforge
+for problem in sys.stdin:
+    print(attnforge.inspect(problem.strip(), compile=False, max_candidates=1)["config"], flush=True)"""
 
 
 class Decode(serving.Case):
@@ -97,21 +107,36 @@ def case_of(kind, point, torch):
     return Decode(point, torch) if kind == "decode" else Dense(point, torch, kind == "backward")
 
 
-def settle(call, device, attnforge):
-    """({name: function}, {name: config}) of OURS."""
+def estimator():
+    """A function: the config that policy estimate takes for a problem's text where nothing was tuned. Another process answers, whose
+    database is empty."""
+    environment = {**os.environ, "ATTNFORGE_CACHE": ":memory:", "ATTNFORGE_SITE_CACHE": "", "PYTHONPATH": os.pathsep.join(sys.path)}
+    child = subprocess.Popen([sys.executable, "-c", ESTIMATES], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+    def estimate(problem):
+        print(problem, file=child.stdin, flush=True)
+        return child.stdout.readline().strip() or sys.exit(f"the process that asks for estimates ended at {problem}")
+
+    return estimate
+
+
+def settle(call, device, estimate, attnforge):
+    """({name: function}, {name: note}) of OURS."""
     attnforge.plan_cache.clear()
     call()
     plan = list(attnforge.plan_cache)[-1]
-    estimate = attnforge.inspect(str(plan.problem), compile=False, max_candidates=1)["candidates"][0]["config"]
-    configs = {"attnforge": plan.config, "estimate": estimate}
+    problem = str(plan.problem)
+    model = attnforge.inspect(problem, compile=False, max_candidates=1)["candidates"][0]["config"]
+    configs = dict(zip(OURS, (plan.config, estimate(problem), model)))
     runs = choice.runs_with(call, dict.fromkeys(configs.values()), device, attnforge)
-    return {name: runs[config] for name, config in configs.items() if config in runs}, configs
+    notes = configs if plan.provenance == "measured" else configs | {"attnforge": f"{figures.NO_WINNER}: {plan.provenance}, {plan.config}"}
+    return {name: runs[config] for name, config in configs.items() if config in runs}, notes
 
 
-def measure(kind, point, session, peers, attnforge):
+def measure(kind, point, session, peers, estimate, attnforge):
     """The rows of a drawn point."""
     case = case_of(kind, point, session.torch)
-    runs, notes = settle(case.call(attnforge), case.q.device.index, attnforge)
+    runs, notes = settle(case.call(attnforge), case.q.device.index, estimate, attnforge)
     errors = case.add_peers(peers, runs, notes)
     times = session.time_ms(runs)
     more = {}
@@ -131,12 +156,13 @@ def said_of(rows):
             least = min(found, key=found.get)
             mean = statistics.geometric_mean(found.values())
             yield f"{name}: geometric mean {mean:.3f}x the fastest peer, least {found[least]:.3f}x ({least}), {len(found)} points"
+    yield from figures.without_winner(rows)
 
 
-def rows_of(kind, point, session, peers, attnforge):
+def rows_of(kind, point, session, *more):
     """Of measure(), or one that says why there is no time."""
     try:
-        return measure(kind, point, session, peers, attnforge)
+        return measure(kind, point, session, *more)
     except RuntimeError as error:  # of attnforge, or memory ran out
         session.torch.cuda.synchronize()  # ends this where the GPU's context is broken: nothing after it would be true
         named = {"point": drawn_problems.words_of(point), "model": point.model}
@@ -147,16 +173,23 @@ def drawn(args):
     """The points that --count, --first and --shard leave."""
     count = args.first + args.count
     points = drawn_problems.decode(args.seed, count) if args.kind == "decode" else drawn_problems.dense(args.kind, args.seed, count)
-    index, of = map(int, args.shard.split("/"))
+    index, of = args.shard
     return list(points)[args.first :][index::of]
+
+
+def shard(text):
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not found or int(found[1]) >= int(found[2]):
+        raise argparse.ArgumentTypeError(f"{text} is not I/N with I below N, as 0/4")
+    return int(found[1]), int(found[2])
 
 
 def main():
     parser = rounds.options(__doc__, rounds=15, heat_ms=50, tune=None, seed_of="problems and tensors")
     parser.add_argument("kind", choices=tuple(COLUMNS), help="what is drawn")
-    parser.add_argument("--count", type=int, default=60, help="problems (default: %(default)s)")
+    parser.add_argument("--count", type=machine.positive, default=60, help="problems (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="leave the first N of them out")
-    parser.add_argument("--shard", default="0/1", metavar="I/N", help="of those, each N-th from number I on: a process for each of N GPUs")
+    parser.add_argument("--shard", type=shard, default="0/1", metavar="I/N", help="of those, each N-th from number I on: a process for each of N GPUs")
     parser.add_argument("--limit-s", type=float, default=float("inf"), metavar="S", help="begin no point after so many seconds")
     parser.add_argument("--go-on", action="store_true", help="add to a file the points that it does not have")
     parser.add_argument("--clean-l2", action="store_true", help="nothing in the L2 has to be written back while a run is timed")
@@ -175,12 +208,13 @@ def main():
     known = figures.read_csv(session.path)[1] if args.go_on and session.path and pathlib.Path(session.path).exists() else []
     session.rows += known
     session.begin([*peer_kernels.who(peers, missing, wanted, usual), copies], goes_on=bool(known))
+    estimate = estimator()
     points = [point for point in drawn(args) if drawn_problems.words_of(point) not in {row["point"] for row in known}]
     for done, point in enumerate(points):
         if time.monotonic() - session.start > args.limit_s:
             session.say(f"--limit-s {args.limit_s:g} left {len(points) - done} of {len(points)} points out")
             break
-        session.add(rows_of(args.kind, point, session, peers, attnforge), drawn_problems.words_of(point), "ms")
+        session.add(rows_of(args.kind, point, session, peers, estimate, attnforge), drawn_problems.words_of(point), "ms")
     for line in said_of(session.rows):
         session.say(line)
     failed = {row["point"] for row in session.rows if row["impl"] in OURS and not row["ms"]}

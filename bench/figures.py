@@ -17,6 +17,7 @@ Point = collections.namedtuple(
 # hold time of the host. note: why there is no time, or of attnforge how its config came about.
 COLUMNS = ["impl", *Point._fields, *"ms,tflops,ratio_to_best_peer,best_peer,error,rounds,spread,late,note,config".split(",")]
 UNTUNED = "attnforge-untuned"  # with its model's first choice, a row of backward.py
+NO_WINNER = "first_run found no winner"  # begins the note of attnforge in a row of drawn.py whose time is of another choice
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 
 
@@ -51,6 +52,13 @@ def configs_line(args):
 
 def point_of(row):
     return Point(row["dtype"], *(int(row[name]) for name in Point._fields[1:]))
+
+
+def without_winner(rows):
+    """A line that says at how many points first_run found no winner; none if it always did."""
+    points = {row["point"]: row["note"].startswith(NO_WINNER) for row in rows if row["impl"] == "attnforge" and row["ms"]}
+    if any(points.values()):
+        yield f"{NO_WINNER} at {sum(points.values())} of {len(points)} points: its time there is that of a choice like estimate's"
 
 
 def problem_text(point, op, *words):

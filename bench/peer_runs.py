@@ -173,6 +173,6 @@ def time_ms(runs, rounds, heat, flush):
                 samples[name].append(start.elapsed_time(stop))
     result = {}
     for name, times in samples.items():
-        low, middle, high = statistics.quantiles(times, n=4)
+        low, middle, high = statistics.quantiles(times, n=4) if rounds > 1 else times * 3
         result[name] = Time(middle, (high - low) / middle, late[name])
     return result

@@ -32,7 +32,7 @@ def options(doc, *shared, rounds=21, heat_ms=100, tune="quick", first_run=False,
     said = "first_run: as a user's first call does" if first_run else None
     if tune is not None:
         parser.add_argument("--tune", default=tune, choices=[each for each in TUNES if first_run or each != "first_run"], help=said)
-    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--rounds", type=machine.positive, default=rounds)
     parser.add_argument("--heat-ms", type=float, default=heat_ms, help="of a peer's kernel before each round")
     parser.add_argument("--seed", type=int, default=1, help=f"of {seed_of}")
     parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")

@@ -353,14 +353,19 @@ def drawn_ratios(rows, impl):
 
 
 def drawn():
-    """Problems that a seed drew: what a first call finds, and what the model chooses."""
+    """Problems that a seed drew: what a first call finds, what plans take before one, and what the model chooses."""
     cells = lambda ratios: [f"{statistics.geometric_mean(ratios):.2f}x", f"{min(ratios):.3f}x"] if ratios else ["", ""]
+    files = {what: read(f"drawn_{what}.csv")[1] for what in ("decode", "forward", "backward")}
+    names = {"attnforge": "`first_run`", "estimate": "untuned", "model": "the model's"}
+    names = {impl: name for impl, name in names.items() if any(row["impl"] == impl for rows in files.values() for row in rows)}
     table = []
-    for what in ("decode", "forward", "backward"):
-        found = [drawn_ratios(read(f"drawn_{what}.csv")[1], impl) for impl in ("attnforge", "estimate")]
+    for what, rows in files.items():
+        found = [drawn_ratios(rows, impl) for impl in names]
         found = [{**(each if what == "decode" else {}), what: [ratio for ratios in each.values() for ratio in ratios]} for each in found]
-        table += [[kind, len(ratios), *cells(ratios), *cells(found[1].get(kind))] for kind, ratios in found[0].items()]
-    return page(markdown(["", "points", "`first_run`", "least", "untuned", "least"], table))
+        table += [[kind, len(ratios), *(cell for each in found for cell in cells(each.get(kind)))] for kind, ratios in found[0].items()]
+    header = ["", "points", *(cell for name in names.values() for cell in (name, "least"))]
+    said = [f"{what}: {line}." for what, rows in files.items() for line in figures.without_winner(rows)]
+    return page(markdown(header, table), *said)
 
 
 SERVING_COLUMNS = {

@@ -47,7 +47,7 @@ def attend(q, k, v, causal, window, softcap):
 
 
 def attention(q, k, v, causal=False, window=None, softcap=None, cu_seqlens=None, max_seqlen=None, return_lse=False):
-    FAKE.plan_cache.append(types.SimpleNamespace(problem="problem", config="found"))
+    FAKE.plan_cache.append(types.SimpleNamespace(problem="problem", config="found", provenance="estimated" if softcap else "measured"))
     window = tuple(-1 if side is None else side for side in window or (-1, -1))
     if cu_seqlens is None:
         o = torch.stack([attend(*each, causal, window, softcap) for each in zip(q, k, v)])
@@ -73,6 +73,13 @@ FAKE = types.SimpleNamespace(
     attention=attention, attention_backward=attention_backward, configure=lambda **words: None, version=lambda: "0", plan_cache=Cache(),
     AttnforgeError=RuntimeError, inspect=lambda text, **words: {"candidates": [{"config": "guessed"}]},
 )  # fmt: skip
+OTHER_PROCESS = """
+import os
+
+def inspect(text, **words):
+    assert text == "problem" and os.environ["ATTNFORGE_CACHE"] == ":memory:"
+    return {"config": "shipped"}
+"""
 
 
 class Flash:
@@ -130,22 +137,30 @@ class DrawnTest(unittest.TestCase):
                 notes[peer.name] = peer_kernels.first_line(error)
 
     def check(self, kind, count):
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(sys, "path", [folder, *sys.path]):
             path = pathlib.Path(folder) / "a.csv"
+            (pathlib.Path(folder) / "attnforge.py").write_text(OTHER_PROCESS)
             self.run_it(path, kind, "--count", str(count - 4))
             said = self.run_it(path, kind, "--count", str(count), "--go-on", "--limit-s", "0")
             self.assertRegex(said, "--limit-s 0 left [1-4] of [1-4] points out")
             said = self.run_it(path, kind, "--count", str(count), "--go-on")
-            self.assertRegex(said, rf"attnforge: geometric mean \S+ the fastest peer, least .*, \d+ points\nestimate: ")
+            self.assertRegex(said, rf"attnforge: geometric mean \S+ the fastest peer, least .*, \d+ points\nestimate: .*\nmodel: ")
             comments, rows = figures.read_csv(path)
         with mock.patch.object(tables, "read", lambda name: (comments, rows)):
-            self.assertRegex(tables.drawn(), r"\| packed rows \| \d+ \| 1.20x \| 1.200x \| 1.09x \|")
+            self.assertRegex(tables.drawn(), r"\| packed rows \| \d+ \| 1.30x \| 1.300x \| 1.18x \| 1.182x \| 1.08x \|")
+            capped = {row["point"]: float(row["softcap"]) > 0 for row in rows}
+            sentence = f"first_run found no winner at {sum(capped.values())} of {len(capped)} points"
+            self.assertIn(sentence, said)
+            self.assertIn(f"{kind}: {sentence}", tables.drawn())
         found = figures.grouped((row["point"], row) for row in rows)
         self.assertEqual(set(found), {drawn_problems.words_of(point) for point in small(drawn_problems.dense(kind, 1, count))})
         for point, each in found.items():
             by_name = {row["impl"]: row for row in each}
             self.assertLess(float(by_name["attnforge"]["error"]), 1e-2, point)
-            self.assertLess(float(by_name["estimate"]["error"]), 1e-2, point)
+            for name, note in (("estimate", "shipped"), ("model", "guessed")):
+                self.assertLess(float(by_name[name]["error"]), 1e-2, point)
+                self.assertEqual(by_name[name]["note"], note)
+            self.assertEqual(by_name["attnforge"]["note"], "first_run found no winner: estimated, found" if capped[point] else "found")
             windowed = "window" in point and "packed" not in point
             self.assertEqual("wrong: differs from fp32" in by_name["fa3"]["note"], windowed, point)
             self.assertEqual("torch-efficient" in by_name, windowed, "asked where no other serves")
@@ -157,6 +172,27 @@ class DrawnTest(unittest.TestCase):
 
     def test_backward(self):
         self.check("backward", 24)
+
+
+class OptionsTest(unittest.TestCase):
+    def test_a_wrong_number_ends_with_a_sentence(self):
+        for words, sentence in (
+            (["--shard", "x"], "x is not I/N with I below N"), (["--shard", "2/2"], "2/2 is not"), (["--shard", "0/0"], "0/0 is not"),
+            (["--rounds", "0"], "0 must be at least 1"), (["--count", "0"], "0 must be at least 1"),
+        ):  # fmt: skip
+            said = io.StringIO()
+            argv = mock.patch.object(sys, "argv", ["drawn.py", "decode", *words])
+            with argv, contextlib.redirect_stderr(said), self.assertRaises(SystemExit) as ended:
+                drawn.main()
+            self.assertEqual(ended.exception.code, 2)
+            self.assertIn(sentence, said.getvalue())
+
+    def test_one_round_is_its_own_median(self):
+        event = types.SimpleNamespace(record=lambda: None, elapsed_time=lambda stop: 2.0, query=lambda: False)
+        with mock.patch.dict(sys.modules, {"attnforge": FAKE}):
+            import peer_runs
+        with mock.patch.multiple(torch.cuda, Event=lambda **words: event, synchronize=lambda: None):
+            self.assertEqual(peer_runs.time_ms({"a": lambda: None}, 1, mock.Mock(ended=lambda: False), lambda: None), {"a": (2.0, 0.0, 0)})
 
 
 class ExactTest(unittest.TestCase):
