@@ -1,11 +1,12 @@
 """attention(): a call like an earlier one is one look-up and one call of the library."""
 
-from . import _checks, _graphs, _parts
-from ._arguments import check_inputs, check_outputs, new_outputs, view_inputs, view_outputs
+from . import _checks, _graphs
+from ._calls import parts as _parts
+from ._calls.arguments import check_inputs, check_outputs, new_outputs, view_inputs, view_outputs
 from ._arrays import backend_of
-from ._call import Call
-from ._code import check_devices, code_of
-from ._fast import fast, find
+from ._calls.call import Call
+from ._calls.code import check_devices, code_of
+from ._calls.fast import fast, find
 from ._gradients import autograd
 from ._graphs import with_op
 from ._library import check

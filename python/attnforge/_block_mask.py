@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from . import _c, _checks
 from ._arrays import backend_of
-from ._code import check_devices, code_of
+from ._calls.code import check_devices, code_of
 from ._errors import InvalidError
 from ._library import check, context, lib, take_string
 from ._problem import Problem

@@ -5,7 +5,7 @@ import ctypes
 from . import _c, _checks, _graphs
 from ._arrays import backend_of
 from ._errors import InvalidError
-from ._fast import fast
+from ._calls.fast import fast
 from ._formats import DTYPES, FP32
 from ._graphs import with_op
 from ._library import check, lib, packer

@@ -1,7 +1,7 @@
 """What calls of append_kv() and merge_states() share: checks of their arrays, and plans by what addresses are multiples of."""
 
 from . import _c
-from ._arguments import alignment_of, used_strides
+from ._calls.arguments import alignment_of, used_strides
 from ._errors import InvalidError
 from ._formats import DTYPES, ITEM_BYTES, numbers_in
 from ._plans import plan_of

@@ -5,7 +5,7 @@ from typing import NamedTuple, Optional
 
 from . import _checks
 from ._block_mask import BlockWords
-from ._code import NO_CODE
+from ._calls.code import NO_CODE
 from ._errors import InvalidError
 from ._names import refuse_name
 

@@ -3,10 +3,11 @@
 import ctypes
 import math
 
-from . import _c, _checks, _parts
-from ._arguments import check_inputs, problem_of_arrays, shape_of_lse, shape_of_o, view_inputs
+from . import _c, _checks
+from ._calls import parts as _parts
+from ._calls.arguments import check_inputs, problem_of_arrays, shape_of_lse, shape_of_o, view_inputs
 from ._arrays import Array, _by_type, contiguous, no_dtype
-from ._code import code_of
+from ._calls.code import code_of
 from ._errors import InvalidError, UnsupportedError
 from ._formats import FLOATS, FORMATS, FP32, ITEM_BYTES
 from ._library import check, lib

@@ -4,7 +4,7 @@ import ctypes
 import json
 
 from . import _c, _checks
-from ._arguments import problem_of
+from ._calls.arguments import problem_of
 from ._gradients.backward import problem_of_backward
 from ._errors import InvalidError, NoDriverError, UnsupportedError
 from ._library import check, context, encode, lib, opened_devices, take_string

@@ -12,7 +12,8 @@ from unittest import mock
 import torch
 
 import attnforge
-from attnforge import _arrays, _c, _fast, _library
+from attnforge import _arrays, _c, _library
+from attnforge._calls import fast as _fast
 
 torch.set_num_threads(1)  # of small tensors threads would mostly wait for one another
 
@@ -465,7 +466,7 @@ def install(test):
         mock.patch("attnforge._plans.lib", Library),
         mock.patch("attnforge._caches.append.lib", Library),
         mock.patch("attnforge._merge.lib", Library),
-        mock.patch("attnforge._fast.lib", Library),
+        mock.patch("attnforge._calls.fast.lib", Library),
     ):
         patch.start()
         test.addCleanup(patch.stop)

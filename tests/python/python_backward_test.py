@@ -19,7 +19,8 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _c, _fast, _library, _plans, _tools  # noqa: E402
+from attnforge import _c, _library, _plans, _tools  # noqa: E402
+from attnforge._calls import fast as _fast  # noqa: E402
 from attnforge._gradients import autograd, backward  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 

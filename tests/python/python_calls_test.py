@@ -22,7 +22,8 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _arguments, _arrays, _attention, _c, _call, _checks, _fast, _formats, _lengths, _library, _options, _overlap, _parts, _plans  # noqa: E402
+from attnforge import _arrays, _attention, _c, _checks, _formats, _library, _options, _plans  # noqa: E402
+from attnforge._calls import arguments as _arguments, call as _call, fast as _fast, lengths as _lengths, overlap as _overlap, parts as _parts  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()

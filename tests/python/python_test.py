@@ -19,7 +19,8 @@ if PACKAGE:
     sys.path.insert(0, PACKAGE)
 
 import attnforge  # noqa: E402
-from attnforge import _arguments, _arrays, _formats, _options, _plans  # noqa: E402
+from attnforge import _arrays, _formats, _options, _plans  # noqa: E402
+from attnforge._calls import arguments as _arguments  # noqa: E402
 
 TEXT = "fwd bf16 batch=2 num_heads=8:2 seqlen=100:300 head_dim=64:72 causal lse window_left=50"
 

@@ -53,7 +53,7 @@ def modules():
     for stub in STUBS:
         yield stub, [stub.with_suffix(".py")] if stub != ROOT / "__init__.pyi" else [
             each for each in ROOT.rglob("_*.py") if "integrations" not in each.parts and "flash_attn" not in each.parts
-        ] + [each for folder in ("_caches", "_gradients") for each in (ROOT / folder).glob("*.py")]
+        ] + [each for folder in ("_caches", "_calls", "_gradients") for each in (ROOT / folder).glob("*.py")]
 
 
 class StubsTest(unittest.TestCase):

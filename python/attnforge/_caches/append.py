@@ -6,12 +6,12 @@ from typing import NamedTuple
 from .. import _c, _checks, _graphs
 from .._arrays import backend_of, contiguous
 from .._errors import InvalidError
-from .._fast import fast
+from .._calls.fast import fast
 from .._formats import DTYPES, INTEGERS, LOW_BITS, OF_CACHES, numbers_in
 from .._graphs import with_op
 from .._library import check, lib, packer
 from .._ops import PLACES, OpCall, check_array, tensor
-from .._parts import check_rope, view_rope
+from .._calls.parts import check_rope, view_rope
 from .._plans import plan_cache
 from .scales import check_scales, kv_scale_of, strides_of, view_scales
 

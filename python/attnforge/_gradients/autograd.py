@@ -2,13 +2,14 @@
 
 from typing import NamedTuple
 
-from .. import _checks, _parts
-from .._arguments import check_inputs, new_outputs, view_inputs
+from .. import _checks
+from .._calls import parts as _parts
+from .._calls.arguments import check_inputs, new_outputs, view_inputs
 from .._arrays import backend_of
 from .backward import attention_backward, why_not_served
-from .._code import check_devices, code_of, name_of, new_dargs
+from .._calls.code import check_devices, code_of, name_of, new_dargs
 from .._errors import InvalidError, UnsupportedError
-from .._fast import fast, find, is_autocast_enabled
+from .._calls.fast import fast, find, is_autocast_enabled
 from .._library import check
 from .._options import NO_GRADIENTS, OF_FORWARD, check_options
 from .._plans import plan_cache

@@ -4,8 +4,9 @@ import ctypes
 import warnings
 from dataclasses import replace
 
-from .. import _c, _checks, _graphs, _parts
-from .._arguments import (
+from .. import _c, _checks, _graphs
+from .._calls import parts as _parts
+from .._calls.arguments import (
     alignment_of_all,
     check_inputs,
     check_rows,
@@ -17,15 +18,15 @@ from .._arguments import (
 )
 from .._arrays import backend_of
 from .backward_call import BackwardCall
-from .._code import check_dargs_apart, check_devices, code_of, dargs_of, may_be_whole, name_of
+from .._calls.code import check_dargs_apart, check_devices, code_of, dargs_of, may_be_whole, name_of
 from .._errors import InvalidError, PerformanceWarning, UnsupportedError
-from .._fast import fast
+from .._calls.fast import fast
 from .._formats import FP32
 from .._graphs import with_op
 from .._library import check, context, lib
 from .._options import OF_FORWARD, check_options, options_of, takes_options
-from .._overlap import first_overlap, overlaps_itself
-from .._parts import check_of_heads
+from .._calls.overlap import first_overlap, overlaps_itself
+from .._calls.parts import check_of_heads
 from .._plans import plan_cache, plan_of
 from .._problem import DTYPES
 

@@ -4,10 +4,10 @@ import struct
 from ctypes import addressof
 
 from .. import _c
-from .._fast import fast
+from .._calls.fast import fast
 from .._formats import ITEM_BYTES
 from .._library import packer
-from .._overlap import span
+from .._calls.overlap import span
 
 _TENSORS_HEAD, _pack_tensors = packer(_c.Tensors, "q", "k", "v", "o", "lse", "gradients")
 _GRADIENTS_HEAD, _pack_gradients = packer(_c.Gradients, "dout", "dq", "dk", "dv", "dlse")

@@ -3,16 +3,16 @@
 import struct
 import warnings
 
-from . import _c
-from ._arguments import alignment_of, problem_of_arrays, used_strides
-from ._arrays import contiguous
-from ._errors import InvalidError, PerformanceWarning
-from ._fast import fast
-from ._formats import DTYPES, FP32, ITEM_BYTES, LOW_BITS, numbers_in
-from ._library import packer
-from ._overlap import overlap, span
-from ._parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, words_of_arrays
-from ._plans import plan_of
+from .. import _c
+from .arguments import alignment_of, problem_of_arrays, used_strides
+from .._arrays import contiguous
+from .._errors import InvalidError, PerformanceWarning
+from .fast import fast
+from .._formats import DTYPES, FP32, ITEM_BYTES, LOW_BITS, numbers_in
+from .._library import packer
+from .overlap import overlap, span
+from .parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, words_of_arrays
+from .._plans import plan_of
 
 _NAMES = ("q", "k", "v", "out", "the lse of out", *NAMES)
 _HEAD, _pack_bare = packer(_c.Tensors, "q", "k", "v", "o", "lse")  # of a call without parts

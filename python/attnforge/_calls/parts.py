@@ -4,15 +4,15 @@ these, what the problem says of them, and their structs in a run. What walks row
 import ctypes
 from collections import namedtuple
 
-from . import _c, _checks
-from ._arrays import backend_of
-from ._block_mask import block_words_of
-from ._errors import InvalidError
-from ._formats import FP32, INTEGERS
-from ._lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
-from ._options import OF_HEADS, Words
-from ._problem import DTYPES
-from ._caches.scales import SCALE_NAMES, check_scales, kv_scale_of, strides_of, view_scales
+from .. import _c, _checks
+from .._arrays import backend_of
+from .._block_mask import block_words_of
+from .._errors import InvalidError
+from .._formats import FP32, INTEGERS
+from .lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
+from .._options import OF_HEADS, Words
+from .._problem import DTYPES
+from .._caches.scales import SCALE_NAMES, check_scales, kv_scale_of, strides_of, view_scales
 
 # ---- What a call has of all parts ----
 

@@ -2,16 +2,16 @@
 
 from typing import NamedTuple
 
-from . import _parts
-from ._arrays import Array, backend_of, contiguous
-from ._errors import InvalidError
-from ._formats import BF16, FLOATS, FP32, ITEM_BYTES, OF_CACHES, numbers_in
-from ._lengths import PACKED_SHAPE
-from ._code import check_devices, code_of
-from ._names import check_heads
-from ._options import NO_WORDS, check_options, options_of
-from ._overlap import overlaps_itself
-from ._problem import DTYPES, Problem
+from . import parts as _parts
+from .._arrays import Array, backend_of, contiguous
+from .._errors import InvalidError
+from .._formats import BF16, FLOATS, FP32, ITEM_BYTES, OF_CACHES, numbers_in
+from .lengths import PACKED_SHAPE
+from .code import check_devices, code_of
+from .._names import check_heads
+from .._options import NO_WORDS, check_options, options_of
+from .overlap import overlaps_itself
+from .._problem import DTYPES, Problem
 
 # ---- Arrays ----
 

@@ -5,12 +5,12 @@ import math
 import struct
 from typing import NamedTuple
 
-from . import _checks
-from ._arrays import backend_of, contiguous
-from ._errors import InvalidError
-from ._formats import ANY_DTYPE, FORMATS, FP32, ITEM_BYTES
-from ._overlap import first_overlap
-from ._problem import DTYPES
+from .. import _checks
+from .._arrays import backend_of, contiguous
+from .._errors import InvalidError
+from .._formats import ANY_DTYPE, FORMATS, FP32, ITEM_BYTES
+from .overlap import first_overlap
+from .._problem import DTYPES
 
 _USUAL = 1 << 20  # bytes of an array whose size the problem need not say
 

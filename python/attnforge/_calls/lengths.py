@@ -3,10 +3,10 @@
 The lengths are in arrays on the GPU, which no call reads on the host; what the host knows is how many sequences and rows there may be.
 """
 
-from . import _checks
-from ._arrays import backend_of
-from ._errors import InvalidError
-from ._formats import INTEGERS
+from .. import _checks
+from .._arrays import backend_of
+from .._errors import InvalidError
+from .._formats import INTEGERS
 
 _MOST_ROWS = 2**27  # of a sequence
 PACKED_SHAPE = "[tokens, heads, head_dim] with cu_seqlens"

@@ -4,7 +4,7 @@ A byte of an array lies at its address plus a sum of multiples of its strides, s
 solution within bounds. Strides of real tensors nest, and the search then follows one or two ways at each of them.
 """
 
-from ._formats import ITEM_BYTES
+from .._formats import ITEM_BYTES
 
 # Strides that do not nest could make the search long; what is not known after so many steps counts as shared.
 _MOST_STEPS = 10_000

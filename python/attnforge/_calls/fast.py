@@ -6,8 +6,8 @@ and offsets. What differs, or is wrong, goes the long way, which checks it. Each
 
 import ctypes
 
-from ._library import lib
-from ._plans import plan_cache
+from .._library import lib
+from .._plans import plan_cache
 
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 _STREAM_LIMIT = 2**64
