@@ -185,7 +185,7 @@ std::vector<Job> unsearched_jobs(const Family& family, const DeviceFacts& device
 // ---- Whether it is good ----
 
 /// "" if the compiled kernel can be launched on the arch, else why not.
-std::string complaint(const Job& job, const Cubin& cubin) {
+std::string complaint(const Job& job, const test::Compiled& cubin) {
   const Arch& arch = *job.arch;
   const Launch launch = job.candidate.family->launch(job.candidate.config, job.problem,
                                                      typical_device(arch.name));
@@ -233,7 +233,7 @@ bool known_to_nvrtc(const Arch& arch) {
 std::string fault_of(const Job& job) {
   const Source source = job.candidate.family->render(job.candidate.config, job.problem);
   if (job.is_default || job.candidate.config.family.ends_with("wgmma_sm90a"))
-    return complaint(job, compile(source, *job.arch));
+    return complaint(job, test::compiled(source, *job.arch));
   test::check_cpp(source, *job.arch);
   return "";
 }
@@ -291,6 +291,37 @@ TEST(LowBits, CompileWithoutSpillsAndWarnings) {
     }
   }
   expect_all_good(jobs);
+}
+
+TEST(Compiled, IsWhatCompileSaysAndAnotherSourceIsAnother) {
+  if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
+  const auto of = [](std::string text) {
+    Source source;
+    source.name = "compiled";
+    source.text = std::move(text);
+    return source;
+  };
+  const auto source = [&](int registers) {
+    return of(fmt::format(
+        "extern \"C\" __global__ void __launch_bounds__(64) turned(float* x) {{ float y[{0}]; for "
+        "(int i = 0; i < {0}; ++i) y[i] = x[i]; __syncthreads(); for (int i = 0; i < {0}; ++i) "
+        "x[{0} - i] = y[i]; }}",
+        registers));
+  };
+  const Arch& arch = arch_named("80");
+  for (const int registers : {8, 64}) {
+    const Cubin cubin = compile(source(registers), arch);
+    for (int times = 0; times < 2; ++times) {
+      const test::Compiled found = test::compiled(source(registers), arch);
+      EXPECT_EQ(found.registers, cubin.registers);
+      EXPECT_EQ(found.spill_store_bytes, cubin.spill_store_bytes);
+      EXPECT_EQ(found.log, cubin.log);
+      EXPECT_GT(found.code_bytes, 16 * registers);
+    }
+  }
+  EXPECT_NE(test::compiled(source(8), arch).registers, test::compiled(source(64), arch).registers);
+  EXPECT_THROW(test::compiled(of("wrong"), arch), Error);
+  EXPECT_THROW(test::check_cpp(of("wrong"), arch), Error);
 }
 
 class UnsearchedConfigs : public testing::TestWithParam<const Family*> {};

@@ -1,5 +1,5 @@
-// compile_together.h - many compiles on two threads: a machine of the suite has two cores. And what
-// C++ alone says of a source, in a tenth of the time.
+// compile_together.h - many compiles on two threads: a machine of the suite has two cores. Each
+// source is compiled once; and what C++ alone says of it, in a tenth of the time.
 #pragma once
 
 #include <atomic>
@@ -35,16 +35,21 @@ std::vector<std::string> compile_together(std::size_t count, CompileOne&& compil
   return said;
 }
 
+/// What the compiler says of a kernel, and the size of its machine code.
+struct Compiled : KernelResources {
+  int code_bytes = 0;  // of all kernels of the cubin
+  std::string log;
+};
+
+/// As compile(), of which equal sources get equal results: what an earlier test, or a run of the
+/// suite in this build folder, has compiled is not compiled again. Its folder
+/// tests/templates/compiled may be deleted at any time.
+Compiled compiled(const Source& source, const Arch& arch);
+
 /// Throws as compile() does when C++ refuses the source, with all templates that it uses made. What
 /// optimises and assembles is not asked. (--Ofast-compile would ask it for half the price, but
-/// NVRTC 13.0 remembers a part of that option in later compiles of the process.)
-inline void check_cpp(Source source, const Arch& arch) {
-  if (nvrtc_facts().major >= 13) {
-    source.options.emplace_back("-fdevice-syntax-only");
-    source.options.emplace_back(
-        "--minimal");  // without textures and all else of CUDA's own headers
-  }
-  compile_to_ptx(source, arch);
-}
+/// NVRTC 13.0 remembers a part of that option in later compiles of the process.) What passed once
+/// passes as in compiled().
+void check_cpp(Source source, const Arch& arch);
 
 }  // namespace attnforge::test

@@ -2,12 +2,10 @@
 // a list under version control: golden/machine_code.csv. A change of a template or of what is
 // generated that costs the dense kernels anything shows here, without a GPU. The list is of one
 // NVRTC, which it names; with another there is nothing to compare with.
-#include <elf.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -74,24 +72,6 @@ void write_list(const std::vector<Kernel>& kernels) {
                         k.spill_bytes, k.code_bytes);
 }
 
-/// Of all sections that hold machine code: each kernel has its own.
-int code_bytes(const std::vector<std::byte>& cubin) {
-  const auto at = [&]<class T>(std::size_t offset, T value) {
-    ATTNFORGE_ASSERT(offset + sizeof(T) <= cubin.size(), "a cubin is a whole ELF file");
-    std::memcpy(&value, cubin.data() + offset, sizeof(T));
-    return value;
-  };
-  const auto file = at(0, Elf64_Ehdr{});
-  int bytes = 0;
-  for (int i = 0; i < file.e_shnum; ++i) {
-    const auto section = at(file.e_shoff + static_cast<std::size_t>(i) * file.e_shentsize,
-                            Elf64_Shdr{});
-    const bool code = section.sh_type == SHT_PROGBITS && (section.sh_flags & SHF_EXECINSTR) != 0;
-    if (code) bytes += static_cast<int>(section.sh_size);
-  }
-  return bytes;
-}
-
 std::vector<Kernel> measured(const std::vector<Kernel>& list) {
   std::vector<Kernel> now = list;
   const std::vector<std::string> said = test::compile_together(list.size(), [&](std::size_t i) {
@@ -104,10 +84,10 @@ std::vector<Kernel> measured(const std::vector<Kernel>& list) {
       return reason;
     const std::string reason = illegal(*family, config, problem, typical_device(arch.name));
     if (!reason.empty()) return reason;
-    const Cubin cubin = compile(family->render(config, problem), arch);
+    const auto cubin = test::compiled(family->render(config, problem), arch);
     now[i].registers = cubin.registers;
     now[i].spill_bytes = cubin.spill_store_bytes + cubin.spill_load_bytes;
-    now[i].code_bytes = code_bytes(cubin.bytes);
+    now[i].code_bytes = cubin.code_bytes;
     return std::string();
   });
   for (std::size_t i = 0; i < list.size(); ++i)

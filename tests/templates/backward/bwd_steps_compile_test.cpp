@@ -52,7 +52,7 @@ TEST(BwdSteps, CompileWithoutSpillsForRowsOfAnyKind) {
   if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
   const auto said = test::compile_together(std::size(kStepsCases), [](std::size_t i) {
     const Problem problem = parse_problem(kStepsCases[i].problem);
-    const Cubin cubin = compile(
+    const auto cubin = test::compiled(
         source_of(problem, {.block_m = 64, .dq_columns = (problem.head_dim + 15) / 16 * 16}),
         arch_named(kStepsCases[i].arch));
     return cubin.spill_store_bytes == 0 ? std::string() : "spills";

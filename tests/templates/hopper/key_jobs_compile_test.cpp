@@ -62,7 +62,7 @@ std::string fault_of(const test::KeyJobCase& c, bool to_machine_code) {
     test::check_cpp(source, device.arch);
     return "";
   }
-  const Cubin cubin = compile(source, device.arch);
+  const auto cubin = test::compiled(source, device.arch);
   const int spills = cubin.spill_store_bytes + cubin.spill_load_bytes;
   return spills == 0 ? "" : fmt::format("{} bytes of spills", spills);
 }

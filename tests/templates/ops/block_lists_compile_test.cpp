@@ -45,7 +45,8 @@ TEST(BlockTextKernels, CompileWithoutSpillsForAllBlocks) {
   }
   const std::vector<std::string> said = test::compile_together(cases.size(), [&](std::size_t i) {
     const Case& c = cases[i];
-    const Cubin cubin = compile(block_text_source(c.text, c.shape), typical_device(c.arch).arch);
+    const auto cubin = test::compiled(block_text_source(c.text, c.shape),
+                                      typical_device(c.arch).arch);
     const int spills = cubin.spill_store_bytes + cubin.spill_load_bytes;
     return spills == 0 ? std::string() : fmt::format("{} bytes of spills", spills);
   });
@@ -68,7 +69,7 @@ TEST(BlockTextKernels, NameLineAndColumnOfAWrongText) {
 
 TEST(BlockListKernels, CompileForEveryArch) {
   for (const char* arch : {"80", "86", "90a", "120"}) {
-    const Cubin cubin = compile(block_lists_source(), typical_device(arch).arch);
+    const auto cubin = test::compiled(block_lists_source(), typical_device(arch).arch);
     EXPECT_EQ(cubin.spill_store_bytes + cubin.spill_load_bytes, 0) << arch;
   }
 }

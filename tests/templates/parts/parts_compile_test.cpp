@@ -180,7 +180,7 @@ std::string fault_of(const Case& c) {
     return tile && (!c.split || each.config.get("num_splits") > 1);
   });
   if (found == all.end()) return "no candidate";
-  const Cubin cubin = compile(family.render(found->config, problem), device.arch);
+  const auto cubin = test::compiled(family.render(found->config, problem), device.arch);
   const int spills = cubin.spill_store_bytes + cubin.spill_load_bytes;
   return spills == 0 ? "" : fmt::format("{} bytes of spills: {}", spills, to_string(found->config));
 }

@@ -19,7 +19,7 @@ namespace attnforge {
 namespace {
 
 std::string fault_of(const Source& source, const Arch& arch) {
-  const Cubin cubin = compile(source, arch);
+  const auto cubin = test::compiled(source, arch);
   const int spills = cubin.spill_store_bytes + cubin.spill_load_bytes;
   return spills == 0 ? "" : fmt::format("{} bytes of spills", spills);
 }

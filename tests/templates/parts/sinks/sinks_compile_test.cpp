@@ -62,7 +62,8 @@ TEST(Sinks, CompileWithHeadsPackedIntoATileAndKeysSplit) {
       return c.config.get("pack_gqa") == 8 && c.config.get("num_splits") > 1;
     });
     ASSERT_NE(packed, all.end()) << name;
-    const Cubin cubin = compile(family.render(packed->config, problem), typical_device(arch).arch);
+    const auto cubin = test::compiled(family.render(packed->config, problem),
+                                      typical_device(arch).arch);
     EXPECT_EQ(cubin.spill_store_bytes + cubin.spill_load_bytes, 0) << to_string(packed->config);
   }
 }

@@ -40,8 +40,8 @@ Source rendered(const char* family, const char* arch, const Problem& problem) {
   const Family& of = *find_family(family);
   return of.render(first_config(of, problem, arch), problem);
 }
-Cubin compiled(const char* family, const char* arch, const Problem& problem) {
-  return compile(rendered(family, arch, problem), typical_device(arch).arch);
+test::Compiled compiled(const char* family, const char* arch, const Problem& problem) {
+  return test::compiled(rendered(family, arch, problem), typical_device(arch).arch);
 }
 void check_cpp_of(const char* family, const char* arch, const Problem& problem) {
   const Source source = rendered(family, arch, problem);
@@ -88,7 +88,7 @@ TEST(AlignedArrays, CompileWithTheirGradientsWithoutSpills) {
     if (i >= 3) problem.head_dim = problem.head_dim_v = 256;
     add_code(problem, kRows);
     problem.dargs = dargs[i % 3];
-    const Cubin cubin = compiled("bwd_wgmma_sm90a", "90a", problem);
+    const auto cubin = compiled("bwd_wgmma_sm90a", "90a", problem);
     constexpr int kMost = 16;  // of other versions of NVRTC than 13.0
     const int spills = cubin.spill_store_bytes + cubin.spill_load_bytes;
     return spills > kMost ? fmt::format("{} spills {} bytes", to_string(problem), spills) : "";
@@ -137,7 +137,7 @@ TEST(ReadyMadeTexts, CompileWithoutSpillsInBothFamilies) {
       check_cpp_of(cases[i].family, cases[i].arch, cases[i].problem);
       return std::string();
     }
-    const Cubin cubin = compiled(cases[i].family, cases[i].arch, cases[i].problem);
+    const auto cubin = compiled(cases[i].family, cases[i].arch, cases[i].problem);
     const int spills = cubin.spill_store_bytes + cubin.spill_load_bytes;
     return spills <= most_spills
                ? std::string()
@@ -354,7 +354,7 @@ TEST(Dargs, CompileInTheKernelOfDqAndInTheOracle) {
           check_cpp_of(family, arch, problem);
           return "";
         }
-        const Cubin cubin = compiled(family, arch, problem);
+        const auto cubin = compiled(family, arch, problem);
         return cubin.spill_store_bytes == 0 ? "" : "it spills";
       });
   for (std::size_t i = 0; i < said.size(); ++i)
