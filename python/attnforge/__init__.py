@@ -23,15 +23,8 @@ from ._attention import attention
 from ._gradients.backward import attention_backward
 from ._block_mask import BlockMask
 from ._errors import (
-    AttnforgeError,
-    CompileError,
-    CudaError,
-    InvalidError,
-    NoDriverError,
-    NotReadyError,
-    PerformanceWarning,
-    UnsupportedError,
-    WorkspaceError,
+    AttnforgeError, CompileError, CudaError, InvalidError, NoDriverError, NotReadyError, PerformanceWarning, UnsupportedError,
+    WorkspaceError
 )
 from ._caches.kv_cache import KvCache
 from ._library import library_path, version
@@ -43,33 +36,9 @@ from ._caches.scales import quantize_kv
 from ._tools import inspect, stats, supported, tune
 
 __all__ = [
-    "AttnforgeError",
-    "BlockMask",
-    "CompileError",
-    "CudaError",
-    "InvalidError",
-    "KvCache",
-    "NoDriverError",
-    "NotReadyError",
-    "PerformanceWarning",
-    "Problem",
-    "UnsupportedError",
-    "WorkspaceError",
-    "append_kv",
-    "attention",
-    "attention_backward",
-    "configure",
-    "inspect",
-    "library_path",
-    "merge_states",
-    "plan_cache",
-    "quantize_kv",
-    "reference",
-    "stats",
-    "supported",
-    "texts",
-    "tune",
-    "version",
+    "AttnforgeError", "BlockMask", "CompileError", "CudaError", "InvalidError", "KvCache", "NoDriverError", "NotReadyError",
+    "PerformanceWarning", "Problem", "UnsupportedError", "WorkspaceError", "append_kv", "attention", "attention_backward", "configure",
+    "inspect", "library_path", "merge_states", "plan_cache", "quantize_kv", "reference", "stats", "supported", "texts", "tune", "version"
 ]
 
 _graphs.torch_is_there()

@@ -74,17 +74,8 @@ def problem_to_tune(problem_or_tensors, backward=False, **attention_options):
 
 
 def tune(
-    *problem_or_tensors,
-    device=None,
-    rigor="full",
-    time_limit_s=0.0,
-    family=None,
-    compile_threads=0,
-    retune=False,
-    seed=1,
-    progress=None,
-    backward=False,
-    **attention_options,
+    *problem_or_tensors, device=None, rigor="full", time_limit_s=0.0, family=None, compile_threads=0, retune=False, seed=1, progress=None,
+    backward=False, **attention_options
 ):
     """Searches the configs of a problem on the GPU; later calls of attention() use the winner. Returns a dict, "tuned" in
     docs/JSON.md.

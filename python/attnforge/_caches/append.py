@@ -47,23 +47,8 @@ class Given(NamedTuple):
 
 @with_op
 def append_kv(
-    k,
-    v,
-    k_cache,
-    v_cache,
-    used_kv=None,
-    page_table=None,
-    cu_seqlens=None,
-    used_kv_after=None,
-    rope=None,
-    rope_interleaved=False,
-    rope_offset=0,
-    q=None,
-    q_out=None,
-    layout="bshd",
-    stream=None,
-    k_scale=None,
-    v_scale=None,
+    k, v, k_cache, v_cache, used_kv=None, page_table=None, cu_seqlens=None, used_kv_after=None, rope=None, rope_interleaved=False,
+    rope_offset=0, q=None, q_out=None, layout="bshd", stream=None, k_scale=None, v_scale=None
 ):
     """Writes new rows of k and v after those that a cache has; returns q rotated, or None without q.
 

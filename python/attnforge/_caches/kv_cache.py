@@ -92,19 +92,8 @@ class KvCache:
     """
 
     def __init__(
-        self,
-        max_sequences,
-        max_len,
-        heads_kv,
-        head_dim,
-        page_size=64,
-        head_dim_v=None,
-        layers=1,
-        num_pages=None,
-        dtype=None,
-        device=None,
-        dtype_v=None,
-        scale="token",
+        self, max_sequences, max_len, heads_kv, head_dim, page_size=64, head_dim_v=None, layers=1, num_pages=None, dtype=None, device=None,
+        dtype_v=None, scale="token"
     ):
         import torch
 

@@ -7,14 +7,7 @@ from dataclasses import replace
 from .. import _c, _checks, _graphs
 from .._calls import parts as _parts
 from .._calls.arguments import (
-    alignment_of_all,
-    check_inputs,
-    check_rows,
-    problem_of,
-    problem_of_arrays,
-    check_lse,
-    shape_of_lse,
-    view_inputs,
+    alignment_of_all, check_inputs, check_rows, problem_of, problem_of_arrays, check_lse, shape_of_lse, view_inputs
 )
 from .._arrays import backend_of
 from .backward_call import BackwardCall

@@ -9,27 +9,14 @@ Refused by UnsupportedError: dropout, cache_leftpad, and what a function's text 
 
 from . import bert_padding, flash_attn_interface, layers
 from .flash_attn_interface import (
-    flash_attn_func,
-    flash_attn_kvpacked_func,
-    flash_attn_qkvpacked_func,
-    flash_attn_varlen_func,
-    flash_attn_varlen_kvpacked_func,
-    flash_attn_varlen_qkvpacked_func,
-    flash_attn_with_kvcache,
+    flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func, flash_attn_varlen_func, flash_attn_varlen_kvpacked_func,
+    flash_attn_varlen_qkvpacked_func, flash_attn_with_kvcache
 )
 
 __version__ = "2.8.3"  # whose names these are
 # What install_as() names beneath its name; each module of this package, since it would be loaded once more by another name.
 SUBMODULES = ("bert_padding", "flash_attn_interface", "kvcache", "layers", "layers.rotary", "v3")
 __all__ = [
-    "bert_padding",
-    "flash_attn_func",
-    "flash_attn_interface",
-    "flash_attn_kvpacked_func",
-    "flash_attn_qkvpacked_func",
-    "flash_attn_varlen_func",
-    "flash_attn_varlen_kvpacked_func",
-    "flash_attn_varlen_qkvpacked_func",
-    "flash_attn_with_kvcache",
-    "layers",
+    "bert_padding", "flash_attn_func", "flash_attn_interface", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func",
+    "flash_attn_varlen_func", "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache", "layers"
 ]

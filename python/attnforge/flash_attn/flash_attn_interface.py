@@ -27,17 +27,8 @@ def _with_options_of(function):
 
 
 def flash_attn_func(
-    q,
-    k,
-    v,
-    dropout_p=0.0,
-    softmax_scale=None,
-    causal=False,
-    window_size=(-1, -1),
-    softcap=0.0,
-    alibi_slopes=None,
-    deterministic=False,
-    return_attn_probs=False,
+    q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False,
+    return_attn_probs=False
 ):
     """q [batch, seqlen, heads, head_dim], k and v with seqlen_k and heads_k. Returns o, or (o, lse, nothing) with return_attn_probs."""
     options = options_of(q, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
@@ -57,22 +48,8 @@ def flash_attn_qkvpacked_func(qkv, *args, **kwargs):
 
 
 def flash_attn_varlen_func(
-    q,
-    k,
-    v,
-    cu_seqlens_q,
-    cu_seqlens_k,
-    max_seqlen_q,
-    max_seqlen_k,
-    dropout_p=0.0,
-    softmax_scale=None,
-    causal=False,
-    window_size=(-1, -1),
-    softcap=0.0,
-    alibi_slopes=None,
-    deterministic=False,
-    return_attn_probs=False,
-    block_table=None,
+    q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1),
+    softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False, block_table=None
 ):
     """q [total_q, heads, head_dim], k and v [total_k, heads_k, head_dim], or pools of pages with block_table. max_seqlen_*: a bound;
     None or a tensor, which is not read: as many as there are rows."""
@@ -104,25 +81,9 @@ def flash_attn_varlen_qkvpacked_func(qkv, cu_seqlens, max_seqlen, *args, **kwarg
 
 
 def flash_attn_with_kvcache(
-    q,
-    k_cache,
-    v_cache,
-    k=None,
-    v=None,
-    rotary_cos=None,
-    rotary_sin=None,
-    cache_seqlens=None,
-    cache_batch_idx=None,
-    cache_leftpad=None,
-    block_table=None,
-    softmax_scale=None,
-    causal=False,
-    window_size=(-1, -1),
-    softcap=0.0,
-    rotary_interleaved=True,
-    alibi_slopes=None,
-    num_splits=0,
-    return_softmax_lse=False,
+    q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, cache_batch_idx=None, cache_leftpad=None,
+    block_table=None, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, rotary_interleaved=True, alibi_slopes=None,
+    num_splits=0, return_softmax_lse=False
 ):
     """Attention to a cache [batch_cache, seqlen_cache, heads_k, head_dim], or to pages [blocks, block, heads_k, head_dim] with
     block_table, to which k and v are written first: attnforge.append_kv() and attention(). Has no derivative. cache_batch_idx wants a
@@ -152,25 +113,9 @@ def _flash_attn_forward(
 
 
 def _flash_attn_varlen_forward(
-    q,
-    k,
-    v,
-    cu_seqlens_q,
-    cu_seqlens_k,
-    max_seqlen_q,
-    max_seqlen_k,
-    dropout_p,
-    softmax_scale,
-    causal,
-    window_size_left=-1,
-    window_size_right=-1,
-    softcap=0.0,
-    alibi_slopes=None,
-    return_softmax=False,
-    block_table=None,
-    leftpad_k=None,
-    seqused_k=None,
-    zero_tensors=False,
+    q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, causal, window_size_left=-1,
+    window_size_right=-1, softcap=0.0, alibi_slopes=None, return_softmax=False, block_table=None, leftpad_k=None, seqused_k=None,
+    zero_tensors=False
 ):
     """The same of packed sequences."""
     refuse(leftpad_k=(leftpad_k, "sequences begin with their first row"))
@@ -195,24 +140,8 @@ def backward_into(dout, q, k, v, out, softmax_lse, gradients, options):
 
 
 def _flash_attn_backward(
-    dout,
-    q,
-    k,
-    v,
-    out,
-    softmax_lse,
-    dq,
-    dk,
-    dv,
-    dropout_p,
-    softmax_scale,
-    causal,
-    window_size_left,
-    window_size_right,
-    softcap,
-    alibi_slopes,
-    deterministic,
-    rng_state=None,
+    dout, q, k, v, out, softmax_lse, dq, dk, dv, dropout_p, softmax_scale, causal, window_size_left, window_size_right, softcap,
+    alibi_slopes, deterministic, rng_state=None
 ):
     """Writes dq, dk and dv; returns an empty tensor in the place of softmax_d."""
     options = options_of(q, dropout_p, softmax_scale, causal, (window_size_left, window_size_right), softcap, alibi_slopes, deterministic)
@@ -220,29 +149,8 @@ def _flash_attn_backward(
 
 
 def _flash_attn_varlen_backward(
-    dout,
-    q,
-    k,
-    v,
-    out,
-    softmax_lse,
-    dq,
-    dk,
-    dv,
-    cu_seqlens_q,
-    cu_seqlens_k,
-    max_seqlen_q,
-    max_seqlen_k,
-    dropout_p,
-    softmax_scale,
-    causal,
-    window_size_left,
-    window_size_right,
-    softcap,
-    alibi_slopes,
-    deterministic,
-    rng_state=None,
-    zero_tensors=False,
+    dout, q, k, v, out, softmax_lse, dq, dk, dv, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, causal,
+    window_size_left, window_size_right, softcap, alibi_slopes, deterministic, rng_state=None, zero_tensors=False
 ):
     """The same of packed sequences."""
     window = window_size_left, window_size_right

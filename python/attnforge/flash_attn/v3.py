@@ -24,23 +24,8 @@ def _check(qv=None, q_descale=None, k_descale=None, v_descale=None, attention_ch
 
 
 def flash_attn_func(
-    q,
-    k,
-    v,
-    softmax_scale=None,
-    causal=False,
-    qv=None,
-    q_descale=None,
-    k_descale=None,
-    v_descale=None,
-    window_size=(-1, -1),
-    attention_chunk=0,
-    softcap=0.0,
-    num_splits=1,
-    pack_gqa=None,
-    deterministic=False,
-    sm_margin=0,
-    return_attn_probs=False,
+    q, k, v, softmax_scale=None, causal=False, qv=None, q_descale=None, k_descale=None, v_descale=None, window_size=(-1, -1),
+    attention_chunk=0, softcap=0.0, num_splits=1, pack_gqa=None, deterministic=False, sm_margin=0, return_attn_probs=False
 ):
     """Returns o, or (o, lse) with return_attn_probs."""
     _check(qv, q_descale, k_descale, v_descale, attention_chunk)
@@ -50,19 +35,8 @@ def flash_attn_func(
 
 
 def flash_attn_qkvpacked_func(
-    qkv,
-    softmax_scale=None,
-    causal=False,
-    q_descale=None,
-    k_descale=None,
-    v_descale=None,
-    window_size=(-1, -1),
-    attention_chunk=0,
-    softcap=0.0,
-    deterministic=False,
-    num_heads_q=None,
-    sm_margin=0,
-    return_attn_probs=False,
+    qkv, softmax_scale=None, causal=False, q_descale=None, k_descale=None, v_descale=None, window_size=(-1, -1), attention_chunk=0,
+    softcap=0.0, deterministic=False, num_heads_q=None, sm_margin=0, return_attn_probs=False
 ):
     """qkv: [batch, seqlen, 3, heads, head_dim], or with num_heads_q [batch, seqlen, heads of all three, head_dim]."""
     if qkv.dim() == 5:
@@ -76,29 +50,9 @@ def flash_attn_qkvpacked_func(
 
 
 def flash_attn_varlen_func(
-    q,
-    k,
-    v,
-    cu_seqlens_q,
-    cu_seqlens_k,
-    max_seqlen_q,
-    max_seqlen_k,
-    seqused_q=None,
-    seqused_k=None,
-    softmax_scale=None,
-    causal=False,
-    qv=None,
-    q_descale=None,
-    k_descale=None,
-    v_descale=None,
-    window_size=(-1, -1),
-    attention_chunk=0,
-    softcap=0.0,
-    num_splits=1,
-    pack_gqa=None,
-    deterministic=False,
-    sm_margin=0,
-    return_attn_probs=False,
+    q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, seqused_q=None, seqused_k=None, softmax_scale=None, causal=False,
+    qv=None, q_descale=None, k_descale=None, v_descale=None, window_size=(-1, -1), attention_chunk=0, softcap=0.0, num_splits=1,
+    pack_gqa=None, deterministic=False, sm_margin=0, return_attn_probs=False
 ):
     """Packed sequences: q [total_q, heads, head_dim], k and v [total_k, heads_k, head_dim]."""
     _check(qv, q_descale, k_descale, v_descale, attention_chunk)
@@ -110,36 +64,10 @@ def flash_attn_varlen_func(
 
 
 def flash_attn_with_kvcache(
-    q,
-    k_cache,
-    v_cache,
-    k=None,
-    v=None,
-    qv=None,
-    rotary_cos=None,
-    rotary_sin=None,
-    cache_seqlens=None,
-    cache_batch_idx=None,
-    cache_leftpad=None,
-    page_table=None,
-    cu_seqlens_q=None,
-    cu_seqlens_k_new=None,
-    max_seqlen_q=None,
-    rotary_seqlens=None,
-    q_descale=None,
-    k_descale=None,
-    v_descale=None,
-    softmax_scale=None,
-    causal=False,
-    window_size=(-1, -1),
-    attention_chunk=0,
-    softcap=0.0,
-    rotary_interleaved=True,
-    scheduler_metadata=None,
-    num_splits=0,
-    pack_gqa=None,
-    sm_margin=0,
-    return_softmax_lse=False,
+    q, k_cache, v_cache, k=None, v=None, qv=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, cache_batch_idx=None,
+    cache_leftpad=None, page_table=None, cu_seqlens_q=None, cu_seqlens_k_new=None, max_seqlen_q=None, rotary_seqlens=None, q_descale=None,
+    k_descale=None, v_descale=None, softmax_scale=None, causal=False, window_size=(-1, -1), attention_chunk=0, softcap=0.0,
+    rotary_interleaved=True, scheduler_metadata=None, num_splits=0, pack_gqa=None, sm_margin=0, return_softmax_lse=False
 ):
     """As of version 2; q may be packed by cu_seqlens_q where the cache lies in pages."""
     _check(qv, q_descale, k_descale, v_descale, attention_chunk, cache_leftpad)
@@ -175,40 +103,11 @@ def get_scheduler_metadata(*_, **__):
 
 
 def _flash_attn_forward(
-    q,
-    k,
-    v,
-    k_new=None,
-    v_new=None,
-    qv=None,
-    out_=None,
-    cu_seqlens_q=None,
-    cu_seqlens_k=None,
-    cu_seqlens_k_new=None,
-    seqused_q=None,
-    seqused_k=None,
-    max_seqlen_q=None,
-    max_seqlen_k=None,
-    page_table=None,
-    kv_batch_idx=None,
-    leftpad_k=None,
-    rotary_cos=None,
-    rotary_sin=None,
-    seqlens_rotary=None,
-    q_descale=None,
-    k_descale=None,
-    v_descale=None,
-    softmax_scale=None,
-    causal=False,
-    window_size_left=-1,
-    window_size_right=-1,
-    attention_chunk=0,
-    softcap=0.0,
-    rotary_interleaved=True,
-    scheduler_metadata=None,
-    num_splits=1,
-    pack_gqa=None,
-    sm_margin=0,
+    q, k, v, k_new=None, v_new=None, qv=None, out_=None, cu_seqlens_q=None, cu_seqlens_k=None, cu_seqlens_k_new=None, seqused_q=None,
+    seqused_k=None, max_seqlen_q=None, max_seqlen_k=None, page_table=None, kv_batch_idx=None, leftpad_k=None, rotary_cos=None,
+    rotary_sin=None, seqlens_rotary=None, q_descale=None, k_descale=None, v_descale=None, softmax_scale=None, causal=False,
+    window_size_left=-1, window_size_right=-1, attention_chunk=0, softcap=0.0, rotary_interleaved=True, scheduler_metadata=None,
+    num_splits=1, pack_gqa=None, sm_margin=0
 ):
     """Returns (out, softmax_lse, nothing, nothing). Caches: flash_attn_with_kvcache()."""
     _check(qv, q_descale, k_descale, v_descale, attention_chunk, leftpad_k)
@@ -230,28 +129,9 @@ def _flash_attn_forward(
 
 
 def _flash_attn_backward(
-    dout,
-    q,
-    k,
-    v,
-    out,
-    softmax_lse,
-    cu_seqlens_q=None,
-    cu_seqlens_k=None,
-    sequed_q=None,
-    sequed_k=None,
-    max_seqlen_q=None,
-    max_seqlen_k=None,
-    dq=None,
-    dk=None,
-    dv=None,
-    softmax_scale=None,
-    is_causal=False,
-    window_size_left=-1,
-    window_size_right=-1,
-    softcap=0.0,
-    deterministic=False,
-    sm_margin=0,
+    dout, q, k, v, out, softmax_lse, cu_seqlens_q=None, cu_seqlens_k=None, sequed_q=None, sequed_k=None, max_seqlen_q=None,
+    max_seqlen_k=None, dq=None, dk=None, dv=None, softmax_scale=None, is_causal=False, window_size_left=-1, window_size_right=-1,
+    softcap=0.0, deterministic=False, sm_margin=0
 ):
     """Writes dq, dk and dv; returns an empty tensor in the place of softmax_d."""
     window = window_size_left, window_size_right

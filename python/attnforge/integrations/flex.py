@@ -28,17 +28,8 @@ _MOST = 256
 
 
 def flex_attention(
-    query,
-    key,
-    value,
-    score_mod=None,
-    block_mask=None,
-    scale=None,
-    enable_gqa=False,
-    return_lse=False,
-    kernel_options=None,
-    *,
-    return_aux=None,
+    query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False, kernel_options=None, *,
+    return_aux=None
 ):
     """query [batch, heads, seqlen, head_dim], key and value with their heads and lengths. Returns o, or (o, lse) with return_lse.
     kernel_options is not looked at: the plan has its own. Raises UnsupportedError, from the line of a function that has no text."""

@@ -20,18 +20,8 @@ _OF_MASKS = torch.bool, torch.float32, torch.float16, torch.bfloat16
 
 
 def mask_for(
-    batch_size,
-    q_length,
-    kv_length,
-    q_offset=0,
-    kv_offset=0,
-    mask_function=None,
-    attention_mask=None,
-    allow_is_causal_skip=True,
-    use_vmap=False,
-    device="cpu",
-    packed_under_compile=True,
-    **kwargs,
+    batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None, allow_is_causal_skip=True,
+    use_vmap=False, device="cpu", packed_under_compile=True, **kwargs
 ):
     """The mask function of transformers' AttentionMaskInterface; attention_mask: [batch, keys], True where a key counts."""
     traced = torch.compiler.is_compiling()

@@ -149,22 +149,8 @@ def _of_packed(cum_seq_q, cum_seq_k, max_q, max_k, seqused_k=None):
 
 
 def _flash_attention_forward(
-    query,
-    key,
-    value,
-    cum_seq_q,
-    cum_seq_k,
-    max_q,
-    max_k,
-    dropout_p,
-    is_causal,
-    return_debug_mask,
-    *,
-    scale=None,
-    window_size_left=None,
-    window_size_right=None,
-    seqused_k=None,
-    alibi_slopes=None,
+    query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, return_debug_mask, *, scale=None, window_size_left=None,
+    window_size_right=None, seqused_k=None, alibi_slopes=None
 ):
     """[tokens, heads, head_dim] with cum_seq_q, else [batch, seqlen, heads, head_dim]."""
     options = _options(query, dropout_p, is_causal, scale, (window_size_left, window_size_right), return_debug_mask)
@@ -176,24 +162,8 @@ def _flash_attention_forward(
 
 
 def _flash_attention_backward(
-    grad_out,
-    query,
-    key,
-    value,
-    out,
-    logsumexp,
-    cum_seq_q,
-    cum_seq_k,
-    max_q,
-    max_k,
-    dropout_p,
-    is_causal,
-    rng_state,
-    unused,
-    *,
-    scale=None,
-    window_size_left=None,
-    window_size_right=None,
+    grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, rng_state, unused, *,
+    scale=None, window_size_left=None, window_size_right=None
 ):
     options = _options(query, dropout_p, is_causal, scale, (window_size_left, window_size_right))
     return _backward(grad_out, query, key, value, out, logsumexp, {**options, **_of_packed(cum_seq_q, cum_seq_k, max_q, max_k)})

@@ -82,23 +82,8 @@ def attention_backward(
 
 
 def append_kv(
-    k,
-    v,
-    k_cache,
-    v_cache,
-    used_kv=None,
-    page_table=None,
-    cu_seqlens=None,
-    used_kv_after=None,
-    rope=None,
-    rope_interleaved=False,
-    rope_offset=0,
-    q=None,
-    q_out=None,
-    layout="bshd",
-    stream=None,
-    k_scale=None,
-    v_scale=None,
+    k, v, k_cache, v_cache, used_kv=None, page_table=None, cu_seqlens=None, used_kv_after=None, rope=None, rope_interleaved=False,
+    rope_offset=0, q=None, q_out=None, layout="bshd", stream=None, k_scale=None, v_scale=None
 ):
     """As attnforge.append_kv()."""
     _check_stream(stream)

@@ -54,23 +54,8 @@ def _of_model(module, *tensors):
 
 
 def attention_forward(
-    module,
-    query,
-    key,
-    value,
-    attention_mask,
-    dropout=0.0,
-    scaling=None,
-    is_causal=None,
-    sliding_window=None,
-    softcap=None,
-    s_aux=None,
-    position_bias=None,
-    cu_seq_lens_q=None,
-    cu_seq_lens_k=None,
-    max_length_q=None,
-    max_length_k=None,
-    **kwargs,
+    module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, sliding_window=None, softcap=None, s_aux=None,
+    position_bias=None, cu_seq_lens_q=None, cu_seq_lens_k=None, max_length_q=None, max_length_k=None, **kwargs
 ):
     """query [batch, heads, seqlen, head_dim], key and value with their heads and lengths; attention_mask as masks.mask_for() made it, or
     a dense one. Returns (o [batch, seqlen, heads, head_dim], None)."""

@@ -112,19 +112,8 @@ class Impl(AttentionImpl):
     can_return_lse_for_decode = True
 
     def __init__(
-        self,
-        num_heads,
-        head_size,
-        scale,
-        num_kv_heads=None,
-        alibi_slopes=None,
-        sliding_window=None,
-        kv_cache_dtype="auto",
-        logits_soft_cap=None,
-        attn_type="decoder",
-        kv_sharing_target_layer_name=None,
-        sinks=None,
-        **others,
+        self, num_heads, head_size, scale, num_kv_heads=None, alibi_slopes=None, sliding_window=None, kv_cache_dtype="auto",
+        logits_soft_cap=None, attn_type="decoder", kv_sharing_target_layer_name=None, sinks=None, **others
     ):
         if attn_type != "decoder" or kv_cache_dtype not in AttnforgeBackend.supported_kv_cache_dtypes:
             raise UnsupportedError(f"attn_type={attn_type!r} with kv_cache_dtype={kv_cache_dtype!r}: caches of decoders in 16 bits are served")
