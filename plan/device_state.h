@@ -61,7 +61,7 @@ class DeviceState {
   SaidOnce launches, slow_paths, said;
   Trace trace;
   std::atomic<std::uint64_t> compiles = 0, chosen = 0, untuned = 0,
-                             shipped = 0;  // attnforge/stats.h
+                             shipped = 0;  // attnforge/device.h
 };
 
 /// Throws Error(kCuda) in a forked child: its parent's threads may hold locks of the state, and the

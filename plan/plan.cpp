@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "attnforge/device.h"
 #include "attnforge/error.h"
 #include "attnforge/inspect.h"
-#include "attnforge/stats.h"
 #include "generator/problem/bucket.h"
 #include "generator/text/throw_error.h"
 #include "plan/checks/input_check.h"

@@ -22,7 +22,6 @@
 #include "attnforge/problem.h"
 #include "attnforge/problem_words.h"
 #include "attnforge/provenance.h"
-#include "attnforge/stats.h"
 #include "attnforge/tune.h"
 #include "attnforge/version.h"
 #include "attnforge/work.h"

@@ -2,7 +2,6 @@
 // machine.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "attnforge/cache.h"
+#include "attnforge/device.h"
 #include "attnforge/error.h"
 #include "attnforge/plan.h"
-#include "attnforge/stats.h"
 #include "attnforge/tune.h"
 #include "cache/cache.h"
 #include "generator/arch.h"

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "attnforge/cache.h"
+#include "attnforge/device.h"
 #include "attnforge/error.h"
 #include "attnforge/inspect.h"
 #include "attnforge/plan.h"
-#include "attnforge/stats.h"
 #include "attnforge/tune.h"
 #include "cache/shipped.h"
 #include "generator/arch.h"
