@@ -158,10 +158,9 @@ struct BwdMmaSm80 {
     }
   }
 
-  /// dS = P (dP - delta), and to shared memory where others need it. P of the queries of fragments
-  /// j and j + 1 is there after load(j), that of the next while this one is used: all at once would
-  /// be too many registers. of(f, j, i) is it. Where P is 0 in a masked tile dS is 0 whatever dP
-  /// is.
+  /// dS = P (dP - delta), and to shared memory where others need it. load(j) brings P of fragments
+  /// j and j + 1 while the last two are used: all at once take too many registers. of(f, j, i) is
+  /// it. Where P is 0 in a masked tile dS is 0 whatever dP is.
   template <bool kMasked, class Load, class Of>
   ATTNFORGE_DEVICE static void differences(const Scores& dp, const Load& load, const Of& of,
                                            const Words& to, Rounded& ds) {
@@ -260,8 +259,7 @@ struct BwdMmaSm80 {
     add_to_dk(operand, stage, Share::first_query(step));
   }
 
-  /// The products of both roles are the same code where the head dims are the same: the one has K,
-  /// Q and dO, where the other has V, dO and Q.
+  /// Both roles run the same code where head dims are equal: on K, Q and dO, or on V, dO and Q.
   static constexpr bool kAlike = C.head_dim == C.head_dim_v;
 
   /// Scores, or dP.
@@ -315,9 +313,9 @@ struct BwdMmaSm80 {
     second_product(p, of_dv, stage, Share::first_query(step));
   }
 
-  /// Four warps share the roles: what each half of dS is made of goes to the warp with dP of the
-  /// same queries, each half of P to the one with the other columns of dV, and each half of dS to
-  /// that with the other columns of dK. Products of the own half need not wait for the other.
+  /// Four warps share the roles: each half of P and of dS goes to the warp with the other columns
+  /// of dV and of dK, what dS is made of to that with dP of the same queries. Products of the own
+  /// half need not wait for the other.
   ATTNFORGE_DEVICE void attend_in_fours(const Place& place, int stage, u32 ds, bool masked,
                                         int step) {
     const bool of_dv = Share::has_dv();
