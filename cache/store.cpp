@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <utility>
 
-#include "attnforge/cache.h"
 #include "cache/file/path.h"
 #include "cache/file/scan.h"
 #include "cache/file/set_aside.h"

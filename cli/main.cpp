@@ -1,6 +1,5 @@
 // main.cpp - the program attnforge: finds the verb, runs it, turns errors into one line and an exit
 // code.
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>

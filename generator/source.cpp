@@ -5,7 +5,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 
 #include "attnforge/error.h"

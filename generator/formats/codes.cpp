@@ -2,7 +2,6 @@
 #include "generator/formats/codes.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "generator/parts/part.h"
 #include "generator/problem/fields.h"

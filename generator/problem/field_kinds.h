@@ -2,7 +2,6 @@
 // texts as members of Problem.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>

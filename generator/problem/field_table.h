@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstddef>
 #include <string_view>
 
 #include "generator/formats/element_formats.h"

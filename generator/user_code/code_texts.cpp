@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "generator/user_code/user_code.h"
-
 namespace attnforge {
 
 CodeTexts alibi() {

@@ -8,7 +8,6 @@
 #include "generator/shape.h"
 #include "generator/user_code/mask_windows.h"
 #include "templates/backward/host.h"
-#include "templates/host/fwd_params.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/visited_keys.h"
 

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "attnforge/error.h"
-#include "templates/base_params.h"
 #include "templates/host/fwd_params.h"
 
 namespace attnforge {

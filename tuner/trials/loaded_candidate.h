@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 
 #include "generator/candidates.h"
 #include "runtime/loaded_launch.h"

@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <utility>
 
 #include "attnforge/error.h"
 #include "tuner/worker/serve.h"

@@ -4,16 +4,12 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstring>
 #include <map>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <utility>
 
 #include "attnforge/error.h"
-#include "generator/arch.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/device.h"
 
