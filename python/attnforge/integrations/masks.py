@@ -160,18 +160,24 @@ def with_attn_mask(mask, q, k, options):
     return options
 
 
+def _stored(dense, keys):
+    """(the elements as kernels read them, what the columns of its rows are a multiple of)"""
+    # What expand() made is there once; but its gradient would have another sum than that of the tensor.
+    once = [slice(1) if dense.stride(i) == 0 and not dense.requires_grad else slice(None) for i in range(3)]
+    dense, of_row = dense[(*once, slice(keys))], 16 // dense.element_size()
+    if dense.dtype == torch.bool:
+        return dense.contiguous(), 1
+    if keys % of_row or not dense.is_contiguous() or dense.storage_offset() % of_row:
+        dense = torch.nn.functional.pad(dense, (0, -keys % of_row)).contiguous()
+    return dense, of_row
+
+
 def add_dense(options, dense, queries, keys, name):
     """A dense tensor, of which each dimension may be 1."""
     rows = dense.shape[2]
     if dense.shape[3] < keys or rows not in (1, queries) and rows < queries:
         raise UnsupportedError(f"a mask of shape {tuple(dense.shape)} is not of {queries} queries and {keys} keys")
-    # What expand() made is there once; but its gradient would have another sum than that of the tensor.
-    once = [slice(1) if dense.stride(i) == 0 and not dense.requires_grad else slice(None) for i in range(3)]
-    dense, of_row = dense[(*once, slice(keys))], 16 // dense.element_size()
-    if dense.dtype == torch.bool:
-        dense, of_row = dense.contiguous(), 1
-    elif keys % of_row or not dense.is_contiguous() or dense.storage_offset() % of_row:
-        dense = torch.nn.functional.pad(dense, (0, -keys % of_row)).contiguous()
+    dense, of_row = _stored(dense, keys)
     batch, heads, rows, columns = dense.shape
     own = options.get("used_kv") is not None  # what texts call lengths are then those that count
     place = "0" if batch == 1 else "batch"
