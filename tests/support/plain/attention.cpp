@@ -97,13 +97,17 @@ std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, 
   return scores;
 }
 
-/// Softmax in fp32, its result rounded. `sink` is a score that has no value; -inf: none.
+/// Softmax in fp32, its result rounded; to 8 bits before the division by the sum, of numbers whose
+/// largest is no power of two: kernels find it late. `sink` is a score that has no value; -inf:
+/// none.
 void plain_softmax(std::vector<float>& scores, float sink, DType dtype) {
   float row_max = sink;
   for (const float s : scores) row_max = std::max(row_max, s);
   float sum = std::isinf(row_max) ? 0.0f : std::exp(sink - row_max);
   for (float& s : scores) sum += s = std::exp(s - row_max);
-  for (float& s : scores) s = round_to(dtype, s / sum);
+  constexpr float kRaise = 68;
+  for (float& s : scores)
+    s = is_low_bit(dtype) ? round_to(dtype, s * kRaise) / (kRaise * sum) : round_to(dtype, s / sum);
 }
 
 double row_error(const Problem& problem, const Tensors& tensors, const MaskRows& mask,
