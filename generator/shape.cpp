@@ -49,6 +49,7 @@ constexpr ShapeField kMembers[] = {
     {"dargs", &Shape::dargs},
     {"kv_scale", &Shape::kv_scale},
     {"row_bytes", &Shape::row_bytes},
+    {"fast_sums", &Shape::fast_sums},
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
 
@@ -103,7 +104,8 @@ Shape shape_of(const Problem& problem) {
           .fp32_gradients = has_wider_gradients(problem),
           .dargs = writes_dargs(problem) ? 2 : !problem.dargs.empty(),
           .kv_scale = static_cast<int>(problem.kv_scale),
-          .row_bytes = problem.args.empty() ? 0 : read_once<row_bytes>(problem.args)};
+          .row_bytes = problem.args.empty() ? 0 : read_once<row_bytes>(problem.args),
+          .fast_sums = problem.fast_sums};
 }
 
 bool has_window(const Shape& shape) { return shape.right_bound || shape.left_bound; }

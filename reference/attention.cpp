@@ -134,8 +134,8 @@ std::vector<double> block_scores(const Run& run, RowBlock block, KeyRange range,
   double coded[kRows] = {};  // largest score that the code made
   for (int r = 0; r < count; ++r) {
     const QueryRow& query = result.rows[block.begin + r];
-    load_elements(problem.dtype_q, tensors.q.data, offset_of(tensors.q, query), problem.head_dim,
-                  row);
+    load_row(problem, problem.dtype_q, tensors.q.data, offset_of(tensors.q, query), tensors.q_scale,
+             query.batch, query.query, kv_head, problem.head_dim, row);
     change_query(problem, tensors, query.query, row);
     for (int d = 0; d < problem.head_dim; ++d) q[d][r] = row[d];
     q_square[r] = sum_of_finite_squares(row, problem.head_dim);

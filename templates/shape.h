@@ -17,7 +17,7 @@ inline constexpr int kUsedLengths = 2;
 /// The base of every family's typed config, which adds what is searched. shape_of()
 /// (generator/shape.h) fills it from a problem; nothing of it is written in a config's text.
 struct Shape {
-  int dtype;  // of q: kFp32, kFp16 or kBf16; and of k, v and o where a family takes no mix of them
+  int dtype;  // of q: kFp32, kFp16, kBf16 or kE4m3; and of k, v and o where families take no mix
   int dtype_k;
   int dtype_v;
   int dtype_o;
@@ -47,6 +47,7 @@ struct Shape {
   int dargs;  // 1: arrays that the score's text reads get gradients; 2: one that is written whole
   int kv_scale;   // what shares a scale of k and v of fewer bits: low_bits.h
   int row_bytes;  // of an element of the array that scores read by rows of keys; 0: there is none
+  int fast_sums;  // 1: products of 8 bits may add up in fewer than 32
 
   /// Whether each row sees all keys, but for a block mask and what a text hides.
   ATTNFORGE_CONSTEXPR bool sees_all() const { return !right_bound && !left_bound; }

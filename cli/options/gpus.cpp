@@ -56,15 +56,15 @@ std::string gpu_of_class(const std::string& device_class) {
 }
 
 std::vector<Roof> roofs(const DeviceFacts& device, DType dtype) {
-  // Dense fp16 or bf16 multiply-adds a clock of an SM of sm_90 by wgmma.
-  constexpr double kWgmmaFma = 2048;
+  // Dense multiply-adds a clock of an SM of sm_90 by wgmma.
+  const double wgmma_fma = 2048 * 16.0 / format_of(dtype).bits;
   const double tflops_of_fma = 2e-6 * device.num_sms * device.sm_clock_mhz;
   const Arch& arch = device.arch;
   std::vector<Roof> all;
   if (format_of(dtype).bits == 32) {
     all.push_back({"tensor cores, TF32", arch.mma_fma_per_clock_per_sm / 2.0 * tflops_of_fma});
   } else {
-    if (arch.wgmma) all.push_back({"tensor cores, wgmma", kWgmmaFma * tflops_of_fma});
+    if (arch.wgmma) all.push_back({"tensor cores, wgmma", wgmma_fma * tflops_of_fma});
     all.push_back({"tensor cores, mma.sync", arch.mma_fma_per_clock_per_sm * tflops_of_fma});
   }
   all.push_back({"CUDA cores, fp32", arch.fp32_fma_per_clock_per_sm * tflops_of_fma});

@@ -99,6 +99,7 @@ class ScaleFiles : public RunPart {
     add_value(verb, "--k-scale NPY", k_,
               "Scales of k as the word kv_scale says: float32, contiguous, in the order of k");
     add_value(verb, "--v-scale NPY", v_, "Of v");
+    add_value(verb, "--q-scale NPY", q_, "Of q of e4m3");
   }
   const char* help() const override {
     return "Files of k and v may be int8, uint8 of two int4 (low half first), or float8_e4m3fn and "
@@ -106,8 +107,9 @@ class ScaleFiles : public RunPart {
   }
   void check(const Problem& problem, const RunFlags& flags) const override {
     const bool scaled = problem.kv_scale != KvScale::kNone;
-    for (const auto& [option, path, dtype] :
-         {std::tuple("--k-scale", &k_, problem.dtype_k), {"--v-scale", &v_, problem.dtype_v}}) {
+    for (const auto& [option, path, dtype] : {std::tuple("--k-scale", &k_, problem.dtype_k),
+                                              {"--v-scale", &v_, problem.dtype_v},
+                                              {"--q-scale", &q_, problem.dtype_q}}) {
       const bool has = scaled && is_low_bit(dtype);
       if (!has && !path->empty())
         refuse(kInvalidArgument, "{} {}", option,
@@ -121,6 +123,7 @@ class ScaleFiles : public RunPart {
   void take(const Problem&, const RunFlags&, HostTensors& host) const override {
     read(k_, host.k_scale);
     read(v_, host.v_scale);
+    read(q_, host.q_scale);
   }
 
  private:
@@ -135,7 +138,7 @@ class ScaleFiles : public RunPart {
     to = std::move(scales);
   }
 
-  std::string k_, v_;
+  std::string k_, v_, q_;
 };
 
 class GradientFiles : public RunPart {

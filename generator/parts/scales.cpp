@@ -17,7 +17,27 @@ bool of_rows(const Problem& p) { return p.kv_scale >= KvScale::kToken; }
 /// Else they are read.
 bool writes_scales(const Problem& p) { return p.op == Op::kAppend && of_rows(p); }
 
+/// q of 8 bits.
+void validate_fp8(const Problem& p) {
+  const DType wrong = p.dtype_q != DType::kE4m3   ? p.dtype_q
+                      : p.dtype_k != DType::kE4m3 ? p.dtype_k
+                                                  : p.dtype_v;
+  if (p.op != Op::kForward)
+    reject_problem("q={} goes with fwd alone, not {}", to_string(p.dtype_q), to_string(p.op));
+  if (p.dtype_q != DType::kE4m3)
+    reject_problem("q={} must be fp32, fp16, bf16 or e4m3", to_string(p.dtype_q));
+  if (wrong != DType::kE4m3)
+    reject_problem("q=e4m3 goes with k=e4m3 v=e4m3, not {}", to_string(wrong));
+  if (p.dtype_o != DType::kFp16 && p.dtype_o != DType::kBf16)
+    reject_problem("q=e4m3 goes with o=bf16 or o=fp16, not o={}", to_string(p.dtype_o));
+  if (of_rows(p))
+    reject_problem("q=e4m3 takes kv_scale=none, tensor or head, not {}", to_string(p.kv_scale));
+}
+
 void validate_low_bits(const Problem& p) {
+  if (is_low_bit(p.dtype_q)) validate_fp8(p);
+  if (p.fast_sums && !is_low_bit(p.dtype_q))
+    reject_problem("fast_sums is of q=e4m3, not q={}; leave it out", to_string(p.dtype_q));
   if (!has_low_bit_kv(p)) {
     if (!has_scales(p)) return;
     reject_problem("kv_scale={} needs k or v of 8 or 4 bits, as in k=int8 v=int8; leave it out",
@@ -64,6 +84,7 @@ template <bool kWritten>
 void add_scales(OperandList& list) {
   const Problem& p = list.problem;
   if (writes_scales(p) != kWritten) return;
+  add_of<&HostTensors::q_scale, &Tensors::q_scale>(list, "q_scale", p.dtype_q, p.head_dim);
   add_of<&HostTensors::k_scale, &Tensors::k_scale>(list, "k_scale", p.dtype_k, p.head_dim);
   add_of<&HostTensors::v_scale, &Tensors::v_scale>(list, "v_scale", p.dtype_v, p.head_dim_v);
 }
@@ -79,6 +100,7 @@ void lay_out_scales(const Problem& p, Tensors& tensors) {
     scales.stride_row = by_heads ? each : p.num_heads_kv * each;
     scales.stride_head = by_heads ? rows * each : each;
   };
+  if (is_low_bit(p.dtype_q)) lay_out(tensors.q_scale, p.head_dim);
   if (is_low_bit(p.dtype_k)) lay_out(tensors.k_scale, p.head_dim);
   if (is_low_bit(p.dtype_v)) lay_out(tensors.v_scale, p.head_dim_v);
 }
@@ -99,7 +121,8 @@ bool scales_good(const Problem& p, std::uint64_t, const Tensors& t) {
            address_bits(scales.data) % (sizeof(float) * static_cast<unsigned>(copied)) == 0 &&
            strides_good(scales, copied);
   };
-  return good(t.k_scale, p.dtype_k, p.head_dim) && good(t.v_scale, p.dtype_v, p.head_dim_v);
+  return good(t.k_scale, p.dtype_k, p.head_dim) && good(t.v_scale, p.dtype_v, p.head_dim_v) &&
+         good(t.q_scale, p.dtype_q, p.head_dim);
 }
 
 void explain_scales(const Problem& p, const Tensors& t) {
@@ -120,6 +143,7 @@ void explain_scales(const Problem& p, const Tensors& t) {
           name, scales.stride_batch, scales.stride_row, scales.stride_head, to_string(p.kv_scale),
           copied);
   };
+  check("q_scale", p.dtype_q, p.head_dim, t.q_scale);
   check("k_scale", p.dtype_k, p.head_dim, t.k_scale);
   check("v_scale", p.dtype_v, p.head_dim_v, t.v_scale);
 }

@@ -89,7 +89,7 @@ inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureMixedDtypes, "mixed_dtypes",
      [](const Problem& p) {
        const auto other = [&](DType dtype) { return dtype != p.dtype_q && !is_low_bit(dtype); };
-       return other(p.dtype_k) || other(p.dtype_v) || other(p.dtype_o);
+       return other(p.dtype_k) || other(p.dtype_v) || (!is_low_bit(p.dtype_q) && other(p.dtype_o));
      }},
     {kFeatureRope, "rope", [](const Problem& p) { return p.rope != Rope::kNone; }},
     {kFeatureLengths, "lengths", [](const Problem& p) { return p.lengths != Lengths::kFixed; }},

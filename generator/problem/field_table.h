@@ -38,6 +38,7 @@ inline bool factor_ok(float value) { return value == 0.0f || (1e-20f <= value &&
 inline bool density_ok(float value) { return value == 0.0f || (1e-6f <= value && value <= 1.0f); }
 
 inline constexpr std::string_view kDTypeWords = "fp32, fp16 or bf16";
+inline constexpr std::string_view kQDTypeWords = "fp32, fp16, bf16 or e4m3";
 inline constexpr std::string_view kKvDTypeWords = "fp32, fp16, bf16, int8, int4, e4m3 or e5m2";
 inline constexpr std::string_view kHeads = "a whole number from 1 to 65535";
 inline constexpr std::string_view kSeqlen = "a whole number from 0 to 134217728 (2^27)";
@@ -107,9 +108,12 @@ inline constexpr ProblemField kFields[] = {
      .value = kDTypeOfAll,
      .other_names = "float float32",
      .ops = kAllOps},
+    {.word = {"e4m3", "e4m3", "dtype of q, k and v; o is bf16, or what o=DTYPE says", "bf16", ""},
+     .value = kDTypeOfAll,
+     .other_names = "fp8 float8_e4m3fn"},
     // Where all have one dtype, the text has that in place of these.
-    {.word = {"q", "q=DTYPE", "dtype of q alone", "that of all", kDTypeWords},
-     .value = choice<&Problem::dtype_q>(kFloats, never),
+    {.word = {"q", "q=DTYPE", "dtype of q alone", "that of all", kQDTypeWords},
+     .value = choice<&Problem::dtype_q>(kDTypes, never),
      .apart = kOtherDType},
     {.word = {"k", "k=DTYPE", "dtype of k alone", "that of all", kKvDTypeWords},
      .value = choice<&Problem::dtype_k>(kDTypes, never),
@@ -122,7 +126,8 @@ inline constexpr ProblemField kFields[] = {
      .apart = kOtherDType,
      .ops = kNotAppend},
     {.word = {"kv_scale", "kv_scale=WHAT",
-              "of k and v of 8 or 4 bits: what shares a scale, by which a number is multiplied; "
+              "of k and v of 8 or 4 bits, and q of 8: what shares a scale, by which a number is "
+              "multiplied; "
               "token: a row of a head, groupN: N elements of one",
               "none", "none, tensor, head, token, group32, group64 or group128"},
      .value = choice<&Problem::kv_scale>(kKvScales),
@@ -205,6 +210,10 @@ inline constexpr ProblemField kFields[] = {
     {.word = {"tf32", "tf32", "with fp32: products may round their inputs to TF32", "fp32 accuracy",
               "", true},
      .value = flag<&Problem::tf32>()},
+    {.word = {"fast_sums", "fast_sums",
+              "with e4m3: sums over keys may have the 14 bits of tensor cores", "fp32 sums", ""},
+     .value = flag<&Problem::fast_sums>(),
+     .ops = only(Op::kForward)},
     {.word = {"softmax_scale", "softmax_scale=X", "multiplier of Q K^T; 0: 1 / sqrt(head_dim)", "0",
               kFactor},
      .value = number<&Problem::softmax_scale>(factor_ok),

@@ -73,9 +73,7 @@ struct NotImplemented {
   std::string_view name, instead;
 };
 constexpr std::string_view kLowBits = "k and v may be, as in k=e4m3 v=e4m3 kv_scale=token";
-constexpr NotImplemented kNotImplemented[] = {{"fp8", kLowBits},
-                                              {"e4m3", kLowBits},
-                                              {"e5m2", kLowBits},
+constexpr NotImplemented kNotImplemented[] = {{"e5m2", kLowBits},
                                               {"int8", kLowBits},
                                               {"int4", kLowBits},
                                               {"fp4", ""},
@@ -312,7 +310,9 @@ Problem parse_problem(std::string_view text) {
   }
 
   for (std::size_t i = 0; i < std::size(kDTypeFields); ++i) {
-    if (dtype && !given.has(kDTypeFields[i])) problem.*kDTypeMembers[i] = *dtype;
+    const bool is_o = kDTypeMembers[i] == &Problem::dtype_o;
+    if (dtype && !given.has(kDTypeFields[i]) && !(is_o && is_low_bit(*dtype)))
+      problem.*kDTypeMembers[i] = *dtype;
   }
   for (const ProblemField& field : problem_fields()) {
     if (is_pair(field) && !given.has(field.value.second)) {

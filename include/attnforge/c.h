@@ -187,13 +187,14 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *   bf16             dtype of all tensors [bf16]
  *   fp16             dtype of all tensors [bf16]
  *   fp32             dtype of all tensors; products at fp32 accuracy [bf16]
- *   q=DTYPE          dtype of q alone [fp32, fp16 or bf16; that of all]
+ *   e4m3             dtype of q, k and v; o is bf16, or what o=DTYPE says [bf16]
+ *   q=DTYPE          dtype of q alone [fp32, fp16, bf16 or e4m3; that of all]
  *   k=DTYPE          dtype of k alone [fp32, fp16, bf16, int8, int4, e4m3 or e5m2; that of all]
  *   v=DTYPE          dtype of v alone [fp32, fp16, bf16, int8, int4, e4m3 or e5m2; that of all]
  *   o=DTYPE          dtype of o alone [fp32, fp16 or bf16; that of all]
- *   kv_scale=WHAT    of k and v of 8 or 4 bits: what shares a scale, by which a number is
- *                    multiplied; token: a row of a head, groupN: N elements of one [none, tensor,
- *                    head, token, group32, group64 or group128; none]
+ *   kv_scale=WHAT    of k and v of 8 or 4 bits, and q of 8: what shares a scale, by which a number
+ *                    is multiplied; token: a row of a head, groupN: N elements of one [none,
+ *                    tensor, head, token, group32, group64 or group128; none]
  *   batch=N          sequences [a whole number from 0 to 1048576 (2^20); 1]
  *   num_heads=Q:KV   heads of q and of k and v; one number is both [a whole number from 1 to 65535;
  *                    1]
@@ -220,6 +221,7 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *                    to 1e20; 0]
  *   lse              lse is written too: fp32, natural logarithm [only o]
  *   tf32             with fp32: products may round their inputs to TF32 [fp32 accuracy]
+ *   fast_sums        with e4m3: sums over keys may have the 14 bits of tensor cores [fp32 sums]
  *   softmax_scale=X  multiplier of Q K^T; 0: 1 / sqrt(head_dim) [0 or a number from 1e-20 to 1e20;
  *                    0]
  *   sinks            the softmax of a row counts a logit of its query head, which has no value; a

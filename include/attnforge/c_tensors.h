@@ -85,16 +85,17 @@ typedef struct attnforge_pages {
  * where g is the group of its column, 0 but with kv_scale=group32, group64 or group128. With
  * kv_scale=tensor and head, batch is the sequence and row 0; else they are those of the row in k,
  * with pages the page and the row in it. The same of v. An append writes those of rows, beside its
- * caches. */
+ * caches. q has some where it is e4m3: with kv_scale=head, head is that of k. */
 typedef struct attnforge_kv_scales {
   uint32_t struct_size;
   attnforge_tensor k;
   attnforge_tensor v;
+  attnforge_tensor q;
 } attnforge_kv_scales;
 
-#define ATTNFORGE_KV_SCALES_INIT                                              \
-  {                                                                           \
-    (uint32_t)sizeof(attnforge_kv_scales), {NULL, 0, 0, 0}, { NULL, 0, 0, 0 } \
+#define ATTNFORGE_KV_SCALES_INIT                                                               \
+  {                                                                                            \
+    (uint32_t)sizeof(attnforge_kv_scales), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, { NULL, 0, 0, 0 } \
   }
 
 /* Gradients, of a problem that begins with bwd: dout, that of o, comes in beside q, k, v, o and

@@ -53,7 +53,7 @@ struct HostTensors {
   std::vector<int> lengths_after{};
   // With problem.kv_scale, of those of k and v (of an append, the caches) that have scales, else
   // empty: as contiguous_tensors() says.
-  std::vector<float> k_scale{}, v_scale{};
+  std::vector<float> k_scale{}, v_scale{}, q_scale{};
 };
 
 /// An input of runs: one fp32 number for each query head.

@@ -137,8 +137,9 @@ struct Tensors {
   // queries go, may be q.
   AppendedCache cache{};
   // problem.kv_scale, of those of k and v that are of a format of caches. Append: those of the
-  // caches, which a run writes where rows have scales, and else reads.
-  ScaleTensor k_scale{}, v_scale{};
+  // caches, which a run writes where rows have scales, and else reads. Of q where that is e4m3:
+  // with kHead [num_heads_kv], or of each sequence.
+  ScaleTensor k_scale{}, v_scale{}, q_scale{};
   // problem.args: 8 bytes for each, in their order, in host memory and read by run(): the address
   // of an array in device memory, or a number's 4 bytes (float, int) and 4 more of any value. After
   // them, 8 bytes for each name in problem.dargs: the address of an fp32 array, of as many elements

@@ -44,13 +44,13 @@ enum class Rope : std::uint8_t {
   kHalf,         // elements i and i + rope_dim / 2 (GPT-NeoX, Llama)
 };
 
-/// What shares a scale of quantised k and v: a value is the stored number times its scale, fp32
-/// (Tensors::k_scale, v_scale). Groups are of neighbouring elements of a row, the last of which may
-/// have fewer.
+/// What shares a scale of quantised k and v, and of q of e4m3: a value is the stored number times
+/// its scale, fp32 (Tensors::k_scale, v_scale). Groups are of neighbouring elements of a row, the
+/// last of which may have fewer.
 enum class KvScale : std::uint8_t {
   kNone,    // stored numbers are values
   kTensor,  // one scale
-  kHead,    // [num_heads_kv], or of each sequence
+  kHead,    // [num_heads_kv], or of each sequence; of q one for the query heads of a K/V head
   kToken,   // one for each row of each head
   kGroup32,
   kGroup64,
@@ -78,7 +78,8 @@ inline constexpr int kMostMergedStates = 32;
 /// With `page_size`, k and v are [pages, num_heads_kv, page_size, head_dim]: key j of a sequence is
 /// row j % page_size of the page that the run's table has in its column j / page_size.
 /// k and v may be of 8 or 4 bits (is_low_bit()), each of its own format or of q's. Their values are
-/// those numbers times scales, which `kv_scale` says how many share. q and o are then fp16 or bf16.
+/// those numbers times scales, which `kv_scale` says how many share. q and o are then fp16 or bf16;
+/// or q, k and v are e4m3, with kv_scale kNone, kTensor or kHead.
 /// With `batch_invariant` the bits of a sequence's result do not depend on what else is in the
 /// batch, nor on its size.
 /// With `rope`, q and k are rotated first: (x, y) becomes (x cos - y sin, y cos + x sin), cos and
@@ -128,17 +129,20 @@ struct Problem {
                              // plan runs
   std::int64_t batch = 1;
   std::int64_t num_heads_q = 1;
-  std::int64_t num_heads_kv = 1;      // divides num_heads_q
-  std::int64_t seqlen_q = 1;          // 0 allowed
-  std::int64_t seqlen_kv = 1;         // 0 allowed
-  int head_dim = 64;                  // multiple of 8, 8 to 512
-  int head_dim_v = 64;                // multiple of 8, 8 to 512
-  std::int64_t window_left = -1;      // keys before the query's position that it sees; -1: all
-  std::int64_t window_right = -1;     // keys after it; -1: all. Causal requires -1 here or 0
-  float softcap = 0.0f;               // 0: none; else s = softcap * tanh(s / softcap) after scaling
-  float softmax_scale = 0.0f;         // 0: 1 / sqrt(head_dim)
-  bool sinks = false;                 // the softmax of a row counts a logit of its head
-  bool batch_invariant = false;       // one config for every batch; not with a block mask
+  std::int64_t num_heads_kv = 1;   // divides num_heads_q
+  std::int64_t seqlen_q = 1;       // 0 allowed
+  std::int64_t seqlen_kv = 1;      // 0 allowed
+  int head_dim = 64;               // multiple of 8, 8 to 512
+  int head_dim_v = 64;             // multiple of 8, 8 to 512
+  std::int64_t window_left = -1;   // keys before the query's position that it sees; -1: all
+  std::int64_t window_right = -1;  // keys after it; -1: all. Causal requires -1 here or 0
+  float softcap = 0.0f;            // 0: none; else s = softcap * tanh(s / softcap) after scaling
+  float softmax_scale = 0.0f;      // 0: 1 / sqrt(head_dim)
+  bool sinks = false;              // the softmax of a row counts a logit of its head
+  bool batch_invariant = false;    // one config for every batch; not with a block mask
+  // q, k and v of e4m3 only: sums over keys may be those of tensor cores, of about 14 bits. Else
+  // these are of a few hundred keys, and are added up in fp32.
+  bool fast_sums = false;
   bool fp32_gradients = false;        // dq, dk and dv are fp32; else as q, k and v
   Lengths lengths = Lengths::kFixed;  // not with a rope
   // k and v lie in pages of page_size rows, and a run's table (Tensors::pages) says which pages a

@@ -52,10 +52,10 @@ Tensors from_c(const attnforge_tensors* given, std::span<AttentionState> parts) 
   read_part(c.gradients, "tensors.gradients", tensors.gradients);
   read_part(c.cache, "tensors.cache", tensors.cache);
   struct {
-    ScaleTensor k, v;
+    ScaleTensor k, v, q;
   } scales;
   read_part(c.kv_scales, "tensors.kv_scales", scales);
-  tensors.k_scale = scales.k, tensors.v_scale = scales.v;
+  tensors.k_scale = scales.k, tensors.v_scale = scales.v, tensors.q_scale = scales.q;
   // What is an address in both ends both.
   constexpr std::size_t kBytes = sizeof(c) - offsetof(attnforge_tensors, code_arguments);
   static_assert(sizeof(tensors) - offsetof(Tensors, code_arguments) == kBytes);

@@ -40,13 +40,15 @@ std::optional<Candidate> served_by(const Problem& problem, const DeviceFacts& de
 Problem all_of(Problem problem, DType dtype) {
   problem.dtype_q = problem.dtype_k = problem.dtype_v = problem.dtype_o = dtype;
   problem.tf32 = problem.tf32 && dtype == DType::kFp32;
+  problem.fast_sums = false;
   return problem;
 }
 
 std::vector<Change> dtype_changes(const Problem& p) {
   std::vector<Change> changes;
-  for (const DType dtype : {p.dtype_k, p.dtype_v, p.dtype_q}) {
-    const Problem to = all_of(p, dtype);
+  for (const DType dtype : {p.dtype_k, p.dtype_v, is_low_bit(p.dtype_q) ? p.dtype_o : p.dtype_q}) {
+    Problem to = all_of(p, dtype);
+    if (is_low_bit(p.dtype_q)) to.kv_scale = KvScale::kNone;
     const auto same = [&](const Change& change) { return change.to == to; };
     if (to == p || std::any_of(changes.begin(), changes.end(), same)) continue;
     changes.push_back({to, fmt::format("make q, k, v and o all {} (they are {}, {}, {} and {})",

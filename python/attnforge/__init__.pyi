@@ -70,11 +70,13 @@ class _OfBoth(TypedDict, total=False):
 
 class _Options(_OfBoth, total=False):
     batch_invariant: bool
+    fast_sums: bool
     rope: tuple[Any, Any] | None
     rope_interleaved: bool
     page_table: Any | None
     k_scale: Any | None
     v_scale: Any | None
+    q_scale: Any | None
 
 class _OfCache(TypedDict, total=False):
     window: _Window
@@ -286,6 +288,7 @@ class Problem:
     tf32: bool = False
     sinks: bool = False
     batch_invariant: bool = False
+    fast_sums: bool = False
     rope: str = "none"
     rope_dim: int = 0
     lengths: str = "fixed"

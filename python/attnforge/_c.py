@@ -58,7 +58,7 @@ class Pages(Structure):
 
 
 class KvScales(Structure):
-    _fields_ = [("struct_size", c_uint32), ("k", Tensor), ("v", Tensor)]
+    _fields_ = [("struct_size", c_uint32), ("k", Tensor), ("v", Tensor), ("q", Tensor)]
 
 
 class Gradients(Structure):

@@ -27,6 +27,7 @@ FP32, FP16, BF16, INT32, BOOL, INT8, INT4, E4M3, E5M2 = range(len(FORMATS))
 FLOATS, INTEGERS, LOW_BITS = (FP16, BF16, FP32), (INT32,), (INT8, INT4, E4M3, E5M2)
 ANY_DTYPE = (*FLOATS, INT32, BOOL)
 OF_CACHES = (*FLOATS, *LOW_BITS)  # of k and v
+OF_Q = (*FLOATS, E4M3)
 DTYPES = tuple(each.word or each.name for each in FORMATS)  # by code; problems have those with a word
 ITEM_BYTES = tuple(each.bits // 8 for each in FORMATS)
 

@@ -40,7 +40,7 @@ OTHERS = {
     "num_splits": _LEAVE,
     "pack_gqa": _LEAVE,
     "sm_margin": _LEAVE,
-    "q_descale": "not implemented: q of fp8; k and v may have k_scale= and v_scale=",
+    "q_descale": "q_scale=",
     "k_descale": "k_scale=",
     "v_descale": "v_scale=",
     "s_aux": "sinks=",

@@ -59,6 +59,8 @@ class Options(NamedTuple):
     last dimension; each its own, or in the dtype of q. Their values are these numbers times float32 scales on the GPU: of one element,
     [heads_kv] or [batch, heads_kv], of k's shape without the last dimension, or of k's with one for each 32, 64 or 128 columns
     there; both of one kind. Not with rope, nor with gradients. quantize_kv() makes both.
+    q_scale: q may be float8_e4m3fn where k and v are; then o is bfloat16, or what out= is, and scales are of one element, [heads_kv] or
+    [batch, heads_kv]. fast_sums: of such, sums over keys may be those of tensor cores, of about 14 bits.
     """
 
     causal: bool = False
@@ -69,6 +71,7 @@ class Options(NamedTuple):
     layout: str = "bshd"
     tf32: bool = False
     batch_invariant: bool = False
+    fast_sums: bool = False
     deterministic: bool = False
     rope: object = None
     rope_interleaved: bool = False
@@ -83,6 +86,7 @@ class Options(NamedTuple):
     sinks: object = None
     k_scale: object = None
     v_scale: object = None
+    q_scale: object = None
 
     def named(self):
         """Those that are not left out, by their names."""
@@ -90,7 +94,7 @@ class Options(NamedTuple):
 
     def plain(self):
         """Those of no part, which stand first."""
-        return self[:9]
+        return self[:10]
 
 
 # Those that are float32 [heads_q], and what a problem says where one is there.
@@ -101,9 +105,10 @@ NO_GRADIENTS = {
     "page_table": "pass k and v in one piece",
     "k_scale": "pass k in 16 bits",
     "v_scale": "pass v in 16 bits",
+    "q_scale": "pass q in 16 bits",
 }
 # What attention_backward() does not take.
-OF_FORWARD = ("return_lse", "batch_invariant", "rope", "rope_interleaved", "page_table", "k_scale", "v_scale")
+OF_FORWARD = ("return_lse", "batch_invariant", "fast_sums", "rope", "rope_interleaved", "page_table", "k_scale", "v_scale", "q_scale")
 
 
 def options_of(named, without=()):
@@ -177,6 +182,7 @@ class CheckedOptions(NamedTuple):
     layout: str
     tf32: bool
     batch_invariant: bool = False
+    fast_sums: bool = False
     parts: Words = NO_WORDS
 
     def words(self):
@@ -224,6 +230,7 @@ def check_options(given, words=NO_WORDS):
         layout,
         _checks.flag("tf32", given.tf32),
         _checks.flag("batch_invariant", given.batch_invariant),
+        _checks.flag("fast_sums", given.fast_sums),
         words,
     )
 

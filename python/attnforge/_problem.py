@@ -29,6 +29,7 @@ class Problem:
     rope: "none", "interleaved" or "half"; rope_dim: leading elements that rotate, 0 for all.
     lengths: "fixed", "packed" or "used"; tokens_q, tokens_kv: of packed tensors, the most rows; 0: batch times seqlen.
     page_size: rows of a page of k and v, with lengths="used"; 0: they do not lie in pages.
+    fast_sums: with q, k and v of "e4m3", sums over keys may be those of tensor cores.
     kv_scale: of k and v of "int8", "int4", "e4m3" or "e5m2", what shares a scale: "tensor", "head", "token", "group32", ...
     mask_block_q, mask_block_kv: blocks of a block mask, 0: none; mask_heads, mask_batch: how many have one of their own; mask_bits:
     partial blocks have bits; density: about the share of blocks present, for estimates and tuning.
@@ -61,6 +62,7 @@ class Problem:
     tf32: bool = False
     sinks: bool = False
     batch_invariant: bool = False
+    fast_sums: bool = False
     rope: str = "none"
     rope_dim: int = 0
     lengths: str = "fixed"
@@ -98,7 +100,7 @@ class Problem:
             "mask_block_kv": self.mask_block_q,
             "dtype_k": self.dtype_q,
             "dtype_v": self.dtype_q,
-            "dtype_o": self.dtype_q,
+            "dtype_o": "bf16" if self.dtype_q == "e4m3" else self.dtype_q,
         }
         for name, value in follow.items():
             if getattr(self, name) is None:

@@ -5,7 +5,7 @@ import math
 
 from . import _c, _checks
 from ._calls import parts as _parts
-from ._calls.arguments import check_inputs, problem_of_arrays, shape_of_lse, shape_of_o, view_inputs
+from ._calls.arguments import check_inputs, code_of_o, problem_of_arrays, shape_of_lse, shape_of_o, view_inputs
 from ._arrays import Array, _by_type, contiguous, no_dtype
 from ._calls.code import code_of
 from ._errors import InvalidError, UnsupportedError
@@ -69,7 +69,7 @@ def _new(like, shape, code):
     else:
         import numpy
 
-        made = numpy.empty(shape, dtype=like.dtype if code != FP32 else "float32")
+        made = numpy.empty(shape, dtype=FORMATS[code].name)
     return made, _on_host(made)
 
 
@@ -126,8 +126,9 @@ def reference(q, k, v, *, rope_offset=0, attn_mask=None, **options):
     if options.parts.packed:
         words["tokens_q"] = inputs[0].shape[0]
         words["tokens_kv"] = 0 if options.parts.pages else inputs[1].shape[0]
-    problem = problem_of_arrays(*inputs, inputs[0].code, options, 16, batch, words)
-    o, lse = _new(q, shape_of_o(inputs[0], inputs[2]), inputs[0].code), _new(q, shape_of_lse(inputs[0], options.places), FP32)
+    of_o = code_of_o(inputs[0])
+    problem = problem_of_arrays(*inputs, of_o, options, 16, batch, words)
+    o, lse = _new(q, shape_of_o(inputs[0], inputs[2]), of_o), _new(q, shape_of_lse(inputs[0], options.places), FP32)
     tensors = dict(zip("qkv", map(_of_array, inputs)), o=_of_array(o[1]))
     if options.lse:
         tensors["lse"] = _of_array(lse[1])
@@ -147,7 +148,7 @@ def reference(q, k, v, *, rope_offset=0, attn_mask=None, **options):
     return (o, lse) if options.lse else o
 
 
-_OF_ARRAYS = ("rope", "cu_seqlens", "used_kv", "page_table", "sinks", "k_scale", "v_scale")
+_OF_ARRAYS = ("rope", "cu_seqlens", "used_kv", "page_table", "sinks", "k_scale", "v_scale", "q_scale")
 
 
 def _of_array(array):

@@ -13,12 +13,29 @@ namespace attnforge {
 // each 16 products: where all have one sign, errors add up. All of it is relative to |q| |k|, and
 // becomes the relative error of a probability.
 inline double product_error(int head_dim) { return 0x1p-23 * std::max(4.0, head_dim / 16.0); }
-inline double score_error(const Problem& problem) { return product_error(problem.head_dim); }
+
+// Products of 8 bits are added up 32 at a time, in units of 2^-13 of the largest number among them
+// and their sum so far.
+inline double fp8_error(double terms) { return 0x1p-13 * std::max(2.0, terms / 32); }
+
+inline double score_error(const Problem& problem) {
+  return is_low_bit(problem.dtype_q) ? fp8_error(problem.head_dim)
+                                     : product_error(problem.head_dim);
+}
 
 // A sum over n keys in fp32 is a random walk of roundings of its partial sums.
 inline double walk_error(double terms) { return 1e-7 * (8.0 + std::sqrt(terms)); }
 inline double sum_error(const Problem& problem) {
   return walk_error(static_cast<double>(problem.seqlen_kv));
+}
+
+// Sums of probabilities times v of 8 bits: of all keys, or of the most whose sum is not taken to
+// one in fp32.
+inline double fp8_sum_error(const Problem& problem) {
+  constexpr double kMostKeys = 512;
+  if (!is_low_bit(problem.dtype_q)) return 0;
+  const auto keys = static_cast<double>(problem.seqlen_kv);
+  return fp8_error(problem.fast_sums ? keys : std::min(keys, kMostKeys));
 }
 
 // Rounding of a number to TF32 (10 bits of mantissa): half a unit, and half as much again for

@@ -22,9 +22,10 @@ double allowed_error(const Tolerance& tolerance, double expected, double spread,
 namespace {
 
 /// To which probabilities are rounded: the other factor's dtype, weights of a merge to none. v of
-/// fewer bits is widened to fp16.
+/// fewer bits than q is widened to fp16.
 DType dtype_of_weights(const Problem& problem) {
   if (!is_attention(problem)) return DType::kFp32;
+  if (is_low_bit(problem.dtype_q)) return problem.dtype_v;
   return is_low_bit(problem.dtype_v) ? DType::kFp16 : problem.dtype_v;
 }
 
@@ -44,7 +45,7 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
   // worst case of up to 4 keys.
   tolerance.spread_atol = 2 * p_roundoff * max_abs_v;
   tolerance.score_atol = (score_error(problem) + change_error(problem)) * max_abs_v;
-  tolerance.atol = sum_error(problem) * max_abs_v;
+  tolerance.atol = (sum_error(problem) + fp8_sum_error(problem)) * max_abs_v;
   if (problem.tf32) {
     // TF32 is as a 16-bit dtype of v, but v itself is rounded too. The errors of the scores of
     // different keys are independent, and so is what they do to the output.
@@ -58,9 +59,11 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
   tolerance.product_spread_atol = 2 * row_change_error(problem) * max_abs_v;
   // Below the smallest normal number a format has an absolute step instead of a relative one.
   // Of fp16 and v of fewer bits so has each of as many weights as there are keys, of either sign.
+  // Probabilities of e4m3 are raised by 2^6, to a step of 2^-15 of the row's largest.
   double p_step = format_of(p_dtype).step;
   if (is_low_bit(problem.dtype_v))
-    p_step = 0x1p-24 * max_abs_v * std::sqrt(static_cast<double>(problem.seqlen_kv));
+    p_step = (is_low_bit(problem.dtype_q) ? 0x1p-15 : 0x1p-24) * max_abs_v *
+             std::sqrt(static_cast<double>(problem.seqlen_kv));
   tolerance.atol += std::max(format_of(problem.dtype_o).step, p_step);
   return tolerance;
 }

@@ -46,7 +46,20 @@ struct FwdWgmmaSm90aConfig : Shape {
   // Q, K, V, the barriers, and the number of the tile that each Q belongs to.
   ATTNFORGE_CONSTEXPR int k_begin() const { return q_stages * q_bytes(); }
   ATTNFORGE_CONSTEXPR int v_begin() const { return k_begin() + k_stages * k_bytes(); }
-  ATTNFORGE_CONSTEXPR int row_ring_begin() const { return v_begin() + v_stages * v_bytes(); }
+  // Of e4m3 also V with neighbouring keys in its rows, in chunks as wide as their swizzle: a
+  // product takes 8 bits along k alone.
+  ATTNFORGE_CONSTEXPR bool transposes_v() const { return dtype == kE4m3; }
+  ATTNFORGE_CONSTEXPR int keys_swizzle() const {
+    return block_n % 128 == 0 ? 128 : block_n % 64 == 0 ? 64 : 32;
+  }
+  ATTNFORGE_CONSTEXPR int keys_chunk_bytes() const { return head_dim_v * keys_swizzle(); }
+  ATTNFORGE_CONSTEXPR int transposed_begin() const { return v_begin() + v_stages * v_bytes(); }
+  ATTNFORGE_CONSTEXPR int transposed_bytes() const {
+    return transposes_v() ? head_dim_v * block_n : 0;
+  }
+  ATTNFORGE_CONSTEXPR int row_ring_begin() const {
+    return transposed_begin() + v_stages * transposed_bytes();
+  }
   // Tiles of the array that scores read by rows, as many as of K, and two barriers for each.
   ATTNFORGE_CONSTEXPR int row_tile_bytes() const { return block_m() * block_n * row_bytes; }
   ATTNFORGE_CONSTEXPR int barriers_begin() const {
@@ -57,9 +70,9 @@ struct FwdWgmmaSm90aConfig : Shape {
            (v_job() ? v_stages : 0);
   }
   /// K, or V, of another format than Q's has a job (hopper/workers.cuh), which makes Q's of it. No
-  /// problem that is served has one.
+  /// problem that is served has one. V of e4m3 is transposed.
   ATTNFORGE_CONSTEXPR bool k_job() const { return dtype_k != dtype; }
-  ATTNFORGE_CONSTEXPR bool v_job() const { return dtype_v != dtype; }
+  ATTNFORGE_CONSTEXPR bool v_job() const { return dtype_v != dtype || transposes_v(); }
   ATTNFORGE_CONSTEXPR bool has_job() const { return k_job() || v_job(); }
   ATTNFORGE_CONSTEXPR bool has_workers() const { return has_job() || may_tile_rows(); }
   ATTNFORGE_CONSTEXPR int tiles_begin() const { return barriers_begin() + 8 * num_barriers(); }
@@ -105,7 +118,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   }
 
   ATTNFORGE_CONSTEXPR int producer_registers() const {
-    if (has_workers()) return has_job() ? 56 : 40;
+    if (has_workers()) return has_job() && (!transposes_v() || has_tile_queue()) ? 56 : 40;
     if (has_tile_queue() || grid == kGridShares) return warpgroups == 3 ? 32 : 40;
     return warpgroups == 3 ? 32 : 24;
   }
@@ -114,6 +127,29 @@ struct FwdWgmmaSm90aConfig : Shape {
   }
   ATTNFORGE_CONSTEXPR int launch_registers() const { return registers().launch(); }
   ATTNFORGE_CONSTEXPR int consumer_registers() const { return registers().consumer(); }
+
+  // Sums of two levels (e4m3): tensor cores keep fewer than 32 bits, so what they added up of some
+  // tiles goes to sums in fp32, of some columns at a time where registers are few.
+  ATTNFORGE_CONSTEXPR bool two_levels() const { return dtype == kE4m3 && !fast_sums; }
+  /// Of the main loop; the last of them is what ptxas needs beside numbers.
+  ATTNFORGE_CONSTEXPR int fp8_registers(int columns_of_part) const {
+    return head_dim_v / 2 + columns_of_part / 2 + block_n / 2 + block_n / 8 +
+           (block_n > (warpgroups == 3 ? 96 : 128) ? 40
+            : warpgroups == 3                      ? 32
+                                                   : 24) +
+           (head_dim_v > 192 ? 4 : 0);
+  }
+  ATTNFORGE_CONSTEXPR int sum_columns() const {
+    if (!two_levels()) return head_dim_v;
+    for (int rounds = 1; rounds < 8; ++rounds) {
+      const int columns = head_dim_v / rounds;
+      if (head_dim_v % rounds == 0 && columns % 8 == 0 &&
+          fp8_registers(columns) <= consumer_registers())
+        return columns;
+    }
+    return 16;
+  }
+  ATTNFORGE_CONSTEXPR int sum_tiles() const { return sum_columns() == head_dim_v ? 2 : 1; }
   ATTNFORGE_CONSTEXPR bool tiles_valid() const {
     return warpgroups >= 1 && warpgroups <= 3 && block_n % 16 == 0 && block_n >= 16 &&
            block_n <= 256 && k_stages >= 1 && v_stages >= 1 && q_stages >= 1 && q_stages <= 2 &&
@@ -123,10 +159,14 @@ struct FwdWgmmaSm90aConfig : Shape {
     return (!has_key_lists() || (pack_gqa == 1 && blocks_fit(block_n) && grid != kGridShares)) &&
            (!own_lists || (may_list_alone() && grid == kGridPlain));
   }
+  ATTNFORGE_CONSTEXPR bool dtypes_valid() const {
+    if (dtype != kE4m3) return dtype == kFp16 || dtype == kBf16;
+    return dtype_k == dtype && dtype_v == dtype && (dtype_o == kFp16 || dtype_o == kBf16) &&
+           block_n % 32 == 0 && head_dim_v % 16 == 0 && !changes_scores() && !has_key_lists();
+  }
   ATTNFORGE_CONSTEXPR bool valid() const {
-    return (dtype == kFp16 || dtype == kBf16) && tiles_valid() && lists_valid() &&
-           (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 && rope == kNoRope &&
-           consumer_registers() >= launch_registers();
+    return dtypes_valid() && tiles_valid() && lists_valid() && (!pingpong || warpgroups > 1) &&
+           blocks_per_sm >= 1 && rope == kNoRope && consumer_registers() >= launch_registers();
   }
 };
 

@@ -137,7 +137,7 @@ struct FwdWgmmaSm90aConsumer {
   ATTNFORGE_DEVICE void end_query_tile(const Work& work, const Part& part) {
     if (!part.empty) {
       issue_last_outputs(work, part);
-      wg.await_last_outputs();
+      wg.template end_outputs<0>();
     }
     if constexpr (kLeavesOut) leave_out(work.walk.after(part.walk));
     wg.store_rows(work.queries, part.row);
@@ -146,7 +146,7 @@ struct FwdWgmmaSm90aConsumer {
   /// All tiles of a walk, by every warpgroup; under windows, those that its rows see.
   ATTNFORGE_DEVICE void attend_query_tile(const Work& work) {
     const Part part = part_of(work);
-    wg.begin_rows();
+    wg.begin_rows(work.queries);
     if constexpr (kLeavesOut) leave_out(work.walk.before(part.walk));
     if (!part.empty) {
       wg.read_q();

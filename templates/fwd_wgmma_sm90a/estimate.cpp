@@ -37,13 +37,15 @@ struct TileCost {
 };
 
 TileCost tile_cost(const FwdWgmmaSm90aConfig& c, const DeviceFacts& device) {
-  constexpr double kFmaPerClock = 2048, kExponentialsPerClock = 16, kLanesPerClock = 128,
-                   kLineBytes = 128, kInstructionsPerScore = 4.5;
+  const double fma_per_clock = 4096.0 / element_bytes(c.dtype);
+  constexpr double kExponentialsPerClock = 16, kLanesPerClock = 128, kLineBytes = 128,
+                   kInstructionsPerScore = 4.5;
   const double scores = double(c.block_m()) * c.block_n;
-  const double tensor = scores * (round_up(c.head_dim, 16) + c.head_dim_v) / kFmaPerClock;
+  const double tensor = scores * (round_up(c.head_dim, 16) + c.head_dim_v) / fma_per_clock;
   const double exponentials = kExponential * scores / kExponentialsPerClock;
   // An element of an array takes two more: to become a float, and to be added.
-  const double instructions = kInstructionsPerScore + (c.may_tile_rows() ? 2 : 0);
+  const double additions = c.two_levels() ? double(c.head_dim_v) / c.block_n / c.sum_tiles() : 0.0;
+  const double instructions = kInstructionsPerScore + (c.may_tile_rows() ? 2 : 0) + additions;
   const double issue = kIssue * scores * instructions / kLanesPerClock;
   // TMA reads rows in lines; those of odd head dims begin anywhere in a line.
   const bool unaligned = bytes_of(c.dtype, c.head_dim) % 128 != 0 ||

@@ -85,9 +85,21 @@ TileSchedule work_of(const Problem& problem, const Typed& c) {
                        c.head_group_mb, later_see_more(c));
 }
 
+/// What products of 8 bits do not take.
+Reason wrong_fp8(const Problem& problem) {
+  if (problem.head_dim % 16 != 0 || problem.head_dim_v % 16 != 0)
+    return "takes q of 8 bits with head dims that are multiples of 16";
+  if (problem.softcap != 0.0f || !problem.score.empty())
+    return "takes q of 8 bits without softcap or score";
+  if (has_block_mask(problem) || !problem.mask.empty())
+    return "takes q of 8 bits without lists of keys: blocks or mask";
+  return "";
+}
+
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
-  if (Reason no = not_16_bits(problem)) return no.text();
+  if (Reason no = is_low_bit(problem.dtype_q) ? wrong_fp8(problem) : not_16_bits(problem))
+    return no.text();
   if (Reason no = below_alignment(problem, 16)) return no.text();
   if (Reason no = head_dim_above(problem, kMostColumns)) return no.text();
   if (problem.page_size % 8 != 0) return "takes pages of whole multiples of 8 rows, by TMA";
@@ -175,6 +187,9 @@ bool memory_fits(const Typed& c, const Arch& arch) {
 
 /// Of a thread: output, scores, probabilities and Q in the main loop, and what else it needs.
 int needed_registers(const Typed& c, const Problem& problem) {
+  if (is_low_bit(c.dtype))
+    return c.fp8_registers(c.two_levels() ? c.sum_columns() : 0) +
+           (c.q_in_regs ? ceil_div(c.head_dim, 8) : 0);
   const int planned = c.head_dim_v / 2 + c.block_n / 2 + c.block_n / 4 +
                       (c.q_in_regs ? 4 * ceil_div(c.head_dim, 16) : 0);
   // Each cap of a wide tile's scores has its own.
@@ -287,6 +302,12 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   return product_too_wide(c);
 }
 
+/// Sums of two levels in so many rounds that each waits for the one before.
+Reason needless_rounds_of_sums(const Typed& c) {
+  constexpr int kMostRounds = 4;
+  return c.head_dim_v > kMostRounds * c.sum_columns() ? "few registers are left for sums" : "";
+}
+
 /// Buffers of Q, K and V that nothing waits for.
 Reason needless_buffers(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.swizzle < 128 && padded_columns(c, c.swizzle) >= padded_columns(c, 2 * c.swizzle))
@@ -334,6 +355,7 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
     return Reason("about {} registers for the {} that a thread has", needed_registers(c, problem),
                   c.consumer_registers());
   }
+  if (Reason waste = needless_rounds_of_sums(c)) return waste;
   if (Reason waste = needless_buffers(c, problem, device)) return waste;
   if (Reason waste = needless_sizes(c, problem, device.arch)) return waste;
   if (Reason waste = needless_blocks(c, problem, device)) return waste;
@@ -399,6 +421,7 @@ KernelTraits kernel_of(const Typed& c) {
           .block_m = "tile_rows()",
           .gathers = true,
           .gathered_header = "fwd_wgmma_sm90a/gathered_tiles.cuh",
+          .low_bits_header = "fwd_wgmma_sm90a/fp8.cuh",
           .row_ring_header = "hopper/workers.cuh",
           .coarse = true,
           .shares_sms = false};
@@ -407,7 +430,7 @@ KernelTraits kernel_of(const Typed& c) {
 Source render(const Typed& c, const Problem& problem) {
   KernelTraits kernel = kernel_of(c);
   std::string products = wgmma_text(c.dtype, c.block_n);
-  if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
+  if (c.sum_columns() != c.block_n) products += wgmma_text(c.dtype, c.sum_columns());
   kernel.declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n";
   return kernel_source(untyped(kName, c, kFields), c, problem, kernel);
 }
@@ -478,7 +501,7 @@ constinit const Family fwd_wgmma_sm90a = typed_family<kFields, illegal, needless
     .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
     .tier = Tier::kProduct,
     .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeaturesOfPieces | kFeaturesOfLists,
+                kFeatureUnequalHeadDims | kFeaturesOfPieces | kFeaturesOfLists | kFeatureLowBits,
     .supports = supports,
     .axes = axes,
 });

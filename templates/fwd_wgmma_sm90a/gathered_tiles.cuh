@@ -40,7 +40,7 @@ struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, true> {
   /// Of a list's tiles those that this warpgroup's rows see anything of.
   ATTNFORGE_DEVICE void attend_seen_tiles(Warpgroup& wg, const Work& work) {
     const int row = work.queries.first_row + wg.warpgroup * 64 + wg.lane_row();
-    wg.begin_rows();
+    wg.begin_rows(work.queries);
     bool pending = false;  // probabilities of a tile, whose V is next in the ring
     bool begun = false;    // there are scores, for which Q is read
     present = C.block_n;
@@ -48,7 +48,7 @@ struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, true> {
       wg.await_v();
       wg.clear_tail(present);
       wg.issue_outputs();
-      wg.await_last_outputs();
+      wg.template end_outputs<0>();
     };
 #pragma unroll 1
     for (int i = 0; i < work.walk.count(); ++i) {

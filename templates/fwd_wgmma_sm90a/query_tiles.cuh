@@ -61,7 +61,7 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
     bool begun = false;  // the first scores are there
     for (;;) {
       const Part part = Consumer::part_of(work);
-      wg.begin_rows();
+      wg.begin_rows(work.queries);
       if (!begun) {
         if constexpr (Consumer::kLeavesOut) Consumer::leave_out(work.walk.before(part.walk));
         if (!part.empty) Consumer::first_scores(work);
@@ -75,9 +75,7 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
         Consumer::issue_last_outputs(work, part);
         Consumer::issue_first_scores();
         Consumer::tiles.note_first(wg, next.queries);
-        wgmma_wait<1>();
-        pin(wg.o);
-        wg.release_v();
+        wg.template end_outputs<1>();
         wg.store_rows(work.queries, part.row);
         wgmma_wait<0>();
         pin(wg.s);

@@ -25,10 +25,15 @@ struct FwdWgmmaSm90aShared {
     return base + stage * C.q_bytes() + warpgroup * C.q_warpgroup_bytes();
   }
   ATTNFORGE_DEVICE u32 k(int stage) const { return base + C.k_begin() + stage * C.k_bytes(); }
-  ATTNFORGE_DEVICE u32 v(int stage) const { return base + C.v_begin() + stage * C.v_bytes(); }
+  ATTNFORGE_DEVICE u32 v(int stage) const {
+    return C.transposes_v() ? base + C.transposed_begin() + stage * C.transposed_bytes()
+                            : v_source(stage);
+  }
   // Where TMA writes them: the buffer that consumers read, or one that a job reads.
   ATTNFORGE_DEVICE u32 k_source(int stage) const { return k(stage); }
-  ATTNFORGE_DEVICE u32 v_source(int stage) const { return v(stage); }
+  ATTNFORGE_DEVICE u32 v_source(int stage) const {
+    return base + C.v_begin() + stage * C.v_bytes();
+  }
   /// Work::kTells: the query tile that comes with Q in this stage.
   ATTNFORGE_DEVICE u32 tile(int stage) const {
     return base + C.tiles_begin() + C.tile_bytes() * stage;

@@ -21,19 +21,25 @@
 
 namespace attnforge {
 
+/// Of e4m3 a member `fp8`: fp8.cuh, which its entries include.
+template <auto C, bool kFp8 = C.dtype == kE4m3>
+struct WithFp8Outputs {};
+
 /// A warpgroup with 64 rows of the query tile.
 template <FwdWgmmaSm90aConfig C, class Pieces, class Params>
-struct FwdWgmmaSm90aWarpgroup {
+struct FwdWgmmaSm90aWarpgroup : WithFp8Outputs<C> {
   using Shared = FwdWgmmaSm90aShared<C>;
   using Work = FwdWgmmaSm90aWork<C, Pieces, Params>;
   using Tile = typename Work::Tile;
   using Scores = Wgmma<C.dtype, C.block_n>;
   using Outputs = Wgmma<C.dtype, C.head_dim_v>;
 
+  static constexpr bool kFp8 = C.dtype == kE4m3;
   static constexpr int kScoreFragments = C.block_n / 8;  // of 8 keys
   static constexpr int kOutFragments = C.head_dim_v / 8;
-  static constexpr int kDepthSteps = ceil_div(C.head_dim, 16);
+  static constexpr int kStepBytes = 32;  // along k, of a product
   static constexpr int kElementBytes = element_bytes(C.dtype);
+  static constexpr int kDepthSteps = ceil_div(C.head_dim * kElementBytes, kStepBytes);
   using ScoreArray = float[kScoreFragments][4];
   /// With two warpgroups one waits for the other's softmax: what counts is how soon it ends. With
   /// more of them, or more blocks, one always computes: what counts is how many instructions.
@@ -50,9 +56,9 @@ struct FwdWgmmaSm90aWarpgroup {
   Ring<C.q_stages> q_ring;
   float o[kOutFragments][4];
   ScoreArray s;
-  u32 probs[kScoreFragments / 2][4];
+  u32 probs[C.block_n * kElementBytes / kStepBytes][4];
   u32 q[C.q_in_regs ? kDepthSteps : 1][4];
-  using Softmax = SoftmaxRows<!kByRows>;
+  using Softmax = SoftmaxRows<!kByRows, 2, kFp8 ? 6 : 0>;
   Softmax softmax;
   using View = FragmentScores<ScoreArray>;  // of keys that are neighbours
   using Ahead = typename Pieces::Score::template Ahead<View>;
@@ -110,24 +116,26 @@ struct FwdWgmmaSm90aWarpgroup {
 #pragma unroll
       for (int d = 0; d < kDepthSteps; ++d) {
         const u32 chunk = smem.q(q_ring.stage, warpgroup) +
-                          d * 16 / C.chunk_columns() * C.q_chunk_bytes();
-        const u32 at = (warp() * 16 + lane() % 16) * C.swizzle +
-                       d * 16 % C.chunk_columns() * kElementBytes + lane() / 16 * 16;
+                          d * kStepBytes / C.swizzle * C.q_chunk_bytes();
+        const u32 at = (warp() * 16 + lane() % 16) * C.swizzle + d * kStepBytes % C.swizzle +
+                       lane() / 16 * 16;
         ldmatrix_x4(q[d], chunk + (at ^ ((at >> 7 << 4) & (C.swizzle - 16))));
       }
     }
   }
-  ATTNFORGE_DEVICE void begin_rows() {
+  ATTNFORGE_DEVICE void begin_rows(const Tile& queries) {
     softmax = Softmax();
+    if constexpr (kFp8) this->fp8.begin(params, queries, scale_log2);
 #pragma unroll
     for (int j = 0; j < kOutFragments; ++j)
 #pragma unroll
       for (int c = 0; c < 4; ++c) o[j][c] = 0.0f;
   }
   ATTNFORGE_DEVICE void store_rows(const Tile& queries, int row) {
-    using Output = typename Pieces::template Output<C.dtype, 16, C.lse != 0>;
+    using Output = typename Pieces::template Output<C.dtype_o, 16, C.lse != 0>;
     float inverse[2], lse[2];
     softmax.finish(inverse, lse);
+    if constexpr (kFp8) this->fp8.finish(o, inverse);
     Output::template store<0, kOutFragments>(queries, row, 0, o, inverse[0], lse[0]);
     Output::template store<1, kOutFragments>(queries, row + 8, 0, o, inverse[1], lse[1]);
   }
@@ -142,8 +150,7 @@ struct FwdWgmmaSm90aWarpgroup {
     wgmma_fence();
 #pragma unroll
     for (int d = 0; d < kDepthSteps; ++d) {
-      const int chunk = d * 16 / C.chunk_columns(),
-                inside = d * 16 % C.chunk_columns() * kElementBytes;
+      const int chunk = d * kStepBytes / C.swizzle, inside = d * kStepBytes % C.swizzle;
       const u64 b_at = b + (chunk * C.kv_chunk_bytes() + inside) / 16;
       if constexpr (C.q_in_regs)
         Scores::regs_smem(s, q[d][0], q[d][1], q[d][2], q[d][3], b_at, d > 0);
@@ -154,26 +161,33 @@ struct FwdWgmmaSm90aWarpgroup {
   }
   /// o += P V of the tile in V's ring.
   ATTNFORGE_DEVICE void issue_outputs() {
-    const u64 b = smem_descriptor<C.swizzle, C.kv_chunk_bytes(), 8 * C.swizzle>(
-        smem.v(v_ring.stage));
-    pin(o);
-    pin(probs);
-    wgmma_fence();
+    if constexpr (kFp8) {
+      this->fp8.begin_products(o, probs, smem.v(v_ring.stage));
+    } else {
+      const u64 b = smem_descriptor<C.swizzle, C.kv_chunk_bytes(), 8 * C.swizzle>(
+          smem.v(v_ring.stage));
+      pin(o);
+      pin(probs);
+      wgmma_fence();
 #pragma unroll
-    for (int j = 0; j < C.block_n / 16; ++j)
-      Outputs::regs_smem_mn(o, probs[j][0], probs[j][1], probs[j][2], probs[j][3],
-                            b + j * 16 * C.swizzle / 16);
-    wgmma_commit();
+      for (int j = 0; j < C.block_n / 16; ++j)
+        Outputs::regs_smem_mn(o, probs[j][0], probs[j][1], probs[j][2], probs[j][3],
+                              b + j * 16 * C.swizzle / 16);
+      wgmma_commit();
+    }
   }
-  ATTNFORGE_DEVICE void await_last_outputs() {
-    wgmma_wait<0>();
+  /// Waits for the outputs of the tile in V's ring, with kPending products after them in flight.
+  template <int kPending>
+  ATTNFORGE_DEVICE void end_outputs() {
+    wgmma_wait<kPending>();
     pin(o);
+    if constexpr (kFp8) this->fp8.end_products(o, probs, smem.v(v_ring.stage));
     release_v();
   }
   /// Zeros in V's rows from `present` on, those after the last key: their probabilities are 0,
   /// which is not enough where they are another sequence's NaN. Every warpgroup writes them.
   ATTNFORGE_DEVICE void clear_tail(int present) const {
-    if constexpr (Tile::Lengths::kAnythingAfter) {
+    if constexpr (Tile::Lengths::kAnythingAfter && !C.transposes_v()) {
       if (present >= C.block_n) return;
       constexpr int kRowPieces = C.swizzle / 16;  // of 16 bytes
       constexpr float kZeros[4] = {};
@@ -205,6 +219,7 @@ struct FwdWgmmaSm90aWarpgroup {
       if (needs_mask) Pieces::Mask::apply(view, queries);
     };
     float rescale[2];
+    const float scale_log2 = scale_of_scores();
     if constexpr (Pieces::Score::kSeries) {
       const typename Pieces::Score::Series series{typename Pieces::Score(p), scale_log2};
       const bool raised = softmax.probabilities_by_series(s, scale_log2, series, needs_mask,
@@ -219,7 +234,12 @@ struct FwdWgmmaSm90aWarpgroup {
       settle(raised, rescale);
     }
   }
+  ATTNFORGE_DEVICE float scale_of_scores() const {
+    if constexpr (kFp8) return this->fp8.scale_log2;
+    return scale_log2;
+  }
   ATTNFORGE_DEVICE void rescale_outputs(const float (&rescale)[2]) {
+    if constexpr (kFp8) this->fp8.rescale(rescale);
 #pragma unroll
     for (int j = 0; j < kOutFragments; ++j) {
       o[j][0] *= rescale[0], o[j][1] *= rescale[0];
@@ -227,13 +247,17 @@ struct FwdWgmmaSm90aWarpgroup {
     }
   }
   ATTNFORGE_DEVICE void round_probabilities() {
+    if constexpr (kFp8) {
+      this->fp8.round(s, probs);
+    } else {
 #pragma unroll
-    for (int j = 0; j < kScoreFragments / 2; ++j)
+      for (int j = 0; j < kScoreFragments / 2; ++j)
 #pragma unroll
-      for (int w = 0; w < 4; ++w) {
-        const auto& from = s[2 * j + w / 2];
-        probs[j][w] = pack2<C.dtype>(from[w % 2 * 2], from[w % 2 * 2 + 1]);
-      }
+        for (int w = 0; w < 4; ++w) {
+          const auto& from = s[2 * j + w / 2];
+          probs[j][w] = pack2<C.dtype>(from[w % 2 * 2], from[w % 2 * 2 + 1]);
+        }
+    }
   }
   /// The scores of a tile to probabilities that the next outputs take. in_flight: with them are
   /// the outputs of the tile before. begun: there are outputs of tiles before.
@@ -244,6 +268,8 @@ struct FwdWgmmaSm90aWarpgroup {
       wgmma_wait<0>();
       pin(o);
       pin(probs);
+      if constexpr (kFp8)
+        if (in_flight) this->fp8.end_products(o, probs, smem.v(v_ring.stage));
       if (in_flight) release_v();
       if (raised && begun) rescale_outputs(rescale);
     });

@@ -33,8 +33,8 @@ struct Instruction {
                                           : ", ",
                              i / 4, i % 4);
     }
-    text = fmt::format("wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}{}", n, type, type,
-                       d, kNextLine);
+    text = fmt::format("wgmma.mma_async.sync.aligned.m64n{}k{}.f32.{}.{} {{{}}}{}", n,
+                       256 / row_of(dtype).bits, type, type, d, kNextLine);
   }
   /// The i-th operand after d.
   std::string input(int i) const { return fmt::format("%{}", registers + i); }
@@ -116,23 +116,26 @@ std::string wgmma_text(int dtype, int n) {
     return fmt::format("{{ .reg .pred p; setp.ne.b32 p, {}, 0; {}, {}; }}",
                        instruction.input(accumulate), instruction.text, operands);
   };
-  // Behind the operands: accumulate, signs of a and b, and which of the shared ones are MN-major.
+  // Behind the operands: accumulate, signs of a and b, and which of the shared ones are MN-major:
+  // of 8 bits none can be.
+  const bool bytes = row_of(dtype).bits == 8;
   const std::string fragment = instruction.d_parameter() + ", ";
   const std::string four = "u32 a0, u32 a1, u32 a2, u32 a3, u64 b";
   const std::string four_inputs = R"("r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b))";
   return fmt::format("template <>\nstruct Wgmma<{}, {}> {{\n", row_of(dtype).kernel_name, n) +
          function("smem_smem(" + fragment + "u64 a, u64 b, int accumulate)",
-                  predicated(2, fmt::format("{}, {}, p, 1, 1, 0, 0", instruction.input(0),
-                                            instruction.input(1))),
+                  predicated(2, fmt::format("{}, {}, p, 1, 1{}", instruction.input(0),
+                                            instruction.input(1), bytes ? "" : ", 0, 0")),
                   instruction.outputs, R"("l"(a), "l"(b), "r"(accumulate))") +
          function("regs_smem(" + fragment + four + ", int accumulate)",
-                  predicated(5, fmt::format("{}, {}, p, 1, 1, 0", instruction.four(0),
-                                            instruction.input(4))),
+                  predicated(5, fmt::format("{}, {}, p, 1, 1{}", instruction.four(0),
+                                            instruction.input(4), bytes ? "" : ", 0")),
                   instruction.outputs, four_inputs + R"(, "r"(accumulate))") +
-         function("regs_smem_mn(" + fragment + four + ")",
-                  fmt::format("{}, {}, {}, 1, 1, 1, 1;", instruction.text, instruction.four(0),
-                              instruction.input(4)),
-                  instruction.outputs, four_inputs) +
+         (bytes ? ""
+                : function("regs_smem_mn(" + fragment + four + ")",
+                           fmt::format("{}, {}, {}, 1, 1, 1, 1;", instruction.text,
+                                       instruction.four(0), instruction.input(4)),
+                           instruction.outputs, four_inputs)) +
          "};\n";
 }
 

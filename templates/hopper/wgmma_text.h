@@ -5,8 +5,8 @@
 
 namespace attnforge {
 
-/// The definition of Wgmma<dtype, n> (templates/ptx/wgmma.cuh says what it does). `dtype`: kFp16 or
-/// kBf16; `n`: a multiple of 8 up to 256.
+/// The definition of Wgmma<dtype, n> (templates/ptx/wgmma.cuh says what it does). `dtype`: kFp16,
+/// kBf16 or kE4m3; `n`: a multiple of 8 up to 256.
 std::string wgmma_text(int dtype, int n);
 
 /// A product of 16 * steps elements each: which of the structs of templates/ptx/wgmma.cuh.

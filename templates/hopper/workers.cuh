@@ -110,8 +110,10 @@ struct Workers {
     return from_lane_0(load_shared(smem.tile(q_ring.stage)));
   }
   ATTNFORGE_DEVICE int end() const {
-    if constexpr (Work::kTellsAll) return Work::kNoTile;
-    return Work::num_tiles(params);
+    if constexpr (Work::kTellsAll)
+      return Work::kNoTile;
+    else
+      return Work::num_tiles(params);
   }
   ATTNFORGE_DEVICE Work work_of(int tile) const {
     if constexpr (!Work::kTellsAll) return Work(params, tile);

@@ -33,7 +33,8 @@ inline Reason without_cp_async(const Arch& arch) {
   return arch.cp_async ? "" : "needs cp.async (sm_80 and later)";
 }
 inline Reason not_16_bits(const Problem& problem) {
-  return problem.dtype_q == DType::kFp32 ? "takes fp16 or bf16, not fp32" : "";
+  if (problem.dtype_q == DType::kFp16 || problem.dtype_q == DType::kBf16) return "";
+  return fmt::format("takes fp16 or bf16, not {}", to_string(problem.dtype_q));
 }
 /// Refuses problems whose pointers and strides are less aligned, in bytes.
 inline Reason below_alignment(const Problem& problem, int bytes) {

@@ -45,4 +45,16 @@ ATTNFORGE_DEVICE float exact_scale(const Params& params, int sequence, i64 batch
   }
 }
 
+/// By what the elements of queries of a head are multiplied, whose keys are of `kv_head`.
+template <auto C, class Params>
+ATTNFORGE_DEVICE float exact_scale_of_queries(const Params& params, int sequence, int kv_head) {
+  if constexpr (C.kv_scale == kNoScale || !is_low_bit(C.dtype)) {
+    return 1.0f;
+  } else {
+    const TensorRef& scales = params.scales.q;
+    return static_cast<const float*>(
+        scales.data)[sequence * scales.stride_batch + kv_head * scales.stride_head];
+  }
+}
+
 }  // namespace attnforge

@@ -28,11 +28,14 @@ ATTNFORGE_DEVICE float quad_sum(float x) {
 /// kByBits: once no row's maximum is negative, the largest of three scores is found at a time, as
 /// whole numbers of the same bits (sm_90). Of negative scores alone that is some, and none grew.
 /// kRows: 1, the second row is not there.
-template <bool kByBits = false, int kRows = 2>
+///
+/// kRaise: probabilities are 2^kRaise times as large, for formats of few exponents. Of e4m3, whose
+/// largest number is 448, at most 2^8.75 again.
+template <bool kByBits = false, int kRows = 2, int kRaise = 0>
 struct SoftmaxRows {
   float row_max[2];
   float row_sum[2];
-  float base[2];  // row_max, or -inf: the row is to be raised with every tile
+  float base[2];  // row_max - kRaise, or -inf: the row is to be raised with every tile
   bool positive;  // kByBits: no row of the warp has a negative maximum
 
   ATTNFORGE_DEVICE SoftmaxRows()
@@ -94,6 +97,7 @@ struct SoftmaxRows {
                                                 const Series& series, bool hidden,
                                                 const Replace& replace, float (&rescale)[2]) {
     float top[2];
+    static_assert(kRaise == 0, "series are of 16 bits");
     bool leaves = false, grew = false;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -128,12 +132,20 @@ struct SoftmaxRows {
       const float sum = quad_sum(row_sum[r]);
       const bool empty = sum == 0.0f;
       inverse[r] = empty ? 0.0f : reciprocal_approx(sum);
-      lse[r] = empty ? negative_infinity() : (row_max[r] + log2_approx(sum)) * kLn2;
+      lse[r] = empty ? negative_infinity() : (raised_max(r) + log2_approx(sum)) * kLn2;
     }
   }
 
  private:
-  static constexpr float kMostGrowth = 8.0f;
+  static constexpr float kMostGrowth = kRaise == 0 ? 8.0f : float(kRaise) + 2.75f;
+
+  /// What goes from exponents of probabilities that are 2^kRaise times as large.
+  ATTNFORGE_DEVICE float raised_max(int r) const {
+    if constexpr (kRaise == 0)
+      return row_max[r];
+    else
+      return row_max[r] - float(kRaise);
+  }
 
   /// The largest of a lane's scores in row r. Some lane has the row's.
   template <int kFragments>
@@ -179,10 +191,10 @@ struct SoftmaxRows {
   ATTNFORGE_DEVICE void raise(float (&s)[kFragments][4], int r, float top, float scale_log2,
                               float& shift, float& rescale) {
     raise_to(r, quad_max(top) * scale_log2, rescale);
-    shift = row_max[r];
-    base[r] = row_max[r];
+    shift = raised_max(r);
+    base[r] = raised_max(r);
     if (any_lane(is_far(row_max[r]))) {
-      shift = 0.0f;
+      shift = kRaise == 0 ? 0.0f : -float(kRaise);
       base[r] = negative_infinity();
 #pragma unroll
       for (int j = 0; j < kFragments; ++j)

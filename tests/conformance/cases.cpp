@@ -396,6 +396,48 @@ std::vector<ConformanceCase> low_bits() {
   return cases;
 }
 
+/// q, k and v of e4m3: all else that a problem of these may have.
+std::vector<ConformanceCase> fp8() {
+  std::vector<ConformanceCase> cases;
+  const auto add = [&](const char* name, std::vector<std::string> problems,
+                       Inputs inputs = Inputs::kNormal, const Gaps& gaps = {}) {
+    cases.push_back({name, std::move(problems), inputs, gaps});
+  };
+  ConformanceCase dims{"Fp8HeadDims", {}};
+  const char* const scales[] = {"none", "tensor", "head"};
+  for (const int head_dim : {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 208, 256}) {
+    const int i = head_dim / 16;
+    dims.problems.push_back(fmt::format(
+        "fwd e4m3 o={} kv_scale={} batch=2 num_heads=4:2 seqlen=200:333 head_dim={} lse{}{}",
+        i % 2 == 0 ? "bf16" : "fp16", scales[i % 3], head_dim, i % 4 < 2 ? " causal" : "",
+        i % 5 == 0 ? " fast_sums" : ""));
+  }
+  cases.push_back(dims);
+  const std::string few = " kv_scale=head batch=7 num_heads=8:2 seqlen=2:300 head_dim=64 lse ",
+                    many = " kv_scale=head batch=5 num_heads=4:2 seqlen=200:333 head_dim=128 lse ";
+  add("Fp8Windows",
+      {"fwd e4m3 window_left=90 window_right=20" + many, "fwd e4m3 causal window_left=17" + few,
+       "fwd e4m3 head_dim=192:128 causal "
+       "batch=2 num_heads=4 seqlen=300"});
+  add("Fp8Lengths",
+      {"fwd e4m3 lengths=packed causal" + many, "fwd e4m3 lengths=packed fast_sums" + many,
+       "fwd e4m3 lengths=used" + few, "fwd e4m3 lengths=used page_size=16" + few,
+       "fwd e4m3 lengths=used page_size=64 causal" + many,
+       "fwd e4m3 lengths=packed page_size=24" + many});
+  add("Fp8WithGaps", {"fwd e4m3 layout=bhsd" + many, "fwd e4m3 o=fp16" + many}, Inputs::kNormal,
+      Gaps{.row = 2, .head = 1, .rows_after = 5});
+  add("Fp8Sinks", {"fwd e4m3 sinks" + few, "fwd e4m3 sinks causal" + many});
+  for (const auto& [name, inputs] : {std::pair{"Fp8OfLargeInputs", Inputs::kLarge},
+                                     {"Fp8OfGrowingScores", Inputs::kGrowingToFirst},
+                                     {"Fp8OfNegativeScores", Inputs::kStronglyNegative},
+                                     {"Fp8OfPositiveScores", Inputs::kStronglyPositive}})
+    add(name, {"fwd e4m3" + many, "fwd e4m3 causal" + few}, inputs);
+  add("Fp8BesideNotANumber", {"fwd e4m3 causal lengths=packed" + many}, Inputs::kOddSequencesNaN);
+  add("Fp8OfLongSums", {"fwd e4m3 batch=1 num_heads=8:2 seqlen=64:30000 head_dim=128 lse",
+                        "fwd e4m3 batch=1 num_heads=2 seqlen=300:9000 head_dim=256 lse"});
+  return cases;
+}
+
 /// Caches in pages: lengths around the ends of pages, with all else that a problem may have. What
 /// lies after a length and in free pages is NaN and infinities.
 std::vector<ConformanceCase> pages() {
@@ -650,8 +692,8 @@ void PrintTo(const ConformanceCase& c, std::ostream* out) {
 
 std::vector<ConformanceCase> conformance_cases() {
   std::vector<ConformanceCase> cases = edges();
-  for (auto* more : {&masks_and_scores, &ropes, &lengths, &pages, &low_bits, &block_masks, &sinks,
-                     &memory, &fp32}) {
+  for (auto* more : {&masks_and_scores, &ropes, &lengths, &pages, &low_bits, &fp8, &block_masks,
+                     &sinks, &memory, &fp32}) {
     for (ConformanceCase& c : (*more)()) cases.push_back(std::move(c));
   }
   add_head_dims(cases);

@@ -37,7 +37,7 @@ TEST(Problem, ValidationNamesTheFieldItsValueAndWhatIsAllowed) {
       {{.op = Op::kBackward, .batch_invariant = true}, {"batch_invariant does not go with bwd"}},
       {{.op = Op::kBackward, .alignment_bytes = 2, .fp32_gradients = true},
        {"gradients=fp32 needs alignment=2 to be 4 or more"}},
-      {{.dtype_q = static_cast<DType>(9)}, {"q=9", "fp32, fp16 or bf16"}},
+      {{.dtype_q = static_cast<DType>(9)}, {"q=9", "fp32, fp16, bf16 or e4m3"}},
       {{.dtype_k = static_cast<DType>(9)}, {"k=9"}},
       {{.dtype_v = static_cast<DType>(9)}, {"v=9"}},
       {{.dtype_o = static_cast<DType>(9)}, {"o=9"}},

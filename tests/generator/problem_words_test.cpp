@@ -111,8 +111,9 @@ TEST(ProblemWords, DidYouMeanHelpsOrIsSilent) {
   EXPECT_THAT(said("fwd num_kv_heads=8"), HasSubstr("did you mean \"num_heads_kv=\"?"));
   EXPECT_THAT(said("fwd softmax_cap=30"), HasSubstr("did you mean \"softcap=\"?"));
   EXPECT_THAT(said("fwd page=16"), HasSubstr("did you mean \"page_size=\"?"));
+  EXPECT_THAT(said("fwd fp8"), HasSubstr("did you mean \"e4m3\"?"));
   EXPECT_THAT(said("fwd wndow=128"), HasSubstr("did you mean \"window_left=\"?"));
-  for (const char* text : {"fwd dropout=0.1", "fwd x", "fwd alibi", "fwd dilation=2", "fwd fp8"}) {
+  for (const char* text : {"fwd dropout=0.1", "fwd x", "fwd alibi", "fwd dilation=2", "fwd fp4"}) {
     EXPECT_THAT(said(text), Not(HasSubstr("did you mean"))) << text;
     EXPECT_THAT(said(text), HasSubstr("attnforge help problem")) << text;
   }

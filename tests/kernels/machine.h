@@ -24,11 +24,12 @@
 
 namespace attnforge::test {
 
-/// A tensor {column, row, head, batch} of 16-bit elements as TensorMap's words hold it.
+/// A tensor {column, row, head, batch} of elements of 1 or 2 bytes as TensorMap's words hold it.
 struct HostMap {
-  const unsigned short* data;
+  const void* data;
   long long stride_row, stride_head, stride_batch;
   int columns, rows, heads, box_rows;
+  int element_bytes = 2;
 };
 
 struct Mbarrier {

@@ -102,7 +102,7 @@ class FastPathTest(CallTest):
             **{name: 0.5 for name, kind in _options.Options.__annotations__.items() if kind == typing.Optional[float]},
             **{"window": 3, "layout": "bhsd", "max_seqlen": 9, "score": "s * 2", "mask": "k <= q"},
             **{name: torch.Tensor((3,), "int32") for name in ("cu_seqlens", "used_kv", "page_table", *_options.OF_HEADS)},
-            **{name: torch.Tensor((4,), "float32") for name in ("k_scale", "v_scale")},
+            **{name: torch.Tensor((4,), "float32") for name in ("k_scale", "v_scale", "q_scale")},
             "rope": (torch.Tensor((64, 32), "float32"), torch.Tensor((64, 32), "float32")),
         }
         self.assertEqual(set(values) | {"block_mask", "args"}, set(_options.Options._fields))
@@ -123,7 +123,7 @@ class FastPathTest(CallTest):
     def test_the_argument_is_the_struct_of_the_header(self):
         arrays, of_heads = [], {name: 40 + i for i, name in enumerate(_options.OF_HEADS)}
         of_scales = (2, 64, 4), (2, 64, 4)
-        shapes = SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,), (2, 9), *of_scales, *((4,) for _ in of_heads)
+        shapes = SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,), (2, 9), *of_scales, (2, 4), *((4,) for _ in of_heads)
         for i, shape in enumerate(shapes):
             strides = tuple(1000 * (i + 1) + j for j in range(len(shape) - 1)) + (1,)
             arrays.append(_arrays.Array(0, shape, strides, _formats.FP16, 0))
@@ -131,7 +131,7 @@ class FastPathTest(CallTest):
         options = _options.check_options(_options.Options(return_lse=True), words)
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
         words = (ctypes.c_uint64 * 2)(31, 32)
-        addresses = 16, 17, 18, 19, 27, 28, 29, *of_heads.values()
+        addresses = 16, 17, 18, 19, 27, 28, 29, 30, *of_heads.values()
         argument, parts = call.argument(11, 12, 13, 14, 15, addresses, -5, block_mask=(21, 22, 23, 24, "owners"), code=words)
         struct = _c.Tensors.from_buffer_copy(argument)
         self.assertEqual(struct.struct_size, len(argument))
@@ -157,7 +157,8 @@ class FastPathTest(CallTest):
         self.assertEqual((pages.stride_batch, pages.num_pages), (10000, 2))
         scales = _c.KvScales.from_address(struct.kv_scales)
         self.assertEqual((scales.struct_size, struct.parts), (ctypes.sizeof(scales), None))
-        for tensor, address, strides in ((scales.k, 28, (11000, 11001, 1)), (scales.v, 29, (12000, 12001, 1))):
+        of_q = scales.q, 30, (13000, 0, 1)
+        for tensor, address, strides in ((scales.k, 28, (11000, 11001, 1)), (scales.v, 29, (12000, 12001, 1)), of_q):
             self.assertEqual((tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head), (address, *strides))
         call = _call.Call([*arrays[:5], *(None for _ in _parts.NAMES)], _options.check_options(_options.Options(return_lse=True)), 2, _arrays._protocols)
         argument, parts = call.argument(11, 12, 13, 14, 15, _parts.NO_ADDRESSES)
@@ -767,6 +768,41 @@ class ScalesTest(CallTest):
         self.call()
         (plan,) = attnforge.plan_cache
         self.assertEqual((plan.problem.dtype_k, plan.problem.dtype_v, plan.problem.kv_scale), ("e4m3", "e5m2", "none"))
+
+    def test_queries_of_8_bits_have_scales_of_heads(self):
+        self.q = self.k = self.v = torch.Tensor(SHAPE, "float8_e4m3fn")
+        self.o = torch.Tensor(SHAPE)
+        of = lambda *shape, **more: torch.Tensor(shape, "float32", **more)
+        one = {name: of(1) for name in ("q_scale", "k_scale", "v_scale")}
+        heads = {name: of(2, 4) for name in ("q_scale", "k_scale", "v_scale")}
+        base = "fwd e4m3 batch=2 num_heads=4 seqlen=64 head_dim=64 "
+        for options, words in (({}, ""), (one, "kv_scale=tensor"), ({**heads, "fast_sums": True}, "kv_scale=head fast_sums")):
+            attnforge.plan_cache.clear()
+            self.call(**options)
+            (plan,) = attnforge.plan_cache
+            self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(base + words)))
+        seen = []
+
+        def recorded(handle, tensors, *_):
+            scales = _c.KvScales.from_address(_c.Tensors.from_buffer_copy(tensors).kv_scales)
+            seen.append((scales.q.data, scales.q.stride_batch, scales.q.stride_row, scales.q.stride_head))
+            return 0
+
+        with mock.patch.object(_fast.fast, "run", recorded), mock.patch.object(_attention, "_attend"):
+            self.call(**heads, fast_sums=True)
+        self.assertEqual(seen, [(heads["q_scale"].data_ptr(), 4, 0, 1)])
+        for words, options in (
+            ("q_scale is missing: q is e4m3", {**one, "q_scale": None}),
+            ("q_scale has shape .3,.", {**heads, "q_scale": of(3)}),
+            ("on GPU 1; it must be", {**heads, "q_scale": of(4, device=("cuda", 1))}),
+            ("must both be there, of one element or of heads", {**heads, "q_scale": of(1)}),
+            ("must both be there", {"q_scale": of(1)}),
+        ):
+            with self.subTest(words=words), self.assertRaisesRegex(attnforge.InvalidError, words):
+                self.call(**options)
+        self.q = torch.Tensor(SHAPE)
+        with self.assertRaisesRegex(attnforge.InvalidError, "q_scale goes with q of float8_e4m3fn, not of bfloat16; leave it out"):
+            self.call(**one)
 
     def test_what_does_not_fit_is_refused(self):
         of = lambda *shape, **more: torch.Tensor(shape, "float32", **more)

@@ -40,7 +40,7 @@ class NamesTest(unittest.TestCase):
             "cache_seqlens": "used_kv=",
             "score_mod": "integrations.flex",
             "attn_bias": "attn_mask=",
-            "q_descale": "not implemented",
+            "q_descale": "q_scale=",
         }
         tensors = [torch.Tensor((2, 64, 4, 64)) for _ in range(6)]
         for name, word in right.items():

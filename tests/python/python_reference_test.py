@@ -127,6 +127,15 @@ class ReferenceTest(unittest.TestCase):
         values = torch.stack([low, high], -1).flatten(-2).double() * v_scale.repeat_interleave(32, -1)[..., :40].double()
         self.same(o, plain(self.q.double(), k.double() * k_scale.double(), values)[0])
 
+    def test_queries_of_8_bits(self):
+        q, k, v = (x.to(torch.float8_e4m3fn) for x in (self.q, self.k, self.v))
+        scales = {"q_scale": torch.tensor([0.5, 2.0]), "k_scale": torch.tensor([1.0, 0.25]), "v_scale": torch.tensor([3.0, 1.0])}
+        o = attnforge.reference(q, k, v, causal=True, **scales)
+        self.assertEqual(o.dtype, torch.bfloat16)
+        of_q = scales["q_scale"].repeat_interleave(2)  # query heads share one as they share k
+        values = q.double() * of_q[:, None], k.double() * scales["k_scale"][:, None], v.double() * scales["v_scale"][:, None]
+        self.same(o, plain(*values, causal=True)[0])
+
     def test_other_dtypes(self):
         for dtype in (torch.float16, torch.float32):
             q, k, v = (rand(1, 9, 2, 16, dtype=dtype) for _ in range(3))

@@ -82,19 +82,21 @@ void place_tensors(HostProblem& host, const Gaps& gaps) {
       add_storage(host, storage, elements, shape.dtype, placed);
     };
     place(kStorageQ, q, host.q), place(kStorageK, k, host.k), place(kStorageV, v, host.v);
-    // Scales lie as k and v do, with gaps of their own, and no better aligned than they must be.
-    const auto place_scales = [&](Storage storage, const HostShape& shape, PlacedTensor& placed) {
-      const int aligned = 4 * std::gcd(shape.columns, 4);
-      const std::int64_t elements = set_strides(shape, p.layout, shape.heads, with_more(gaps, 1),
-                                                aligned, placed.strides);
-      add_storage(host, storage, elements, shape.dtype, placed);
-      placed.offset_bytes = kGuardBytes + aligned;
-    };
-    if (has_scales(p, p.dtype_k))
-      place_scales(kStorageKScale, shape_of_scales(host, k), host.k_scale);
-    if (has_scales(p, p.dtype_v))
-      place_scales(kStorageVScale, shape_of_scales(host, v), host.v_scale);
   }
+  // Scales lie as k and v do, with gaps of their own, and no better aligned than they must be.
+  const auto place_scales = [&](Storage storage, const HostShape& shape, PlacedTensor& placed) {
+    const int aligned = 4 * std::gcd(shape.columns, 4);
+    const std::int64_t elements = set_strides(shape, p.layout, shape.heads, with_more(gaps, 1),
+                                              aligned, placed.strides);
+    add_storage(host, storage, elements, shape.dtype, placed);
+    placed.offset_bytes = kGuardBytes + aligned;
+  };
+  if (has_scales(p, p.dtype_k))
+    place_scales(kStorageKScale, shape_of_scales(host, k), host.k_scale);
+  if (has_scales(p, p.dtype_v))
+    place_scales(kStorageVScale, shape_of_scales(host, v), host.v_scale);
+  if (has_scales(p, p.dtype_q))
+    place_scales(kStorageQScale, shape_of_scales(host, q), host.q_scale);
   const std::int64_t o_elements = set_strides(o, p.layout, o.heads, gaps, alignment,
                                               host.o.strides);
   add_storage(host, kStorageO, o_elements, p.dtype_o, host.o);

@@ -58,6 +58,7 @@ HostShape shape_of_scales(const HostProblem& host, HostShape shape) {
   shape.dtype = DType::kFp32;
   if (p.kv_scale >= KvScale::kToken) return shape;
   shape.batch = p.batch;
+  shape.heads = p.num_heads_kv;
   shape.rows = 1;
   shape.sequences.clear();
   for (std::int64_t i = 0; i < p.batch; ++i) shape.sequences.push_back({i, 0, 1, i, 0});

@@ -37,6 +37,7 @@ enum Storage {
   kStorageDsinks,
   kStorageKScale,
   kStorageVScale,
+  kStorageQScale,
   kStorages
 };
 

@@ -95,6 +95,7 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
                                                             : nullptr},
           .k_scale = scales(k_scale, problem.dtype_k),
           .v_scale = scales(v_scale, problem.dtype_v),
+          .q_scale = scales(q_scale, problem.dtype_q),
           .sinks = problem.sinks ? static_cast<const float*>(at(sinks).data) : nullptr};
 }
 

@@ -84,7 +84,7 @@ struct HostProblem {
   PlacedTensor rope_cos, rope_sin, lengths_q, lengths_kv;  // without strides
   PlacedTensor mask_row_begin, mask_columns, mask_bits, mask_bit_blocks;
   PlacedTensor sinks;
-  PlacedTensor k_scale, v_scale;
+  PlacedTensor k_scale, v_scale, q_scale;
   PlacedTensor page_table;
   std::int64_t table_stride = 0, num_pages = 0;
   std::vector<SequenceRows> rows_q, rows_kv;  // of all sequences, or of all their pages

@@ -22,7 +22,7 @@ void fill(HostProblem& host, const HostShape& shape, const PlacedTensor& placed,
   });
 }
 
-/// fill() of k or v and its scales: where it has some these come first, for numbers of about 1,
+/// fill() of q, k or v and its scales: where it has some these come first, for numbers of about 1,
 /// and say what the numbers become.
 template <class Value>
 void fill_keys(HostProblem& host, const HostShape& shape, const PlacedTensor& placed,
@@ -44,10 +44,12 @@ void fill_keys(HostProblem& host, const HostShape& shape, const PlacedTensor& pl
   const Tensor &of = placed_scales.strides, &strides = placed.strides;
   for (const SequenceRows& rows : shape.sequences) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
+      const std::int64_t kv_head = head * p.num_heads_kv / shape.heads;
       for (std::int64_t i = 0; i < rows.count; ++i) {
         const std::int64_t row = rows.begin + i, batch = of_rows ? rows.batch : rows.sequence;
         const float* const scale = one ? scales
-                                       : scales + batch * of.stride_batch + head * of.stride_head +
+                                       : scales + batch * of.stride_batch +
+                                             kv_head * of.stride_head +
                                              (of_rows ? row * of.stride_row : 0);
         const std::int64_t at = rows.batch * strides.stride_batch + head * strides.stride_head +
                                 row * strides.stride_row;
@@ -111,7 +113,7 @@ void fill_inputs(HostProblem& host, unsigned seed, Inputs inputs) {
     }
     return x;
   };
-  fill(host, shape_of_q(host), host.q, q);
+  fill_keys(host, shape_of_q(host), host.q, host.q_scale, seed + 3, q);
   fill_keys(host, shape_of_k(host), host.k, host.k_scale, seed + 1, k);
   fill_keys(host, shape_of_v(host), host.v, host.v_scale, seed + 2,
             [&](std::int64_t, int) { return normal(random); });

@@ -324,6 +324,22 @@ TEST(Compiled, IsWhatCompileSaysAndAnotherSourceIsAnother) {
   EXPECT_THROW(test::check_cpp(of("wrong"), arch), Error);
 }
 
+TEST(Fp8, CompilesWithoutSpillsAndWarnings) {
+  if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
+  const Family* const families[] = {find_family("fwd_wgmma_sm90a")};
+  const Arch& arch = arch_named("90a");
+  std::vector<Job> jobs;
+  for (const char* words :
+       {"seqlen=4096 head_dim=64", "seqlen=4096 head_dim=128 causal kv_scale=head",
+        "seqlen=4096 head_dim=128 fast_sums lse", "seqlen=2048 head_dim=256 causal kv_scale=tensor",
+        "seqlen=2048 head_dim=192:128 lse", "seqlen=900 head_dim=80 window_left=100",
+        "seqlen=4:8192 head_dim=128 kv_scale=head sinks"}) {
+    const Problem problem = parse_problem(fmt::format("fwd e4m3 batch=4 num_heads=16:4 {}", words));
+    jobs.push_back({&arch, problem, untuned(families, problem, typical_device(arch.name))});
+  }
+  expect_all_good(jobs);
+}
+
 class UnsearchedConfigs : public testing::TestWithParam<const Family*> {};
 
 TEST_P(UnsearchedConfigs, ThatAreAcceptedCompile) {

@@ -141,7 +141,7 @@ def _views(given, backend, stream):
         return array
 
     rank = 4 if given.cu_seqlens is None else 3
-    scales = view_scales(given.k_scale, given.v_scale, stream)
+    scales = view_scales(given, stream)
     cos, sin = view_rope(None if given.cos is None else (given.cos, given.sin), stream)
     return Given(
         *(view(name, rank) for name in ("k", "v")),

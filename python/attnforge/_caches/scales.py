@@ -11,9 +11,9 @@ SCALES = ("token", *(f"group{group}" for group in _GROUPS))  # that rows have
 _LARGEST = {"int8": 127.0, "int4": 7.0, "e4m3": 448.0, "e5m2": 57344.0}
 
 
-def view_scales(k_scale, v_scale, stream):
-    """The arrays of scales; None without."""
-    given = zip(SCALE_NAMES, (k_scale, v_scale))
+def view_scales(options, stream, names=SCALE_NAMES):
+    """The arrays of scales among options; None without."""
+    given = [(name, getattr(options, name)) for name in names]
     return tuple(None if each is None else backend_of(each).view(name, each, stream, allowed=(FP32,)) for name, each in given)
 
 
@@ -71,6 +71,25 @@ def check_scales(k_scale, v_scale, batch, k, v, places):
     if (k_scale is not None or v_scale is not None) and not _common_kinds(k_scale, v_scale, k, v):
         kinds = [_kinds(scale, of)[0] for scale, of in ((k_scale, k), (v_scale, v))]
         raise InvalidError(f"k_scale is of each {' and v_scale of each '.join(kinds)}; they must be of one kind")
+
+
+def check_q_scale(q_scale, k_scale, batch, q, k, places):
+    """Raises InvalidError unless an array has the scales of q, or is None where q has none; that of k is checked."""
+    if q_scale is None:
+        if q.code in LOW_BITS and k_scale is not None:
+            raise InvalidError(f"q_scale is missing: q is {DTYPES[q.code]}, and k has scales")
+        return
+    if q.code not in LOW_BITS:
+        raise InvalidError(f"q_scale goes with q of float8_e4m3fn, not of {FORMATS[q.code].name}; leave it out")
+    heads, shape = k.shape[places[2]], tuple(q_scale.shape)
+    of_all = len(shape) <= 1 and all(size == 1 for size in shape)
+    if not of_all and shape not in ((heads,), (batch, heads)) or q_scale.device != q.device:
+        raise InvalidError(
+            f"q_scale has shape {shape} on GPU {q_scale.device}; it must be float32 of one element, {(heads,)} or {(batch, heads)}, a "
+            f"scale for the query heads of each head of k, on GPU {q.device}"
+        )
+    if k_scale is None or of_all != (_kinds(k_scale, k) == ("tensor",)):
+        raise InvalidError("q_scale and k_scale must both be there, of one element or of heads")
 
 
 def stored(name, dim, dtype, scale):

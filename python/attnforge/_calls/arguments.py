@@ -5,7 +5,7 @@ from typing import NamedTuple
 from . import parts as _parts
 from .._arrays import Array, backend_of, contiguous
 from .._errors import InvalidError
-from .._formats import BF16, FLOATS, FP32, ITEM_BYTES, OF_CACHES, numbers_in
+from .._formats import BF16, E4M3, FP32, ITEM_BYTES, OF_CACHES, OF_Q, numbers_in
 from .lengths import PACKED_SHAPE
 from .code import check_devices, code_of
 from .._names import check_heads
@@ -64,7 +64,7 @@ def check_rows(name, array, places):
 def view_inputs(q, k, v, stream, given=None, words=NO_WORDS):
     """Arrays of q, k and v. given, words: Options and Words of the call; with them shapes that are wrong are named before a GPU that is
     missing."""
-    of_each = (("q", q, FLOATS), ("k", k, OF_CACHES), ("v", v, OF_CACHES))
+    of_each = (("q", q, OF_Q), ("k", k, OF_CACHES), ("v", v, OF_CACHES))
     try:
         return tuple(backend_of(each).view(name, each, stream, allowed) for name, each, allowed in of_each)
     except InvalidError:
@@ -106,6 +106,11 @@ def shape_of_o(q, v):
     return (*q.shape[:-1], v.shape[-1] * numbers_in(v))
 
 
+def code_of_o(q):
+    """Of an o that attnforge allocates."""
+    return BF16 if q.code == E4M3 else q.code
+
+
 def shape_of_lse(q, places):
     batch, row, head = places
     return (q.shape[head], q.shape[row]) if batch is None else (q.shape[batch], q.shape[head], q.shape[row])
@@ -114,7 +119,7 @@ def shape_of_lse(q, places):
 def new_outputs(backend, inputs, places, has_lse, queue, zeros=False):
     """(o, lse) of the framework, lse None where it is not asked for. zeros: filled with zeros."""
     q, _, v = inputs
-    o = backend.empty(shape_of_o(q, v), q.code, q.device, queue, zeros)
+    o = backend.empty(shape_of_o(q, v), code_of_o(q), q.device, queue, zeros)
     return o, backend.empty(shape_of_lse(q, places), FP32, q.device, queue, zeros) if has_lse else None
 
 
@@ -183,4 +188,4 @@ def problem_of(q, k, v, rope_offset=0, **options):
     batch = _parts.check(arrays, options, q, k, v)
     alignment = alignment_of_all((q, k, v))  # those of o are aligned: head dims are multiples of 8
     words = _parts.words_of_arrays(arrays, options, batch, q, k, v)
-    return problem_of_arrays(q, k, v, q.code, options, alignment, batch, words), q.device
+    return problem_of_arrays(q, k, v, code_of_o(q), options, alignment, batch, words), q.device

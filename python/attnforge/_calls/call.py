@@ -75,7 +75,7 @@ class Call:
         self._apart = set()
         self._new_o = self._new_lse = None
         if allocator is not None and allocator.torch is not None:
-            like_q = tuple(q.shape) == tuple(o.shape) and tuple(q.strides) == contiguous(q.shape)
+            like_q = q.code == o.code and tuple(q.shape) == tuple(o.shape) and tuple(q.strides) == contiguous(q.shape)
             self._new_o = allocator.torch.empty_like if like_q else allocator.allocator(o.shape, o.code, o.device)
             self._new_lse = lse and allocator.allocator(lse.shape, lse.code, lse.device)
 
@@ -201,6 +201,11 @@ class Call:
             advice = (
                 f"{mixed}: no tensor-core kernel takes q, k and v of different dtypes, and it may be 60 times slower; convert them "
                 "to one"
+            )
+        elif problem.dtype_q in low:
+            advice = (
+                f"q of {problem.dtype_q} is served by tensor cores of Hopper alone, with head dims that are multiples of 16 up to 256, rows "
+                "that begin on multiples of 16 bytes, and neither softcap, score, mask nor block_mask; it may be 100 times slower: convert q, k and v to bfloat16"
             )
         elif problem.alignment_bytes < 4:
             advice = (

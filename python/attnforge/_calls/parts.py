@@ -12,13 +12,13 @@ from .._formats import FP32, INTEGERS
 from .lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
 from .._options import OF_HEADS, Words
 from .._problem import DTYPES
-from .._caches.scales import SCALE_NAMES, check_scales, kv_scale_of, strides_of, view_scales
+from .._caches.scales import SCALE_NAMES, check_q_scale, check_scales, kv_scale_of, strides_of, view_scales
 
 # ---- What a call has of all parts ----
 
 
 # None where there is none; of_q, of_kv: lengths.
-_BY_NAME = *SCALE_NAMES, *OF_HEADS
+_BY_NAME = *SCALE_NAMES, "q_scale", *OF_HEADS
 _ARRAYS = "cos", "sin", "of_q", "of_kv", "page_table", *_BY_NAME
 PartArrays = namedtuple("PartArrays", _ARRAYS, defaults=(None,) * len(_ARRAYS))
 # As messages call them.
@@ -31,7 +31,7 @@ def view(given, stream):
     page_table = view_pages(given.page_table, stream)
     tables = view_rope(given.rope, stream)
     lengths = view_lengths(kind, of_q, of_kv, stream, page_table is not None)
-    scales = view_scales(given.k_scale, given.v_scale, stream)
+    scales = view_scales(given, stream, (*SCALE_NAMES, "q_scale"))
     of_heads = (view_of_heads(name, getattr(given, name), stream) for name in OF_HEADS)
     return kind, PartArrays(*tables, *lengths, page_table, *scales, *of_heads)
 
@@ -58,6 +58,7 @@ def check(arrays, options, q, k, v):
     batch = check_sequences(arrays.of_q, arrays.of_kv, options, q, arrays.cos)
     check_pages(arrays.page_table, batch, k, v, options.places_kv)
     check_scales(arrays.k_scale, arrays.v_scale, batch, k, v, options.places_kv)
+    check_q_scale(arrays.q_scale, arrays.k_scale, batch, q, k, options.places_kv)
     return batch
 
 
@@ -135,8 +136,8 @@ class Tail:
             self._tokens = packed_rows(batch, words.longest_q, q.shape[0]), of_keys
         table = arrays.page_table
         self._of_pages = None if table is None else (table.strides[0], k.shape[options.places_kv[0]])
-        scales = arrays.k_scale, arrays.v_scale
-        self._of_scales = None if scales == (None, None) else [strides_of(each, k, options.places_kv) for each in scales]
+        scales = arrays.k_scale, arrays.v_scale, arrays.q_scale
+        self._of_scales = None if scales[:2] == (None, None) else [strides_of(each, k, options.places_kv) for each in scales]
 
     def pack(self, addresses, offset=0, block_mask=None, code=None, gradients=0):
         """(the words of _c.Tensors after lse, the structs they point to, to be kept until the run is enqueued).
@@ -144,7 +145,7 @@ class Tail:
         addresses: as PartArrays, 0 where there is none. block_mask: None, or BlockMask.on_gpu(). code: None, or the words of the
         arguments of code as a ctypes array. gradients: the address of a _c.Gradients.
         """
-        cos, sin, of_q, of_kv, table, k_scale, v_scale, *of_heads = addresses
+        cos, sin, of_q, of_kv, table, k_scale, v_scale, q_scale, *of_heads = addresses
         rope = lengths = lists = pages = scales = None
         at_rope = at_lengths = at_lists = at_code = at_pages = at_scales = 0
         if self._rope_rows is not None:
@@ -162,8 +163,8 @@ class Tail:
             pages = _c.Pages(_PAGES_BYTES, table, *self._of_pages)
             at_pages = ctypes.addressof(pages)
         if self._of_scales is not None:
-            of_k, of_v = self._of_scales
-            scales = _c.KvScales(_SCALES_BYTES, (k_scale, *of_k), (v_scale, *of_v))
+            at = zip((k_scale, v_scale, q_scale), self._of_scales)
+            scales = _c.KvScales(_SCALES_BYTES, *((address, *strides) for address, strides in at))
             at_scales = ctypes.addressof(scales)
         tail = at_rope, at_lengths, at_lists, at_pages, gradients, at_scales, at_code, *of_heads
         return tail, (rope, lengths, lists, block_mask, code, pages, scales)

@@ -9,7 +9,7 @@ from ..integrations.adapter import attend, longest, options_of, refuse
 from . import kvcache
 from .flash_attn_interface import _of_packed, backward_into
 
-_FP8 = "fp8 is not there; pass float16 or bfloat16"
+_FP8 = "fp8 is not there by this name; attnforge.attention() takes q_scale, k_scale and v_scale"
 
 
 def _check(qv=None, q_descale=None, k_descale=None, v_descale=None, attention_chunk=0, leftpad=None):

@@ -67,11 +67,15 @@ def _shape_of_o(q, v):
     return (*q.shape[:-1], v.shape[-1] * (2 if v.dtype == torch.uint8 else 1))  # a byte has two numbers of 4 bits
 
 
+def _dtype_of_o(q):
+    return torch.bfloat16 if q.dtype == torch.float8_e4m3fn else q.dtype
+
+
 def _new_outputs(q, v, text, make="new_empty"):
     """(o, lse) as kernels write them: contiguous."""
     row, head, batched = _places(text)
     rows = q.shape[head], q.shape[row]
-    o = getattr(q, make)(_shape_of_o(q, v))
+    o = getattr(q, make)(_shape_of_o(q, v), dtype=_dtype_of_o(q))
     return o, getattr(q, make)((q.shape[0], *rows) if batched else rows, dtype=torch.float32)
 
 
@@ -107,7 +111,7 @@ def _(q, k, v, parts, numbers, options):
 
 @_fake("decode")
 def _(q, k, v, parts, numbers, options):
-    return q.new_empty(_shape_of_o(q, v))
+    return q.new_empty(_shape_of_o(q, v), dtype=_dtype_of_o(q))
 
 
 # ---- Backward ----

@@ -184,7 +184,11 @@ struct FwdNaive {
       for (int d = threadIdx.x; d < C.head_dim; d += C.num_threads) {
         float x = 0.0f;
         if (rows.present(r)) {
-          x = load_1<C.dtype>(row + d * element_bytes(C.dtype));
+          x = exact_element<C.dtype>(row, d);
+          if constexpr (is_low_bit(C.dtype))
+            x *= exact_scale_of_queries<C>(
+                params, rows.sequence,
+                rows.head / (params.fwd.num_heads_q / params.fwd.num_heads_kv));
           x = exact_element_of_query<C>(params, rows.query[r], row, d, x);
         }
         smem.q[r][d] = x;

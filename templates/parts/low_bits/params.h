@@ -10,11 +10,15 @@ namespace attnforge {
 struct alignas(16) ScaleParams {
   TensorRef k, v;
 };
+/// Where q has some, too.
+struct alignas(16) QkvScaleParams : ScaleParams {
+  TensorRef q;
+};
 
 /// The argument of a kernel whose own is a Params.
-template <class Params>
+template <class Params, class Scales = ScaleParams>
 struct WithScales : Params {
-  ScaleParams scales;
+  Scales scales;
 };
 
 }  // namespace attnforge

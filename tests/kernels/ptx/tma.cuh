@@ -1,5 +1,5 @@
-// tma.cuh - templates/ptx/tma.cuh on the host: of maps whose words are a HostMap, with boxes 64
-// columns wide and a swizzle of 128 bytes.
+// tma.cuh - templates/ptx/tma.cuh on the host: of maps whose words are a HostMap, with boxes 128
+// bytes wide and a swizzle of as many.
 #pragma once
 
 #include <cstddef>
@@ -24,13 +24,15 @@ inline void tma_load_4d(u32 smem_dst, const TensorMap& map, u32 barrier, u64, in
   test::HostMap from;
   std::memcpy(&from, &map, sizeof(from));
   test::copy_to_smem([=, &sm = test::own_sm()] {
-    const u16* const tensor = from.data + max(batch, 0) * from.stride_batch +
-                              head * from.stride_head;
+    const i64 of_head = max(batch, 0) * from.stride_batch + head * from.stride_head;
     for (int r = 0; r < from.box_rows; ++r)
-      for (int c = 0; c < 64; ++c) {
-        const bool inside = batch >= 0 && row + r < from.rows && column + c < from.columns;
-        const u16 x = inside ? tensor[(row + r) * from.stride_row + column + c] : u16{0};
-        sm.store(test::swizzled(smem_dst + static_cast<u32>(r * 128 + c * 2)), x);
+      for (int i = 0; i < 128; ++i) {  // a byte
+        const int c = column + i / from.element_bytes;
+        const bool inside = batch >= 0 && row + r < from.rows && c < from.columns;
+        const i64 at = (of_head + (row + r) * from.stride_row + c) * from.element_bytes +
+                       i % from.element_bytes;
+        const u8 x = inside ? static_cast<const u8*>(from.data)[at] : u8{0};
+        sm.store(test::swizzled(smem_dst + static_cast<u32>(r * 128 + i)), x);
       }
     sm.mbarriers[barrier].bytes -= from.box_rows * 128;
     sm.mbarriers[barrier].end_if_complete();

@@ -7,9 +7,18 @@
 #include <utility>
 
 #include "base.cuh"
+#include "generator/formats/codes.h"
 #include "ptx/convert.cuh"
 
 namespace attnforge {
+
+template <int kDtype>
+float of_bits(u32 bits) {
+  if constexpr (kDtype == kE4m3)
+    return e4m3_to_float(static_cast<u8>(bits));
+  else
+    return of_half<kDtype>(bits);
+}
 
 /// An operand in shared memory, as its descriptor says.
 template <int kDtype>
@@ -23,7 +32,7 @@ struct HostOperand {
   /// Row `row` of the operand as it lies, with its k-th element in it.
   float k_major(const test::Sm& sm, int row, int k) const {
     return at(sm, address + static_cast<u32>(row / 8) * group + static_cast<u32>(row % 8 * 128) +
-                      static_cast<u32>(k * 2));
+                      static_cast<u32>(k * element_bytes(kDtype)));
   }
   /// The k-th row holds the k-th element of all.
   float mn_major(const test::Sm& sm, int row, int k) const {
@@ -31,7 +40,8 @@ struct HostOperand {
                       static_cast<u32>(k % 8 * 128 + row % 64 * 2));
   }
   static float at(const test::Sm& sm, u32 place) {
-    return of_half<kDtype>(sm.load<u16>(test::swizzled(place)));
+    if constexpr (kDtype == kE4m3) return of_bits<kDtype>(sm.load<u8>(test::swizzled(place)));
+    return of_bits<kDtype>(sm.load<u16>(test::swizzled(place)));
   }
 };
 
@@ -51,10 +61,11 @@ void wgmma_wait() {
   test::wait_at(test::own_warp->barrier);
 }
 
-/// 16 elements of each operand. d is 64 x kN: a thread has two rows of it.
+/// 32 bytes of each operand. d is 64 x kN: a thread has two rows of it.
 template <int kDtype, int kN>
 struct HostProduct {
   using D = float[kN / 8][4];
+  static constexpr int kDepth = 32 / element_bytes(kDtype);
 
   static int row(int element) {
     return static_cast<int>(threadIdx.x) / 32 % 4 * 16 + static_cast<int>(threadIdx.x) % 32 / 4 +
@@ -70,15 +81,17 @@ struct HostProduct {
       rows[static_cast<u32>(e)] = row(e), columns[static_cast<u32>(e)] = column(0, e);
     test::issue(test::machine->products,
                 [&d, &sm = test::own_sm(), accumulate, a, b, rows, columns] {
-                  float of_rows[2][16], of_columns[2][16];
+                  float of_rows[2][kDepth], of_columns[2][kDepth];
                   for (u32 i = 0; i < 2; ++i)
-                    for (int k = 0; k < 16; ++k) of_rows[i][k] = a(sm, rows[i * 2], k);
+                    for (int k = 0; k < kDepth; ++k) of_rows[i][k] = a(sm, rows[i * 2], k);
                   for (int j = 0; j < kN / 8; ++j) {
                     for (u32 i = 0; i < 2; ++i)
-                      for (int k = 0; k < 16; ++k) of_columns[i][k] = b(sm, columns[i] + j * 8, k);
+                      for (int k = 0; k < kDepth; ++k)
+                        of_columns[i][k] = b(sm, columns[i] + j * 8, k);
                     for (u32 e = 0; e < 4; ++e) {
                       float sum = accumulate ? d[j][e] : 0.0f;
-                      for (int k = 0; k < 16; ++k) sum += of_rows[e / 2][k] * of_columns[e % 2][k];
+                      for (int k = 0; k < kDepth; ++k)
+                        sum += of_rows[e / 2][k] * of_columns[e % 2][k];
                       d[j][e] = sum;
                     }
                   }
@@ -134,9 +147,10 @@ template <int kDtype>
 auto of_registers(u32 a0, u32 a1, u32 a2, u32 a3) {
   const auto lanes = test::words_of_lanes(std::array<unsigned, 4>{a0, a1, a2, a3});
   return [lanes](const test::Sm&, int m, int depth) {
-    const u32 lane = static_cast<u32>(m % 8 * 4 + depth % 8 / 2);
-    const u32 word = lanes[lane][static_cast<u32>(m % 16 / 8 + depth / 8 * 2)];
-    return of_half<kDtype>(word >> depth % 2 * 16 & 0xffffu);
+    constexpr int kInWord = 4 / element_bytes(kDtype), kBits = 32 / kInWord;
+    const u32 lane = static_cast<u32>(m % 8 * 4 + depth % (4 * kInWord) / kInWord);
+    const u32 word = lanes[lane][static_cast<u32>(m % 16 / 8 + depth / (4 * kInWord) * 2)];
+    return of_bits<kDtype>(word >> depth % kInWord * kBits & ((1u << kBits) - 1));
   };
 }
 template <int kDtype, int kN, int kSteps>

@@ -41,7 +41,9 @@ std::vector<float> load_key_row(const Problem& problem, DType dtype, const Tenso
   attnforge::load_row(problem, dtype, tensor.data, at, scales, batch, row, head, count,
                       exact.data());
   std::vector<float> values;
-  for (const double x : exact) values.push_back(round_to(problem.dtype_q, static_cast<float>(x)));
+  // Where q is of 8 bits, they are widened to o's dtype.
+  const DType to = is_low_bit(problem.dtype_q) ? problem.dtype_o : problem.dtype_q;
+  for (const double x : exact) values.push_back(round_to(to, static_cast<float>(x)));
   return values;
 }
 
@@ -70,10 +72,13 @@ void change_and_round(const Problem& problem, DType dtype, std::vector<float>& r
 /// Scores of one row, rounded after each operation as tensors of dtype_q would be.
 std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, const QueryRow& row,
                                 const std::vector<std::int64_t>& keys) {
-  const DType dtype = problem.dtype_q;
+  const DType dtype = is_low_bit(problem.dtype_q) ? problem.dtype_o : problem.dtype_q;
   const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
-  std::vector<float> q = load_row(dtype, tensors.q, row.batch, row.head, row.query,
-                                  problem.head_dim);
+  ScaleTensor q_scale = tensors.q_scale;
+  q_scale.stride_head = 0;
+  if (q_scale.data != nullptr) q_scale.data += kv_head * tensors.q_scale.stride_head;
+  std::vector<float> q = load_key_row(problem, problem.dtype_q, tensors.q, q_scale, row.batch,
+                                      row.head, row.query, problem.head_dim);
   change_and_round(problem, dtype, q,
                    [&](double* exact) { change_query(problem, tensors, row.query, exact); });
   const float scale = effective_softmax_scale(problem);
@@ -92,13 +97,17 @@ std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, 
   return scores;
 }
 
-/// Softmax in fp32, its result rounded. `sink` is a score that has no value; -inf: none.
+/// Softmax in fp32, its result rounded; to 8 bits before the division by the sum, of numbers whose
+/// largest is no power of two: kernels find it late. `sink` is a score that has no value; -inf:
+/// none.
 void plain_softmax(std::vector<float>& scores, float sink, DType dtype) {
   float row_max = sink;
   for (const float s : scores) row_max = std::max(row_max, s);
   float sum = std::isinf(row_max) ? 0.0f : std::exp(sink - row_max);
   for (float& s : scores) sum += s = std::exp(s - row_max);
-  for (float& s : scores) s = round_to(dtype, s / sum);
+  constexpr float kRaise = 68;
+  for (float& s : scores)
+    s = is_low_bit(dtype) ? round_to(dtype, s * kRaise) / (kRaise * sum) : round_to(dtype, s / sum);
 }
 
 double row_error(const Problem& problem, const Tensors& tensors, const MaskRows& mask,

@@ -84,6 +84,14 @@ TEST(WgmmaText, ScoresMayStartFromZeroAndOutputsAlwaysAccumulate) {
   EXPECT_THAT(function(text, "regs_smem_mn"), HasSubstr("{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"));
 }
 
+TEST(WgmmaText, Of8BitsTakesNoOperandThatIsMnMajor) {
+  const std::string text = wgmma_text(kE4m3, 64);
+  EXPECT_EQ(count(text, "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 "), 2u);
+  EXPECT_THAT(function(text, "smem_smem"), HasSubstr("%32, %33, p, 1, 1; }"));
+  EXPECT_THAT(function(text, "regs_smem"), HasSubstr("{%32, %33, %34, %35}, %36, p, 1, 1; }"));
+  EXPECT_EQ(count(text, "regs_smem_mn"), 0u);
+}
+
 TEST(WgmmaText, AProductNamesTheRegistersOfEachStep) {
   for (const int n : {8, 64, 192}) {
     const std::string text = wgmma_product_text(kBf16, {WgmmaProduct::kRegsMn, n, 3});

@@ -1,0 +1,129 @@
+// fp8.cuh - what fwd_wgmma_sm90a does where q, k and v are e4m3: probabilities of 8 bits, their
+// products with V, whose sums have two levels, and the scales of a query tile.
+#pragma once
+
+#include "fwd_wgmma_sm90a/config.h"
+#include "fwd_wgmma_sm90a/warpgroup.cuh"
+#include "hopper/transpose_v.cuh"
+#include "ptx/convert_float8.cuh"
+#include "ptx/wgmma.cuh"
+
+namespace attnforge {
+
+/// Outputs of a warpgroup with 64 rows. Tensor cores add products of 8 bits to about 14 bits of a
+/// sum. With C.two_levels() what they added up of C.sum_tiles() tiles, C.sum_columns() of it at a
+/// time, goes to `o` in fp32.
+template <auto C>
+struct Fp8Outputs {
+  static constexpr int kColumns = C.sum_columns(), kRounds = C.head_dim_v / kColumns;
+  static constexpr int kFragments = C.head_dim_v / 8, kPartFragments = kColumns / 8;
+  static constexpr int kSteps = C.block_n / 32;  // of a product
+  static_assert(kRounds == 1 || C.sum_tiles() == 1, "a round's registers are the next one's");
+  using Product = Wgmma<C.dtype, kColumns>;
+  using Probabilities = u32[kSteps][4];
+  using Rows = float[kFragments][4];
+
+  float part[C.two_levels() ? kPartFragments : 1][4] = {};
+  int tiles = 0;  // that part has
+  float scale_log2 = 0.0f, v_scale = 0.0f;
+
+  // ---- Scales ----
+
+  template <class Tile>
+  ATTNFORGE_DEVICE static float scale_of(const TensorRef& scales, const Tile& queries) {
+    if constexpr (C.kv_scale == 0) return 1.0f;
+    return static_cast<const float*>(
+        scales.data)[queries.batch * scales.stride_batch + queries.kv_head() * scales.stride_head];
+  }
+  template <class Params, class Tile>
+  ATTNFORGE_DEVICE void begin(const Params& params, const Tile& queries, float own_scale_log2) {
+    scale_log2 = own_scale_log2 *
+                 (scale_of(params.scales.q, queries) * scale_of(params.scales.k, queries));
+    v_scale = scale_of(params.scales.v, queries);
+    tiles = 0;
+  }
+
+  // ---- Products. Each is in flight until a wait ----
+
+  ATTNFORGE_DEVICE static void round(const float (&s)[C.block_n / 8][4], Probabilities& p) {
+#pragma unroll
+    for (int j = 0; j < kSteps; ++j)
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        const auto& even = s[4 * j + w / 2 * 2];
+        const auto& odd = s[4 * j + w / 2 * 2 + 1];
+        const int c = w % 2 * 2;
+        p[j][w] = pack2_float8<kE4m3>(even[c], even[c + 1]) |
+                  pack2_float8<kE4m3>(odd[c], odd[c + 1]) << 16;
+      }
+  }
+  template <class To>
+  ATTNFORGE_DEVICE static void issue(To& to, const Probabilities& p, u32 v, int round,
+                                     int accumulate) {
+    const u64 b = smem_descriptor<C.keys_swizzle(), 16, 8 * C.keys_swizzle()>(v) +
+                  round * kColumns * C.keys_swizzle() / 16;
+    wgmma_fence();
+#pragma unroll
+    for (int j = 0; j < kSteps; ++j) {
+      const int chunk = j * 32 / C.keys_swizzle(), inside = j * 32 % C.keys_swizzle();
+      Product::regs_smem(to, p[j][0], p[j][1], p[j][2], p[j][3],
+                         b + (chunk * C.keys_chunk_bytes() + inside) / 16, accumulate | (j > 0));
+    }
+    wgmma_commit();
+  }
+  /// o += P V of the tile at `v`, or the first round of that.
+  ATTNFORGE_DEVICE void begin_products(Rows& o, Probabilities& p, u32 v) {
+    pin(p);
+    if constexpr (C.two_levels()) {
+      pin(part);
+      issue(part, p, v, 0, C.sum_tiles() > 1 && tiles > 0);
+    } else {
+      pin(o);
+      issue(o, p, v, 0, 1);
+    }
+  }
+  /// The rest of it, after a wait.
+  ATTNFORGE_DEVICE void end_products(Rows& o, Probabilities& p, u32 v) {
+    if constexpr (C.two_levels()) {
+      pin(part);
+      if (++tiles < C.sum_tiles()) return;
+      add_part(o, 0);
+#pragma unroll
+      for (int r = 1; r < kRounds; ++r) {
+        pin(part);
+        issue(part, p, v, r, 0);
+        wgmma_wait<0>();
+        pin(part);
+        add_part(o, r);
+      }
+    }
+  }
+  ATTNFORGE_DEVICE void add_part(Rows& o, int round) {
+#pragma unroll
+    for (int j = 0; j < kPartFragments; ++j)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) o[round * kPartFragments + j][c] += part[j][c];
+    tiles = 0;
+  }
+  ATTNFORGE_DEVICE void rescale(const float (&factor)[2]) {
+    if constexpr (C.two_levels() && C.sum_tiles() > 1) {
+#pragma unroll
+      for (int j = 0; j < kPartFragments; ++j)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) part[j][c] *= factor[c / 2];
+    }
+  }
+  /// When all keys were seen. inverse: of the rows' sums.
+  ATTNFORGE_DEVICE void finish(Rows& o, float (&inverse)[2]) {
+    if constexpr (C.two_levels())
+      if (C.sum_tiles() > 1 && tiles > 0) add_part(o, 0);
+    inverse[0] *= v_scale, inverse[1] *= v_scale;
+  }
+};
+
+template <auto C>
+struct WithFp8Outputs<C, true> {
+  Fp8Outputs<C> fp8;
+};
+
+}  // namespace attnforge
