@@ -171,6 +171,9 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
   };
   for (int blocks = 1; blocks <= most; blocks *= 2) add(std::floor(blocks * fill));
   for (int splits = 2; splits <= 128 && splits <= 2 * most * fill; splits *= 2) add(splits);
+  // Products of many rows take the time: what fills the GPU with those of smaller batches of the
+  // bucket, too.
+  for (const double more : {1.5, 2.0}) add(few ? 0 : std::floor(more * fill));
   return axis;
 }
 
