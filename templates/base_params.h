@@ -58,6 +58,16 @@ struct TileOrder {
   int heavy_last;  // 1: the last query tile is the heaviest, and comes first
 };
 
+/// Rows before row 0 with which the query tiles of a causal kernel, of block_m rows, may begin. The
+/// last tile visits the most keys: the one that is not full is better the first. But whole
+/// fragments of 64 rows move, and row r's last key, r + diagonal, stays where tiles of keys end as
+/// seldom as it can: it would cost each tile more than one that is not full does.
+ATTNFORGE_CONSTEXPR int early_rows(int rows, int diagonal, int block_m) {
+  const int missing = (block_m - rows % block_m) % block_m;
+  const int early = missing - ((missing - diagonal) & 63);
+  return early < 0 ? 0 : early;
+}
+
 /// The argument of a kernel that needs nothing more than its query tiles in an order.
 struct FwdTiledParams {
   FwdParams fwd;

@@ -6,6 +6,7 @@
 #include "bwd_wgmma_sm90a/shared.cuh"
 #include "bwd_wgmma_sm90a/work.cuh"
 #include "hopper/ring.cuh"
+#include "ptx/bulk.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/tma.cuh"

@@ -9,11 +9,11 @@
 #include "backward/turns.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "bwd_wgmma_sm90a/shared.cuh"
+#include "ptx/bulk.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
-#include "ptx/tma.cuh"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {

@@ -30,6 +30,12 @@ struct FwdWgmmaSm90aConfig : Shape {
   /// Packed heads that do not divide 64: a tile has as many whole queries as it has rows for.
   ATTNFORGE_CONSTEXPR bool whole_queries() const { return 64 % pack_gqa != 0; }
   ATTNFORGE_CONSTEXPR int tile_rows() const { return block_m() / pack_gqa * pack_gqa; }
+  /// Whether the first query tile may begin before row 0 (early_rows()). A text that reads arrays
+  /// by rows must not see such rows; lists count from row 0.
+  ATTNFORGE_CONSTEXPR bool begins_early() const {
+    return right_bound && !left_bound && pack_gqa == 1 && grid != kGridShares && !user_score &&
+           !has_key_lists();
+  }
   // Tiles are stored chunk after chunk. Q's warpgroup after warpgroup; whole queries are one box,
   // with one more than the tile has.
   ATTNFORGE_CONSTEXPR int q_boxes() const { return whole_queries() ? 1 : warpgroups; }

@@ -98,7 +98,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
   const double blocks = double(query_tiles(problem, c.tile_rows(), c.pack_gqa));
   const double places = double(device.num_sms) * c.blocks_per_sm;
-  VisitedKeys tiles = visited_keys(problem, c.tile_rows(), c.pack_gqa, c.block_n);
+  VisitedKeys tiles = visited_keys(problem, c.tile_rows(), c.pack_gqa, c.block_n, c.begins_early());
   keep_listed(tiles, problem, c.block_m());
   const double clocks = heads * (tiles.all * clocks_per_tile(c, cost) +
                                  tiles.masked * kMask * cost.softmax) +

@@ -69,20 +69,24 @@ void add(const Head& head, std::int64_t first, std::int64_t last, VisitedKeys& s
 
 }  // namespace
 
-VisitedKeys visited_keys(const Problem& problem, int block_m, int pack, int block_n) {
+VisitedKeys visited_keys(const Problem& problem, int block_m, int pack, int block_n,
+                         bool begins_early) {
   const KeyBounds bounds = key_bounds(problem);
   const std::int64_t offset = problem.seqlen_kv - problem.seqlen_q;
   const int sides = bounds.right.has_value() + bounds.left.has_value();
-  const Head head{.rows = problem.seqlen_q * pack,
+  const std::int64_t rows = problem.seqlen_q * pack, count = tiles_of(rows, block_m);
+  const int early = begins_early
+                        ? early_rows(int(rows), int(offset + bounds.right.value_or(0)), block_m)
+                        : 0;
+  const Head head{.rows = rows + early,
                   .keys = problem.seqlen_kv * pack,
                   .block_m = block_m,
                   .block_n = std::int64_t{block_n} * pack,
-                  .to_end = (offset + bounds.right.value_or(0)) * pack,
-                  .to_begin = (offset - bounds.left.value_or(0)) * pack,
+                  .to_end = (offset + bounds.right.value_or(0)) * pack - early,
+                  .to_begin = (offset - bounds.left.value_or(0)) * pack - early,
                   .bounded_right = bounds.right.has_value(),
                   .bounded_left = bounds.left.has_value(),
                   .most_masked = sides * (double(block_m) / pack / block_n + 0.5)};
-  const std::int64_t count = tiles_of(head.rows, block_m);
   // The first tile for which position + `to` is at least `limit`.
   const auto first_at = [&](std::int64_t limit, std::int64_t to) {
     const std::int64_t missing = limit - to;

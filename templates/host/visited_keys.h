@@ -14,8 +14,10 @@ struct VisitedKeys {
 };
 
 /// For query tiles of block_m rows, in which `pack` heads share each query, and tiles of block_n
-/// keys. All at least 1. Cost: about a microsecond, whatever the lengths.
-VisitedKeys visited_keys(const Problem& problem, int block_m, int pack, int block_n);
+/// keys. All at least 1. begins_early: the first begins early_rows() before row 0. Cost: about a
+/// microsecond, whatever the lengths.
+VisitedKeys visited_keys(const Problem& problem, int block_m, int pack, int block_n,
+                         bool begins_early = false);
 
 /// The share of all keys that a query tile walks over: more than the mask's density where it has
 /// rows of several blocks. 1 without a block mask.

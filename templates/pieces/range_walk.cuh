@@ -59,11 +59,12 @@ struct RangeWalk {
     return part;
   }
 
-  /// The tiles of this walk that some of the rows see anything of. Rows after the last see none.
+  /// The tiles of this walk that some of the rows see anything of. Rows that the head has not see
+  /// none.
   template <class QueryTile>
   ATTNFORGE_DEVICE RangeWalk seen_by(const QueryTile& tile, int block_n, int row, int rows) const {
     RangeWalk part = of_rows(tile, block_n, row, rows);
-    part.end = row < tile.end_row() ? max(min(part.end, end), begin) : begin;
+    part.end = tile.has_any(row, rows) ? max(min(part.end, end), begin) : begin;
     part.begin = min(max(part.begin, begin), part.end);
     return part;
   }

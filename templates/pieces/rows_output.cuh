@@ -22,7 +22,7 @@ struct RowsOutput {
                                      const float (&o)[kComputed][4], float inverse, float lse) {
     const FwdParams& p = tile.params.fwd;
     const int quad_lane = thread_index() % 4;
-    const bool present = row < tile.end_row();
+    const bool present = tile.has(row);
     u16* to = static_cast<u16*>(p.o.data) + tile.offset_of(p.o, row) + first_column;
     store_row<kDtype, kHalf, kAlignment, kStored>(o, inverse, to, present, quad_lane);
     if constexpr (kLse) {

@@ -9,9 +9,9 @@ namespace attnforge {
 
 /// Rows from first_row on of a head's, kMostRows where a kernel computes more. With kPackGqa > 1
 /// the query heads of a K/V head are in one tile: row r is query r / kPackGqa of query head head *
-/// kPackGqa + r % kPackGqa. Params is the kernel's argument, where pieces find their own parts;
-/// Lengths is a piece of the kernel.
-template <class Params, int kPackGqa, class LengthsPiece, int kMostRows = 0>
+/// kPackGqa + r % kPackGqa. kEarly: the first tile may begin before row 0 (early_rows()). Params is
+/// the kernel's argument, where pieces find their own parts; Lengths is a piece of the kernel.
+template <class Params, int kPackGqa, class LengthsPiece, int kMostRows = 0, bool kEarly = false>
 struct QueryTile {
   using Lengths = LengthsPiece;
 
@@ -31,7 +31,12 @@ struct QueryTile {
         batch(place.head / heads(params.fwd)),
         head(place.head - batch * heads(params.fwd)),
         first_row(place.m_block * block_m),
-        lengths(params, batch) {}
+        lengths(params, batch) {
+    if constexpr (kEarly) {
+      const int diagonal = lengths.kv() - lengths.q() + params.fwd.window_right;
+      first_row -= early_rows(lengths.q(), diagonal, block_m);
+    }
+  }
 
   QueryTile(const QueryTile&) = default;
   /// Assigns a tile of the same kernel.
@@ -71,6 +76,13 @@ struct QueryTile {
   /// After the last row of the head, or of the tile.
   ATTNFORGE_DEVICE int end_row() const {
     return min(lengths.q() * kPackGqa, kMostRows > 0 ? first_row + kMostRows : 0x7fffffff);
+  }
+
+  /// Whether a row of the tile is one of the head's.
+  ATTNFORGE_DEVICE bool has(int row) const { return row < end_row() && (!kEarly || row >= 0); }
+  /// Whether any of `rows` rows from `row` on is.
+  ATTNFORGE_DEVICE bool has_any(int row, int rows) const {
+    return row < end_row() && (!kEarly || row + rows > 0);
   }
 
   /// Where a row begins in a tensor of queries, in elements.

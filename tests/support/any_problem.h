@@ -174,10 +174,30 @@ void choose_block_mask(Choices& choices, Problem& p) {
   if (choices.one_in(2)) p.density = static_cast<float>(choices.between(1, 100)) / 100.0f;
 }
 
+/// Caches of 8 or 4 bits, of one of which v may be without.
+template <class Choices>
+void choose_low_bits(Choices& choices, Problem& p) {
+  if (p.dtype_q == DType::kFp32 || p.layout == Layout::kPackedQkv || p.rope != Rope::kNone ||
+      !choices.one_in(6))
+    return;
+  static const std::vector<DType> kFormats = {DType::kInt8, DType::kInt4, DType::kE4m3,
+                                              DType::kE5m2};
+  static const std::vector<KvScale> kScales = {KvScale::kToken,   KvScale::kGroup64,
+                                               KvScale::kGroup32, KvScale::kGroup128,
+                                               KvScale::kHead,    KvScale::kTensor,
+                                               KvScale::kNone};
+  p.dtype_o = p.dtype_q;
+  p.dtype_k = p.dtype_v = choices.among(kFormats);
+  if (choices.one_in(4)) p.dtype_v = choices.one_in(2) ? choices.among(kFormats) : p.dtype_q;
+  p.kv_scale = choices.among(kScales);
+}
+
 /// A backward problem, without what does not go with gradients.
 template <class Choices>
 void choose_backward(Choices& choices, Problem& p) {
   p.op = Op::kBackward;
+  if (has_low_bit_kv(p)) p.dtype_k = p.dtype_v = p.dtype_q;
+  p.kv_scale = KvScale::kNone;
   p.lse = p.batch_invariant = false;
   p.rope = Rope::kNone;
   p.rope_dim = p.page_size = 0;
@@ -265,6 +285,7 @@ Problem any_problem(Choices& choices, const MostSizes& most = {}) {
   choose_lengths(choices, p);
   if (!usual || choices.one_in(4)) choose_block_mask(choices, p);
   choose_pages(choices, p);
+  choose_low_bits(choices, p);
   if (most.gradients && choices.one_in(4)) choose_backward(choices, p);
   halve_until_valid(p);
   halve_until_cheap(choices, most, p);

@@ -106,7 +106,7 @@ struct PartialOutput {
   template <int kHalf, int kStored, class QueryTile, int kComputed>
   ATTNFORGE_DEVICE static void store(const QueryTile& tile, int row, int first_column,
                                      const float (&o)[kComputed][4], float inverse, float lse) {
-    if (row >= tile.end_row()) return;
+    if (!tile.has(row)) return;
     const auto& params = tile.params;
     const int quad_lane = thread_index() % 4;
     const i64 at = Splits::place(params, tile.lengths.batch(), tile.query_head_of(row),

@@ -8,20 +8,28 @@
 #include <cstdint>
 #include <string>
 
+#include "templates/base_params.h"
+
 namespace attnforge {
 namespace {
 
 std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0); }
 
 /// One query tile after the other, in units of 1 / pack rows.
-VisitedKeys walked(const Problem& p, int block_m, int pack, int block_n) {
+VisitedKeys walked(const Problem& p, int block_m, int pack, int block_n, bool begins_early) {
   const Window window = effective_window(p);
   const std::int64_t rows = p.seqlen_q * pack, keys = p.seqlen_kv * pack,
                      width = std::int64_t{block_n} * pack;
   const std::int64_t offset = keys - rows;
   const int bounds = (window.right >= 0) + (window.left >= 0);
   VisitedKeys result;
-  for (std::int64_t first = 0; first < rows; first += block_m) {
+  const std::int64_t early = begins_early
+                                 ? early_rows(
+                                       int(rows),
+                                       int(offset / pack + std::max<std::int64_t>(window.right, 0)),
+                                       block_m)
+                                 : 0;
+  for (std::int64_t first = -early; first < rows; first += block_m) {
     const std::int64_t past = std::min(first + block_m, rows);
     const std::int64_t end = window.right < 0 ? keys
                                               : std::min(keys, past + offset + window.right * pack);
@@ -49,19 +57,21 @@ TEST(VisitedKeys, AreThoseOfAWalkOverTheQueryTiles) {
       for (const int block_m : {1, 4, 64, 80, 192, 256}) {
         for (const int pack : {1, 3, 7, 8, 64}) {
           for (const int block_n : {8, 64, 96, 176}) {
-            const VisitedKeys found = visited_keys(problem, block_m, pack, block_n);
-            const VisitedKeys wanted = walked(problem, block_m, pack, block_n);
-            ASSERT_EQ(found.all, wanted.all)
-                << to_string(problem) << ' ' << block_m << ' ' << pack << ' ' << block_n;
-            ASSERT_NEAR(found.masked, wanted.masked, 1e-9 * (1 + wanted.masked))
-                << to_string(problem) << ' ' << block_m << ' ' << pack << ' ' << block_n;
-            ++compared;
+            for (const bool begins_early : {false, true}) {
+              const VisitedKeys found = visited_keys(problem, block_m, pack, block_n, begins_early);
+              const VisitedKeys wanted = walked(problem, block_m, pack, block_n, begins_early);
+              ASSERT_EQ(found.all, wanted.all) << to_string(problem) << ' ' << block_m << ' '
+                                               << pack << ' ' << block_n << ' ' << begins_early;
+              ASSERT_NEAR(found.masked, wanted.masked, 1e-9 * (1 + wanted.masked))
+                  << to_string(problem) << ' ' << block_m << ' ' << pack << ' ' << block_n;
+              ++compared;
+            }
           }
         }
       }
     }
   }
-  EXPECT_EQ(compared, 8 * 11 * 6 * 5 * 4);
+  EXPECT_EQ(compared, 8 * 11 * 6 * 5 * 4 * 2);
 }
 
 TEST(VisitedKeys, OfLongSequencesCostWhatShortOnesDo) {
