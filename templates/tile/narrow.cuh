@@ -33,33 +33,4 @@ ATTNFORGE_DEVICE u32 narrow4(float x0, float x1, float x2, float x3) {
   }
 }
 
-/// narrow4() of the quotients of x and a divisor, in a third of the instructions: `reciprocal` is
-/// the divisor's within 2^-23, and no quotient is farther from 0 than the largest number. False
-/// where a quotient is so near the middle of two integers that its product with it may be on the
-/// other side.
-template <int kCode>
-ATTNFORGE_DEVICE bool narrow4_by_products(const float (&x)[4], float reciprocal, u32& word) {
-  static_assert(kCode == kInt8 || kCode == kInt4, "integers");
-  // A sum with it is rounded to an integer, which its lowest bits are.
-  constexpr float kRounding = 12582912.0f, kSurelyNearest = 0.4999f;
-  float numbers[4], farthest = 0.0f;
-  u32 bits[4];
-  unrolled<4>([&](int i) {
-    const float sum = fmaf(x[i], reciprocal, kRounding);
-    bits[i] = __float_as_uint(sum);
-    numbers[i] = sum - kRounding;
-    farthest = fmaxf(farthest, fabsf(fmaf(x[i], reciprocal, -numbers[i])));
-  });
-  if constexpr (kCode == kInt8) {
-    word = (bits[0] & 255) | (bits[1] & 255) << 8 | (bits[2] & 255) << 16 | bits[3] << 24;
-  } else {
-    // Each plus 8 is not negative, and of its bits the highest is the other way round then.
-    constexpr float kEights = 0x8888;
-    const float high = fmaf(numbers[3], 16.0f, numbers[2]),
-                low = fmaf(numbers[1], 16.0f, numbers[0]);
-    word = (__float_as_uint(fmaf(high, 256.0f, low) + (kRounding + kEights)) & 0xffff) ^ 0x8888;
-  }
-  return farthest < kSurelyNearest;
-}
-
 }  // namespace attnforge

@@ -24,8 +24,6 @@ struct Divisor {
     divisor = (size == 0.0f ? 1.0f : scale) * shift;
     reciprocal = 1.0f / divisor;
   }
-  /// Whether `reciprocal` is the scale's, and no NaN.
-  ATTNFORGE_DEVICE bool is_plain() const { return shift == 1.0f && reciprocal == reciprocal; }
   ATTNFORGE_DEVICE float operator()(float x) const {
     const float y = x * shift, quotient = y * reciprocal;
     const float left = fmaf(-quotient, divisor, y);
@@ -99,32 +97,20 @@ struct Quantised {
     }
   }
 
-  /// A vector's numbers, four a word.
-  ATTNFORGE_DEVICE static void narrow(const u32 (&vector)[kVector / 2], float scale,
-                                      u32 (&words)[kVector / 4]) {
-    float x[kVector / 4][4];
-    unrolled<kVector / 2>(
-        [&](int w) { unpack2<S.dtype>(vector[w], x[w / 2][w % 2 * 2], x[w / 2][w % 2 * 2 + 1]); });
-    const Divisor divisor(scale);
-    if constexpr (kComputed && (kCode == kInt8 || kCode == kInt4)) {
-      bool nearest = divisor.is_plain();
-      unrolled<kVector / 4>([&](int w) {
-        nearest &= narrow4_by_products<kCode>(x[w], divisor.reciprocal, words[w]);
-      });
-      if (nearest) return;
-    }
-    unrolled<kVector / 4>([&](int w) {
-      if constexpr (S.kv_scale != kNoScale) unrolled<4>([&](int i) { x[w][i] = divisor(x[w][i]); });
-      words[w] = narrow4<kCode>(x[w][0], x[w][1], x[w][2], x[w][3]);
-    });
-  }
-
   /// A vector's numbers to where they belong in a row, which is aligned to kAlignment bytes.
   template <int kAlignment>
   ATTNFORGE_DEVICE static void store(char* row, int first, const u32 (&vector)[kVector / 2],
                                      float scale) {
+    float x[kVector];
+    unrolled<kVector / 2>([&](int w) { unpack2<S.dtype>(vector[w], x[2 * w], x[2 * w + 1]); });
+    if constexpr (S.kv_scale != kNoScale) {
+      const Divisor divisor(scale);
+      unrolled<kVector>([&](int i) { x[i] = divisor(x[i]); });
+    }
     u32 words[kVector / 4];
-    narrow(vector, scale, words);
+    unrolled<kVector / 4>([&](int w) {
+      words[w] = narrow4<kCode>(x[4 * w], x[4 * w + 1], x[4 * w + 2], x[4 * w + 3]);
+    });
     char* const to = row + bytes_of(kCode, first);
     if constexpr (kCode != kInt4) {
       store_words<kAlignment>(to, words);
