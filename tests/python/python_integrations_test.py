@@ -932,13 +932,23 @@ class FlexTest(OnCpu):
             o = flex.flex_attention(q, k, v, block_mask=mask)
             exact = plain(*(x.transpose(1, 2) for x in (q, k, v)), mask=wanted)[0].transpose(1, 2)
             self.assertLess((o - exact).abs().max().item(), 1e-4)
+            self.assertIs(flex.options_of(None, mask)["block_mask"], flex.options_of(None, mask)["block_mask"])
+            self.assertGreater(flex.options_of(None, mask)["block_mask"].partial, 0)
         mask = create_block_mask(of["documents"], None, None, 40, 40, device="cpu", BLOCK_SIZE=16)
-        options = flex.options_of(None, mask)
-        self.assertIs(options["block_mask"], flex.options_of(None, mask)["block_mask"])
-        self.assertEqual(options["mask"], "((of_mask0[q] == of_mask0[k]) && (q >= k))")
-        self.assertGreater(options["block_mask"].full + options["block_mask"].partial, 0)
         with self.assertRaisesRegex(attnforge.UnsupportedError, "is of 40 queries and 40 keys; the call has 20"):
             flex.flex_attention(*(torch.randn(2, 4, 20, 16) for _ in range(3)), block_mask=mask)
+
+    def test_blocks_that_follow_from_the_function_are_left_to_it(self):
+        from torch.nn.attention.flex_attention import BlockMask, create_block_mask
+
+        for name, _, mask_mod, _ in flex_programs.programs(4, 40, "cpu"):
+            if mask_mod is not None:
+                mask = create_block_mask(mask_mod, None, None, 40, 40, device="cpu", BLOCK_SIZE=16)
+                self.assertEqual(list(flex.options_of(None, mask).keys() - {"args"}), ["mask"], name)
+        mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 40, 40, device="cpu", BLOCK_SIZE=16)
+        kinds = mask.kv_num_blocks, mask.kv_indices, mask.full_kv_num_blocks, mask.full_kv_indices
+        fewer = BlockMask.from_kv_blocks(kinds[0], kinds[1], (kinds[2] - 1).clamp(min=0), kinds[3], BLOCK_SIZE=16, mask_mod=mask.mask_mod)
+        self.assertIn("block_mask", flex.options_of(None, fewer))
 
     def test_what_may_have_changed_is_traced_anew(self):
         class Bias:

@@ -232,7 +232,7 @@ def _make_function(torch):
             with torch.no_grad():
                 gradients = gradients_of(torch, ctx.given, saved, ctx.needs_input_grad[3:], dout, dlse)
                 if plain:
-                    ctx.given.remember(saved, dout, _of_backward(ctx.given))
+                    ctx.given.remember(saved, dout, of_backward(ctx.given))
             if again:
                 q, k, v, _, _, *leaves = saved
                 inputs = q, k, v, *leaves
@@ -254,7 +254,7 @@ def _make_function(torch):
     return Attention
 
 
-def _of_backward(options):
+def of_backward(options):
     return {name: value for name, value in options.items() if name not in OF_FORWARD}
 
 
@@ -265,7 +265,7 @@ def gradients_of(torch, given, saved, needs, dout, dlse):
     """Those of q, k, v and the other tensors of a call, None where nobody asks. given: its options, with a Leaf for each of these; saved:
     q, k, v, o, lse and they."""
     q, k, v, o, lse, *leaves = saved
-    options = _of_backward(with_tensors(given, leaves))
+    options = of_backward(with_tensors(given, leaves))
     dout = torch.zeros_like(o) if dout is None else readable(torch, dout)
     dlse = None if dlse is None else dlse.resolve_neg().contiguous()
     sinks = given.get("sinks")

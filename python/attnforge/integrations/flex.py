@@ -13,6 +13,7 @@ import types
 import weakref
 
 import torch
+from torch.nn.attention.flex_attention import create_block_mask
 
 from .._attention import attention
 from .._block_mask import BlockMask
@@ -25,6 +26,7 @@ _traced = {}
 _FIXED = (bool, int, float, str, type(None), torch.dtype, types.CodeType, types.BuiltinFunctionType)
 _masks = weakref.WeakKeyDictionary()
 _MOST = 256
+_MOST_PAIRS = 2**28  # that are asked to compare a mask's blocks with its function
 
 
 def flex_attention(
@@ -59,7 +61,9 @@ def options_of(score_mod=None, block_mask=None, seqlen_q=None, seqlen_kv=None):
         if text != "true":
             options["mask"] = text
             args.update(of_mask)
-        options["block_mask"] = _blocks_of(block_mask, seqlen_q, seqlen_kv)  # which may be fewer than the function's
+        blocks = _blocks_of(block_mask, seqlen_q, seqlen_kv)
+        if blocks is not None:
+            options["block_mask"] = blocks
     if args:
         options["args"] = args
     return options
@@ -135,16 +139,37 @@ def _with_nested(code):
 
 
 def _blocks_of(mask, seqlen_q, seqlen_kv):
-    """The blocks of a BlockMask of torch, read from the GPU once."""
+    """The blocks of a BlockMask of torch, read from the GPU once; None where they say nothing that its function does not."""
     sizes = tuple(mask.seq_lengths)
     if seqlen_q is not None and sizes != (seqlen_q, seqlen_kv):
         raise UnsupportedError(
             f"block_mask is of {sizes[0]} queries and {sizes[1]} keys; the call has {seqlen_q} and {seqlen_kv}: create_block_mask() for them"
         )
-    found = _masks.get(mask)
-    if found is None:
-        found = _masks[mask] = _convert(mask, sizes)
-    return found
+    if mask not in _masks:
+        _masks[mask] = None if _is_of_its_function(mask, sizes) else _convert(mask, sizes)
+    return _masks[mask]
+
+
+def _is_of_its_function(mask, sizes):
+    """Whether the blocks are those with a pair that the mask's function keeps, as create_block_mask() makes them. Kernels find windows,
+    documents and the like in the function's text, and then need no lists."""
+    batch, heads = mask.kv_num_blocks.shape[:2]
+    if getattr(mask.mask_mod, "__name__", "") == "noop_mask" or batch * heads * sizes[0] * sizes[1] > _MOST_PAIRS:
+        return False
+    made = create_block_mask(mask.mask_mod, batch, heads, *sizes, device=mask.kv_num_blocks.device, BLOCK_SIZE=tuple(mask.BLOCK_SIZE))
+    return _present(made).equal(_present(mask))
+
+
+def _present(mask):
+    """Of each pair of blocks whether it is there, and whether all of its pairs are."""
+    there = []
+    for count, index in ((mask.kv_num_blocks, mask.kv_indices), (mask.full_kv_num_blocks, mask.full_kv_indices)):
+        blocks = torch.zeros((*mask.kv_indices.shape[:-1], mask.kv_indices.shape[-1] + 1), dtype=torch.bool, device=mask.kv_indices.device)
+        if count is not None:
+            place = torch.arange(index.shape[-1], device=index.device)
+            blocks.scatter_(-1, torch.where(place < count[..., None], index, index.shape[-1]).long(), True)
+        there.append(blocks[..., :-1])
+    return torch.stack((there[0] | there[1], there[1]))
 
 
 def _convert(mask, sizes):

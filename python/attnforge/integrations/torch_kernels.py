@@ -12,6 +12,7 @@ from .._attention import attention
 from .._gradients.backward import attention_backward
 from .._errors import UnsupportedError
 from .._merge import merge_states
+from .._plans import plan_cache
 from .options import decode, template
 from .vmap import fold
 
@@ -119,12 +120,35 @@ def _(q, k, v, parts, numbers, options):
 
 @_runs
 def backward(q, k, v, o, lse, dout, dlse, parts, numbers, options, needs):
+    always, saved = torch.are_deterministic_algorithms_enabled(), (q, k, v, o, lse)
+    plain = None if parts or dlse is not None or dout is None else _plain(options, (tuple(numbers), always, q.shape, k.shape, v.shape))
+    if plain is not None and (found := plain.gradients(saved, dout)):
+        return list(found)
     given = dict(decode(options, numbers))
     given.pop("rope_offset", None)
-    given["deterministic"] = given.get("deterministic", False) or torch.are_deterministic_algorithms_enabled()
+    given["deterministic"] = given.get("deterministic", False) or always
     with torch.no_grad():
-        found = autograd.gradients_of(torch, given, (q, k, v, o, lse, *parts), (True,) * 3 + tuple(needs), dout, dlse)
+        found = autograd.gradients_of(torch, given, (*saved, *parts), (True,) * 3 + tuple(needs), dout, dlse)
+        if plain is not None:
+            plain.remember(saved, dout, autograd.of_backward(given))
     return found[:3] + [each for each, needed in zip(found[3:], needs) if needed]
+
+
+_plains = {}
+
+
+def _plain(options, of_call):
+    """What is known of backward calls with these options, shapes and so on, and without other tensors; None of block masks, which it
+    would keep."""
+    if "'@" in options:
+        return None
+    key = options, *of_call
+    plain = _plains.get(key)
+    if plain is None or plain.epoch != plan_cache.epoch:
+        if len(_plains) >= 4096:
+            _plains.clear()
+        plain = _plains[key] = autograd.Plain({}, plan_cache.epoch)
+    return plain
 
 
 @_fake("backward")
