@@ -180,8 +180,11 @@ struct Lines {
 };
 
 void take_line(std::string_view line, Lines& lines) {
-  const Json object = Json::parse(line);
-  if (!object.is_object()) refuse("it is not a JSON object");
+  if (line.starts_with("SQLite format 3"))
+    refuse("it is a database; attnforge cache export --cache FILE writes what can be imported");
+  const Json object = Json::parse(line, nullptr, false);
+  if (!object.is_object())
+    refuse("it is not a whole JSON object, as attnforge cache export writes one on each line");
   const Json& format = field(object, "format");
   if (format != kFormat)
     refuse("its format is {}, this attnforge reads {}: use a newer one", quoted(format), kFormat);

@@ -49,29 +49,30 @@ function glance() {
 function blockMaskPart(into, mask) {
   const drawn = new DOMParser().parseFromString(mask.svg, "image/svg+xml").documentElement;
   drawn.setAttribute("class", "block-mask");
-  into.append(el("p", {}, mask.text + (mask.merge ? "; " + mask.merge : "") + "."), document.importNode(drawn, true),
-    note("One head: queries downwards, keys to the right; dark blocks are full, light ones partial."));
+  into.append(document.importNode(drawn, true), note("One head: queries downwards, keys to the right; dark blocks are full, light ones partial."));
 }
 
 function maskPart() {
   const into = section("mask");
-  if (data.block_mask) blockMaskPart(into, data.block_mask);
+  if (data.block_mask) into.append(el("p", {}, data.block_mask.text + (data.block_mask.merge ? "; " + data.block_mask.merge : "") + "."));
+  const inBlocks = data.block_mask && (inspect.sees.more_hidden || !tiled);  // else the window says all, and its tiles are drawn
+  if (inBlocks) blockMaskPart(into, data.block_mask);
   if (!tiled) return into.append(el("p", {}, problem.seqlen_q > 0 ? "This family does not walk over tiles of keys." : "There is no query."));
   const {rows, columns} = walked;
   const visited = list.reduce((sum, walk) => sum + walk.to - walk.from, 0);
   const all = list.length * Math.ceil(walked.columnsCount / walked.columnTile);
   into.append(el("p", {}, "One head: " + counted(list.length, "tile") + " of " + walked.rowTile + " " + (walked.pack > 1 ? "rows" : rows) +
     (walked.pack > 1 ? " (" + walked.pack + " query heads of a K/V head in each)" : "") + (list.length === 1 ? ", which walks over tiles of " : ", which walk over tiles of ") +
-    walked.columnTile + " " + columns + ". " + whole(visited) + " of " + whole(all) + " pairs of tiles are visited, " + percent(visited / all) +
-    (inspect.sees.more_hidden ? ", as far as the window says." : ".")));
+    walked.columnTile + " " + columns + ". " + (inBlocks ? "" : whole(visited) + " of " + whole(all) + " pairs of tiles are visited, " + percent(visited / all) +
+    (inspect.sees.more_hidden ? ", as far as the window says." : "."))));
   if (inspect.sees.more_hidden) {
     const listed = / blocks=/.test(inspect.problem) || inspect.launches.some(each => each.kernel.startsWith("key_lists"));
-    into.append(el("p", {class: "note"}, listed ? "The mask hides more: of these pairs of tiles, those are computed in which it shows something." :
+    into.append(el("p", {class: "note"}, listed ? "Of the pairs of tiles" + (walked.before === null && walked.after === null ? "" : " in the window") + ", those are computed in which the mask shows something." :
       "The mask's text hides more: in these pairs of tiles it is asked of each query and key."));
   }
   if (/lengths=(packed|used)/.test(inspect.problem))
     into.append(note("Only the GPU knows how long each sequence is; this is one of the longest that there may be."));
-  into.append(...maskSection(walked, list).filter(Boolean));
+  if (!inBlocks) into.append(...maskSection(walked, list).filter(Boolean));
 }
 
 function choicePart() {

@@ -83,7 +83,7 @@ std::string report_text(const Report& report) {
     table.rows.push_back({best.estimated ? "estimate" : fmt::format("{:.2f}", best.time_us),
                           row.gain() > 0 ? fmt::format("{:.2f}x", row.gain()) : "-",
                           std::to_string(best.tries), row.rigor.empty() ? "-" : row.rigor,
-                          best.measured_at.substr(0, 10), row.state,
+                          best.estimated ? "-" : best.measured_at.substr(0, 10), row.state,
                           gpu_of_class(best.device_class), best.problem});
   }
   const double mean = geometric_mean_of_gains(report);

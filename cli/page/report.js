@@ -1,7 +1,7 @@
 // report.js - fills the sections of the page of a whole database.
 data.rows.forEach((row, i) => words.set(row.config, data.words[i]));
 const now = Date.parse(data.made);
-const rows = data.rows.map((row, i) => ({...row, number: i + 1, age: (now - Date.parse(row.measured_at)) / 86400000}));
+const rows = data.rows.map((row, i) => ({...row, number: i + 1, age: row.estimated ? null : (now - Date.parse(row.measured_at)) / 86400000}));
 const measured = rows.filter(row => !row.estimated && row.time_us > 0);
 const days = age => Number.isFinite(age) ? (age < 1 ? "today" : whole(age) + (Math.round(age) === 1 ? " day" : " days")) : "-";
 const classes = [...new Set(rows.map(row => row.device_class))];

@@ -34,8 +34,11 @@ function sortableTable({columns, rows, shown = 20, chosen = () => false, sortBy 
     more.textContent = all ? "Show the first " + shown : "Show all " + whole(rows.length);
   }
   draw();
-  return el("div", {},
-    el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": caption},
-      el("table", {}, el("thead", {}, el("tr", {}, heads)), body)),
-    rows.length > shown ? el("p", {class: "controls"}, more) : null);
+  const table = el("table", {}, el("thead", {}, el("tr", {}, heads)), body);
+  const holder = el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": caption}, table);
+  const hint = el("p", {class: "note wider"}, "Wider than the page: scroll it sideways \u2192");
+  const look = new ResizeObserver(() => { hint.hidden = table.offsetWidth <= holder.clientWidth; });
+  look.observe(holder);
+  look.observe(table);
+  return el("div", {}, hint, holder, rows.length > shown ? el("p", {class: "controls"}, more) : null);
 }

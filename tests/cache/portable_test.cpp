@@ -148,10 +148,13 @@ std::function<std::string(nlohmann::json)> set(const char* field, Value value) {
 INSTANTIATE_TEST_SUITE_P(
     Portable, BadLineTest,
     ::testing::Values(
-        BadLine{"no_json", [](const nlohmann::json&) { return "measured 10 us"; }, "parse"},
+        BadLine{"no_json", [](const nlohmann::json&) { return "measured 10 us"; },
+                "it is not a whole JSON object, as attnforge cache export"},
         BadLine{"cut", [](const nlohmann::json& line) { return line.dump().substr(0, 40); },
-                "parse"},
-        BadLine{"array", [](const nlohmann::json&) { return "[1]"; }, "not a JSON object"},
+                "not a whole JSON object"},
+        BadLine{"array", [](const nlohmann::json&) { return "[1]"; }, "not a whole JSON object"},
+        BadLine{"database", [](const nlohmann::json&) { return "SQLite format 3"; },
+                "it is a database"},
         BadLine{"no_config", [](nlohmann::json line) { return line.erase("config"), line.dump(); },
                 "\"config\""},
         BadLine{"empty_problem", set("problem", ""), "\"problem\" is empty"},

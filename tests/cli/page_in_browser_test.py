@@ -175,12 +175,13 @@ class Pages(unittest.TestCase):
 
     def test_every_section_is_drawn_wide_and_narrow_light_and_dark(self):
         page = self.inspect_page()
-        for width, dark in ((1400, False), (420, True)):
+        for width, dark in ((1400, False), (375, True)):
             seen = self.open(page, """
               return {paper: getComputedStyle(document.body).backgroundColor,
                       overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
                       sections: [...document.querySelectorAll('main > section')].map(s => [s.id, s.textContent.length]),
                       pictures: document.querySelectorAll('svg.picture').length,
+                      wider: [...document.querySelectorAll('.wider')].map(e => [!e.hidden, e.nextSibling.scrollWidth > e.nextSibling.clientWidth]),
                       unnamed: [...document.querySelectorAll('button, select, input')].filter(
                         e => !e.textContent && !e.getAttribute('aria-label') && !e.closest('label')).length};""", dark, width)
             self.assertEqual(seen["paper"], "rgb(22, 24, 27)" if dark else "rgb(255, 255, 255)")
@@ -189,6 +190,8 @@ class Pages(unittest.TestCase):
             for name, length in seen["sections"]:
                 self.assertGreater(length, 60, name)
             self.assertEqual(seen["pictures"], 4, "mask, timeline, roofline, tries")
+            self.assertEqual([said for said, is_wider in seen["wider"]], [is_wider for said, is_wider in seen["wider"]], "who scrolls says so")
+            self.assertTrue(width != 375 or any(said for said, _ in seen["wider"]))
             self.assertEqual(seen["unnamed"], 0)
 
     FACTS = """
@@ -365,12 +368,36 @@ class Pages(unittest.TestCase):
           return {rows: document.querySelectorAll('#winners tbody tr').length,
                   problem: document.querySelector('#winners tbody td:nth-child(2)').textContent,
                   configs: [...document.querySelectorAll('#winners td:last-child span')].map(each => [each.textContent, each.title]),
-                  pictures: document.querySelectorAll('svg.picture').length};""", width=420)
+                  overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+                  wider: [...document.querySelectorAll('#winners .wider')].map(each => !each.hidden),
+                  pictures: document.querySelectorAll('svg.picture').length};""", width=375)
+        self.assertLessEqual(seen["overflow"], 0, "the page scrolls sideways")
+        self.assertEqual(seen["wider"], [True])
         self.assertRegex(seen["configs"][0][0], r"^fwd_mma_sm80 \d+ x \d+ keys")
         self.assertIn("block_n=", seen["configs"][0][1])
         self.assertEqual(seen["rows"], 1)
         self.assertEqual(seen["problem"], "fwd fp16 num_heads=8:2 seqlen=1024 head_dim=64 causal")
         self.assertEqual(seen["pictures"], 2)
+
+    def test_an_estimate_has_no_age(self):
+        database = str(self.root / "estimates.db")
+        self.run_program("tune", "--quiet", "--arch", "sm_86", "--candidates", "2", "--cache", database, "fwd", "fp16", "seqlen=256", "head_dim=64")
+        cells = "return [...document.querySelectorAll('#winners tbody td')].map(each => each.textContent);"
+        seen = self.open(self.run_program("report", "--html", "-", "--cache", database), cells)
+        self.assertEqual((seen[2], seen[8]), ("estimate", "-"))
+        row, = [line for line in self.run_program("report", "--cache", database).splitlines() if line.startswith("estimate")]
+        self.assertEqual(row.split()[4], "-", row)
+
+    def test_a_block_mask_is_one_picture(self):
+        look = """
+          const mask = document.querySelector('#mask');
+          return [mask.querySelectorAll('svg.picture').length, mask.querySelectorAll('svg.block-mask').length,
+                  document.documentElement.scrollWidth - document.documentElement.clientWidth, mask.textContent.includes('visited')];"""
+        problem = ["--arch", "sm_90a", "fwd", "bf16", "num_heads=16", "seqlen=4096", "head_dim=128"]
+        seen = self.open(self.inspect_page("--mask-random", "0.3", *problem, "blocks=128"), look, width=375)
+        self.assertEqual(seen, [0, 1, 0, False])
+        seen = self.open(self.inspect_page("--mask", "k <= q && q - k < 1024", *problem), look, width=375)
+        self.assertEqual(seen, [1, 0, 0, True], "the window says all of it")
 
     def test_other_problems_and_what_is_not_known(self):
         count = "return [document.querySelectorAll('main > section').length, document.querySelectorAll('svg.picture').length];"

@@ -38,15 +38,19 @@ target_link_libraries(user attnforge::attnforge)
 """
 
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
 def builder(build):
     """Python of a virtual environment that has scikit-build-core, or None."""
     home = pathlib.Path(build) / "wheel_builder"
     python = home / "bin" / "python3"
-    works = [python, "-c", "import scikit_build_core"]
+    works = [python, "-c", "import hatch_fancy_pypi_readme, scikit_build_core"]
     if python.exists() and subprocess.run(works).returncode == 0:
         return python
     subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True)
-    fetched = subprocess.run([python, "-m", "pip", "install", "--quiet", "--retries", "1", "pip>=22.3", "scikit-build-core>=0.10"])
+    fetched = subprocess.run([python, "-m", "pip", "install", "--quiet", "--retries", "1", "pip>=22.3", "scikit-build-core>=0.10",
+                              "hatch-fancy-pypi-readme>=24"])
     return python if fetched.returncode == 0 else None
 
 
@@ -61,16 +65,20 @@ def check_contents(wheel):
             sys.exit(f"the wheel has no attnforge/{wanted}")
     if [name for name in names if re.search(r"nvrtc|\.a$|share/", name)] or len([name for name in names if ".so" in name]) != 1:
         sys.exit(f"the wheel has what it should not: {names}")
-    if not re.search(r"^Requires-Dist: nvidia-cuda-nvrtc", metadata, re.M):
-        sys.exit("the wheel does not ask for NVRTC")
+    for wanted in ("Requires-Dist: nvidia-cuda-nvrtc", "Keywords: ", "Classifier: Typing :: Typed", "Description-Content-Type: text/markdown", "# attnforge"):
+        if f"\n{wanted}" not in metadata:
+            sys.exit(f"the wheel's metadata lacks '{wanted}'")
+    if re.search(r"\]\((?!https?:)|<!--", metadata):
+        sys.exit("the wheel's description has a link or a picture that leads nowhere outside of the repository")
 
 
 def check_sources(archive):
     with tarfile.open(archive) as tar:
         names = {name.split("/", 1)[-1] for name in tar.getnames()}
-    missing = {"CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE", "templates/base.cuh", "plan/exports.map"} - names
-    if missing or any(name.startswith(("build", ".venv", "tests")) for name in names):
-        sys.exit(f"the source archive lacks {sorted(missing)} or has build trees or tests")
+    known = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split("\n")[:-1] or ["CMakeLists.txt"]
+    missing = {name for name in known if not name.startswith((".ci/", ".github/")) and (ROOT / name).exists()} - names
+    if missing or any(name.startswith(("build", ".venv", "dist")) for name in names):
+        sys.exit(f"the source archive lacks {sorted(missing)} or has build trees")
 
 
 def main(root, build, generator, compiler):

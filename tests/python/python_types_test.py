@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The stubs of the package: they say what the sources have, and mypy --strict takes a program that uses all of it and no wrong one.
+"""The stubs of the package: they say what the sources have, and mypy --strict and pyright take a program that uses all of it and no wrong one.
 
 usage: ATTNFORGE_LIBRARY=libattnforge.so python_types_test.py PACKAGE_FOLDER [unittest arguments]
-What needs mypy is skipped where neither python3 nor .venv of the checkout has it.
+Each is skipped where neither python3 nor .venv of the checkout has it: ./dev lint brings both.
 """
 
 import ast
+import json
 import os
 import pathlib
 import subprocess
@@ -113,18 +114,25 @@ class StubsTest(unittest.TestCase):
         self.assertTrue((ROOT / "py.typed").is_file())
 
 
-def mypy():
-    """The command of a mypy that is here, or None."""
-    for python in (sys.executable, PACKAGE.parent / ".venv/bin/python3", "python3"):
-        try:
-            if subprocess.run([python, "-m", "mypy", "--version"], capture_output=True).returncode == 0:
-                return [str(python), "-m", "mypy", "--strict", "--no-error-summary", "--python-version", "3.10"]
-        except OSError:
-            pass
-    return None
+CHECKERS = {"mypy": ["--strict", "--no-error-summary", "--python-version", "3.10"], "pyright": []}
 
 
-# Each must be an error, of which the text has this.
+def checkers():
+    """{name: command} of those that are here."""
+    found = {}
+    for name in CHECKERS:
+        for python in (sys.executable, PACKAGE.parent / ".venv/bin/python3", "python3"):
+            try:
+                done = subprocess.run([python, "-c", f"import {name}"], capture_output=True)
+            except OSError:
+                continue
+            if done.returncode == 0:
+                found[name] = [str(python), "-m", name, *CHECKERS[name]]
+                break
+    return found
+
+
+# Each must be an error, of which mypy's text has this.
 WRONG = {
     'attnforge.attention(q, q, q, casual=True)': 'Unexpected keyword argument "casual"',
     'attnforge.attention(q, q, q, is_causal=True)': 'Unexpected keyword argument "is_causal"',
@@ -143,30 +151,35 @@ WRONG = {
 }
 
 
-@unittest.skipUnless(mypy(), "there is no mypy: python3 -m pip install mypy")
-class MypyTest(unittest.TestCase):
-    def check(self, program, folder):
+@unittest.skipUnless(checkers(), "there is no mypy and no pyright: python3 -m pip install -r tools/types_requirements.txt")
+class CheckersTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(PACKAGE)], "pythonVersion": "3.10"}))
+
+    def said(self, name, text):
+        """(exit code, output) of a checker of a program."""
+        (self.folder / "program.py").write_text(text)
         environment = {**os.environ, "MYPYPATH": str(PACKAGE)}
         environment.pop("LD_LIBRARY_PATH", None)
-        arguments = ["--cache-dir", str(pathlib.Path(folder) / "cache"), str(program)]
-        return subprocess.run([*mypy(), *arguments], capture_output=True, text=True, env=environment)
+        done = subprocess.run([*checkers()[name], "program.py"], cwd=self.folder, env=environment, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
 
     def test_a_program_that_uses_everything_is_right(self):
-        with tempfile.TemporaryDirectory() as folder:
-            done = self.check(HERE / "typed_program.py", folder)
-        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+        for name in checkers():
+            code, said = self.said(name, (HERE / "typed_program.py").read_text())
+            self.assertEqual(code, 0, said)
+            self.assertNotRegex(said, "error:|warning:")
 
     def test_wrong_programs_are_not(self):
-        with tempfile.TemporaryDirectory() as folder:
-            program = pathlib.Path(folder) / "wrong.py"
-            lines = [f"def wrong_{i}(q: Tensor) -> None:\n    {line}\n" for i, line in enumerate(WRONG)]
-            program.write_text("import attnforge\n\n\nclass Tensor: ...\n\n\n" + "\n\n".join(lines))
-            said = self.check(program, folder).stdout
-        numbered = program.name, said.splitlines()
-        for i, (line, wanted) in enumerate(WRONG.items()):
-            number = 7 + 4 * i + 1
-            of_line = [each for each in numbered[1] if f"wrong.py:{number}:" in each]
-            self.assertTrue(any(wanted in each and "error" in each for each in of_line), f"{line}: {of_line}")
+        lines = [f"def wrong_{i}(q: Tensor) -> None:\n    {line}\n" for i, line in enumerate(WRONG)]
+        for name in checkers():
+            said = self.said(name, "import attnforge\n\n\nclass Tensor: ...\n\n\n" + "\n\n".join(lines))[1]
+            for i, (line, wanted) in enumerate(WRONG.items()):
+                of_line = [each for each in said.splitlines() if f"program.py:{7 + 4 * i + 1}:" in each and "error" in each]
+                self.assertTrue([each for each in of_line if name == "pyright" or wanted in each], f"{name}: {line}: {of_line}")
 
 
 class ProgramTest(unittest.TestCase):

@@ -1,4 +1,4 @@
-"""A program that uses all that is public, for mypy --strict (python_types_test.py); nobody runs it. Tensor stands for a framework's."""
+"""A program that uses all that is public, for mypy --strict and pyright (python_types_test.py); nobody runs it. Tensor stands for a framework's."""
 
 import attnforge
 from attnforge import BlockMask, KvCache, Problem, integrations, texts
