@@ -1,4 +1,4 @@
-"""Writes the tables of docs/NUMBERS.md and the headline of README.md from the CSV files of bench/results.
+"""Writes the tables of docs/NUMBERS.md and the main result in README.md from the CSV files of bench/results.
 
     python3 bench/tables.py           # rewrites what stands between the <!-- table ... --> marks
     python3 bench/tables.py --check   # fails when a page does not say what the results say
@@ -405,12 +405,26 @@ def serving():
     return page(*parts, markdown(header, table), source(comments, "serving.csv"))
 
 
+def of_drawn(what):
+    """attnforge's speed relative to the fastest peer's at each drawn point."""
+    return [ratio for each in drawn_ratios(read(f"drawn_{what}.csv")[1], "attnforge").values() for ratio in each]
+
+
+def speed():
+    """The main result in one sentence."""
+    listed = list(figures.best_ratios(figures.all_ratios(read("hopper.csv")[1])).values())
+    said = lambda ratios, points: f"{statistics.geometric_mean(ratios):.2f}x over {len(ratios)} {points} (least {min(ratios):.3f}x)"
+    return (
+        f"Of the fastest peer's speed in the same run on an H200: forward {said(listed, 'listed points')} and {said(of_drawn('forward'), 'drawn ones')},"
+        f" decode {said(of_drawn('decode'), 'drawn ones')}, gradients {said(of_drawn('backward'), 'drawn ones')}."
+    )
+
+
 def headline():
     """What README.md says of speed: a row for each kind of problem, made of the tables of docs/NUMBERS.md."""
     best = figures.best_ratios(figures.all_ratios(read("hopper.csv")[1]))
     old = figures.per_peer(figures.all_ratios(read("peers_main.csv")[1]))
     of_grid = [row for row in read("backward.csv", "h100")[1] if row["list"] == "grid"]
-    of_drawn = lambda kind: [ratio for each in drawn_ratios(read(f"drawn_{kind}.csv")[1], "attnforge").values() for ratio in each]
     table = [
         ["forward, head dims 64, 128, 256", "the fastest of cuDNN 9.19, FlashAttention-3 and 4", [ratio for point, ratio in best.items() if figures.grid(point)]],
         ["forward, other head dims, and 64 heads on 8", "the same, and FlashAttention-2", [ratio for point, ratio in best.items() if not figures.grid(point)]],
@@ -429,7 +443,7 @@ def headline():
 
 
 PAGES = {
-    "README.md": {"headline": headline},
+    "README.md": {"speed": speed, "headline": headline},
     "docs/NUMBERS.md": {
         "hopper": hopper,
         "peers_main": peers_main,

@@ -185,7 +185,7 @@ void Display::end(int lane) {
 void Display::message(std::string_view text) {
   const std::lock_guard lock(mutex_);
   erase();
-  write(message_text(text) + "\n");
+  say(text);
   if (terminal_ && !quiet_) draw();
 }
 

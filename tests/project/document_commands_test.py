@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every attnforge command that the documents show, as it stands, on the fake GPU and the fake NVRTC.
+"""Runs every attnforge command that the documents show, as it stands, on the fake GPU and the fake NVRTC, on a terminal of 80 columns.
 
 usage: document_commands_test.py ROOT ATTNFORGE FAKE_DRIVER_DIR FAKE_NVRTC
 
@@ -8,8 +8,10 @@ reads are made beforehand; each command has a folder and a database of its own.
 """
 
 import concurrent.futures
+import fcntl
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
@@ -17,10 +19,17 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
+import threading
 import time
 import unittest
 
 FAKE_NVRTC, FAKE_DRIVER_DIR, ATTNFORGE, ROOT = (pathlib.Path(sys.argv.pop()).resolve() for _ in range(4))
+
+COLUMNS = 80
+
+# Printed as it is, for files and programs.
+AS_IT_IS = r"--(json|csv|source|entry|ptx|sass|help)\b|cache (show|export)\b|completion"
 
 # Of another program, or of a family that the reader writes.
 OTHERS = r"\bncu\b|\bsqlite3\b|\bfwd_mine\b"
@@ -88,8 +97,33 @@ def works_for(process, seconds):
     return False
 
 
+class Terminal:
+    """What is written to `end`."""
+
+    def __init__(self):
+        self.ours, self.end = pty.openpty()
+        fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+        self.said = b""
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self):
+        try:
+            while piece := os.read(self.ours, 65536):
+                self.said += piece
+        except OSError:  # the other side is closed
+            pass
+        os.close(self.ours)
+
+    def text(self):
+        """Without colours, and of lines that were written over the last."""
+        self.reader.join()
+        lines = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", self.said.decode()).replace("\r\n", "\n").split("\n")
+        return "\n".join(line.rpartition("\r")[2] for line in lines)
+
+
 def run(command):
-    """(exit code, standard error) of a command in a folder of its own."""
+    """(exit code, what it says on a terminal) of a command in a folder of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         make_files(folder)
@@ -103,18 +137,23 @@ def run(command):
         )
         if re.search(r"cache export|attnforge report", command):  # there must be a database
             subprocess.run(["attnforge", "cache", "import", "winners.jsonl"], cwd=folder, env=environment, capture_output=True)
+        if shipped := re.search(r"SITE_CACHE=(\S+) .* cached_only (.*)", command):
+            tune = ["attnforge", "tune", "--quiet", "--rigor", "quick", "--time-limit", "1", "--cache", shipped[1], shipped[2]]
+            subprocess.run(tune, cwd=folder, env=environment, capture_output=True)
+        terminal = Terminal()
         process = subprocess.Popen(
             ["bash", "-c", command], cwd=folder, env=environment, start_new_session=True, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            stdout=terminal.end, stderr=terminal.end,
         )
+        os.close(terminal.end)
         if 130 in allowed(command) and works_for(process, 0.05):
             os.killpg(process.pid, signal.SIGINT)
         try:
-            error = process.communicate(timeout=60)[1]
+            process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            error = process.communicate()[1]
-        return process.returncode, error
+            process.wait()
+        return process.returncode, terminal.text()
 
 
 class DocumentCommandsTest(unittest.TestCase):
@@ -124,9 +163,12 @@ class DocumentCommandsTest(unittest.TestCase):
         pages = {str(page) for page in shown.values()}
         self.assertLessEqual({"README.md", "docs/CLI.md", "docs/MEASURING.md"}, pages)
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            for command, (code, error) in zip(shown, pool.map(run, shown)):
+            for command, (code, said) in zip(shown, pool.map(run, shown)):
                 with self.subTest(command=command, page=str(shown[command])):
-                    self.assertIn(code, allowed(command), error)
+                    self.assertIn(code, allowed(command), said)
+                    if not re.search(AS_IT_IS, command):
+                        broken = [line for line in said.split("\n") if len(line) > COLUMNS and max(map(len, line.split())) < COLUMNS / 2]
+                        self.assertEqual(broken, [], "the terminal breaks these lines wherever they are")
 
 
 if __name__ == "__main__":

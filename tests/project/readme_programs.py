@@ -35,7 +35,7 @@ def blocks(readme, language):
     """Text of the README's fenced blocks of a language, in order; there is at least one."""
     found = re.findall(rf"^```{language}\n(.*?)^```$", readme, flags=re.M | re.S)
     if not found:
-        sys.exit(f"README.md has no block of {language}")
+        sys.exit(f"a README has no block of {language}")
     return found
 
 
@@ -46,7 +46,7 @@ def main(root, build, generator, compiler, flags, fake_driver, fake_nvrtc):
         prefix = folder / "prefix"
         libdir = install(build, prefix)
         (folder / "main.cpp").write_text(blocks(readme, "cpp")[0])
-        (folder / "CMakeLists.txt").write_text(PROJECT.format(blocks(readme, "cmake")[0]))
+        (folder / "CMakeLists.txt").write_text(PROJECT.format(blocks((root / "examples" / "README.md").read_text(), "cmake")[0]))
         run(["cmake", "-G", generator, "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={prefix}",
              f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror {flags}"])
         run(["cmake", "--build", folder / "build"])

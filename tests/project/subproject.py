@@ -16,7 +16,7 @@ ONLY_OTHERS_NEED = ("GTest", "rapidcheck", "benchmark", "CLI11")
 def main(root, generator, compiler, flags, *options):
     root = pathlib.Path(root)
     with temporary_folder() as folder:
-        lines = re.search(r"^include\(FetchContent\).*?(?=^```)", (root / "README.md").read_text(), flags=re.M | re.S)[0]
+        lines = re.search(r"^include\(FetchContent\).*?(?=^```)", (root / "examples" / "README.md").read_text(), flags=re.M | re.S)[0]
         (folder / "fetch.cmake").write_text(lines.replace("/path/of/the/clone", str(root)))
         fetch = f"-DFETCH={folder / 'fetch.cmake'}"
         run(["cmake", "-G", generator, "-S", root / "tests" / "project" / "subproject", "-B", folder / "build", fetch,

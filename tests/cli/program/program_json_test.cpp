@@ -20,8 +20,8 @@ using Json = nlohmann::json;
 /// The keys of an object, and whether each is always there.
 using Keys = std::map<std::string, bool>;
 
-/// "### name", and below it a line of keys that are always there, "`key`, `key`.", and rows
-/// "| `key` | is |", where "*with --check*: " before what it is says that it may be missing.
+/// "### name", and below it a line of keys that are always there, "`key`, `key`.", and lines
+/// "- `key`: is", where "*with --check*: " before what it is says that it may be missing.
 std::map<std::string, Keys> documented() {
   std::ifstream file(std::string(ATTNFORGE_SOURCE_DIR) + "/docs/JSON.md");
   EXPECT_TRUE(file);
@@ -29,9 +29,9 @@ std::map<std::string, Keys> documented() {
   std::string object;
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("#")) object = line.starts_with("### ") ? line.substr(4) : "";
-    const bool row = line.starts_with("| `");
+    const bool row = line.starts_with("- `");
     if (object.empty() || (!row && !line.starts_with("`"))) continue;
-    const std::size_t is = row ? line.find('|', 1) + 1 : 0;
+    const std::size_t is = row ? line.find(": ") + 1 : 0;
     const bool always = !row || !line.substr(is).starts_with(" *");
     for (std::size_t begin = line.find('`'); begin < (row ? is : line.size());
          begin = line.find('`', begin + 1)) {
