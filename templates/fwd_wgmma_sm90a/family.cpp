@@ -100,6 +100,8 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
   if (Reason no = is_low_bit(problem.dtype_q) ? wrong_fp8(problem) : not_16_bits(problem))
     return no.text();
+  if (has_low_bit_kv(problem) && !is_low_bit(problem.dtype_q))
+    return "takes k and v of 8 bits with a q of them alone";
   if (Reason no = below_alignment(problem, 16)) return no.text();
   if (Reason no = head_dim_above(problem, kMostColumns)) return no.text();
   if (problem.page_size % 8 != 0) return "takes pages of whole multiples of 8 rows, by TMA";

@@ -81,7 +81,7 @@ class TerminalTest(unittest.TestCase):
         features = next(i for i, line in enumerate(said.splitlines()) if line.startswith("    features  causal"))
         self.assertRegex(said.splitlines()[features + 1], r"^ {14}\w")
         said = on_terminal("help", "problem")
-        self.assertRegex(said, r"\n  kv_scale=WHAT       of k and v of 8 or 4 bits: [^\n]*\n {22}\w")
+        self.assertRegex(said, r"\n  kv_scale=WHAT       of k and v of 8 or 4 bits, and q of 8: [^\n]*\n {22}\w")
 
     def test_a_command_that_is_cut_can_be_copied(self):
         said = on_terminal("inspect", "--no-compile", "--arch", "sm_90a", *PROBLEM)

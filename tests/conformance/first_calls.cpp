@@ -83,6 +83,7 @@ Tensors tensors_nowhere(const Problem& problem) {
     tensor->data = nowhere;
   t.lse.data = t.gradients.dlse.data = t.gradients.dsinks = floats;
   t.sinks = floats;
+  for (ScaleTensor* scales : {&t.q_scale, &t.k_scale, &t.v_scale}) scales->data = floats;
   t.rope.cos = t.rope.sin = floats;
   t.rope.offset = std::max<std::int64_t>(0, problem.seqlen_q - problem.seqlen_kv);
   t.rope.rows = t.rope.offset + problem.seqlen_kv;

@@ -43,6 +43,19 @@ TEST(SameMachineCode, IsSeenWhereConstantsOfTheSourceChangedTheirOrder) {
   EXPECT_FALSE(same_machine_code(code, cubin_of(std::string(kFirst) + kSecond, 1)));
 }
 
+TEST(SameMachineCode, IsSeenWhereAConfigGainedAFieldThatIsZero) {
+  if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
+  const auto of = [](const std::string& fields, const std::string& values) {
+    return cubin_of(std::string(kFirst) + kSecond + "struct Fields { int " + fields +
+                        "; };\ninline constexpr Fields kFields = {" + values + "};\n",
+                    0);
+  };
+  const Bytes code = of("a", "4"), more = of("a, b", "4, 0");
+  EXPECT_NE(code, more) << "nothing is tested: choose other constants";
+  EXPECT_TRUE(same_machine_code(code, more));
+  EXPECT_FALSE(same_machine_code(code, of("a, b", "4, 9")));
+}
+
 TEST(SameMachineCode, OfWhatIsNoWholeCubinIsEqualBytes) {
   if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
   const Bytes code = cubin_of(std::string(kFirst) + kSecond, 0);

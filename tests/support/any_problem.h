@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "attnforge/error.h"
@@ -182,14 +183,17 @@ void choose_low_bits(Choices& choices, Problem& p) {
     return;
   static const std::vector<DType> kFormats = {DType::kInt8, DType::kInt4, DType::kE4m3,
                                               DType::kE5m2};
-  static const std::vector<KvScale> kScales = {KvScale::kToken,   KvScale::kGroup64,
-                                               KvScale::kGroup32, KvScale::kGroup128,
-                                               KvScale::kHead,    KvScale::kTensor,
-                                               KvScale::kNone};
+  static const std::vector<KvScale> kScales = {
+      KvScale::kToken, KvScale::kGroup64, KvScale::kGroup32, KvScale::kGroup128,
+      KvScale::kHead,  KvScale::kTensor,  KvScale::kNone};
   p.dtype_o = p.dtype_q;
   p.dtype_k = p.dtype_v = choices.among(kFormats);
   if (choices.one_in(4)) p.dtype_v = choices.one_in(2) ? choices.among(kFormats) : p.dtype_q;
   p.kv_scale = choices.among(kScales);
+  for (const auto& [dtype, dim] : {std::pair(p.dtype_k, p.head_dim), {p.dtype_v, p.head_dim_v}}) {
+    const int row = static_cast<int>(bytes_of(dtype, dim));  // of contiguous ones
+    p.alignment_bytes = std::min(p.alignment_bytes, row & -row);
+  }
 }
 
 /// A backward problem, without what does not go with gradients.

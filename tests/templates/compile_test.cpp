@@ -324,6 +324,15 @@ TEST(Compiled, IsWhatCompileSaysAndAnotherSourceIsAnother) {
   EXPECT_THROW(test::check_cpp(of("wrong"), arch), Error);
 }
 
+TEST(Fp8, ServesNoCacheBesideQueriesOf16Bits) {
+  for (const char* kv : {"k=int8 v=int8", "k=e4m3 v=e4m3", "v=int4"}) {
+    const Problem problem = parse_problem(
+        fmt::format("fwd bf16 {} kv_scale=tensor num_heads=16 seqlen=2048 head_dim=128", kv));
+    EXPECT_TRUE(candidates(*find_family("fwd_wgmma_sm90a"), problem, typical_device("90a")).empty())
+        << kv;
+  }
+}
+
 TEST(Fp8, CompilesWithoutSpillsAndWarnings) {
   if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
   const Family* const families[] = {find_family("fwd_wgmma_sm90a")};

@@ -135,6 +135,7 @@ TEST_F(Program, AProblemMayFollowEveryOption) {
                                                      {"--shard", "0/1"},
                                                      {"--html", "none.html"},
                                                      {"--k", "k.npy"},
+                                                     {"--q-scale", "q_scale.npy"},
                                                      {"--k-scale", "k_scale.npy"},
                                                      {"--v-scale", "v_scale.npy"},
                                                      {"--lse", "lse.npy"},

@@ -110,7 +110,7 @@ TEST_F(TiersTest, FirstRunTriesProductsAlone) {
 
 TEST_F(TiersTest, WhatOnlyTheLadderServesGetsItWithOneWarning) {
   Device device = open();
-  const Plan estimate = make_plan(kUnaligned, device);
+  const Plan estimate = make_plan(kUnaligned, device, options_of(Policy::kEstimate));
   EXPECT_THAT(estimate.config(), StartsWith("fwd_flash_vec "));
   const Plan tuned = make_plan(kUnaligned, device, options_of(Policy::kFirstRun));
   EXPECT_EQ(tuned.provenance(), Provenance::kMeasured);
