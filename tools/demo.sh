@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # demo.sh - the main job on a Llama-3-8B prefill. Called by `./dev demo`. With a GPU: tune, find the winner in a second process,
-# run it on .npy files, compare speeds. Without: compile and rank for GPUs that are not here, run the CPU reference.
+# run it on .npy files, compare speeds. Without: compile and rank for GPUs that are not here, run the CPU reference, draw the page of the problem.
 # usage: demo.sh ATTNFORGE gpu|cpu
 set -euo pipefail
 readonly attnforge=$1 machine=$2
+readonly page=${attnforge%/bin/*}/demo.html
 readonly problem="fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -40,17 +41,15 @@ demo_gpu() {
 }
 
 demo_cpu() {
-  heading "1. No GPU here: candidates for sm_86, sm_89 and sm_90a compiled by NVRTC, ranked by the model, stored as estimates"
-  show tune --arch sm_86,sm_89,sm_90a --candidates 8 $problem
-  show cache ls
+  heading "1. No GPU here: candidates for sm_86, sm_89 and sm_90a compiled by NVRTC and ranked by the model: the best three of each"
+  show tune --quiet --arch sm_86,sm_89,sm_90a --candidates 3 $problem
 
   heading "2. The CPU reference on a smaller problem"
   show run --cpu --random 1 --check fwd bf16 num_heads=8:2 seqlen=512 head_dim=128 causal lse
 
-  heading "3. What the problem becomes on an H200, and the generated kernel"
-  show inspect --arch sm_90a --candidates 5 $problem
-  printf '(inspect --source prints the kernel with every header in place: %s lines that stock nvcc compiles alone)\n' \
-    "$("$attnforge" inspect --arch sm_90a --source $problem | wc -l)"
+  heading "3. What the problem becomes on an H200: a page with its candidates, source, machine code, launch and roofline"
+  show inspect --arch sm_90a --html "$page" $problem
+  printf 'Open %s in a browser.\n' "$page"
 }
 
 "demo_$machine"
