@@ -9,6 +9,7 @@ the graph, and attnforge.attention(q, k, v, **options) in it.
 """
 
 import math
+import re
 import types
 import weakref
 
@@ -26,7 +27,7 @@ _traced = {}
 _FIXED = (bool, int, float, str, type(None), torch.dtype, types.CodeType, types.BuiltinFunctionType)
 _masks = weakref.WeakKeyDictionary()
 _MOST = 256
-_MOST_PAIRS = 2**28  # that are asked to compare a mask's blocks with its function
+_MOST_PAIRS = 2**26  # that are asked to compare a mask's blocks with its function
 
 
 def flex_attention(
@@ -61,7 +62,7 @@ def options_of(score_mod=None, block_mask=None, seqlen_q=None, seqlen_kv=None):
         if text != "true":
             options["mask"] = text
             args.update(of_mask)
-        blocks = _blocks_of(block_mask, seqlen_q, seqlen_kv)
+        blocks = _blocks_of(block_mask, text, seqlen_q, seqlen_kv)
         if blocks is not None:
             options["block_mask"] = blocks
     if args:
@@ -138,25 +139,30 @@ def _with_nested(code):
 # ---- Blocks ----
 
 
-def _blocks_of(mask, seqlen_q, seqlen_kv):
-    """The blocks of a BlockMask of torch, read from the GPU once; None where they say nothing that its function does not."""
+def _blocks_of(mask, text, seqlen_q, seqlen_kv):
+    """The blocks of a BlockMask of torch, read from the GPU once; None where they say nothing that its function, of this text, does not."""
     sizes = tuple(mask.seq_lengths)
     if seqlen_q is not None and sizes != (seqlen_q, seqlen_kv):
         raise UnsupportedError(
             f"block_mask is of {sizes[0]} queries and {sizes[1]} keys; the call has {seqlen_q} and {seqlen_kv}: create_block_mask() for them"
         )
     if mask not in _masks:
-        _masks[mask] = None if _is_of_its_function(mask, sizes) else _convert(mask, sizes)
+        _masks[mask] = None if _is_of_its_function(mask, text, sizes) else _convert(mask, sizes)
     return _masks[mask]
 
 
-def _is_of_its_function(mask, sizes):
+def _is_of_its_function(mask, text, sizes):
     """Whether the blocks are those with a pair that the mask's function keeps, as create_block_mask() makes them. Kernels find windows,
     documents and the like in the function's text, and then need no lists."""
     batch, heads = mask.kv_num_blocks.shape[:2]
-    if getattr(mask.mask_mod, "__name__", "") == "noop_mask" or batch * heads * sizes[0] * sizes[1] > _MOST_PAIRS:
+    asks = re.findall(r"\w+", text)
+    shared = batch == 1 and "batch" in asks or heads == 1 and "head" in asks  # blocks are those of the first
+    if text == "true" or shared or batch * heads * sizes[0] * sizes[1] > _MOST_PAIRS:
         return False
-    made = create_block_mask(mask.mask_mod, batch, heads, *sizes, device=mask.kv_num_blocks.device, BLOCK_SIZE=tuple(mask.BLOCK_SIZE))
+    try:
+        made = create_block_mask(mask.mask_mod, batch, heads, *sizes, device=mask.kv_num_blocks.device, BLOCK_SIZE=tuple(mask.BLOCK_SIZE))
+    except torch.cuda.OutOfMemoryError:
+        return False
     return _present(made).equal(_present(mask))
 
 
