@@ -62,7 +62,7 @@ def options_of(score_mod=None, block_mask=None, seqlen_q=None, seqlen_kv=None):
         if text != "true":
             options["mask"] = text
             args.update(of_mask)
-        blocks = _blocks_of(block_mask, text, seqlen_q, seqlen_kv)
+        blocks = _blocks_of(block_mask, None if of_mask else text, seqlen_q, seqlen_kv)
         if blocks is not None:
             options["block_mask"] = blocks
     if args:
@@ -140,28 +140,34 @@ def _with_nested(code):
 
 
 def _blocks_of(mask, text, seqlen_q, seqlen_kv):
-    """The blocks of a BlockMask of torch, read from the GPU once; None where they say nothing that its function, of this text, does not."""
+    """The blocks of a BlockMask of torch, read from the GPU once; None where they say nothing that text, its function's, does not.
+    text: None where it reads arrays, which may change."""
     sizes = tuple(mask.seq_lengths)
     if seqlen_q is not None and sizes != (seqlen_q, seqlen_kv):
         raise UnsupportedError(
             f"block_mask is of {sizes[0]} queries and {sizes[1]} keys; the call has {seqlen_q} and {seqlen_kv}: create_block_mask() for them"
         )
-    if mask not in _masks:
-        _masks[mask] = None if _is_of_its_function(mask, text, sizes) else _convert(mask, sizes)
-    return _masks[mask]
+    known = _masks.setdefault(mask, {})
+    if text is not None and text not in known:
+        known[text] = _is_of_its_function(mask, text, sizes)
+    if known.get(text):
+        return None
+    if "blocks" not in known:
+        known["blocks"] = _convert(mask, sizes)
+    return known["blocks"]
 
 
 def _is_of_its_function(mask, text, sizes):
     """Whether the blocks are those with a pair that the mask's function keeps, as create_block_mask() makes them. Kernels find windows,
     documents and the like in the function's text, and then need no lists."""
     batch, heads = mask.kv_num_blocks.shape[:2]
-    asks = re.findall(r"\w+", text)
-    shared = batch == 1 and "batch" in asks or heads == 1 and "head" in asks  # blocks are those of the first
-    if text == "true" or shared or batch * heads * sizes[0] * sizes[1] > _MOST_PAIRS:
+    if {"true", "batch", "head"} & set(re.findall(r"\w+", text)) or batch * heads * sizes[0] * sizes[1] > _MOST_PAIRS:
         return False
     try:
         made = create_block_mask(mask.mask_mod, batch, heads, *sizes, device=mask.kv_num_blocks.device, BLOCK_SIZE=tuple(mask.BLOCK_SIZE))
-    except torch.cuda.OutOfMemoryError:
+    except Exception:  # whatever it is: blocks are what was given
+        return False
+    if made.kv_indices.shape != mask.kv_indices.shape:
         return False
     return _present(made).equal(_present(mask))
 
