@@ -148,18 +148,15 @@ def _blocks_of(mask, text, seqlen_q, seqlen_kv):
             f"block_mask is of {sizes[0]} queries and {sizes[1]} keys; the call has {seqlen_q} and {seqlen_kv}: create_block_mask() for them"
         )
     known = _masks.setdefault(mask, {})
-    if text is not None and text not in known:
-        known[text] = _is_of_its_function(mask, text, sizes)
-    if known.get(text):
-        return None
-    if "blocks" not in known:
-        known["blocks"] = _convert(mask, sizes)
-    return known["blocks"]
+    if text not in known:
+        listed = _listed(mask)
+        known[text] = None if text is not None and _follows(listed, mask, text, sizes) else _block_mask(listed, mask, sizes)
+    return known[text]
 
 
-def _is_of_its_function(mask, text, sizes):
-    """Whether the blocks are those with a pair that the mask's function keeps, as create_block_mask() makes them. Kernels find windows,
-    documents and the like in the function's text, and then need no lists."""
+def _follows(listed, mask, text, sizes):
+    """Whether the blocks are those with a pair that the mask's function keeps, as create_block_mask() makes them. Kernels find windows in
+    its text, and then need no lists."""
     batch, heads = mask.kv_num_blocks.shape[:2]
     if {"true", "batch", "head"} & set(re.findall(r"\w+", text)) or batch * heads * sizes[0] * sizes[1] > _MOST_PAIRS:
         return False
@@ -167,25 +164,11 @@ def _is_of_its_function(mask, text, sizes):
         made = create_block_mask(mask.mask_mod, batch, heads, *sizes, device=mask.kv_num_blocks.device, BLOCK_SIZE=tuple(mask.BLOCK_SIZE))
     except Exception:  # whatever it is: blocks are what was given
         return False
-    if made.kv_indices.shape != mask.kv_indices.shape:
-        return False
-    return _present(made).equal(_present(mask))
+    return _listed(made) == listed
 
 
-def _present(mask):
-    """Of each pair of blocks whether it is there, and whether all of its pairs are."""
-    there = []
-    for count, index in ((mask.kv_num_blocks, mask.kv_indices), (mask.full_kv_num_blocks, mask.full_kv_indices)):
-        blocks = torch.zeros((*mask.kv_indices.shape[:-1], mask.kv_indices.shape[-1] + 1), dtype=torch.bool, device=mask.kv_indices.device)
-        if count is not None:
-            place = torch.arange(index.shape[-1], device=index.device)
-            blocks.scatter_(-1, torch.where(place < count[..., None], index, index.shape[-1]).long(), True)
-        there.append(blocks[..., :-1])
-    return torch.stack((there[0] | there[1], there[1]))
-
-
-def _convert(mask, sizes):
-    batch, heads = mask.kv_num_blocks.shape[:2]
+def _listed(mask):
+    """(where each row of blocks begins, their columns, whether they are partial)"""
     kinds = [(mask.kv_num_blocks, mask.kv_indices, 1)]
     if mask.full_kv_num_blocks is not None:
         kinds.append((mask.full_kv_num_blocks, mask.full_kv_indices, 0))
@@ -196,4 +179,10 @@ def _convert(mask, sizes):
         columns += [column for column, _ in entries]
         partials += [partial for _, partial in entries]
         begin.append(len(columns))
+    return begin, columns, partials
+
+
+def _block_mask(listed, mask, sizes):
+    begin, columns, partials = listed
+    batch, heads = mask.kv_num_blocks.shape[:2]
     return BlockMask.from_bsr(begin, columns, tuple(mask.BLOCK_SIZE), sizes, heads=heads, batch=batch, partial=partials)
