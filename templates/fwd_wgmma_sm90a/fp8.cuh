@@ -37,8 +37,9 @@ struct Fp8Outputs {
   }
   template <class Params, class Tile>
   ATTNFORGE_DEVICE void begin(const Params& params, const Tile& queries, float own_scale_log2) {
-    scale_log2 = own_scale_log2 *
-                 (scale_of(params.scales.q, queries) * scale_of(params.scales.k, queries));
+    const float scale = scale_of(params.scales.q, queries) * scale_of(params.scales.k, queries);
+    // Hidden scores are -inf before they are scaled, which 0 would make NaN.
+    scale_log2 = own_scale_log2 * (scale == 0.0f ? 0x1p-100f : scale);
     v_scale = scale_of(params.scales.v, queries);
     tiles = 0;
   }

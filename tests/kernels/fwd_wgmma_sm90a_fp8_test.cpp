@@ -22,6 +22,7 @@
 #include "fwd_wgmma_sm90a/kernel.cuh"
 #include "fwd_wgmma_sm90a/fp8.cuh"
 #include "hopper/dense_pieces.cuh"
+#include "tests/kernels/fwd_wgmma_config.h"
 #include "hopper/transpose_v.cuh"
 #include "parts/lengths/bound_order.cuh"
 #include "parts/lengths/packed_lengths.cuh"
@@ -35,20 +36,9 @@ constexpr int kColumns = 128, kHeadsQ = 2;
 constexpr u8 kNan = 0x7f;
 
 constexpr FwdWgmmaSm90aConfig config_of(int warpgroups, int grid) {
-  FwdWgmmaSm90aConfig c{};
-  c.dtype = c.dtype_k = c.dtype_v = kE4m3;
+  FwdWgmmaSm90aConfig c = test::usual_config(kE4m3, kColumns, 128, warpgroups, grid);
   c.dtype_o = kBf16;
   c.kv_scale = kScaleHead;
-  c.head_dim = c.head_dim_v = kColumns;
-  c.lse = 1;
-  c.alignment = 16;
-  c.warpgroups = warpgroups;
-  c.block_n = 128;
-  c.k_stages = c.v_stages = 2;
-  c.q_stages = grid == kGridPlain ? 1 : 2;
-  c.grid = grid;
-  c.blocks_per_sm = c.pack_gqa = 1;
-  c.swizzle = 128;
   return c;
 }
 constexpr FwdWgmmaSm90aConfig with_fast_sums(FwdWgmmaSm90aConfig c) {
@@ -61,10 +51,6 @@ constexpr FwdWgmmaSm90aConfig causal(FwdWgmmaSm90aConfig c) {
 }
 constexpr FwdWgmmaSm90aConfig packed(FwdWgmmaSm90aConfig c) {
   c.lengths = kPackedLengths;
-  return c;
-}
-constexpr FwdWgmmaSm90aConfig with_q_in_regs(FwdWgmmaSm90aConfig c) {
-  c.q_in_regs = c.q_stages = 1;
   return c;
 }
 
@@ -196,12 +182,14 @@ void expect_row(const World& w, int s, int query, int head) {
 }
 
 template <FwdWgmmaSm90aConfig C, template <FwdWgmmaSm90aConfig> class Of>
-void expect_sums(const std::vector<int>& rows_q, const std::vector<int>& rows_kv, int blocks) {
+void expect_sums(const std::vector<int>& rows_q, const std::vector<int>& rows_kv, int blocks,
+                 float q_scale = 0.75f) {
 #ifdef ATTNFORGE_THREADS_OF_SYSTEM
   GTEST_SKIP() << "blocks that wait for one another want threads that take turns";
 #endif
   static_assert(C.valid());
   World w(rows_q, rows_kv);
+  w.scales[0] = q_scale;
   set_params<C>(w);
   for (const auto& [late, slow] : {std::pair{false, 1u}, {true, 4u * C.warpgroups + 2}}) {
     std::ranges::fill(w.o, u16{0x7fff});
@@ -222,12 +210,15 @@ TEST(Fp8OnTheHost, SumsOfTwoLevels) {
   static_assert(config_of(2, kGridPlain).sum_tiles() == 2);
   expect_sums<config_of(2, kGridPlain), Pieces>({70}, {300}, 0);
   expect_sums<causal(config_of(2, kGridDynamic)), Pieces>({150}, {400}, 1);
-  expect_sums<with_q_in_regs(config_of(1, kGridStatic)), Pieces>({100}, {140}, 2);
+  expect_sums<test::with_q_in_regs(config_of(1, kGridStatic)), Pieces>({100}, {140}, 2);
   static_assert(config_of(3, kGridStatic).sum_columns() < kColumns);
   expect_sums<config_of(3, kGridStatic), Pieces>({200}, {300}, 1);
 }
 TEST(Fp8OnTheHost, FastSums) {
   expect_sums<with_fast_sums(config_of(2, kGridStatic)), Pieces>({150}, {300}, 1);
+}
+TEST(Fp8OnTheHost, HiddenKeysStayHiddenWhereAScaleIsZero) {
+  expect_sums<causal(config_of(2, kGridDynamic)), Pieces>({150}, {400}, 1, 0.0f);
 }
 TEST(Fp8OnTheHost, KeysAfterASequenceAreNotANumber) {
   constexpr auto kConfig = packed(config_of(1, kGridDynamic));

@@ -30,6 +30,7 @@
 #include "fwd_wgmma_sm90a/kernel.cuh"
 #include "fwd_wgmma_sm90a/gathered_tiles.cuh"
 #include "hopper/dense_pieces.cuh"
+#include "tests/kernels/fwd_wgmma_config.h"
 #include "hopper/workers.cuh"
 #include "parts/key_lists/mask.cuh"
 #include "parts/key_lists/tma_keys.cuh"
@@ -52,26 +53,10 @@ constexpr int kColumns = 64, kTileKeys = 64, kPageSize = 16, kHeadsQ = 2, kHeads
 // ---- Kernels ----
 
 constexpr FwdWgmmaSm90aConfig config_of(int warpgroups, int grid) {
-  FwdWgmmaSm90aConfig c{};
-  c.dtype = c.dtype_k = c.dtype_v = c.dtype_o = kBf16;
-  c.head_dim = c.head_dim_v = kColumns;
-  c.lse = 1;
-  c.alignment = 16;
-  c.warpgroups = warpgroups;
-  c.block_n = kTileKeys;
-  c.k_stages = c.v_stages = 2;
-  c.q_stages = grid == kGridPlain ? 1 : 2;
-  c.grid = grid;
-  c.blocks_per_sm = c.pack_gqa = 1;
-  c.swizzle = 128;
-  return c;
+  return test::usual_config(kBf16, kColumns, kTileKeys, warpgroups, grid);
 }
 constexpr FwdWgmmaSm90aConfig with_turns(FwdWgmmaSm90aConfig c) {
   c.pingpong = 1;
-  return c;
-}
-constexpr FwdWgmmaSm90aConfig with_q_in_regs(FwdWgmmaSm90aConfig c) {
-  c.q_in_regs = c.q_stages = 1;
   return c;
 }
 constexpr FwdWgmmaSm90aConfig with_window(FwdWgmmaSm90aConfig c) {
@@ -491,8 +476,9 @@ TEST(RowTilesOnTheHost, OfJoinedTiles) {
   expect_same_rows<with_turns(with_window(config_of(3, kGridDynamic))), Dense>({250}, {300}, 1);
 }
 TEST(RowTilesOnTheHost, OfTilesWhoseNumberIsTold) {
-  expect_same_rows<with_q_in_regs(with_window(config_of(2, kGridDynamic))), Dense>({200}, {230}, 2);
-  expect_same_rows<with_q_in_regs(config_of(1, kGridStatic)), Dense>({150}, {130}, 3);
+  expect_same_rows<test::with_q_in_regs(with_window(config_of(2, kGridDynamic))), Dense>({200},
+                                                                                         {230}, 2);
+  expect_same_rows<test::with_q_in_regs(config_of(1, kGridStatic)), Dense>({150}, {130}, 3);
 }
 TEST(RowTilesOnTheHost, OfLengths) {
   expect_same_rows<with_lengths(config_of(2, kGridPlain), kUsedLengths), OfUsedLengths>(
@@ -508,7 +494,7 @@ TEST(RowTilesOnTheHost, OfPages) {
 TEST(ListsInParts, AreWalkedOverByWarpgroupsAsFarAsTheySee) {
   constexpr auto kTwo = with_turns(with_lists(config_of(2, kGridDynamic), 64));
   expect_same_in_parts<kTwo>({200}, {700}, 2);
-  expect_same_in_parts<with_q_in_regs(kTwo)>({270}, {420}, 3);
+  expect_same_in_parts<test::with_q_in_regs(kTwo)>({270}, {420}, 3);
   expect_same_in_parts<with_turns(with_lists(config_of(3, kGridDynamic), 64))>({330}, {700}, 2);
   static_assert(with_text(with_turns(config_of(2, kGridDynamic))).joins() && !kTwo.joins());
   expect_same_in_parts<kTwo, with_text(with_turns(config_of(2, kGridDynamic)))>({400}, {700}, 2);
@@ -526,8 +512,9 @@ TEST(JobsOnTheHost, OfJoinedTiles) {
   expect_same_bits<with_turns(with_window(config_of(2, kGridDynamic))), Dense>({200}, {230}, 2);
 }
 TEST(JobsOnTheHost, OfTilesWhoseNumberIsTold) {
-  expect_same_bits<with_q_in_regs(with_window(config_of(2, kGridDynamic))), Dense>({200}, {230}, 2);
-  expect_same_bits<with_q_in_regs(config_of(1, kGridStatic)), Dense>({150}, {130}, 3);
+  expect_same_bits<test::with_q_in_regs(with_window(config_of(2, kGridDynamic))), Dense>({200},
+                                                                                         {230}, 2);
+  expect_same_bits<test::with_q_in_regs(config_of(1, kGridStatic)), Dense>({150}, {130}, 3);
 }
 TEST(JobsOnTheHost, OfUsedLengths) {
   expect_same_bits<with_lengths(config_of(2, kGridPlain), kUsedLengths), OfUsedLengths>(
@@ -544,8 +531,8 @@ TEST(JobsOnTheHost, OfPages) {
 }
 TEST(JobsOnTheHost, OfLists) {
   expect_same_bits<with_lists(config_of(2, kGridDynamic), 16), OfLists>({200}, {300}, 2);
-  expect_same_bits<with_q_in_regs(with_turns(with_lists(config_of(2, kGridDynamic), 32))), OfLists>(
-      {200}, {300}, 2);
+  expect_same_bits<test::with_q_in_regs(with_turns(with_lists(config_of(2, kGridDynamic), 32))),
+                   OfLists>({200}, {300}, 2);
 }
 TEST(JobsOnTheHost, OfListsAndPages) {
   expect_same_bits<with_pages(with_lists(config_of(1, kGridDynamic), 64)), OfListsAndPages>(
