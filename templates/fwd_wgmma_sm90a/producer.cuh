@@ -183,7 +183,7 @@ struct FwdWgmmaSm90aProducer {
         ask_for_next();
       else
         load(work, tile, ask_for_next);
-      tile = upcoming;
+      tile = upcoming;  // NOLINT(clang-analyzer-core.uninitialized.Assign): load() asks once
     }
     if constexpr (Work::kTells) tell_end(tile);
     if constexpr (C.grid == kGridDynamic)

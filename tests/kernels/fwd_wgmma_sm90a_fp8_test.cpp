@@ -7,11 +7,13 @@
 #include <cstddef>
 #include <cstring>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "generator/formats/codes.h"
 #include "reference/half.h"
+#include "tests/kernels/index_of.h"
 
 // clang-format off
 #include "tests/kernels/machine.h"
@@ -87,7 +89,7 @@ struct World {
     std::mt19937 random(5);
     std::normal_distribution<float> normal;
     const auto fill = [&](std::vector<u8>& to, int rows) {
-      to.resize(static_cast<std::size_t>(rows * kColumns));
+      to.resize(test::index_of(rows * kColumns));
       for (u8& x : to) x = float_to_e4m3(normal(random));
     };
     fill(q, begins_q.back() * kHeadsQ);
@@ -105,7 +107,7 @@ struct World {
   }
   /// A number of row `row` in a tensor.
   static double at(const std::vector<u8>& of, int row, int column) {
-    return double{e4m3_to_float(of[static_cast<std::size_t>(row * kColumns + column)])};
+    return double{e4m3_to_float(of[test::index_of(row * kColumns + column)])};
   }
 };
 
@@ -163,8 +165,7 @@ void expect_row(const World& w, int s, int query, int head) {
       x += World::at(w.q, row, c) * World::at(w.k, w.begins_kv[s] + key, c);
     sum += p.emplace_back(std::exp(x * scale));
   }
-  const double
-      lse = w.lse[static_cast<std::size_t>(head * w.begins_q.back() + w.begins_q[s] + query)];
+  const double lse = w.lse[test::index_of(head * w.begins_q.back() + w.begins_q[s] + query)];
   EXPECT_NEAR(std::exp(lse), sum, 1e-4 * sum);
   double spread = 0;
   for (const double x : p) spread += x * x / (sum * sum);
@@ -173,12 +174,19 @@ void expect_row(const World& w, int s, int query, int head) {
     for (int key = 0; key < seen; ++key)
       wanted += p[static_cast<std::size_t>(key)] / (sum == 0 ? 1 : sum) *
                 World::at(w.v, w.begins_kv[s] + key, c) * double{w.scales[s * 3 + 2]};
-    const u32 bits = u32{w.o[static_cast<std::size_t>(row * kColumns + c)]} << 16;
+    const u32 bits = u32{w.o[test::index_of(row * kColumns + c)]} << 16;
     const double got = double{__uint_as_float(bits)};
     // A 16th of each probability at most, of v of about 3.
     ASSERT_NEAR(got, wanted, 0.5 * std::sqrt(spread) + 0.01)
         << "sequence " << s << " query " << query << " head " << head << " column " << c;
   }
+}
+
+/// A run in so many blocks: "", or what was wrong with it.
+template <FwdWgmmaSm90aConfig C, template <FwdWgmmaSm90aConfig> class Of>
+std::string run(const World& w, test::Machine& machine, int blocks) {
+  return test::run_together(machine, static_cast<unsigned>(blocks), C.num_threads(), C.smem_bytes(),
+                            [&] { FwdWgmmaSm90a<C, Of<C>, Params>::run(w.params); });
 }
 
 template <FwdWgmmaSm90aConfig C, template <FwdWgmmaSm90aConfig> class Of>
@@ -195,11 +203,7 @@ void expect_sums(const std::vector<int>& rows_q, const std::vector<int>& rows_kv
     std::ranges::fill(w.o, u16{0x7fff});
     test::Machine machine;
     machine.late = late, machine.slow_warp = slow;
-    ASSERT_EQ(
-        test::run_together(machine, static_cast<unsigned>(blocks != 0 ? blocks : w.params.tiles),
-                           C.num_threads(), C.smem_bytes(),
-                           [&] { FwdWgmmaSm90a<C, Of<C>, Params>::run(w.params); }),
-        "");
+    ASSERT_EQ((run<C, Of>(w, machine, blocks != 0 ? blocks : w.params.tiles)), "");
     for (int s = 0; s + 1 < static_cast<int>(w.begins_q.size()); ++s)
       for (int query = 0; query < rows_q[static_cast<std::size_t>(s)]; query += 3)
         expect_row<C>(w, s, query, query % kHeadsQ);
@@ -228,10 +232,7 @@ TEST(Fp8OnTheHost, KeysAfterASequenceAreNotANumber) {
     std::fill_n(w.v.begin() + row * kColumns, kColumns, kNan);
 #ifndef ATTNFORGE_THREADS_OF_SYSTEM
   test::Machine machine;
-  ASSERT_EQ(test::run_together(
-                machine, 2, kConfig.num_threads(), kConfig.smem_bytes(),
-                [&] { FwdWgmmaSm90a<kConfig, PackedPieces<kConfig>, Params>::run(w.params); }),
-            "");
+  ASSERT_EQ((run<kConfig, PackedPieces>(w, machine, 2)), "");
   for (const int s : {0, 2})
     for (int query = 0; query < 20; ++query) expect_row<kConfig>(w, s, query, query % kHeadsQ);
 #endif

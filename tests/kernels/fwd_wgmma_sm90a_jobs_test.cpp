@@ -21,6 +21,8 @@
 #include "attnforge/error.h"
 #include "reference/half.h"
 
+#include "tests/kernels/index_of.h"
+
 // clang-format off
 #include "tests/kernels/machine.h"
 #include "base.cuh"
@@ -246,15 +248,14 @@ void fill_rows(World& w, int most_q, int most_kv, bool negates) {
   for (int s = 0; s < sequences; ++s) {
     const int first_q = kPacked ? w.begins_q[s] : s * most_q;
     for (int r = 0; r < w.rows_q[s] * kHeadsQ; ++r)
-      fill(&w.q[static_cast<std::size_t>((first_q * kHeadsQ + r) * kColumns)], false);
+      fill(&w.q[test::index_of((first_q * kHeadsQ + r) * kColumns)], false);
     for (std::vector<u16>* tensor : {&w.k, &w.v})
       for (int key = 0; key < w.rows_kv[s]; ++key) {
         const int row = kPacked ? w.begins_kv[s] + key
                         : kPages
                             ? w.table[s * pages + key / kPageSize] * kPageSize + key % kPageSize
                             : s * most_kv + key;
-        fill(&(*tensor)[static_cast<std::size_t>(row * kColumns)],
-             negates && is_negated(key, 0, s));
+        fill(&(*tensor)[test::index_of(row * kColumns)], negates && is_negated(key, 0, s));
       }
   }
 }
@@ -329,10 +330,10 @@ World world_of(const std::vector<int>& rows_q, const std::vector<int>& rows_kv, 
   const int stored_kv = kPacked ? w.begins_kv.back() : kPages ? kPageSize : most_kv;
   const int tensors = kPacked ? 1 : sequences, kv_tensors = kPages ? sequences * pages : tensors;
   constexpr u16 kNan = 0x7fff;  // what no sequence has
-  w.q.assign(static_cast<std::size_t>(tensors * stored_q * kHeadsQ * kColumns), kNan);
-  w.k.assign(static_cast<std::size_t>(kv_tensors * stored_kv * kHeadsKv * kColumns), kNan);
+  w.q.assign(test::index_of(tensors * stored_q * kHeadsQ * kColumns), kNan);
+  w.k.assign(test::index_of(kv_tensors * stored_kv * kHeadsKv * kColumns), kNan);
   w.v = w.k, w.o = w.q;
-  w.lse.assign(static_cast<std::size_t>(tensors * stored_q * kHeadsQ), 0.0f);
+  w.lse.assign(test::index_of(tensors * stored_q * kHeadsQ), 0.0f);
   for (int i = 0; i < sequences * pages; ++i) w.table.push_back(i * 7 % (sequences * pages));
 
   fill_rows<C>(w, most_q, most_kv, negates);
