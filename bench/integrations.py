@@ -17,6 +17,7 @@ import time
 import machine
 
 torch = attnforge = integrations = None  # by load()
+ROUNDS, PROGRAMS = 15, None  # by --rounds and --programs
 
 
 def load():
@@ -30,8 +31,9 @@ def load():
     attnforge, integrations = module, more
 
 
-def by_turns(sides, rounds=15):
+def by_turns(sides, rounds=None):
     """Median milliseconds of each of {name: function}."""
+    rounds = rounds or ROUNDS
     for function in sides.values():
         for _ in range(3):
             function()
@@ -150,6 +152,8 @@ def flex(tune):
     theirs = torch.compile(of_flex.flex_attention, dynamic=False)
     ratios = []
     for name, score_mod, mask_mod, trained in flex_programs.programs(16, 4096, "cuda"):
+        if PROGRAMS and name not in PROGRAMS:
+            continue
         torch._dynamo.reset()
         q, k, v = (torch.randn(2, 16, 4096, 64, device="cuda").bfloat16().requires_grad_() for _ in range(3))
         mask = None if mask_mod is None else of_flex.create_block_mask(mask_mod, 2 if name == "prefix LM" else None, None, 4096, 4096)
@@ -184,7 +188,8 @@ def flex(tune):
 
 
 def mask(tune):
-    """[heads, queries, keys] in bf16 beside causal; `without` is the same call without it. Gradients are those of the mask too."""
+    """[heads, queries, keys] in bf16 beside causal; `without` is the same call without it. Gradients are those of the mask too. Booleans hide
+    a third of the pairs."""
     from attnforge.integrations.masks import with_attn_mask
 
     for batch, dim in ((1, 128), (4, 128), (1, 64)):
@@ -199,8 +204,13 @@ def mask(tune):
                     with torch.no_grad():
                         attnforge.tune(q, k, v, backward=backward, rigor=tune, **options)
         swapped = [x.transpose(1, 2) for x in (q, k, v)]
+        kept = added.detach() > -0.5
+        booleans = kept.tril()
         functions = {
             "attnforge": (lambda: attnforge.attention(q, k, v, causal=True, attn_mask=added), [q, k, v, added]),
+            "booleans": (lambda: attnforge.attention(q, k, v, causal=True, attn_mask=kept), [q, k, v]),
+            "booleans of all heads": (lambda: attnforge.attention(q, k, v, causal=True, attn_mask=kept[0]), [q, k, v]),
+            "torch, booleans": (lambda: torch.nn.functional.scaled_dot_product_attention(*swapped, booleans).transpose(1, 2), [q, k, v]),
             "without": (lambda: attnforge.attention(q, k, v, causal=True), [q, k, v]),
             "without the mask's gradient": (lambda: attnforge.attention(q, k, v, causal=True, attn_mask=added.detach()), [q, k, v]),
             "torch": (lambda: torch.nn.functional.scaled_dot_product_attention(*swapped, seen).transpose(1, 2), [q, k, v, seen]),
@@ -249,7 +259,11 @@ def main():
     parser.add_argument("--only", default="train,llama,flex,mask,host")
     parser.add_argument("--tune", choices=("quick", "full"))
     parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--programs", help="of flex, by names and commas; default: all")
     given = parser.parse_args()
+    global ROUNDS, PROGRAMS
+    ROUNDS, PROGRAMS = given.rounds, given.programs and given.programs.split(",")
     parts = {"train": train, "llama": llama, "flex": flex, "mask": mask, "host": host}
     wanted = given.only.split(",")
     if unknown := [each for each in wanted if each not in parts]:

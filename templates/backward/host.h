@@ -113,6 +113,12 @@ extern const BasePieces kBackwardPieces;
 inline constexpr const char*
     kMaskedQueryWalk = "QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0, true>";
 
+/// Whether a step tells which query tiles a key tile goes through (parts/query_bits): under a block
+/// mask, and by what windows leave of a mask's text. Not by a text where order is asked for, as a
+/// key tile would wait for one that is left out, nor where tiles write an array's gradient, zeros
+/// too. `shape` is the problem's. Defined with the part.
+bool has_query_bits(const Shape& shape, const Problem& problem);
+
 /// Registers that a kernel needs for derivatives of `scores` in addition to those of a dense Slope
 /// or a soft cap's. Defined with the part that has some.
 int slope_registers(const Problem& problem, int scores);

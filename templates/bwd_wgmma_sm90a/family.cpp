@@ -113,7 +113,7 @@ std::vector<int> splits_of_group(const Problem& problem, const DeviceFacts& devi
   constexpr int kBlockM = 64, kBlockN = 128;
   constexpr double kMuch = 0.5, kMuchOfPacked = 0.15;  // whose bucket may have twice the tokens
   std::vector<int> splits = {1};
-  if (has_block_mask(problem)) return splits;
+  if (has_query_bits(shape_of(problem), problem)) return splits;
   const SeenTiles tiles = SeenTiles::of(problem, kBlockM, kBlockN);
   const double much = (problem.lengths == Lengths::kPacked ? kMuchOfPacked : kMuch) * tiles.all /
                       std::max(device.num_sms, 1);
@@ -239,14 +239,14 @@ int widest_product(const Typed& c) {
 Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (problem.deterministic && !c.adds_in_order())
     return "sums of dQ that are added up in any order differ from run to run";
-  if (c.adds_in_order() && has_block_mask(problem))
-    return "a key tile would wait for one that the block mask leaves out";
+  if (c.adds_in_order() && has_query_bits(c, problem))
+    return "a key tile would wait for one that the mask leaves out";
   if (c.dq == kDqFromDiagonal && !later_see_more(c))
     return "rows that see all keys have no diagonal";
   if (c.alternate && c.adds_in_order()) return "sums of dQ are added in an order of their own";
   if (c.splits_groups() && gqa_group(problem) == 1) return "a group of one head has no shares";
-  if (c.splits_groups() && has_block_mask(problem))
-    return "lists of a block mask are of all query heads of a key tile";
+  if (c.splits_groups() && has_query_bits(c, problem))
+    return "lists of a mask are of all query heads of a key tile";
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = wide_product(widest_product(c), c.launch_registers())) return wrong;
   return too_much_smem(c.smem_bytes(), device.arch);

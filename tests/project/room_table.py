@@ -25,7 +25,7 @@ ROWS = {  # folder -> folders; its own is understood. `parts/*`: of any part
     "parts/key_lists": f"{DEVICE} host parts/lengths",
     "parts/pages": f"{DEVICE} host parts/key_lists",
     "parts/block_mask": f"{DEVICE} host parts/key_lists",
-    "parts/query_bits": f"{DEVICE} host backward parts/block_mask",
+    "parts/query_bits": f"{DEVICE} host backward parts/block_mask parts/user_code",
     "parts/user_code": f"{DEVICE} host backward parts/key_lists",
     "ops": f"{DEVICE} host parts/*",
     "oracle": f"{DEVICE} host backward parts/*",

@@ -943,20 +943,43 @@ class FlexTest(OnCpu):
 
         for name, _, mask_mod, _ in flex_programs.programs(4, 40, "cpu"):
             if mask_mod is not None:
-                mask = create_block_mask(mask_mod, 2, 4, 40, 40, device="cpu", BLOCK_SIZE=16)  # some have one of their own
-                options = flex.options_of(None, mask)
-                own = "args" in options or "head" in options["mask"]  # what arrays say may change; others may have other heads
-                self.assertEqual("block_mask" in options, own, name)
+                mask = create_block_mask(mask_mod, 2, 4, 40, 40, device="cpu", BLOCK_SIZE=16)
+                self.assertNotIn("block_mask", flex.options_of(None, mask), name)
         mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 40, 40, device="cpu", BLOCK_SIZE=16)
         kinds = mask.kv_num_blocks, mask.kv_indices, mask.full_kv_num_blocks, mask.full_kv_indices
         fewer = BlockMask.from_kv_blocks(kinds[0], kinds[1], (kinds[2] - 1).clamp(min=0), kinds[3], BLOCK_SIZE=16, mask_mod=mask.mask_mod)
         self.assertIn("block_mask", flex.options_of(None, fewer))
         of_head = create_block_mask(lambda b, h, q, k: q >= k + h, None, 1, 40, 40, device="cpu", BLOCK_SIZE=16)
         self.assertIn("block_mask", flex.options_of(None, of_head), "which all heads share")
+        prefix = torch.tensor([9, 25])
+        of_first = create_block_mask(lambda b, h, q, k: k < prefix[b], None, None, 40, 40, device="cpu", BLOCK_SIZE=16)
+        self.assertIn("block_mask", flex.options_of(None, of_first), "which all sequences share")
         mask.mask_mod = lambda b, h, q, k: q >= k + 17
         self.assertIn("block_mask", flex.options_of(None, mask), "another function than that of its blocks")
         of_numbers = BlockMask.from_kv_blocks(*kinds, BLOCK_SIZE=16, mask_mod=lambda b, h, q, k: (q >= k) * 1, seq_lengths=(40, 40))
         self.assertIn("block_mask", flex.options_of(None, of_numbers), "torch makes no blocks of such a function")
+
+    def test_blocks_stay_where_a_captured_tensor_was_changed(self):
+        from torch.nn.attention.flex_attention import create_block_mask
+
+        document = torch.arange(40) // 9
+        mask = create_block_mask(lambda b, h, q, k: document[q] == document[k], None, None, 40, 40, device="cpu", BLOCK_SIZE=16)
+        self.assertNotIn("block_mask", flex.options_of(None, mask))
+        document[20:] = 0
+        blocks = flex.options_of(None, mask)["block_mask"]  # queries from 27 on see none of the first keys in its lists
+        self.assertIs(flex.options_of(None, mask)["block_mask"], blocks)
+        q, k, v = (torch.randn(1, 2, 40, 16) for _ in range(3))
+        here = torch.arange(40)
+        present = mask.to_dense()[0, 0].bool()[here // 16][:, here // 16]
+        wanted = present & (document[:, None] == document)
+        exact = plain(*(x.transpose(1, 2) for x in (q, k, v)), mask=wanted)[0].transpose(1, 2)
+        self.assertLess((flex.flex_attention(q, k, v, block_mask=mask) - exact).abs().max().item(), 1e-4)
+        document.copy_(torch.arange(40) // 9)
+        self.assertNotIn("block_mask", flex.options_of(None, mask))
+        with torch.inference_mode():
+            uncounted = torch.arange(40) // 9
+            mask = create_block_mask(lambda b, h, q, k: uncounted[q] == uncounted[k], None, None, 40, 40, device="cpu", BLOCK_SIZE=16)
+            self.assertIn("block_mask", flex.options_of(None, mask), "nobody tells when it changes")
 
     def test_what_may_have_changed_is_traced_anew(self):
         class Bias:

@@ -56,13 +56,13 @@ def options_of(score_mod=None, block_mask=None, seqlen_q=None, seqlen_kv=None):
     options, args = {}, {}
     if score_mod is not None:
         options["score"], of_score = _text_of(score_mod, True)
-        args.update(of_score)
+        args.update(_as_arrays(of_score))
     if block_mask is not None:
         text, of_mask = _text_of(block_mask.mask_mod, False)
         if text != "true":
             options["mask"] = text
-            args.update(of_mask)
-        blocks = _blocks_of(block_mask, None if of_mask else text, seqlen_q, seqlen_kv)
+            args.update(_as_arrays(of_mask))
+        blocks = _blocks_of(block_mask, text, of_mask, seqlen_q, seqlen_kv)
         if blocks is not None:
             options["block_mask"] = blocks
     if args:
@@ -74,8 +74,8 @@ def options_of(score_mod=None, block_mask=None, seqlen_q=None, seqlen_kv=None):
 
 
 def _text_of(function, is_score):
-    """(text, arrays by their names). A function is traced once for what it has captured, if that can be told; it is looked at in each
-    call."""
+    """(text, captured tensors by their names in it). A function is traced once for what it has captured, if that can be told; it is looked
+    at in each call."""
     if getattr(function, "__name__", "") == "noop_mask" and (function.__module__ or "").startswith("torch."):
         return "true", {}
     captured = tuple(_captured(function, set()))
@@ -88,17 +88,21 @@ def _text_of(function, is_score):
         text = call(function, trace, *score, *(trace.symbol(name, "int", True) for name in ("batch", "head", "q", "k"))).text
         places = {name: next((i for i, each in enumerate(captured) if each is array), None) for name, array in trace.arrays.items()}
         if not fixed or None in places.values():
-            return text, {name: _as_array(array) for name, array in trace.arrays.items()}
+            return text, dict(trace.arrays)
         if len(_traced) >= _MOST:
             _traced.clear()
         # Ids mean what they meant while nothing died: numbers and code are kept, tensors are not.
         _traced[key] = text, places, [weakref.ref(each) if isinstance(each, torch.Tensor) else lambda each=each: each for each in captured]
-    return text, {name: _as_array(captured[i]) for name, i in places.items()}
+    return text, {name: captured[i] for name, i in places.items()}
 
 
 def _known(key, captured):
     text, places, kept = _traced.get(key, (None, None, ()))
     return (text, places) if kept and all(of() is each for of, each in zip(kept, captured)) else (None, None)
+
+
+def _as_arrays(tensors):
+    return {name: _as_array(tensor) for name, tensor in tensors.items()}
 
 
 def _as_array(tensor):
@@ -139,32 +143,50 @@ def _with_nested(code):
 # ---- Blocks ----
 
 
-def _blocks_of(mask, text, seqlen_q, seqlen_kv):
+def _blocks_of(mask, text, tensors, seqlen_q, seqlen_kv):
     """The blocks of a BlockMask of torch, read from the GPU once; None where they say nothing that text, its function's, does not.
-    text: None where it reads arrays, which may change."""
+    tensors: what the text reads, by names. Looked at anew when one was changed in place."""
     sizes = tuple(mask.seq_lengths)
     if seqlen_q is not None and sizes != (seqlen_q, seqlen_kv):
         raise UnsupportedError(
             f"block_mask is of {sizes[0]} queries and {sizes[1]} keys; the call has {seqlen_q} and {seqlen_kv}: create_block_mask() for them"
         )
     known = _masks.setdefault(mask, {})
-    if text not in known:
-        listed = _listed(mask)
-        known[text] = None if text is not None and _follows(listed, mask, text, sizes) else _block_mask(listed, mask, sizes)
-    return known[text]
+    versions, kept, follows = known.get(text, (None, (), False))
+    now = _versions(tensors.values())
+    if versions is None or versions != now or any(of() is not each for of, each in zip(kept, tensors.values())):
+        follows = now is not None and _follows(mask, text, sizes)
+        known[text] = now, [weakref.ref(each) for each in tensors.values()], follows
+    if follows:
+        return None
+    if None not in known:
+        known[None] = _block_mask(mask, sizes)
+    return known[None]
 
 
-def _follows(listed, mask, text, sizes):
+def _versions(tensors):
+    """How often each was changed in place; None: one does not count that, as tensors of inference_mode()."""
+    try:
+        return [each._version for each in tensors]
+    except RuntimeError:
+        return None
+
+
+def _follows(mask, text, sizes):
     """Whether the blocks are those with a pair that the mask's function keeps, as create_block_mask() makes them. Kernels find windows in
-    its text, and then need no lists."""
+    its text, and tiles by what it compares, and then need no lists."""
     batch, heads = mask.kv_num_blocks.shape[:2]
-    if {"true", "batch", "head"} & set(re.findall(r"\w+", text)) or batch * heads * sizes[0] * sizes[1] > _MOST_PAIRS:
+    of_one = {"true", *(["batch"] if batch == 1 else []), *(["head"] if heads == 1 else [])}  # which others share
+    if of_one & set(re.findall(r"\w+", text)) or batch * heads * sizes[0] * sizes[1] > _MOST_PAIRS:
         return False
     try:
         made = create_block_mask(mask.mask_mod, batch, heads, *sizes, device=mask.kv_num_blocks.device, BLOCK_SIZE=tuple(mask.BLOCK_SIZE))
     except Exception:  # whatever it is: blocks are what was given
         return False
-    return _listed(made) == listed
+    kinds = [(each.kv_num_blocks, each.kv_indices, each.full_kv_num_blocks, each.full_kv_indices) for each in (made, mask)]
+    if all(x is not None and y is not None and torch.equal(x, y) for x, y in zip(*kinds)):
+        return True
+    return _listed(made) == _listed(mask)
 
 
 def _listed(mask):
@@ -182,7 +204,7 @@ def _listed(mask):
     return begin, columns, partials
 
 
-def _block_mask(listed, mask, sizes):
-    begin, columns, partials = listed
+def _block_mask(mask, sizes):
+    begin, columns, partials = _listed(mask)
     batch, heads = mask.kv_num_blocks.shape[:2]
     return BlockMask.from_bsr(begin, columns, tuple(mask.BLOCK_SIZE), sizes, heads=heads, batch=batch, partial=partials)

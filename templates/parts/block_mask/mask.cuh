@@ -26,8 +26,9 @@ struct BlockMask : Window {
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
     Window::apply(scores, tile);
+    LastBlock last;
     scores.for_each([&](int row, int lane_key) {
-      const RowOfLane blocks(row_of(tile, row));
+      const RowOfLane blocks = last.of(tile, row, lane_key);
       const auto text = Text::of_row(tile, row, lane_key);
       return [blocks, text, lane_key](float s, int offset) {
         const BlockSight sight = blocks(lane_key + offset);
@@ -58,15 +59,30 @@ struct BlockMask : Window {
   /// Looks a block up once for neighbouring keys.
   struct RowOfLane {
     Row row;
-    mutable int column = -1, entry = -1;
+    mutable int column, entry;
 
-    ATTNFORGE_DEVICE explicit RowOfLane(const Row& of) : row(of) {}
     ATTNFORGE_DEVICE BlockSight operator()(int key) const {
       if (key / kBlockKv != column) {
         column = key / kBlockKv;
         entry = row.entry_of(column);
       }
       return row.sight(entry, key);
+    }
+  };
+  /// And once for neighbouring rows of a head, of which those of a tile lie in few blocks.
+  struct LastBlock {
+    int block_row = -1, column = -1;
+    int begin = 0, end = 0, entry = -1;
+
+    template <class QueryTile>
+    ATTNFORGE_DEVICE RowOfLane of(const QueryTile& tile, int row, int lane_key) {
+      const int query = min(tile.query_of(row), tile.lengths.q() - 1);
+      if (query / kBlockQ != block_row || lane_key / kBlockKv != column) {
+        block_row = query / kBlockQ, column = lane_key / kBlockKv;
+        const Row found = row_of(tile, row);
+        begin = found.begin, end = found.end, entry = found.entry_of(column);
+      }
+      return {Row(tile.params.mask, begin, end, query % kBlockQ), column, entry};
     }
   };
 

@@ -12,7 +12,9 @@ struct BlockColumns {
 
   /// row: as BlockMaskParams::row() says.
   ATTNFORGE_DEVICE BlockColumns(const BlockMaskParams& params, int row)
-      : mask(&params), begin(params.row_begin[row]), end(params.row_begin[row + 1]) {}
+      : BlockColumns(params, params.row_begin[row], params.row_begin[row + 1]) {}
+  ATTNFORGE_DEVICE BlockColumns(const BlockMaskParams& params, int first, int after)
+      : mask(&params), begin(first), end(after) {}
 
   /// The first entry of a block column or of one after it.
   ATTNFORGE_DEVICE int entry_from(int column) const {
@@ -46,6 +48,8 @@ struct MaskRow : BlockColumns {
                            int query)
       : BlockColumns(params, params.row(sequence, head, num_heads_q, query / kBlockQ)),
         in_block(query % kBlockQ) {}
+  ATTNFORGE_DEVICE MaskRow(const BlockMaskParams& params, int first, int after, int at)
+      : BlockColumns(params, first, after), in_block(at) {}
 
   /// The sight of a key in the block of an entry.
   ATTNFORGE_DEVICE BlockSight sight(int entry, int key) const {

@@ -4,11 +4,13 @@
 #pragma once
 
 #include "attnforge/problem.h"
+#include "generator/shape.h"
 #include "templates/parts/query_bits/params.h"
 
 namespace attnforge {
 
-/// The bits of tiles of block_m queries and block_n keys; zeros without the step.
-QueryTileBits query_tile_bits(const Problem& problem, int block_m, int block_n);
+/// The bits of tiles of block_m queries and block_n keys; zeros without the step. `shape` is the
+/// problem's.
+QueryTileBits query_tile_bits(const Problem& problem, const Shape& shape, int block_m, int block_n);
 
 }  // namespace attnforge

@@ -1,5 +1,5 @@
-// queries.cuh - Queries of a backward kernel under a block mask: of the query tiles that
-// windows let see a key tile, those that the mask does, by the bits that a step wrote.
+// queries.cuh - Queries of a backward kernel under a block mask or a mask's text: of the query
+// tiles that windows let see a key tile, those that the mask does, by the bits that a step wrote.
 #pragma once
 
 #include "backward/query_walk.cuh"
@@ -8,7 +8,7 @@
 namespace attnforge {
 
 /// Window is the QueryWalk. Heads have lists of their own.
-template <class Window, int kBlockM, int kBlockN>
+template <class Window, int kBlockM, int kBlockN, class Masks = MasksOfBlocks>
 struct ListedQueries : Window {
   static constexpr bool kListed = true;
 
@@ -19,7 +19,7 @@ struct ListedQueries : Window {
 
   template <class Params, class Tile>
   ATTNFORGE_DEVICE static ListedQueries of_tile(const Params& params, const Tile& keys, int, int) {
-    const QueryTileBits bits = query_tile_bits<kBlockM, kBlockN>(params);
+    const QueryTileBits bits = query_tile_bits<kBlockM, kBlockN, Masks>(params);
     const int sequence = bits.batch == 1 ? 0 : keys.sequence;
     const i64 list = i64(sequence) * bits.heads * bits.key_tiles + keys.first_key / kBlockN;
     return {Window::of_tile(params, keys, kBlockM, kBlockN),

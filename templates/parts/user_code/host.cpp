@@ -102,7 +102,7 @@ void fill_mask(PieceSet& pieces, const Assembly& a) {
   } else if (a.kernel.gradients != nullptr && has_block_mask(a.problem)) {
     pieces.fill(Slot::kBlockRule, {"BlockText<UserCode>", "parts/user_code/mask.cuh"});
   } else {
-    if (a.kernel.gradients != nullptr)
+    if (a.kernel.gradients != nullptr && !has_query_bits(a.shape, a.problem))
       pieces.fill(Slot::kQueries, {kMaskedQueryWalk, "backward/query_walk.cuh"});
     pieces.fill(Slot::kMask, {fmt::format("UserMask<UserCode, {}>", pieces.dense(Slot::kMask)),
                               "parts/user_code/mask.cuh"});
@@ -116,7 +116,9 @@ void fill_by_code(Entry& entry, const Assembly& a) {
   const Problem& problem = a.problem;
   entry.pieces.include("parts/user_code/code.cuh");
   if (a.kernel.coarse) entry.options = {"--prec-div=false", "--prec-sqrt=false"};
-  const bool of_text = a.gathers() && !has_block_mask(problem);
+  const bool listed = a.kernel.gradients != nullptr ? has_query_bits(a.shape, problem)
+                                                    : a.gathers();
+  const bool of_text = listed && a.shape.user_mask != 0 && !has_block_mask(problem);
   const PairTerms terms = of_text ? pair_terms(problem) : PairTerms();
   entry.declarations += struct_of_code(problem, mask_code(problem), of_text ? &terms : nullptr,
                                        a.kernel.slopes);

@@ -236,9 +236,33 @@ TEST(BwdSteps, BitsOfTilesLieInTheWorkspaceWhereThereAreNoRows) {
   const Problem p = parse_problem(
       "bwd bf16 batch=0 num_heads=2 seqlen=64:100 head_dim=64 blocks=64");
   const BwdSteps steps{.block_m = 64, .block_n = 64};
-  const std::int64_t bytes = query_tile_bits(p, 64, 64).bytes();
+  const std::int64_t bytes = query_tile_bits(p, shape_of(p), 64, 64).bytes();
   ASSERT_GT(bytes, 0);
   EXPECT_GE(work_of(p, steps).lse_log2, static_cast<std::size_t>(bytes));
+}
+
+/// A mask's text has bits of tiles, and before them of pairs, unless order is asked for.
+TEST(BwdSteps, UnderAMasksTextItsPairsAndTheTilesComeFirst) {
+  Problem p = parse_problem(
+      "bwd bf16 batch=2 num_heads=4:2 seqlen=5000:700 head_dim=64 args=\"int* document\" "
+      "mask=\"document[q] == document[k] + batch\"");
+  const BwdSteps steps{.block_m = 80, .block_n = 128, .dq_columns = 64};
+  // 6 key tiles and 63 query tiles of two sequences; 80 queries are 3 words of a key.
+  EXPECT_EQ(work_of(p, steps).lse_log2,
+            2 * 6 * 63 * 128 * 3 * 4 + scratch_aligned(2 * 6 * 2 * 2 * 4));
+  const Launch launch = launch_of(p, steps, "90a");
+  ASSERT_EQ(launch.steps.size(), 4u);
+  EXPECT_EQ(launch.steps[0].kernel, "bwd_tiles");
+  EXPECT_EQ(launch.steps[0].grid.x, 2 * 6 * 2u) << "a block two words";
+  p.mask = "document[q] == document[k] + head";
+  EXPECT_EQ(launch_of(p, steps, "90a").steps[0].grid.x, 4 * 6 * 2u);
+  p.deterministic = true;
+  EXPECT_EQ(work_of(p, steps).lse_log2, 0u);
+  EXPECT_EQ(launch_of(p, steps, "90a").steps[0].kernel, "bwd_rows");
+  p.deterministic = false;
+  p.seqlen_q = p.seqlen_kv = 100000;
+  const std::size_t of_tiles = scratch_aligned(4 * 782 * 40 * 2 * 4);
+  EXPECT_EQ(work_of(p, steps).lse_log2, of_tiles) << "bits of pairs would take gigabytes";
 }
 
 /// A short sequence's rows fill a tile, of which a step has several blocks; bits of tiles are as
