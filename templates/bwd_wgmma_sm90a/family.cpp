@@ -57,14 +57,15 @@ constexpr Field<Typed> kFields[] = {
 /// Registers beside the planned ones that the main loop needs. With fewer, ptxas spills, and then
 /// makes products wait for each other.
 constexpr int kSpared = 8, kRegisterSlack = 12, kSoftcapSlack = 16;
-/// Registers that texts and block masks take beside these.
+/// Registers that texts and block masks take beside these. Bits of a mask's text take none.
 constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
 constexpr int kPartSlack = 12;  // of rows of arrays beside parts of a group
 
 int register_slack(const Typed& c, const Problem& problem) {
   int slack = kRegisterSlack + (c.softcap ? kSoftcapSlack : 0);
   const int rows = has_block_mask(problem) ? 0 : added_row_registers(problem, c.block_m / 2);
-  if (c.user_score || c.user_mask || has_block_mask(problem))
+  const bool by_bits = c.text_bits && has_query_bits(c, problem);
+  if (c.user_score || (c.user_mask && !by_bits) || has_block_mask(problem))
     slack += !c.late_dq ? kCodeSlack
              : rows > 0 ? rows + (c.group_splits > 1 ? kPartSlack : 0)
                         : kLateCodeSlack;

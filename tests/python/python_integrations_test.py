@@ -1067,7 +1067,7 @@ class FlexTest(OnCpu):
         function = or_masks(and_masks(lambda b, h, q, k: q >= k, lambda b, h, q, k: document[q] == document[k]), lambda b, h, q, k: k < 2)
         text, args = flex._text_of(function, False)
         self.assertEqual(text, "(((q >= k) && (of_mask0[q] == of_mask0[k])) || (k < 2))")
-        self.assertEqual(args["of_mask0"].dtype, torch.int32)
+        self.assertEqual(flex._as_arrays(args)["of_mask0"].dtype, torch.int32)
         seen = cpu_kernels.evaluate(text, {"q": torch.arange(40)[:, None], "k": torch.arange(40), "of_mask0": document})
         q, k = torch.arange(40)[:, None], torch.arange(40)
         self.assertTrue(torch.equal(seen.bool(), (q >= k) & (document[q] == document[k]) | (k < 2)))

@@ -8,6 +8,7 @@
 
 #include "attnforge/error.h"
 #include "generator/shape.h"
+#include "generator/user_code/read_once.h"
 #include "generator/user_code/user_code.h"
 #include "templates/backward/host.h"
 #include "templates/host/assembly.h"
@@ -20,10 +21,16 @@ extern const Part query_bits_part;
 
 namespace {
 
-/// What the text says differs from head to head, from sequence to sequence.
-bool text_differs_by_head(const Problem& problem) { return mask_depends_on(problem, "head"); }
+/// What a mask's text names of a run.
+struct Named {
+  bool head, batch;
+};
+Named named_by(const std::string& mask) { return {names(mask, "head"), names(mask, "batch")}; }
+
+/// Whether what the text says differs from head to head, from sequence to sequence.
+bool text_differs_by_head(const Problem& problem) { return read_once<named_by>(problem.mask).head; }
 bool text_differs_by_sequence(const Problem& problem) {
-  return !has_fixed_lengths(problem) || mask_depends_on(problem, "batch");
+  return !has_fixed_lengths(problem) || read_once<named_by>(problem.mask).batch;
 }
 
 /// Whether the bits of tiles of a text take little memory, and so do those of all problems in its
