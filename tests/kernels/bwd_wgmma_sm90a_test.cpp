@@ -17,6 +17,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,8 @@
 #include "bwd_wgmma_sm90a/kernel.cuh"
 #include "pieces/fixed_lengths.cuh"
 #include "parts/group_splits/step_dkv.cuh"
+#include "parts/query_bits/mask.cuh"
+#include "parts/query_bits/queries.cuh"
 #include "pieces/plain_score.cuh"
 #include "backward/plain_slope.cuh"
 #include "parts/lengths/used_lengths.cuh"
@@ -77,6 +80,51 @@ struct Pieces {
   using Mask = WindowMask<C.left_bound != 0>;
   using Queries = QueryWalk<C.left_bound != 0, C.right_bound != 0>;
 };
+
+/// Under a mask's text, by the bits that a step has written of it: those of all heads.
+using OfAll = MasksOfText<false, false>;
+struct NothingAsked {};
+template <BwdWgmmaSm90aConfig C>
+struct TextPieces : Pieces<C, FixedLengths> {
+  using Dense = Pieces<C, FixedLengths>;
+  using Queries = ListedQueries<typename Dense::Queries, C.block_m, C.block_n(), OfAll>;
+  using Mask = PairBitsMask<typename Dense::Mask, NothingAsked, OfAll, C.block_m, C.block_n()>;
+};
+template <BwdWgmmaSm90aConfig C, class ItsLengths>
+using PiecesOf = std::conditional_t<C.user_mask != 0, TextPieces<C>, Pieces<C, ItsLengths>>;
+
+/// The bits, and after them `rows`. The text lets pairs be seen that the blocks of a mask of all
+/// heads do.
+template <BwdWgmmaSm90aConfig C, class Params>
+std::vector<float> with_bits(const Params& params, const test::BackwardOnHost& world,
+                             const std::vector<float>& rows) {
+  const auto bits = query_tile_bits<C.block_m, C.block_n(), OfAll>(params);
+  const i64 of_tiles = bits.bytes() / 4, of_pairs = bits.pair_bytes(C.block_m, C.block_n()) / 4;
+  std::vector<u32> words(test::index_of(of_pairs + of_tiles));
+  const BlockMaskRef& mask = world.tensors.block_mask;
+  const int block = world.problem.mask_block_q, queries = params.fwd.seqlen_q,
+            keys = params.fwd.seqlen_kv;
+  const auto sees = [&](int q, int k) {
+    for (int e = mask.row_begin[q / block]; e < mask.row_begin[q / block + 1]; ++e)
+      if (mask.columns[e] / 2 == k / block) return true;
+    return false;
+  };
+  for (int n = 0; n < bits.key_tiles; ++n)
+    for (int m = 0; m < bits.query_tiles; ++m) {
+      u32* const tile = &words[test::index_of(of_pairs + (i64{n} * bits.words + m / 32) * 2)];
+      u32* const pairs = &words[test::index_of(bits.pair_word(n, m, C.block_m, C.block_n()))];
+      for (int k = 0; k < std::min(C.block_n(), keys - n * C.block_n()); ++k)
+        for (int q = 0; q < std::min(C.block_m, queries - m * C.block_m); ++q) {
+          const bool seen = sees(m * C.block_m + q, n * C.block_n() + k);
+          tile[seen ? 0 : 1] |= 1u << m % 32;
+          pairs[k * QueryTileBits::pair_row_words(C.block_m) + q / 32] |= u32{seen} << q % 32;
+        }
+    }
+  std::vector<float> all(words.size() + rows.size());
+  std::memcpy(all.data(), words.data(), words.size() * sizeof(u32));
+  std::ranges::copy(rows, all.begin() + static_cast<std::ptrdiff_t>(words.size()));
+  return all;
+}
 
 using Params = WithLengths<WithGroupSplits<BwdWgmmaSm90aParams>>;
 
@@ -144,7 +192,8 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
 #endif
   const std::string words = std::string("bwd ") + (C.dtype == kFp16 ? "fp16" : "bf16") +
                             " head_dim=" + std::to_string(C.head_dim) + ":" +
-                            std::to_string(C.head_dim_v) + " " + sizes;
+                            std::to_string(C.head_dim_v) + " " + sizes +
+                            (C.user_mask ? " blocks=16" : "");
   test::BackwardOnHost world(C.right_bound ? words + " causal" : words, C.block_m,
                              C.fp32_gradients != 0, lse_above.value_or(0));
   const Problem& problem = world.problem;
@@ -185,7 +234,9 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
         cleared(static_cast<std::size_t>(params.order.heads)),
         added(test::index_of(world.kv_heads()));
     int given = 0;
-    params.scratch = {lse.data(), delta.data(), sums.data(), world.rows(), kColumns};
+    if constexpr (C.user_mask != 0) lse = with_bits<C>(params, world, lse);
+    params.scratch = {&lse[lse.size() - world.lse_log2.size()], delta.data(), sums.data(),
+                      world.rows(), kColumns};
     params.dq_turns = turns.data();
     params.zeros = {kLag, cleared.data()};
     params.added = added.data();
@@ -208,7 +259,7 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
     const std::string failure = test::run_together(
         machine, static_cast<unsigned>(blocks != 0 ? blocks : tiles), C.num_threads(),
         static_cast<std::size_t>(C.smem_bytes()),
-        [&] { BwdWgmmaSm90a<C, Pieces<C, Lengths>, Params>::run(params); });
+        [&] { BwdWgmmaSm90a<C, PiecesOf<C, Lengths>, Params>::run(params); });
     ASSERT_EQ(failure, "") << pace.name;
     if constexpr (C.splits_groups()) {
       using Step = BwdDkv<C, Lengths>;
@@ -280,6 +331,18 @@ TEST(BwdWgmmaOnTheHost, InOrderWithTwoStagesOfDq) {
       "batch=1 num_heads=2:1 seqlen=200:300", 0);
   expect_gradients<with_dq_stages(config_of(192, true, kDqInOrder, 0, kGridPlain))>(
       "batch=1 num_heads=2:1 seqlen=150:130", 0);
+}
+constexpr BwdWgmmaSm90aConfig with_text(BwdWgmmaSm90aConfig c, int block_m) {
+  c.user_mask = c.text_bits = 1, c.block_m = block_m;
+  return c;
+}
+TEST(BwdWgmmaOnTheHost, UnderATextTilesAndPairsAreLeftOutByItsBits) {
+  expect_gradients<with_text(config_of(64, true, kDqFromRegs, 0, kGridPlain), 64)>(
+      "batch=1 num_heads=2:1 seqlen=200:300 density=0.2", 0);
+  expect_gradients<with_text(config_of(72, false, kDqAnyOrder, 1, kGridDynamic), 48)>(
+      "batch=2 num_heads=2:2 seqlen=130:200 density=0.1", 3);
+  expect_gradients<with_text(config_of(192, true, kDqAnyOrder, 0, kGridPlain), 64)>(
+      "batch=1 num_heads=2:1 seqlen=150:130 density=0.3", 0);
 }
 TEST(BwdWgmmaOnTheHost, HeadsThatShareKeysTogether) {
   expect_gradients<config_of(64, true, kDqFromRegs, 0, kGridPlain)>(

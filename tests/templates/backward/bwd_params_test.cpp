@@ -520,7 +520,10 @@ TEST(GroupSplits, AreOfNoUseWithoutGroupsAndRefusedWithLists) {
   };
   EXPECT_EQ(refusal("num_heads=8:4 seqlen=1024"), "");
   EXPECT_THAT(refusal("num_heads=8 seqlen=1024"), testing::HasSubstr("one head"));
-  EXPECT_THAT(refusal("num_heads=8:4 seqlen=1024 blocks=64"), testing::HasSubstr("block mask"));
+  EXPECT_THAT(refusal("num_heads=8:4 seqlen=1024 blocks=64"),
+              testing::HasSubstr("lists of a mask"));
+  EXPECT_THAT(refusal("num_heads=8:4 seqlen=1024 mask=\"(q + k) % 3 != 0\""),
+              testing::HasSubstr("lists of a mask"));
 }
 
 TEST(ZerosAhead, AreSearchedWhereTheL2HoldsThem) {
