@@ -380,7 +380,7 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   if (c.grid == kGridShares) {
     constexpr double kFindUs = 1;  // a block counts all key tiles before its first load
     // Where shares have several query tiles, the first keys of each come when others are used up.
-    constexpr double kNextTileUs = 3, kOneTile = 0.5;
+    constexpr double kNextTileUs = 2, kOneTile = 0.5;
     const double rounds = blocks_of(c, problem) / places_of(tiling_of(c), device);
     const double next_us = kNextTileUs * std::max(rounds - kOneTile, 0.0);
     const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
@@ -394,7 +394,9 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   const double rounds = problem.lengths == Lengths::kFixed
                             ? late_readers(problem, blocks_of(c, problem), device)
                             : 1;
+  constexpr double kAskUs = 2;  // blocks that ask for short tiles wait for the answers
   const double us = estimate_fwd_wgmma_sm90a_us(c, split, device) +
+                    (c.grid == kGridDynamic ? kAskUs : 0) +
                     part_steps_us(c, problem, tiling_of(c), device);
   // What waits for the longest sequence at the end waits for more than the memory.
   return std::max(with_memory_time(us, problem, device, rounds), reads) *
