@@ -9,6 +9,7 @@ from ._arrays import backend_of
 from ._calls import parts as _parts
 from ._calls.arguments import alignment_of_all, check_inputs, check_lse, problem_of_arrays, shape_of_lse, view_inputs
 from ._calls.code import check_devices, code_of
+from ._calls.lengths import packed_rows
 from ._calls.overlap import overlaps_itself
 from ._errors import InvalidError
 from ._formats import DTYPES, FP32, INTEGERS
@@ -16,12 +17,12 @@ from ._library import check, context, lib
 from ._options import check_options, options_of, takes_options
 from ._ops import tensor
 
-_NOT_OF_WEIGHTS = (
+NOT_OF_WEIGHTS = (
     "return_lse", "tf32", "batch_invariant", "fast_sums", "deterministic", "rope", "rope_interleaved", "k_scale", "v_scale", "q_scale"
 )
 
 
-@takes_options(without=_NOT_OF_WEIGHTS)
+@takes_options(without=NOT_OF_WEIGHTS)
 def attention_weights(q, k, lse, *, rows=None, out=None, stream=None, attn_mask=None, **options):
     """The weights of attention() for some queries, from its lse: float32 [batch, heads_q, rows, seqlen_kv].
 
@@ -44,7 +45,7 @@ def attention_weights(q, k, lse, *, rows=None, out=None, stream=None, attn_mask=
     return call.run("attnforge_attention_weights", out, call.rows)
 
 
-@takes_options(without=_NOT_OF_WEIGHTS)
+@takes_options(without=NOT_OF_WEIGHTS)
 def key_mass(q, k, lse, *, out=None, stream=None, attn_mask=None, **options):
     """attention_weights() of all queries, summed over them: float32 [batch, heads_q, seqlen_kv], what each key was given.
 
@@ -65,7 +66,7 @@ class _Call:
             from .integrations.masks import with_attn_mask
 
             options = with_attn_mask(attn_mask, q, k, options)
-        given = options_of(options, _NOT_OF_WEIGHTS)
+        given = options_of(options, NOT_OF_WEIGHTS)
         if stream is not None:
             stream = _checks.integer("stream", stream, 0, 2**64 - 1, "a CUDA stream as a number")
         code = code_of(given.score, given.mask, given.args, stream, given.block_mask)
@@ -84,8 +85,16 @@ class _Call:
         self.lse = backend_of(lse).view("lse", lse, stream)
         check_lse("lse", self.lse, shape_of_lse(self.q, options.places), self.device)
         self.words = _parts.words_of_arrays(parts, options, self.batch, *inputs)
+        if options.parts.packed:  # lengths that are not rounded: the result has them
+            self._set_longest("q", options.parts.longest_q)
+            if not options.parts.pages:
+                self._set_longest("kv", options.parts.longest_kv)
         self.stream, self.queue = stream, self.backend.stream(self.device) if stream is None else stream
         self.rows = None
+
+    def _set_longest(self, name, longest):
+        of = self.q if name == "q" else self.k
+        self.words[f"seqlen_{name}"], self.words[f"tokens_{name}"] = longest, packed_rows(self.batch, longest, of.shape[0])
 
     def view_rows(self, rows):
         """Sets `rows`: (address, count, owner)."""
