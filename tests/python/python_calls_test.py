@@ -1347,7 +1347,7 @@ class WeightsTest(CallTest):
         problem, *_, mass = self.called("key_mass", q, k, lse, cu_seqlens=ends, max_seqlen=(16, 20))
         self.assertEqual((mass.shape, problem.lengths, problem.seqlen_kv), ((3, 4, 20), "packed", 20))
         pool, used, table = torch.Tensor((7, 16, 2, 64)), torch.Tensor((2,), "int32"), torch.Tensor((2, 3), "int32")
-        problem, tensors, _, mass = self.called("key_mass", self.q, pool, self.lse, used_kv=used, page_table=table)
+        problem, tensors, *_, mass = self.called("key_mass", self.q, pool, self.lse, used_kv=used, page_table=table)
         self.assertEqual((mass.shape, problem.page_size), ((2, 4, 48), 16))
         self.assertTrue(tensors.pages and tensors.lengths)
 
