@@ -1350,6 +1350,11 @@ class WeightsTest(CallTest):
         problem, tensors, *_, mass = self.called("key_mass", self.q, pool, self.lse, used_kv=used, page_table=table)
         self.assertEqual((mass.shape, problem.page_size), ((2, 4, 48), 16))
         self.assertTrue(tensors.pages and tensors.lengths)
+        launches = self.driver.fake_launches()
+        attnforge.attention_weights(q, k, lse, rows=[-1], cu_seqlens=ends, max_seqlen=(16, 20), causal=True)
+        attnforge.key_mass(self.q, pool, self.lse, used_kv=used, page_table=table, score="s + b[k]", args={"b": torch.Tensor((9,), "float32")})
+        attnforge.key_mass(self.q, self.k, self.lse, block_mask=attnforge.BlockMask.random(0.5, 16, (5, 9)))
+        self.assertEqual(self.driver.fake_launches(), launches + 3)
 
     def test_what_is_refused(self):
         half, wide = torch.Tensor((2, 9, 2, 64), "float16"), torch.Tensor((2, 9, 2, 32))
