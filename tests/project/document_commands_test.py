@@ -171,7 +171,7 @@ def run(command):
         if re.search(r"cache export|attnforge report", command):  # there must be a database
             subprocess.run(["attnforge", "cache", "import", "winners.jsonl"], cwd=folder, env=environment, capture_output=True)
         if shipped := re.search(r"SITE_CACHE=(\S+) .* cached_only (.*)", command):
-            tune = ["attnforge", "tune", "--quiet", "--rigor", "quick", "--time-limit", "1", "--cache", shipped[1], shipped[2]]
+            tune = ["attnforge", "tune", "--quiet", "--rigor", "quick", "--time-limit", "8", "--cache", shipped[1], shipped[2]]
             subprocess.run(tune, cwd=folder, env=environment, capture_output=True)
         terminal = Terminal()
         process = subprocess.Popen(
