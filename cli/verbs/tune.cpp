@@ -213,8 +213,8 @@ int run_tune(TuneArguments arguments) {
   const std::vector<Problem> all = read_problems(arguments.words, arguments.file, "tune");
   const std::vector<Problem> problems = problems_of_shard(all, arguments.shard);
   if (problems.empty()) {
-    say(fmt::format("attnforge: shard {} has none of the {} problems: nothing to tune",
-                    arguments.shard, all.size()));
+    say(fmt::format("attnforge: shard {} has none of {}: nothing to tune", arguments.shard,
+                    counted(std::ssize(all), "problem", "problems")));
     if (arguments.json) print_json(to_json({}, 0, false));
     return kExitOk;
   }

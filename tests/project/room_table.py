@@ -27,7 +27,7 @@ ROWS = {  # folder -> folders; its own is understood. `parts/*`: of any part
     "parts/block_mask": f"{DEVICE} host parts/key_lists",
     "parts/query_bits": f"{DEVICE} host backward parts/block_mask",
     "parts/user_code": f"{DEVICE} host backward parts/key_lists",
-    "ops": f"{DEVICE} host parts/*",
+    "ops": f"{DEVICE} host parts/* oracle",
     "oracle": f"{DEVICE} host backward parts/*",
     "ladder": f"{DEVICE} host",
     "fwd": f"{DEVICE} host hopper",
