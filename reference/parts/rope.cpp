@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "reference/half.h"
+#include "reference/parts/scales.h"
 
 namespace attnforge {
 
@@ -60,6 +61,10 @@ void rotate(const Problem& problem, const Tensors& tensors, std::int64_t table_r
 
 bool changes_rows(const Problem& problem) { return problem.rope != Rope::kNone; }
 
+bool may_round_rows(const Problem& problem) {
+  return changes_rows(problem) || has_narrow_keys(problem);
+}
+
 void set_usual_factor_tables(const Problem& problem, HostTensors& host) {
   set_rope_tables(problem, host);
 }
@@ -75,6 +80,9 @@ void change_key(const Problem& problem, const Tensors& tensors, std::int64_t key
 // independently, 0.8 of one in the root mean square. The score is then off by that times
 // product_magnitude; six times the mean is as good as never exceeded.
 double row_change_error(const Problem& problem) {
+  // One rounding alone, of k.
+  if (may_be_widened(problem) && is_low_bit(problem.dtype_k))
+    return 3 * unit_roundoff(problem.dtype_q);
   if (problem.rope == Rope::kNone) return 0;
   return 5 * std::max(unit_roundoff(problem.dtype_q), unit_roundoff(problem.dtype_k));
 }

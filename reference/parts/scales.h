@@ -10,6 +10,12 @@
 
 namespace attnforge {
 
+/// Whether q has 16 bits, and k or v fewer.
+bool has_narrow_keys(const Problem& problem);
+/// Whether kernels may read these in q's dtype: numbers times scales, rounded once more. None does
+/// where few queries read them, or where all batches are to have the same bits.
+bool may_be_widened(const Problem& problem);
+
 /// The elements of row `row` of head `head`, exactly: `first` is where it begins in the array, of
 /// `dtype`, and in `scales`, where the format has scales, as ScaleTensor says. The product of a
 /// number and its scale has no more bits than a double.
