@@ -21,17 +21,18 @@ namespace {
 
 using Operand = TensorMapSpec::Operand;
 
-constexpr const char* kKernel = "widen_k_and_v";
-constexpr int kThreads = 256;  // of a block: step_widen.cuh
-constexpr int kColumns = 8;    // that a thread takes at once
+constexpr const char* kWidenKernel = "widen_k_and_v";
 constexpr int kOwnPageRows = 128;
 constexpr int kMostBlockKeys = 256, kLeastBlockKeys = 32;
 
 bool has_own_pages(const Problem& p) { return has_pages(p) && p.lengths == Lengths::kPacked; }
 
+std::int64_t own_pages_of_sequence(const Problem& p) {
+  return has_own_pages(p) ? (p.seqlen_kv + kOwnPageRows - 1) / kOwnPageRows : 0;
+}
 /// Rows from a sequence to the next one.
 std::int64_t rows_of_sequence(const Problem& p) {
-  return has_own_pages(p) ? pages_of_sequence(widened(p)) * kOwnPageRows : p.seqlen_kv;
+  return has_own_pages(p) ? own_pages_of_sequence(p) * kOwnPageRows : p.seqlen_kv;
 }
 std::int64_t rows_of_all(const Problem& p) {
   return has_packed_keys(p) ? total_tokens(p).kv : p.batch * rows_of_sequence(p);
@@ -67,7 +68,7 @@ Wide wide(const Problem& p, bool of_v) {
           .dim = of_v ? p.head_dim_v : p.head_dim};
 }
 
-std::int64_t blocks_of(const Problem& p, int block_keys) {
+std::int64_t blocks_of_sequence(const Problem& p, int block_keys) {
   return (p.seqlen_kv + block_keys - 1) / block_keys;
 }
 
@@ -76,7 +77,7 @@ int block_keys(const Problem& p, const DeviceFacts& device) {
   constexpr int kBlocksOfSm = 8;
   int keys = kMostBlockKeys;
   while (keys > kLeastBlockKeys &&
-         p.batch * blocks_of(p, keys) < std::int64_t{kBlocksOfSm} * device.num_sms)
+         p.batch * blocks_of_sequence(p, keys) < std::int64_t{kBlocksOfSm} * device.num_sms)
     keys /= 2;
   return keys;
 }
@@ -99,10 +100,10 @@ LaunchStep widening_step(const Problem& problem, const DeviceFacts& device, std:
   work.num_heads_kv = static_cast<int>(problem.num_heads_kv);
   work.seqlen_kv = static_cast<int>(problem.seqlen_kv);
   work.block_keys = block_keys(problem, device);
-  work.blocks = static_cast<int>(blocks_of(problem, work.block_keys));
+  work.blocks = static_cast<int>(blocks_of_sequence(problem, work.block_keys));
   work.rows = static_cast<int>(rows_of_sequence(problem));
   work.own_pages = static_cast<int>(pages.of_sequence);
-  LaunchStep step = step_of(kKernel, kThreads, 0, problem.batch * work.blocks);
+  LaunchStep step = step_of(kWidenKernel, WideningWork::kThreads, 0, problem.batch * work.blocks);
   Argument::of<WideningParams>(step)
       .own<bind_widening>(work)
       .scratch(k_begin, wide(problem, false).there)
@@ -135,8 +136,10 @@ std::string not_to_widen(const Problem& problem) {
   if (problem.batch_invariant)
     return "widens k and v of a batch of known size, not batch_invariant";
   const std::int64_t items = kMostBlockKeys * problem.num_heads_kv *
-                             (std::max(problem.head_dim, problem.head_dim_v) / kColumns);
-  if (std::max(items, problem.batch * blocks_of(problem, kLeastBlockKeys)) <= kMostItems) return "";
+                             (std::max(problem.head_dim, problem.head_dim_v) /
+                              WideningWork::kColumns);
+  if (std::max(items, problem.batch * blocks_of_sequence(problem, kLeastBlockKeys)) <= kMostItems)
+    return "";
   return "widens no more than 2^30 blocks of keys, of 2^30 vectors each";
 }
 
@@ -163,8 +166,8 @@ Source with_widening(Source source, const Problem& problem) {
       "{}(const __grid_constant__ WideningParams p) {{\n"
       "  WidenKeys<Shape{}>::run(p);\n"
       "}}\n",
-      sizeof(WideningParams), kThreads, kKernel, initializer(shape_of(problem)));
-  source.assembly.steps.insert(source.assembly.steps.begin(), {kKernel, "low_bits", false});
+      sizeof(WideningParams), WideningWork::kThreads, kWidenKernel, initializer(shape_of(problem)));
+  source.assembly.steps.insert(source.assembly.steps.begin(), {kWidenKernel, "low_bits", false});
   flatten(source, embedded_headers());
   return source;
 }
@@ -175,8 +178,8 @@ Launch with_widening(Launch launch, const Problem& problem, const DeviceFacts& d
   const std::size_t k_begin = scratch_aligned(launch.workspace_bytes),
                     v_begin = k_begin + k.bytes();
   const OwnPages pages{.table = v_begin + v.bytes(),
-                       .of_sequence = pages_of_sequence(widened(problem)),
-                       .count = problem.batch * pages_of_sequence(widened(problem))};
+                       .of_sequence = own_pages_of_sequence(problem),
+                       .count = problem.batch * own_pages_of_sequence(problem)};
   launch.workspace_bytes = pages.table + static_cast<std::size_t>(pages.count) * sizeof(int);
   const std::int64_t rows = pages.count == 0 ? rows_of_sequence(problem) : kOwnPageRows;
   for (LaunchStep& step : launch.steps) {

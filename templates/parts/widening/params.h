@@ -8,6 +8,9 @@ namespace attnforge {
 /// What of a run the step reads, and how it shares out its work: a block has some keys of a
 /// sequence, of all heads.
 struct WideningWork {
+  static constexpr int kThreads = 256;  // of a block
+  static constexpr int kColumns = 8;    // of a row, that a thread takes at once
+
   TensorRef k, v;
   TensorRef k_scale, v_scale;
   const int* lengths;  // of keys; null: all

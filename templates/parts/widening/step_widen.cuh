@@ -15,9 +15,8 @@ namespace attnforge {
 /// C is the problem's.
 template <Shape C>
 struct WidenKeys {
-  static constexpr int kThreads = 256;
-  static constexpr int kColumns = 8;  // of a row, that a thread takes at once
-  static constexpr int kDepth = 4;    // and as many of these at a time: their reads do not wait
+  static constexpr int kThreads = WideningWork::kThreads, kColumns = WideningWork::kColumns;
+  static constexpr int kDepth = 4;  // of these at a time: their reads do not wait for one another
   static constexpr bool kPages = C.page_size != 0;
   static constexpr bool kPacked = C.lengths == kPackedLengths && !kPages;
 
