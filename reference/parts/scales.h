@@ -10,10 +10,8 @@
 
 namespace attnforge {
 
-/// Whether q has 16 bits, and k or v fewer.
-bool has_narrow_keys(const Problem& problem);
-/// Whether kernels may read these in q's dtype: numbers times scales, rounded once more. None does
-/// where few queries read them, or where all batches are to have the same bits.
+/// Whether kernels may read k and v of fewer bits in q's 16: numbers times scales, rounded once
+/// more. None does where few queries read them, or where all batches are to have the same bits.
 bool may_be_widened(const Problem& problem);
 
 /// The elements of row `row` of head `head`, exactly: `first` is where it begins in the array, of
