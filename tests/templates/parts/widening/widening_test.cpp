@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <set>
 #include <string>
-#include <vector>
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
@@ -109,10 +109,12 @@ TEST_P(Widening, CostsTheKernelsTimeAndThatOfItsBytes) {
 }
 
 TEST_P(Widening, LeavesTheCandidatesOfTheProblemInSixteenBits) {
-  std::vector<Config> narrow, wide;
-  for (const Candidate& c : candidates(family, problem, device)) narrow.push_back(c.config);
-  for (const Candidate& c : candidates(family, widened(problem), device)) wide.push_back(c.config);
-  EXPECT_EQ(narrow, wide);
+  const auto texts = [&](const Problem& p) {
+    std::set<std::string> texts;  // the step's time may make ties of two estimates
+    for (const Candidate& c : candidates(family, p, device)) texts.insert(to_string(c.config));
+    return texts;
+  };
+  EXPECT_EQ(texts(problem), texts(widened(problem)));
   EXPECT_EQ(parse_config(to_string(best.config)), best.config);
 }
 
