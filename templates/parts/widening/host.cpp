@@ -128,19 +128,15 @@ Problem widened(const Problem& problem) {
 }
 
 std::string not_to_widen(const Problem& problem) {
-  constexpr std::int64_t kFewQueries = 16, kMostItems = 1 << 30;
+  constexpr std::int64_t kFewQueries = 16, kMostBlocks = 1 << 30;
   if (problem.seqlen_q <= kFewQueries)
     return fmt::format("widens what more than {} queries read, not {}", kFewQueries,
                        problem.seqlen_q);
   // A batch too large for it would be served by a kernel of other roundings.
   if (problem.batch_invariant)
     return "widens k and v of a batch of known size, not batch_invariant";
-  const std::int64_t items = kMostBlockKeys * problem.num_heads_kv *
-                             (std::max(problem.head_dim, problem.head_dim_v) /
-                              WideningWork::kColumns);
-  if (std::max(items, problem.batch * blocks_of_sequence(problem, kLeastBlockKeys)) <= kMostItems)
-    return "";
-  return "widens no more than 2^30 blocks of keys, of 2^30 vectors each";
+  if (problem.batch * blocks_of_sequence(problem, kLeastBlockKeys) <= kMostBlocks) return "";
+  return "widens no more than 2^30 blocks of 32 keys";
 }
 
 Reason too_much_to_widen(const Problem& problem, const DeviceFacts& device) {

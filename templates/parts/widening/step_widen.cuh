@@ -16,9 +16,11 @@ namespace attnforge {
 template <Shape C>
 struct WidenKeys {
   static constexpr int kThreads = WideningWork::kThreads, kColumns = WideningWork::kColumns;
-  static constexpr int kDepth = 4;  // of these at a time: their reads do not wait for one another
+  static constexpr int kDepth = 4;
   static constexpr bool kPages = C.page_size != 0;
   static constexpr bool kPacked = C.lengths == kPackedLengths && !kPages;
+  template <int kCode>
+  static constexpr bool kScaled = is_low_bit(kCode) && C.kv_scale != kNoScale;
 
   /// Keys of a sequence that a block has.
   struct Keys {
@@ -85,51 +87,70 @@ struct WidenKeys {
     return C.dtype == kFp16 && too_large ? copysignf(kLargest, x) : x;
   }
 
+  /// What a thread has of all keys' rows: where they begin, and where they go.
+  struct Part {
+    const TensorRef &rows, &scales;  // for their strides
+    const char* codes;
+    const float* scale;  // null: there is none
+    char* to;
+    i64 key_bytes;  // from a key to the next one there
+  };
+
   /// All heads of the keys, of K or of V.
   template <bool kOfV>
   ATTNFORGE_DEVICE static void widen(const WideningWork& w, const Keys& keys, void* wide) {
     constexpr int kCode = kOfV ? C.dtype_v : C.dtype_k, kDim = kOfV ? C.head_dim_v : C.head_dim;
-    constexpr int kOfRow = kDim / kColumns, kWords = element_bits(kCode) / 4;
-    constexpr bool kScaled = is_low_bit(kCode) && C.kv_scale != kNoScale;
-    const TensorRef &from = kOfV ? w.v : w.k, &scales = kOfV ? w.v_scale : w.k_scale;
-    const u32 of_key = u32(w.num_heads_kv) * kOfRow, items = u32(keys.count) * of_key;
-    for (u32 first = threadIdx.x; first < items; first += kDepth * kThreads) {
-      u32 words[kDepth][kWords];
-      float scale[kDepth];
-      unrolled<kDepth>([&](int d) {
-        const u32 own = first + d * kThreads, item = own < items ? own : items - 1;
-        const u32 key = item / of_key, of_heads = item - key * of_key;
-        const int head = int(of_heads / kOfRow), column = int(of_heads % kOfRow) * kColumns;
-        const Place place(w, keys, keys.first + int(key));
-        load_words<16>(
-            static_cast<const char*>(from.data) +
-                bytes_of(kCode, place.batch * from.stride_batch + place.row * from.stride_row +
-                                    head * from.stride_head + column),
-            words[d]);
-        if constexpr (kScaled) {
-          const i64 of_rows = place.batch * scales.stride_batch + place.row * scales.stride_row +
-                              column / scale_group(C, kDim);
-          scale[d] = static_cast<const float*>(
-              scales.data)[head * scales.stride_head +
-                           (scales_of_rows(C) ? of_rows : keys.sequence * scales.stride_batch)];
-        }
-      });
-      unrolled<kDepth>([&](int d) {
-        const u32 item = first + d * kThreads;
-        if (item >= items) return;
-        u32 stored[4];
-        if constexpr (is_low_bit(kCode)) {
-          float x[kColumns];
-          numbers<kCode>(words[d], x);
-          if constexpr (kScaled) unrolled<kColumns>([&](int i) { x[i] = within(x[i] * scale[d]); });
-          unrolled<4>([&](int i) { stored[i] = pack2<C.dtype>(x[2 * i], x[2 * i + 1]); });
-        } else {
-          unrolled<4>([&](int i) { stored[i] = words[d][i]; });
-        }
-        const i64 element = (keys.begin + keys.first) * of_key + item;
-        store_words<16>(static_cast<char*>(wide) + element * 16, stored);
-      });
+    constexpr int kParts = kDim / kColumns, kBytes = kColumns * 2;
+    Part part{kOfV ? w.v : w.k, kOfV ? w.v_scale : w.k_scale, nullptr, nullptr, nullptr, 0};
+    const u32 of_key = u32(w.num_heads_kv) * kParts, together = min(of_key, u32(kThreads));
+    const int apart = int(kThreads / together), first = int(threadIdx.x / together);
+    if (first >= apart) return;
+    part.key_bytes = i64(of_key) * kBytes;
+    for (u32 own = threadIdx.x % together; own < of_key; own += together) {
+      const int head = int(own / kParts), column = int(own % kParts) * kColumns;
+      part.codes = static_cast<const char*>(part.rows.data) +
+                   bytes_of(kCode, head * part.rows.stride_head + column);
+      if constexpr (kScaled<kCode>)
+        part.scale = static_cast<const float*>(part.scales.data) + head * part.scales.stride_head +
+                     (scales_of_rows(C) ? column / scale_group(C, kDim)
+                                        : keys.sequence * part.scales.stride_batch);
+      part.to = static_cast<char*>(wide) + (keys.begin + keys.first) * part.key_bytes +
+                i64(own) * kBytes;
+      for (int key = first; key < keys.count; key += kDepth * apart)
+        widen_keys<kCode>(w, keys, part, key, apart);
     }
+  }
+  /// kDepth of them, `apart` from each other: their reads are under way together.
+  template <int kCode>
+  ATTNFORGE_DEVICE static void widen_keys(const WideningWork& w, const Keys& keys, const Part& part,
+                                          int first, int apart) {
+    u32 words[kDepth][element_bits(kCode) / 4];
+    float factor[kDepth];
+    unrolled<kDepth>([&](int d) {
+      const Place place(w, keys, keys.first + min(first + d * apart, keys.count - 1));
+      load_words<16>(part.codes + bytes_of(kCode, place.batch * part.rows.stride_batch +
+                                                      place.row * part.rows.stride_row),
+                     words[d]);
+      if constexpr (kScaled<kCode>)
+        factor[d] = part.scale[scales_of_rows(C) ? place.batch * part.scales.stride_batch +
+                                                       place.row * part.scales.stride_row
+                                                 : 0];
+    });
+    unrolled<kDepth>([&](int d) {
+      const int key = first + d * apart;
+      if (key >= keys.count) return;
+      u32 stored[4];
+      if constexpr (is_low_bit(kCode)) {
+        float x[kColumns];
+        numbers<kCode>(words[d], x);
+        if constexpr (kScaled<kCode>)
+          unrolled<kColumns>([&](int i) { x[i] = within(x[i] * factor[d]); });
+        unrolled<4>([&](int i) { stored[i] = pack2<C.dtype>(x[2 * i], x[2 * i + 1]); });
+      } else {
+        unrolled<4>([&](int i) { stored[i] = words[d][i]; });
+      }
+      store_words<16>(part.to + key * part.key_bytes, stored);
+    });
   }
 
   ATTNFORGE_DEVICE static void run(const WideningParams& p) {
