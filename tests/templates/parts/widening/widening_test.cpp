@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 #include "generator/candidates.h"
 #include "generator/problem/features.h"
 #include "reference/parts/scales.h"
+#include "templates/parts/pages/params.h"
 #include "templates/parts/widening/host.h"
 #include "templates/parts/widening/params.h"
 #include "templates/registry.h"
@@ -133,6 +135,38 @@ TEST_P(Widening, WorkspaceGrowsWithEverySize) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Problems, Widening, testing::ValuesIn(kServed));
+
+/// Of packed queries: the run's pool and table are the step's alone.
+TEST(WideningOfPages, KernelCountsThoseOfTheWorkspace) {
+  const Problem problem = parse_problem(
+      "fwd bf16 k=int8 v=int8 kv_scale=token batch=4 num_heads=8:2 seqlen=300:1000 head_dim=64 "
+      "lengths=packed page_size=16");
+  const Candidate best = candidates(*find_family("fwd_wgmma_sm90a"), problem, typical_device("90a"))
+                             .front();
+  const Launch launch = best.family->launch(best.config, problem, typical_device("90a"));
+  constexpr std::int64_t kPages = 8, kRows = 128;  // of a sequence, of a page
+  const LaunchStep& kernel = launch.steps[own_step(launch)];
+  int maps = 0;
+  for (const auto& [offset, map] : test::parts_of<TensorMapSpec>(kernel)) {
+    if (!map.operand.of_keys) continue;
+    const auto sizes = test::planned_at<TensorMapSizes>(kernel, offset);
+    EXPECT_FALSE(map.batch_of_run);
+    EXPECT_EQ(sizes.rows, kRows);
+    EXPECT_EQ(sizes.batch, problem.batch * kPages);
+    ++maps;
+  }
+  EXPECT_EQ(maps, 2);
+  const auto tables = test::parts_of<ScratchArgument>(kernel);
+  ASSERT_FALSE(tables.empty());
+  const auto pages = test::planned_at<PagesParams>(
+      kernel, tables.back().first - offsetof(PagesParams, table));
+  EXPECT_EQ(pages.stride_batch, kPages);
+  EXPECT_EQ(pages.num_pages, problem.batch * kPages);
+  EXPECT_EQ(test::planned_at<std::size_t>(kernel, tables.back().first),
+            test::planned_at<std::size_t>(launch.steps[0], offsetof(WideningParams, own_table)));
+  for (const ScratchTensor& read : kernel.from_workspace)
+    EXPECT_EQ(read.stride_batch, kRows * read.stride_row);
+}
 
 /// The family of the model's choice among all.
 std::string chosen(const std::string& text, const char* arch = "90a") {
