@@ -42,7 +42,8 @@ struct Reference {
   std::vector<double> score_magnitude;  // [rows]
   // softmax_scale * the square root of the sum of the squares of the products q_d k_d that a score
   // adds up, after rotation; the largest of the keys that a row sees. Independent roundings of the
-  // factors are relative to it. [rows], 0 where rows of q and k are taken as they are.
+  // factors are relative to it. [rows], 0 where
+  // rows of q and k are taken as they are.
   std::vector<double> product_magnitude;
   double max_abs_v = 0;  // over the whole of v
 };
