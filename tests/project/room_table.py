@@ -24,6 +24,7 @@ ROWS = {  # folder -> folders; its own is understood. `parts/*`: of any part
     "parts/splits": f"{DEVICE} host parts/lengths",
     "parts/key_lists": f"{DEVICE} host parts/lengths",
     "parts/pages": f"{DEVICE} host parts/key_lists",
+    "parts/widening": f"{DEVICE} host parts/pages",
     "parts/block_mask": f"{DEVICE} host parts/key_lists",
     "parts/query_bits": f"{DEVICE} host backward parts/block_mask",
     "parts/user_code": f"{DEVICE} host backward parts/key_lists",
