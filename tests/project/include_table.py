@@ -43,7 +43,7 @@ TABLE = {
     ),
     "cli": (r"(attnforge|cli)/.*", rf"{POSIX}|{HOST}|CLI/\w+\.hpp"),
     "bench": (
-        r"(attnforge|generator|runtime|bench)/.*|templates/registry\.h",
+        r"(attnforge|generator|runtime|bench)/.*|templates/(registry|host/fitted_model)\.h",
         rf"{POSIX}|{HOST}|benchmark/benchmark\.h|cuda\.h",
     ),
 }
