@@ -1,8 +1,9 @@
-/* old_glibc.c - what this project and libstdc++ use of glibc 2.29 and later, for a library that
- * runs with 2.28 (old_glibc.py). */
+/* old_glibc.c - what this project and libstdc++ use of glibc 2.28 and later, for a library that
+ * runs with 2.27 (old_glibc.py). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -26,6 +27,16 @@ int mknod(const char* path, mode_t mode, dev_t device) {
 int stat64(const char* path, struct stat64* out) __attribute__((alias("stat")));
 int lstat64(const char* path, struct stat64* out) __attribute__((alias("lstat")));
 int fstat64(int file, struct stat64* out) __attribute__((alias("fstat")));
+
+/* Of files of any size, which all are in 64-bit programs. fcntl() may be a macro of this name. */
+extern int fcntl_of_all(int file, int command, ...) __asm__("fcntl");
+int fcntl64(int file, int command, ...) {
+  va_list rest;
+  va_start(rest, command);
+  void* const argument = va_arg(rest, void*);
+  va_end(rest);
+  return fcntl_of_all(file, command, argument);
+}
 
 uint32_t arc4random(void) { /* seeds std::random_device */
   uint32_t word;

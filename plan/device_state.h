@@ -54,8 +54,7 @@ class DeviceState {
 
   RecentMap<PlanState, KeyOfPlan> plans{kPlansKept};
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
-  OnceMap<std::string, LoadedKernels, std::hash<std::string>>
-      block_kernels;  // plan/ops/block_lists.h
+  OnceMap<std::string, LoadedKernels, std::hash<std::string>> op_kernels;  // plan/ops/op_kernels.h
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
   SaidOnce launches, slow_paths, said;

@@ -163,7 +163,7 @@ std::vector<double> block_scores(const Run& run, RowBlock block, KeyRange range,
       if (!visible[r].contains(key)) continue;
       k_square[r] = std::max(k_square[r], square);
       if (code.score && std::isfinite(to[r])) coded[r] = std::max(coded[r], std::abs(to[r]));
-      if (!changes_rows(problem)) continue;
+      if (!may_round_rows(problem)) continue;
       double& largest = result.product_magnitude[block.begin + r];
       largest = std::max(largest, scale * product_norm(q, r, row, problem.head_dim));
     }
@@ -373,7 +373,7 @@ Reference reference_from_outputs(const Sequences& sequences, std::span<const Que
     if (!knows_score_sizes(problem) && !lse.empty() && std::isfinite(lse[i]))
       result.score_magnitude[i] += std::abs(double{lse[i]});
     // A product of two standard normal numbers squared has the mean 1 and the variance 8.
-    if (changes_rows(problem)) {
+    if (may_round_rows(problem)) {
       const double squares = problem.head_dim + 4 * std::sqrt(8.0 * problem.head_dim);
       result.product_magnitude[i] = scale * std::sqrt(squares);
     }

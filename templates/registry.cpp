@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include "attnforge/error.h"
+#include "templates/host/step_before.h"
 #include "templates/parts/rope/host.h"
+#include "templates/parts/widening/host.h"
 
 namespace attnforge {
 
@@ -23,10 +25,12 @@ extern const Family merge_states_family;
 extern const Family append_kv_family;
 
 std::span<const Family* const> registry() {
+  // A family that knows nothing of caches of fewer bits, after a step that widens k and v.
+  static const Family widened = with_step_before<fwd_wgmma_sm90a, kWidening>();
   // Families that know nothing of ropes, after a step that rotates q and k.
-  static const Family rotated[] = {rotated_family<fwd_wgmma_sm90a>(),
-                                   rotated_family<fwd_mma_sm80>(),
-                                   rotated_family<fwd_regtile_f32>(), rotated_family<fwd_wmma>()};
+  static const Family rotated[] = {
+      with_step_before<widened, kRotation>(), with_step_before<fwd_mma_sm80, kRotation>(),
+      with_step_before<fwd_regtile_f32, kRotation>(), with_step_before<fwd_wmma, kRotation>()};
   static const Family* const families[] = {
       // Tier by tier, the best of each first.
       &rotated[0],          &rotated[1],       &bwd_wgmma_sm90a, &bwd_mma_sm80,  &rotated[2],

@@ -27,7 +27,7 @@ import attnforge  # noqa: E402
 # In reading order; every public header is in one of these, except:
 OTHER_HEADERS = {"attnforge.h", "c.h", "c_tensors.h", "c_block_mask.h", "cxx20.h"}
 CPP_HEADERS = {
-    "Problems and plans": ("problem.h", "element_format.h", "code_texts.h", "device.h", "plan.h", "block_mask.h", "device_block_mask.h", "merge_states.h", "append_kv.h", "provenance.h", "error.h"),
+    "Problems and plans": ("problem.h", "element_format.h", "code_texts.h", "device.h", "plan.h", "block_mask.h", "device_block_mask.h", "merge_states.h", "append_kv.h", "weights.h", "provenance.h", "error.h"),
     "Tuning and the database": ("tune.h", "cache.h", "worker.h"),
     "Looking": ("inspect.h", "assembly_info.h", "json.h", "problem_words.h", "printable.h", "version.h"),
     "For programs without data or memory of their own": ("host_tensors.h", "device_memory.h", "check.h", "measure.h", "work.h"),

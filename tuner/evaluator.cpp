@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -28,35 +29,44 @@ class CandidateEvaluator : public Evaluator {
         pool_(compile_threads) {}
 
   std::string digest_of(const Candidate& candidate) override {
-    return digest(source_of(candidate));
+    std::string& known = digests_[to_string(candidate.config)];
+    if (known.empty()) known = digest(source_of(candidate));
+    return known;
   }
 
   void prepare(std::span<const Candidate> candidates, const std::function<bool()>& keep_going,
                const std::function<void(std::size_t, const Measurement&)>& on_done) override {
-    const std::vector<Candidate> batch(candidates.begin(), candidates.end());
+    const std::vector<Kin> kins = kins_of(candidates);
     // The first batch waits for the tuner's own kernels.
     std::vector<Source> own;
     if (!std::exchange(own_asked_for_, true)) own = own_sources(problem_, device_);
     own_left_ += own.size();
+    bool wanted = true;
+    const auto go_on = [&] {
+      if (lost() == nullptr) trials_->start();
+      if (lost() == nullptr && own_left_ == 0) trials_->get_ready(own_code_);
+      wanted = wanted && lost() == nullptr && keep_going();
+      return wanted;
+    };
     pool_.run(
-        own.size() + batch.size(),
-        [this, own, batch](std::size_t index, const std::atomic<bool>& unwanted) {
-          return compiled(
-              [&] {
-                return index < own.size() ? own[index] : source_of(batch[index - own.size()]);
-              },
-              unwanted);
+        own.size() + kins.size(),
+        [this, own, kins](std::size_t index, const std::atomic<bool>& unwanted) {
+          if (index < own.size()) return compiled([&] { return own[index]; }, unwanted);
+          const Kin& kin = kins[index - own.size()];
+          return kin.code ? Compiled{} : compiled([&] { return source_of(kin.first); }, unwanted);
         },
-        [&] {
-          if (lost() == nullptr) trials_->start();
-          if (lost() == nullptr && own_left_ == 0) trials_->get_ready(own_code_);
-          return lost() == nullptr && keep_going();
-        },
+        go_on,
         [&](std::size_t index, Compiled&& compiled) {
           if (compiled.trouble) std::rethrow_exception(compiled.trouble);
           if (index < own.size()) return take_own(std::move(compiled));
-          if (lost() != nullptr) return;  // a load, too, would wait for a kernel without end
-          on_done(index - own.size(), load(batch[index - own.size()], std::move(compiled)));
+          const Kin& kin = kins[index - own.size()];
+          std::shared_ptr<const Compiled>& code = codes_[kin.digest];
+          if (!kin.code) code = std::make_shared<const Compiled>(std::move(compiled));
+          for (const std::size_t each : kin.members) {
+            // A load, too, would wait for a kernel without end.
+            if (lost() != nullptr || (each != kin.members.front() && !go_on())) return;
+            on_done(each, load(candidates[each], code));
+          }
         });
   }
 
@@ -71,7 +81,7 @@ class CandidateEvaluator : public Evaluator {
   void keep(const Config& config) override {
     const auto it = prepared_.find(to_string(config));
     ATTNFORGE_ASSERT(it != prepared_.end(), "only a prepared candidate can be kept");
-    const Compiled& compiled = it->second.compiled;
+    const Compiled& compiled = *it->second.code;
     cache_.put_cubin(compiled.cubin, compiled.source.text, compiled.source.name);
   }
 
@@ -81,6 +91,26 @@ class CandidateEvaluator : public Evaluator {
   }
 
  private:
+  /// Candidates of one batch that have one source: they differ in how it is launched.
+  struct Kin {
+    std::string digest;
+    Candidate first;
+    std::vector<std::size_t> members;
+    bool code = false;  // it is there, of an earlier batch
+  };
+
+  std::vector<Kin> kins_of(std::span<const Candidate> candidates) {
+    std::vector<Kin> kins;
+    std::map<std::string, std::size_t> place;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      const std::string digest = digest_of(candidates[i]);
+      const auto [it, news] = place.emplace(digest, kins.size());
+      if (news) kins.push_back({digest, candidates[i], {}, codes_.contains(digest)});
+      kins[it->second].members.push_back(i);
+    }
+    return kins;
+  }
+
   Source source_of(const Candidate& candidate) const {
     return render(*candidate.family, candidate.config, problem_, overrides_);
   }
@@ -115,19 +145,18 @@ class CandidateEvaluator : public Evaluator {
       own_code_[digest(compiled.source)] = std::move(compiled.cubin);
   }
 
-  Measurement load(const Candidate& candidate, Compiled&& compiled) {
-    if (compiled.failure.status != Status::kOk) return compiled.failure;
-    const std::string config = to_string(candidate.config);
-    const auto [it, added] = prepared_.insert_or_assign(config,
-                                                        Prepared{candidate, std::move(compiled)});
-    const Measurement result = trials_->load(it->second.candidate, it->second.compiled, 0);
+  Measurement load(const Candidate& candidate, std::shared_ptr<const Compiled> code) {
+    if (code->failure.status != Status::kOk) return code->failure;
+    const auto [it, added] = prepared_.insert_or_assign(to_string(candidate.config),
+                                                        Prepared{candidate, std::move(code)});
+    const Measurement result = trials_->load(it->second.candidate, *it->second.code, 0);
     if (result.status != Status::kOk) release(candidate.config);
     return result;
   }
 
   struct Prepared {
     Candidate candidate;
-    Compiled compiled;
+    std::shared_ptr<const Compiled> code;
   };
 
   const Problem problem_;
@@ -135,7 +164,9 @@ class CandidateEvaluator : public Evaluator {
   Cache& cache_;
   const std::unique_ptr<CompileWorkers> compilers_;
   const Overrides overrides_;
-  std::map<std::string, Prepared> prepared_;  // trials_ borrows from it
+  std::map<std::string, std::string> digests_;                    // by config
+  std::map<std::string, std::shared_ptr<const Compiled>> codes_;  // by digest, failures too
+  std::map<std::string, Prepared> prepared_;                      // trials_ borrows from it
   std::unique_ptr<Trials> trials_;
   bool own_asked_for_ = false;  // of the pool
   std::size_t own_left_ = 0;    // that have not arrived

@@ -126,10 +126,10 @@ std::string reach_text(const Inspection& i) {
 
 std::string tries_text(const Inspection& i) {
   const std::string tries = i.measured.empty() ? "nothing measured yet"
-                                               : fmt::format("{} tries", i.measured.size());
-  return i.num_estimates == 0
-             ? tries
-             : fmt::format("{}, {} estimates of tune --arch", tries, i.num_estimates);
+                                               : counted(std::ssize(i.measured), "try", "tries");
+  return i.num_estimates == 0 ? tries
+                              : fmt::format("{}, {} of tune --arch", tries,
+                                            counted(i.num_estimates, "estimate", "estimates"));
 }
 
 std::string untuned_text(const Inspection& i) {

@@ -134,6 +134,10 @@ Table parse_csv(std::string_view text, const std::string& name) {
   return table;
 }
 
+std::string counted(std::int64_t count, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
 std::string config_text(const std::string& config, bool full) {
   return full ? config : describe_config(config);
 }

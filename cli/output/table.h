@@ -2,6 +2,7 @@
 // JSON and CSV have the whole text.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -39,6 +40,9 @@ std::string csv_rows(const Table& table);
 /// "name:line: " for a row with more or fewer cells than there are names, and for a file without
 /// any.
 Table parse_csv(std::string_view text, const std::string& name);
+
+/// "1 problem", "2 problems".
+std::string counted(std::int64_t count, std::string_view one, std::string_view many);
 
 /// What of a text of several lines fits into a cell: its first line.
 inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }

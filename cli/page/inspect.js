@@ -261,7 +261,7 @@ function triesPart() {
         ...landscape(predicted.map(each => point(each, each.estimate_us)), [], "predicted", false));
     }
   } else {
-    into.append(el("p", {}, good.length + " configs were measured" + (failed.length ? ", " + failed.length + " failed" : "") + ". The fastest takes " +
+    into.append(el("p", {}, counted(good.length, "config") + (good.length === 1 ? " was measured" : " were measured") + (failed.length ? ", " + failed.length + " failed" : "") + ". The fastest takes " +
       microseconds(good[0].time_us) + ", the slowest " + microseconds(good[good.length - 1].time_us) + "."));
     into.append(...landscape(good.map(each => point(each, each.time_us)), failed.map(each => point(each, 0)), "measured", true));
     into.append(el("h3", {}, "Every try"));

@@ -88,7 +88,8 @@ std::string report_text(const Report& report) {
   }
   const double mean = geometric_mean_of_gains(report);
   std::string text = aligned(table);
-  text += fmt::format("\n{} problems, {} tries", report.rows.size(), report.stats.tries);
+  text += fmt::format("\n{}, {}", counted(std::ssize(report.rows), "problem", "problems"),
+                      counted(report.stats.tries, "try", "tries"));
   if (mean > 0) text += fmt::format("; tuning gains {:.2f}x (geometric mean)", mean);
   if (const std::int64_t stale = stale_of(report))
     text += fmt::format("; {} stale: tune them again", stale);

@@ -3,18 +3,18 @@ data.rows.forEach((row, i) => words.set(row.config, data.words[i]));
 const now = Date.parse(data.made);
 const rows = data.rows.map((row, i) => ({...row, number: i + 1, age: row.estimated ? null : (now - Date.parse(row.measured_at)) / 86400000}));
 const measured = rows.filter(row => !row.estimated && row.time_us > 0);
-const days = age => Number.isFinite(age) ? (age < 1 ? "today" : whole(age) + (Math.round(age) === 1 ? " day" : " days")) : "-";
+const days = age => Number.isFinite(age) ? (age < 1 ? "today" : counted(Math.round(age), "day")) : "-";
 const classes = [...new Set(rows.map(row => row.device_class))];
 
 function glance() {
   const ages = rows.map(row => row.age).filter(Number.isFinite).sort((a, b) => a - b);
   facts(document.querySelector("#glance .facts"), [
-    ["Problems", whole(rows.length), classes.length + (classes.length === 1 ? " GPU class" : " GPU classes")],
+    ["Problems", whole(rows.length), counted(classes.length, "GPU class", "GPU classes")],
     ["Tries", whole(data.tries), rows.reduce((sum, row) => sum + row.failures, 0) + " failed"],
     ["Gain over untuned", data.mean_gain > 0 ? data.mean_gain.toFixed(2) + "x" : "-", "geometric mean"],
     ["Age", ages.length ? days(ages[Math.floor(ages.length / 2)]) : "-", ages.length ? "oldest " + days(ages[ages.length - 1]) : ""],
     ["Stale", String(data.stale), data.stale === 1 ? "winner measured before its template was changed" : "winners measured before their template was changed"],
-    ["File", bytes(data.file_bytes), data.cubins + " cubins, health: " + data.health],
+    ["File", bytes(data.file_bytes), counted(data.cubins, "cubin") + ", health: " + data.health],
   ]);
 }
 
@@ -62,7 +62,7 @@ function model() {
   if (points.length === 0) return into.append(note("Nothing was measured yet."));
   const errors = points.map(([estimate, time]) => Math.abs(Math.log(time / estimate))).sort((a, b) => a - b);
   const half = Math.exp(errors[Math.floor(errors.length / 2)]);
-  into.append(el("p", {}, whole(points.length) + " tries that ran: predicted and measured. Half of them lie within a factor of " + half.toFixed(2) + " of the prediction."));
+  into.append(el("p", {}, counted(points.length, "try", "tries") + " that ran: predicted and measured. Half of them lie within a factor of " + half.toFixed(2) + " of the prediction."));
   const every = Math.ceil(points.length / 4000), drawn = points.filter((point, i) => i % every === 0);
   const holder = redrawn(full => {
     const width = Math.min(full, 640), left = 60, right = width - 10, top = 28, bottom = top + Math.min(420, width - 80);

@@ -47,8 +47,8 @@ void warn_of(const std::vector<std::string>& left_out) {
   fmt::print(stderr,
              "attnforge: {} that cannot be read {} left out, the first one: {}. See attnforge "
              "cache verify\n",
-             left_out.size() == 1 ? "1 row" : fmt::format("{} rows", left_out.size()),
-             left_out.size() == 1 ? "is" : "are", left_out.front());
+             counted(std::ssize(left_out), "row", "rows"), left_out.size() == 1 ? "is" : "are",
+             left_out.front());
 }
 
 int run_ls(const CacheArguments& a) {
@@ -203,7 +203,7 @@ int run_export(const CacheArguments& a) {
   const int lines = cache_export(a.path, text, a.export_filter, &left_out);
   warn_of(left_out);
   write_text(a.file, text.str());
-  write_out(fmt::format("{} lines written to {}\n", lines, printable(a.file)));
+  write_out(fmt::format("{} written to {}\n", counted(lines, "line", "lines"), printable(a.file)));
   return kExitOk;
 }
 
@@ -213,8 +213,8 @@ int run_import(const CacheArguments& a) {
   std::ifstream file;
   if (!standard) file.open(a.file, std::ios::binary);
   if (!file) refuse_file(a.file, "read");
-  write_out(fmt::format("{} lines taken from {}\n",
-                        cache_import(a.path, standard ? std::cin : file),
+  write_out(fmt::format("{} taken from {}\n",
+                        counted(cache_import(a.path, standard ? std::cin : file), "line", "lines"),
                         standard ? "standard input" : printable(a.file)));
   return kExitOk;
 }

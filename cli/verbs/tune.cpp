@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "attnforge/cache.h"
+#include "cli/job/tune_in_job.h"
 #include "cli/options/gpus.h"
 #include "cli/options/job_rank.h"
 #include "cli/options/problems.h"
@@ -22,7 +23,7 @@ namespace {
 
 struct TuneArguments {
   std::vector<std::string> words;
-  std::string file, shard, cache;
+  std::string file, mpi, shard, cache;
   std::string gpu;
   std::string rigor = "full";
   TuneOptions options{.must_keep = true};
@@ -40,6 +41,7 @@ Examples:
   attnforge tune fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
   attnforge tune --file problems.txt --gpu all --rigor quick --time-limit 30
   srun -n 8 attnforge tune --file problems.txt --shard auto --cache /tmp/tuned.db   (then export each)
+  mpirun --enable-recovery -n 8 attnforge tune --mpi problems.txt
   attnforge tune "fwd fp16 seqlen=1024 head_dim=64" --json --top 5
   attnforge tune --rigor exhaustive --plot pictures fwd bf16 seqlen=4096 head_dim=128
   attnforge tune --arch sm_86,sm_90a fwd bf16 seqlen=4096 head_dim=128   (no GPU: compiled and ranked by the model))";
@@ -207,14 +209,30 @@ void ask_launcher(TuneArguments& a) {
   if (gpus > 0) a.gpu = std::to_string(static_cast<std::size_t>(job->local) % gpus);
 }
 
+/// What a process of the job needs to know for each problem.
+int tune_by_mpi(const TuneArguments& a) {
+  JobTask task{
+      .problems = read_problems({}, a.mpi, "tune"),
+      .options = {"--rigor", a.rigor, "--time-limit", fmt::format("{}", a.options.time_limit_s),
+                  "--top", std::to_string(a.top), "--seed", std::to_string(a.options.seed)},
+      .compile_threads = a.options.compile_threads,
+      .cache = a.cache,
+      .json = a.json};
+  if (a.options.retune) task.options.emplace_back("--retune");
+  if (!a.options.family.empty())
+    task.options.insert(task.options.end(), {"--family", a.options.family});
+  return tune_in_job(task);
+}
+
 int run_tune(TuneArguments arguments) {
+  if (!arguments.mpi.empty()) return tune_by_mpi(arguments);
   if (arguments.shard == "auto") ask_launcher(arguments);
   if (arguments.gpu.empty()) arguments.gpu = "0";
   const std::vector<Problem> all = read_problems(arguments.words, arguments.file, "tune");
   const std::vector<Problem> problems = problems_of_shard(all, arguments.shard);
   if (problems.empty()) {
-    say(fmt::format("attnforge: shard {} has none of the {} problems: nothing to tune",
-                    arguments.shard, all.size()));
+    say(fmt::format("attnforge: shard {} has none of {}: nothing to tune", arguments.shard,
+                    counted(std::ssize(all), "problem", "problems")));
     if (arguments.json) print_json(to_json({}, 0, false));
     return kExitOk;
   }
@@ -237,6 +255,9 @@ Verb add_tune(Command& program) {
       "Every N-th problem from the I-th on: the share of one process of N; auto: as torchrun, "
       "OpenMPI, MPICH or Slurm says, each with a GPU of its machine. A database belongs to "
       "one machine");
+  auto* mpi = add_value(verb, "--mpi PATH", a.mpi,
+                        "The problems of a file, by all processes of an MPI job, a GPU each: "
+                        "handed out one by one, merged into the database of the first");
   add_value(verb, "--gpu N|all", a.gpu,
             "CUDA number of the GPU, default 0, or all (problems are shared out)");
   verb.add_option("--rigor", a.rigor,
@@ -265,6 +286,8 @@ Verb add_tune(Command& program) {
   for (const char* option : {"--gpu", "--rigor", "--time-limit", "--retune", "--family", "--top",
                              "--plot", "--seed", "--compile-threads"})
     arch->excludes(verb.get_option(option));
+  for (const char* option : {"problem", "--file", "--shard", "--gpu", "--plot", "--arch"})
+    mpi->excludes(verb.get_option(option));
   add_cache_option(verb, a.cache);
   verb.add_flag("--full", a.full, kFullHelp);
   verb.add_flag("--json", a.json, "Results as JSON");

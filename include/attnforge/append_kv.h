@@ -71,9 +71,16 @@ struct AppendTensors {
 /// It makes a plan for an append of these sizes and of the alignment that these tensors have, and
 /// runs it. The first call for this dtype, these head dims, rope and alignment, with or without q
 /// and new lengths, of one row for each sequence or of more, compiles a kernel, or takes it from
-/// the database; later ones only launch, and may be captured. Throws as make_plan() and
-/// Plan::run(); Error(kNotReady) if the kernel is not there and `allow_compile` is false.
+/// the database; later ones, and those after prepare_append_kv(), only launch, and may be captured.
+/// Throws as make_plan() and Plan::run(); Error(kNotReady) if the kernel is not there and
+/// `allow_compile` is false.
 ATTNFORGE_API void append_kv(const AppendSizes& sizes, const AppendTensors& tensors, Device& device,
                              void* stream = nullptr, bool allow_compile = true);
+
+/// Has ready what append_kv() of these would compile and load, and runs nothing: a graph can be
+/// captured of the first one. Of the tensors, which may hold anything, addresses and strides count.
+/// Throws as make_plan().
+ATTNFORGE_API void prepare_append_kv(const AppendSizes& sizes, const AppendTensors& tensors,
+                                     Device& device, bool allow_compile = true);
 
 }  // namespace attnforge

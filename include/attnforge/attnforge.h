@@ -24,5 +24,6 @@
 #include "attnforge/provenance.h"
 #include "attnforge/tune.h"
 #include "attnforge/version.h"
+#include "attnforge/weights.h"
 #include "attnforge/work.h"
 #include "attnforge/worker.h"

@@ -87,7 +87,8 @@
  * launches have theirs), may be captured into a CUDA graph, and takes about a microsecond more than
  * the driver's launch. These are the exceptions:
  *   may compile       attnforge_plan_create, functions that make or transpose a block mask on a
- *                     GPU, and attnforge_inspect where it is asked to; a capture comes after these
+ *                     GPU, weights and mass the first time, and attnforge_inspect where it is asked
+ *                     to; a capture comes after these
  *   tunes             attnforge_tune, and attnforge_plan_create unless the policy is another than
  *                     ATTNFORGE_POLICY_FIRST_RUN, the default: once a problem, within 8 s
  *   waits for the GPU functions that make, copy or transpose a block mask on a GPU; with
@@ -476,6 +477,20 @@ ATTNFORGE_API attnforge_status attnforge_contiguous_tensors(const attnforge_prob
 ATTNFORGE_API attnforge_status attnforge_run(const attnforge_plan* plan,
                                              const attnforge_tensors* tensors, void* workspace,
                                              size_t workspace_bytes, void* stream);
+
+/* What a forward run multiplied v by, exp(s - lse), 0 where a query does not see a key: for
+ * `num_rows` queries of each sequence fp32 [batch, num_heads_q, num_rows, seqlen_kv], stride_row
+ * between rows, and for each key summed over all queries [batch, num_heads_q, seqlen_kv], in the
+ * same order in every run. rows: [num_rows] in device memory, queries from 0, or below 0 from the
+ * sequence's end; NULL: the first. `tensors` has q, k and lse of the run, and what the problem's
+ * parts need. k has q's dtype, fp32, fp16 or bf16; not with a rope. */
+ATTNFORGE_API attnforge_status attnforge_attention_weights(
+    attnforge_context* context, const attnforge_problem* problem, const attnforge_tensors* tensors,
+    const int32_t* rows, int64_t num_rows, const attnforge_tensor* weights, void* stream);
+ATTNFORGE_API attnforge_status attnforge_key_mass(attnforge_context* context,
+                                                  const attnforge_problem* problem,
+                                                  const attnforge_tensors* tensors,
+                                                  const attnforge_rows* mass, void* stream);
 
 /* A tensor in host memory, contiguous in the problem's layout and in its dtype. name: as
  * attnforge/host_tensors.h calls it: "q", "k", "v", "o", "lse", "sinks", "lengths_kv",

@@ -68,6 +68,9 @@ Tensors from_c(const attnforge_tensors* given, std::span<AttentionState> parts) 
   return tensors;
 }
 
+Tensor from_c(const attnforge_tensor& tensor) { return same<Tensor>(tensor); }
+Rows from_c(const attnforge_rows& rows) { return same<Rows>(rows); }
+
 Problem with_sizes(Problem problem, const attnforge_sizes* given, std::string_view name) {
   static constexpr attnforge_sizes kDefaults = ATTNFORGE_SIZES_INIT;
   const attnforge_sizes sizes = read_struct(given, kDefaults, name);

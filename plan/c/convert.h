@@ -18,6 +18,9 @@ inline constexpr std::size_t kFirstTensorsBytes = offsetof(attnforge_tensors, bl
 /// a merge.
 Tensors from_c(const attnforge_tensors* tensors, std::span<AttentionState> parts = {});
 
+Tensor from_c(const attnforge_tensor& tensor);
+Rows from_c(const attnforge_rows& rows);
+
 /// `problem` with other sizes, not validated. Throws Error(kInvalidArgument), naming the argument.
 Problem with_sizes(Problem problem, const attnforge_sizes* sizes, std::string_view name);
 

@@ -73,13 +73,22 @@ Problem problem_of(const AppendSizes& s, const AppendTensors& t, bool packed) {
   return p;
 }
 
+Plan plan_of(const AppendSizes& sizes, const AppendTensors& tensors, Device& device,
+             bool allow_compile) {
+  return make_plan(problem_of(sizes, tensors, tensors.cu_seqlens != nullptr), device,
+                   {.policy = Policy::kEstimate, .allow_compile = allow_compile});
+}
+
 }  // namespace
+
+void prepare_append_kv(const AppendSizes& sizes, const AppendTensors& tensors, Device& device,
+                       bool allow_compile) {
+  plan_of(sizes, tensors, device, allow_compile);
+}
 
 void append_kv(const AppendSizes& sizes, const AppendTensors& tensors, Device& device, void* stream,
                bool allow_compile) {
-  const bool packed = tensors.cu_seqlens != nullptr;
-  make_plan(problem_of(sizes, tensors, packed), device,
-            {.policy = Policy::kEstimate, .allow_compile = allow_compile})
+  plan_of(sizes, tensors, device, allow_compile)
       .run({.q = tensors.q,
             .k = tensors.k,
             .v = tensors.v,

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <string_view>
 
 #include "attnforge/cache.h"
@@ -27,6 +29,10 @@
 
 namespace attnforge {
 namespace {
+
+std::string counted(std::int64_t count, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
 
 namespace fs = std::filesystem;
 using State = Check::State;
@@ -100,7 +106,8 @@ Check check_gpu(const DeviceFacts& gpu) {
                                fmt::join(known, ", sm_"));
     return check;
   }
-  check.detail += fmt::format(", {} winners ship for it", shipped_chosen(device_class(gpu)).size());
+  check.detail += fmt::format(", {} for it", counted(std::ssize(shipped_chosen(device_class(gpu))),
+                                                     "winner ships", "winners ship"));
   const NvrtcFacts& nvrtc = nvrtc_facts();
   if (nvrtc.available &&
       std::find(nvrtc.archs.begin(), nvrtc.archs.end(), gpu.arch.sm) == nvrtc.archs.end()) {
@@ -172,8 +179,9 @@ Check check_database(const std::string& path) {
     const CacheStats stats = cache_stats(path);
     Check check{
         "database", State::kOk,
-        fmt::format("{}: schema {}, {} problems, {} tries, {} cubins, {:.1f} MiB, journal {}", path,
-                    stats.schema_version, stats.problems, stats.tries, stats.cubins,
+        fmt::format("{}: schema {}, {}, {}, {}, {:.1f} MiB, journal {}", path, stats.schema_version,
+                    counted(stats.problems, "problem", "problems"),
+                    counted(stats.tries, "try", "tries"), counted(stats.cubins, "cubin", "cubins"),
                     static_cast<double>(stats.file_bytes) / (1 << 20), stats.journal_mode),
         ""};
     if (!stats.healthy) {

@@ -18,7 +18,7 @@ is installed in, in a build folder of the checkout, or by the loader. Imports no
 
 
 from . import _graphs, texts
-from ._caches.append import append_kv
+from ._caches.append import append_kv, prepare_append_kv
 from ._attention import attention
 from ._gradients.backward import attention_backward
 from ._block_mask import BlockMask
@@ -34,11 +34,13 @@ from ._problem import Problem
 from ._reference import reference
 from ._caches.scales import quantize_kv
 from ._tools import inspect, stats, supported, tune
+from ._weights import attention_weights, key_mass
 
 __all__ = [
     "AttnforgeError", "BlockMask", "CompileError", "CudaError", "InvalidError", "KvCache", "NoDriverError", "NotReadyError",
-    "PerformanceWarning", "Problem", "UnsupportedError", "WorkspaceError", "append_kv", "attention", "attention_backward", "configure",
-    "inspect", "library_path", "merge_states", "plan_cache", "quantize_kv", "reference", "stats", "supported", "texts", "tune", "version"
+    "PerformanceWarning", "Problem", "UnsupportedError", "WorkspaceError", "append_kv", "attention", "attention_backward",
+    "attention_weights", "configure", "inspect", "key_mass", "library_path", "merge_states", "plan_cache", "prepare_append_kv", "quantize_kv",
+    "reference", "stats", "supported", "texts", "tune", "version"
 ]
 
 _graphs.torch_is_there()

@@ -29,11 +29,14 @@ __all__ = [
     "append_kv",
     "attention",
     "attention_backward",
+    "attention_weights",
     "configure",
     "inspect",
+    "key_mass",
     "library_path",
     "merge_states",
     "plan_cache",
+    "prepare_append_kv",
     "quantize_kv",
     "reference",
     "stats",
@@ -51,14 +54,12 @@ _Size = int | tuple[int, int]
 _Rigor = Literal["quick", "full", "exhaustive"]
 _Progress = Callable[[dict[str, Any]], object]
 
-class _OfBoth(TypedDict, total=False):
+class _OfScores(TypedDict, total=False):
     causal: bool
     window: _Window
     softmax_scale: float | None
     softcap: float | None
     layout: _Layout
-    tf32: bool
-    deterministic: bool
     cu_seqlens: _Pair | None
     max_seqlen: _Size | None
     used_kv: _Pair | None
@@ -67,6 +68,13 @@ class _OfBoth(TypedDict, total=False):
     mask: str | None
     args: Mapping[str, Any] | None
     sinks: Any | None
+
+class _OfWeights(_OfScores, total=False):
+    page_table: Any | None
+
+class _OfBoth(_OfScores, total=False):
+    tf32: bool
+    deterministic: bool
 
 class _Options(_OfBoth, total=False):
     batch_invariant: bool
@@ -139,6 +147,27 @@ def attention_backward(
     dargs: Mapping[str, _T] | None = None,
     **options: Unpack[_OfBoth],
 ) -> tuple[_T, ...]: ...
+def attention_weights(
+    q: _T,
+    k: _T,
+    lse: _T,
+    *,
+    rows: _T | Sequence[int] | None = None,
+    out: _T | None = None,
+    stream: int | None = None,
+    attn_mask: _T | None = None,
+    **options: Unpack[_OfWeights],
+) -> _T: ...
+def key_mass(
+    q: _T,
+    k: _T,
+    lse: _T,
+    *,
+    out: _T | None = None,
+    stream: int | None = None,
+    attn_mask: _T | None = None,
+    **options: Unpack[_OfWeights],
+) -> _T: ...
 @overload
 def append_kv(
     k: _T,
@@ -180,6 +209,25 @@ def append_kv(
     k_scale: _T | None = None,
     v_scale: _T | None = None,
 ) -> _T: ...
+def prepare_append_kv(
+    k: _T,
+    v: _T,
+    k_cache: _T,
+    v_cache: _T,
+    used_kv: _T | None = None,
+    page_table: _T | None = None,
+    cu_seqlens: _T | None = None,
+    used_kv_after: _T | None = None,
+    rope: tuple[_T, _T] | None = None,
+    rope_interleaved: bool = False,
+    rope_offset: int = 0,
+    q: _T | None = None,
+    q_out: _T | None = None,
+    layout: _Layout = "bshd",
+    stream: int | None = None,
+    k_scale: _T | None = None,
+    v_scale: _T | None = None,
+) -> None: ...
 @overload
 def merge_states(
     o: Sequence[_T],

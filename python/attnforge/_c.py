@@ -185,6 +185,8 @@ FUNCTIONS = {
     "attnforge_plan_measured_us": (c_double, [c_void_p]),
     "attnforge_contiguous_tensors": (c_int, [c_void_p, c_void_p]),
     "attnforge_run": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p]),
+    "attnforge_attention_weights": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_void_p]),
+    "attnforge_key_mass": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
     "attnforge_solve_on_cpu": (c_int, [c_void_p, c_void_p, c_size_t]),
     "attnforge_tune": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "attnforge_inspect": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),

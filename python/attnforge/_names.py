@@ -75,7 +75,7 @@ def refuse_name(name, there):
     """Raises the TypeError for an option that is none of those that are there."""
     known = ", ".join(there)
     if name in OTHERS:
-        raise TypeError(f"got an unexpected keyword argument {name!r}; here it is {OTHERS[name]} (docs/COMING_FROM.md). There are {known}")
+        raise TypeError(f"got an unexpected keyword argument {name!r}; here: {OTHERS[name]} (docs/COMING_FROM.md). There are {known}")
     alike = [each for each in there if _is_like(name.replace("_", ""), each.replace("_", ""))]
     meant = f"did you mean {alike[0]}? There are" if alike else "there are"
     raise TypeError(f"got an unexpected keyword argument {name!r}; {meant} {known}")

@@ -7,6 +7,7 @@
 #include "reference/compare/roundings.h"
 #include "reference/half.h"
 #include "reference/parts/rope.h"
+#include "reference/parts/scales.h"
 #include "reference/score.h"
 
 namespace attnforge {
@@ -22,10 +23,11 @@ double allowed_error(const Tolerance& tolerance, double expected, double spread,
 namespace {
 
 /// To which probabilities are rounded: the other factor's dtype, weights of a merge to none. v of
-/// fewer bits than q is widened to fp16.
+/// fewer bits than q is widened to fp16, or to q's dtype.
 DType dtype_of_weights(const Problem& problem) {
   if (!is_attention(problem)) return DType::kFp32;
   if (is_low_bit(problem.dtype_q)) return problem.dtype_v;
+  if (may_be_widened(problem)) return problem.dtype_q;
   return is_low_bit(problem.dtype_v) ? DType::kFp16 : problem.dtype_v;
 }
 
@@ -53,6 +55,11 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
     tolerance.spread_atol += 4 * kTf32Roundoff * max_abs_v;
     tolerance.spread_score_atol = tf32_score_error(problem) * max_abs_v;
   }
+  if (may_be_widened(problem) && is_low_bit(problem.dtype_v)) {
+    // v is rounded as probabilities are, and the same values the same way.
+    tolerance.rtol += p_roundoff;
+    tolerance.spread_atol += 2 * p_roundoff * max_abs_v;
+  }
   tolerance.spread_score_atol += digits_error(problem) * max_abs_v;
   // Probabilities are off as by their own roundings; twice, since they are relative to their sum,
   // and the row's keys share the errors of its q.
@@ -77,6 +84,9 @@ Tolerance lse_tolerance(const Problem& problem) {
   tolerance.rtol = 0x1p-21;
   if (problem.tf32) tolerance.score_atol += tf32_score_error(problem);
   tolerance.product_atol = row_change_error(problem);
+  // All keys of a row may be off alike: each of few numbers is rounded one way.
+  if (may_be_widened(problem) && is_low_bit(problem.dtype_k))
+    tolerance.score_atol += unit_roundoff(problem.dtype_q);
   return tolerance;
 }
 

@@ -38,6 +38,9 @@ void set_usual_factor_tables(const Problem& problem, HostTensors& host);
 void change_query(const Problem& problem, const Tensors& tensors, std::int64_t query, double* row);
 void change_key(const Problem& problem, const Tensors& tensors, std::int64_t key, double* row);
 
+/// Whether kernels may round rows of q or k once more: what is made of them, or k of fewer bits.
+bool may_round_rows(const Problem& problem);
+
 /// What a score may be off by then, relative to Reference::product_magnitude; 0 where rows are
 /// those of the tensors.
 double row_change_error(const Problem& problem);

@@ -25,6 +25,12 @@ float quantised(DType dtype, float x, float scale) {
 
 }  // namespace
 
+bool may_be_widened(const Problem& problem) {
+  constexpr std::int64_t kFewQueries = 16;  // as templates/parts/widening has it
+  return is_attention(problem) && has_low_bit_kv(problem) && !is_low_bit(problem.dtype_q) &&
+         problem.seqlen_q > kFewQueries && !problem.batch_invariant;
+}
+
 void load_row(const Problem& problem, DType dtype, const void* array, std::int64_t first,
               const ScaleTensor& scales, std::int64_t batch, std::int64_t row, std::int64_t head,
               int columns, double* to) {

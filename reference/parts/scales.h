@@ -10,6 +10,10 @@
 
 namespace attnforge {
 
+/// Whether kernels may read k and v of fewer bits in q's 16: numbers times scales, rounded once
+/// more. None does where few queries read them, or where all batches are to have the same bits.
+bool may_be_widened(const Problem& problem);
+
 /// The elements of row `row` of head `head`, exactly: `first` is where it begins in the array, of
 /// `dtype`, and in `scales`, where the format has scales, as ScaleTensor says. The product of a
 /// number and its scale has no more bits than a double.

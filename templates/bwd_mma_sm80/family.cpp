@@ -13,6 +13,7 @@
 #include "templates/bwd_mma_sm80/config.h"
 #include "templates/host/common_fields.h"
 #include "templates/host/common_rejects.h"
+#include "templates/host/fitted_model.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/launch_work.h"
@@ -133,10 +134,25 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
 // The model behind the order of candidates: what a block does for one tile of queries, by unit of
 // an SM. What it must get right is the order, not the microseconds.
 
-// Not fitted yet: those of fwd_mma_sm80, whose instructions these are.
-constexpr double kTensor = 1.4, kShared = 1.16, kIssue = 1.375, kL2ClocksPerByte = 0.037;
-constexpr double kUnoverlapped = 0.3, kOwnChain = 1.3, kReduction = 3, kBarrier = 170,
-                 kHandOver = 100, kTileStart = 7000;
+struct Constants {
+  double tensor, shared, issue;  // times the work of a unit
+  double l2;                     // clocks a byte
+  double unoverlapped;           // of the lesser of two that overlap
+  double own_chain, reduction;   // times what a warp alone takes, and the bytes of the sums of dQ
+  double barrier, hand_over, tile_start;  // clocks
+};
+constexpr std::string_view kConstantNames[] = {"tensor",       "shared",    "issue",     "l2",
+                                               "unoverlapped", "own_chain", "reduction", "barrier",
+                                               "hand_over",    "tile_start"};
+static_assert(sizeof(Constants) == std::size(kConstantNames) * sizeof(double));
+constexpr ConstantsOfArch<Constants> kMeasured[] = {
+#include "templates/bwd_mma_sm80/estimate_constants.inc"
+};
+
+Constants constants_of(const Arch& arch) {
+  const Constants* const measured = constants_of_arch(kMeasured, arch.name);
+  return measured != nullptr ? *measured : *constants_of_arch(kMeasured, "90a");
+}
 
 /// Work of one block on one tile of queries, in clocks of an SM that does nothing else.
 struct TileCost {
@@ -144,7 +160,7 @@ struct TileCost {
   double waits;  // of a block for itself
 };
 
-TileCost tile_cost(const Typed& c, const Arch& arch) {
+TileCost tile_cost(const Typed& c, const Arch& arch, const Constants& k) {
   const double pairs = double(c.block_m) * c.block_n;
   const int qk = c.qk_chunks() * 8, v = c.v_chunks() * 8, steps = c.block_m / c.step_m;
   // ldmatrix of the warps that share the keys' work, once with several roles: 512 bytes each.
@@ -170,10 +186,10 @@ TileCost tile_cost(const Typed& c, const Arch& arch) {
                 1.5 * tile_bytes / c.alignment / 32 + 100.0 * c.num_warps) /
                4.0;
   cost.exponentials = pairs / 16.0;
-  cost.l2 = (tile_bytes + kReduction * sums_bytes) * kL2ClocksPerByte;
+  cost.l2 = (tile_bytes + k.reduction * sums_bytes) * k.l2;
   const bool late = c.ds_stages == 2;
-  cost.waits = kBarrier * (late ? 1 : 2) + (c.stages == 1 ? 2 * kBarrier : 0) +
-               kHandOver * steps * (c.roles / 2);
+  cost.waits = k.barrier * (late ? 1 : 2) + (c.stages == 1 ? 2 * k.barrier : 0) +
+               k.hand_over * steps * (c.roles / 2);
   return cost;
 }
 
@@ -189,22 +205,23 @@ double own_dq_us(const Typed& c, const Problem& problem, const DeviceFacts& devi
          device.sm_clock_mhz;
 }
 
-double model_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const TileCost cost = tile_cost(c, device.arch);
+double chain_us(const Typed& c, const Problem& problem, const DeviceFacts& device,
+                const Constants& k) {
+  const TileCost cost = tile_cost(c, device.arch, k);
   const double busy = std::pow(
-      std::pow(cost.tensor * kTensor, 4) + std::pow(cost.shared * kShared, 4) +
-          std::pow(cost.issue * kIssue, 4) + std::pow(cost.exponentials, 4) + std::pow(cost.l2, 4),
+      std::pow(cost.tensor * k.tensor, 4) + std::pow(cost.shared * k.shared, 4) +
+          std::pow(cost.issue * k.issue, 4) + std::pow(cost.exponentials, 4) + std::pow(cost.l2, 4),
       0.25);
   // A warp alone on its quarter of the SM waits for each of its instructions.
-  const double own_chain = (cost.tensor + cost.issue + cost.shared) * 4 / c.num_warps * kOwnChain;
+  const double own_chain = (cost.tensor + cost.issue + cost.shared) * 4 / c.num_warps * k.own_chain;
   const double serial = (own_chain + cost.waits) / c.blocks_per_sm;
-  const double clocks_per_tile = std::max(busy, serial) + kUnoverlapped * std::min(busy, serial);
+  const double clocks_per_tile = std::max(busy, serial) + k.unoverlapped * std::min(busy, serial);
   const double heads = double(problem.batch) * double(problem.num_heads_q);
   TileOrder order = key_tile_order(problem, c.block_n, c.head_group_mb);
   const double blocks = double(order.m_blocks) * order.heads;
   const double clocks = visited_keys(problem, c.block_m, 1, c.block_n).all * heads *
                             clocks_per_tile +
-                        blocks * kTileStart / c.blocks_per_sm;
+                        blocks * k.tile_start / c.blocks_per_sm;
   order.heavy_last = later_see_more(c);  // in name: under such masks the light tiles end
   const double idle = idle_factor(order, double(device.num_sms) * c.blocks_per_sm);
   const BwdSteps steps{.block_m = c.block_m, .dq_columns = c.makes_dq() ? c.qk_chunks() * 8 : 0};
@@ -212,7 +229,8 @@ double model_us(const Typed& c, const Problem& problem, const DeviceFacts& devic
          (c.makes_dq() ? 0 : own_dq_us(c, problem, device)) + bwd_steps_us(problem, steps, device);
 }
 
-double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+double model_us(const Typed& c, const Problem& problem, const DeviceFacts& device,
+                const Constants& k) {
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
   // it.
   constexpr int kSafeSlack = 42, kKeysSlack = 32;
@@ -225,7 +243,11 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   // ptxas lets some of what takes turns begin before the other has ended.
   if (c.dq_registers() >= 2 * c.step_registers()) slack -= kDqAlone;
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
-  return model_us(c, problem, device) * (tight ? kSpillRisk : 1.0);
+  return chain_us(c, problem, device, k) * (tight ? kSpillRisk : 1.0);
+}
+
+double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  return model_us(c, problem, device, constants_of(device.arch));
 }
 
 std::string describe(const Typed& c) {
@@ -321,5 +343,16 @@ constinit const Family
         .supports = supports,
         .axes = axes,
     });
+
+constinit const FittedModel fitted_bwd_mma_sm80 = {
+    .family = kName,
+    .names = kConstantNames,
+    .constants = [](const Arch& arch) { return numbers_of(constants_of(arch)); },
+    .estimate_us =
+        [](const Config& config, const Problem& problem, const DeviceFacts& device,
+           std::span<const double> constants) {
+          return model_us(typed<kFields>(config, problem), typical_problem(problem), device,
+                          constants_of_numbers<Constants>(constants));
+        }};
 
 }  // namespace attnforge

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "generator/shape.h"
+#include "templates/host/fitted_model.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/memory_time.h"
 #include "templates/host/split_counts.h"
@@ -15,44 +16,15 @@
 namespace attnforge {
 namespace {
 
-/// What work costs beside the rates of the chip.
-struct Constants {
-  double tensor, shared, shared_query, issue, softmax, l2;  // times the work of a unit
-  double wait, query_wait, tile_start;                      // clocks
-  double unoverlapped;                                      // of the lesser of two that overlap
-  double covered;  // how much of a block's tensor time other blocks cover
-  double clock;    // what is left of the maximum, and what else all configs share
+constexpr ConstantsOfArch<FwdMmaSm80Constants> kMeasured[] = {
+#include "templates/fwd_mma_sm80/estimate_constants.inc"
 };
-
-// Fitted on an H200, first to 6194 configs over head dims 48 to 256, then to 2800 over 64 to 512;
-// seqlen 2048 to 8192, causal and full.
-constexpr Constants kHopper = {.tensor = 1.397,
-                               .shared = 1.159,
-                               .shared_query = 0.904,
-                               .issue = 1.375,
-                               .softmax = 1.012,
-                               .l2 = 1.3727,
-                               .wait = 169,
-                               .query_wait = 0.387,
-                               .tile_start = 6281,
-                               .unoverlapped = 0.603,
-                               .covered = 0,
-                               .clock = 1.24};
 
 /// Chips that no one has run: with Hopper's costs, but that their tensor cores are busy for longer,
 /// which other blocks cover, and the clock that others' times imply
 /// (tests/templates/published.csv). Half the rate, as GeForce has it, leaves power for the whole
 /// clock; full rate costs 15% of it.
 constexpr double kHalfRate = 256, kClockOfHalfRate = 1.36, kClockOfFullRate = 1.08;
-
-Constants constants_of(const Arch& arch) {
-  Constants constants = kHopper;
-  if (arch.sm >= 90 && arch.mma_fma_per_clock_per_sm >= 1024) return constants;
-  constants.covered = 1;
-  constants.clock = arch.mma_fma_per_clock_per_sm <= kHalfRate ? kClockOfHalfRate
-                                                               : kClockOfFullRate;
-  return constants;
-}
 
 constexpr double kExchange = 400;  // two warps wait for each other's sums
 
@@ -75,7 +47,7 @@ double widening(const FwdMmaSm80Config& c, int keys) {
   return (c.head_dim * of_k + c.head_dim_v * of_code(c.dtype_v)) * keys / 32;
 }
 
-TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const Constants& k) {
+TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const FwdMmaSm80Constants& k) {
   const int depth_steps = c.depth_steps(), out_fragments = c.out_fragments(),
             rows = c.row_fragments(), warps = c.num_warps;
   const int keys = c.block_n / c.key_warps();  // of a warp
@@ -107,17 +79,14 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const Constants&
   return cost;
 }
 
-// For few query rows, where keys come from memory once: not fitted yet.
-constexpr double kMemoryLatency = 1100, kBlockStart = 4000;  // clocks
-constexpr double kSustainedClock = 0.85;                     // of the maximum
-
 /// A block goes through its key tiles one after another: each takes its own chain of waits, or its
 /// share of an SM, and all of them the memory.
 double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
-                   const TileCost& cost, double own_clocks, int resident_blocks, int splits) {
+                   const TileCost& cost, double own_clocks, int resident_blocks, int splits,
+                   const FwdMmaSm80Constants& k) {
   const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa)), blocks = tiles * splits;
   const double per_sm = std::min<double>(resident_blocks, std::ceil(blocks / device.num_sms));
-  const double latency = kMemoryLatency / std::max(c.stages - 1.0, 0.6);
+  const double latency = k.memory_latency / std::max(c.stages - 1.0, 0.6);
   const double units = std::max({cost.tensor, cost.shared + cost.query, cost.issue, cost.l2});
   const double clocks_per_tile = std::max({own_clocks, latency, units * per_sm});
   const double heads = tiles / std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m);
@@ -125,8 +94,8 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
       visited_keys(problem, c.block_m, c.pack_gqa, c.block_n).all *
       listed_share(problem, c.block_m) * heads / tiles / splits);
   const double rounds = std::ceil(blocks / (double(device.num_sms) * resident_blocks));
-  const double chain = rounds * (kBlockStart + key_tiles_of_block * clocks_per_tile) /
-                       (device.sm_clock_mhz * kSustainedClock);
+  const double chain = rounds * (k.block_start + key_tiles_of_block * clocks_per_tile) /
+                       (device.sm_clock_mhz * k.sustained_clock);
   const double late = problem.lengths == Lengths::kFixed ? late_readers(problem, blocks, device)
                                                          : 1;
   return with_memory_time(chain, problem, device, late) + combine_us(problem, splits, device);
@@ -134,9 +103,19 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
 
 }  // namespace
 
+FwdMmaSm80Constants fwd_mma_sm80_constants(const Arch& arch) {
+  if (const auto* measured = constants_of_arch(kMeasured, arch.name)) return *measured;
+  FwdMmaSm80Constants constants = *constants_of_arch(kMeasured, "90a");
+  if (arch.sm >= 90 && arch.mma_fma_per_clock_per_sm >= 1024) return constants;
+  constants.covered = 1;
+  constants.clock = arch.mma_fma_per_clock_per_sm <= kHalfRate ? kClockOfHalfRate
+                                                               : kClockOfFullRate;
+  return constants;
+}
+
 double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& problem,
-                                const DeviceFacts& device, int resident_blocks, int splits) {
-  const Constants k = constants_of(device.arch);
+                                const DeviceFacts& device, int resident_blocks, int splits,
+                                const FwdMmaSm80Constants& k) {
   const TileCost cost = tile_cost(c, device.arch, k);
 
   // Either a unit of the SM is busy all the time, or its blocks wait for themselves: products,
@@ -150,7 +129,7 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
                             100.0 * (c.block_n / c.step_n) + k.wait * (c.stages == 1 ? 2 : 1) +
                             (c.head_dim_warps > 1 ? kExchange : 0) + cost.query * k.query_wait;
   if (has_few_rows(problem) && problem.batch > 0 && problem.seqlen_q > 0)
-    return few_rows_us(c, problem, device, cost, own_clocks, resident_blocks, splits);
+    return few_rows_us(c, problem, device, cost, own_clocks, resident_blocks, splits, k);
   const double serial = own_clocks / resident_blocks;
   const double uncovered = (own_clocks - k.covered * cost.tensor) / resident_blocks;
   const double clocks_per_tile = std::max(busy, serial) +

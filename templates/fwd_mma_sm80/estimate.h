@@ -7,9 +7,22 @@
 
 namespace attnforge {
 
+/// What work costs beside the rates of the chip.
+struct FwdMmaSm80Constants {
+  double tensor, shared, shared_query, issue, softmax, l2;  // times the work of a unit
+  double wait, query_wait, tile_start;                      // clocks
+  double unoverlapped;                                      // of the lesser of two that overlap
+  double covered;  // how much of a block's tensor time other blocks cover
+  double clock;    // what is left of the maximum, and what else all configs share
+  // Of few query rows, where keys come from memory once: clocks, clocks, and of the maximum.
+  double memory_latency, block_start, sustained_clock;
+};
+FwdMmaSm80Constants fwd_mma_sm80_constants(const Arch& arch);
+
 /// Microseconds. `resident_blocks` is how many blocks an SM holds at once; the keys of a query tile
 /// are split among `splits`.
 double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& config, const Problem& problem,
-                                const DeviceFacts& device, int resident_blocks, int splits);
+                                const DeviceFacts& device, int resident_blocks, int splits,
+                                const FwdMmaSm80Constants& constants);
 
 }  // namespace attnforge

@@ -11,6 +11,7 @@
 #include "templates/fwd_mma_sm80/estimate.h"
 #include "templates/host/common_fields.h"
 #include "templates/host/common_rejects.h"
+#include "templates/host/fitted_model.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/launch_work.h"
@@ -245,7 +246,8 @@ double spread(const Typed& c, const Problem& problem, const DeviceFacts& device)
       problem, double(query_tiles(problem, c.block_m, c.pack_gqa)) * c.num_splits, device);
 }
 
-double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+double model_us(const Typed& c, const Problem& problem, const DeviceFacts& device,
+                const FwdMmaSm80Constants& constants) {
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
   // it.
   constexpr int kSafeSlack = 68, kUnrolledSlack = 4, kSoftcapSlack = 4, kCodeSlack = 12;
@@ -254,13 +256,23 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
                     (c.softcap ? kSoftcapSlack : 0) +
                     (c.user_score || c.user_mask ? kCodeSlack : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
-  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm, c.num_splits) *
+  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm, c.num_splits, constants) *
              (tight ? kSpillRisk : 1.0) *
              unequal_factor(c, problem, c.num_splits,
                             double(query_tiles(problem, c.block_m, c.pack_gqa)) /
                                 places_of(tiling_of(c), device)) +
          part_steps_us(c, problem, tiling_of(c), device);
 }
+
+double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  return model_us(c, problem, device, fwd_mma_sm80_constants(device.arch));
+}
+
+constexpr std::string_view kConstantNames[] = {
+    "tensor",  "shared", "shared_query",   "issue",       "softmax",
+    "l2",      "wait",   "query_wait",     "tile_start",  "unoverlapped",
+    "covered", "clock",  "memory_latency", "block_start", "sustained_clock"};
+static_assert(sizeof(FwdMmaSm80Constants) == std::size(kConstantNames) * sizeof(double));
 
 std::string describe(const Typed& c) {
   const char* const queries[] = {"", "Q in registers", "Q in registers and its memory reused"};
@@ -342,5 +354,16 @@ constinit const Family fwd_mma_sm80 = typed_family<kFields, illegal, needless, e
     .supports = supports,
     .axes = axes,
 });
+
+constinit const FittedModel fitted_fwd_mma_sm80 = {
+    .family = kName,
+    .names = kConstantNames,
+    .constants = [](const Arch& arch) { return numbers_of(fwd_mma_sm80_constants(arch)); },
+    .estimate_us =
+        [](const Config& config, const Problem& problem, const DeviceFacts& device,
+           std::span<const double> constants) {
+          return model_us(typed<kFields>(config, problem), typical_problem(problem), device,
+                          constants_of_numbers<FwdMmaSm80Constants>(constants));
+        }};
 
 }  // namespace attnforge

@@ -27,23 +27,31 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR int chunk_columns() const { return swizzle / element_bytes(dtype); }
   ATTNFORGE_CONSTEXPR int qk_chunks() const { return ceil_div(head_dim, chunk_columns()); }
   ATTNFORGE_CONSTEXPR int v_chunks() const { return ceil_div(head_dim_v, chunk_columns()); }
-  /// Packed heads that do not divide 64: a tile has as many whole queries as it has rows for.
-  ATTNFORGE_CONSTEXPR bool whole_queries() const { return 64 % pack_gqa != 0; }
-  ATTNFORGE_CONSTEXPR int tile_rows() const { return block_m() / pack_gqa * pack_gqa; }
+  /// Packed heads that do not divide 64: one box has all queries of a tile, and one more than fill
+  /// it.
+  ATTNFORGE_CONSTEXPR bool odd_pack() const { return 64 % pack_gqa != 0; }
+  /// Whether a tile may begin inside a query. Registers are read from any row, products from
+  /// multiples of 8 alone; of few heads the rows that whole queries leave free are few.
+  ATTNFORGE_CONSTEXPR bool cuts_queries() const { return odd_pack() && q_in_regs && pack_gqa > 32; }
+  /// Else a tile has as many whole queries as it has rows for.
+  ATTNFORGE_CONSTEXPR int tile_rows() const {
+    return cuts_queries() ? block_m() : block_m() / pack_gqa * pack_gqa;
+  }
   /// Whether the first query tile may begin before row 0 (early_rows()). A text that reads arrays
   /// by rows must not see such rows; lists count from row 0.
   ATTNFORGE_CONSTEXPR bool begins_early() const {
     return right_bound && !left_bound && pack_gqa == 1 && grid != kGridShares && !user_score &&
            !has_key_lists();
   }
-  // Tiles are stored chunk after chunk. Q's warpgroup after warpgroup; whole queries are one box,
-  // with one more than the tile has.
-  ATTNFORGE_CONSTEXPR int q_boxes() const { return whole_queries() ? 1 : warpgroups; }
-  ATTNFORGE_CONSTEXPR int box_queries() const { return ceil_div(block_m() / q_boxes(), pack_gqa); }
+  // Tiles are stored chunk after chunk, Q's warpgroup after warpgroup or as one box.
+  ATTNFORGE_CONSTEXPR int q_boxes() const { return odd_pack() ? 1 : warpgroups; }
+  ATTNFORGE_CONSTEXPR int box_queries() const {
+    return ceil_div(block_m() / q_boxes() + (cuts_queries() ? pack_gqa - 1 : 0), pack_gqa);
+  }
   ATTNFORGE_CONSTEXPR int box_rows() const { return box_queries() * pack_gqa; }
   ATTNFORGE_CONSTEXPR int q_chunk_bytes() const { return round_up(box_rows(), 8) * swizzle; }
   ATTNFORGE_CONSTEXPR int q_warpgroup_bytes() const {
-    return 64 * swizzle * (whole_queries() ? 1 : qk_chunks());
+    return 64 * swizzle * (odd_pack() ? 1 : qk_chunks());
   }
   ATTNFORGE_CONSTEXPR int kv_chunk_bytes() const { return block_n * swizzle; }
   ATTNFORGE_CONSTEXPR int q_bytes() const { return q_boxes() * qk_chunks() * q_chunk_bytes(); }

@@ -149,7 +149,7 @@ struct FwdWgmmaSm90aConsumer {
     wg.begin_rows(work.queries);
     if constexpr (kLeavesOut) leave_out(work.walk.before(part.walk));
     if (!part.empty) {
-      wg.read_q();
+      wg.read_q(work.queries);
       first_scores(work);
       if constexpr (C.q_in_regs) wg.release_q();
       attend_keys(work, part);

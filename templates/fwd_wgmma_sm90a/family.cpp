@@ -250,8 +250,9 @@ Reason needless_number_of_splits(const Typed& c, const Problem& problem,
 /// has a last round with few of them, which the winner of the bucket was not measured in.
 Reason needless_rounds(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   constexpr double kMostRounds = 8;
+  constexpr double kShortUs = 100;  // of keys from memory: less than that hides the start of shares
   if (has_parts(c) || c.has_key_lists() || !fits_one_tile(problem) || wrong_shares(problem) ||
-      !one_tile(c, problem))
+      !one_tile(c, problem) || memory_us(problem, device) < kShortUs)
     return "";
   const double tiles = blocks_of(c, problem), places = places_of(tiling_of(c), device);
   if (tiles <= places || tiles > kMostRounds * places ||
@@ -378,8 +379,12 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   const double reads = reads_us(problem, c.pack_gqa, device);
   if (c.grid == kGridShares) {
     constexpr double kFindUs = 1;  // a block counts all key tiles before its first load
+    // Where shares have several query tiles, the first keys of each come when others are used up.
+    constexpr double kNextTileUs = 2, kOneTile = 0.5;
+    const double rounds = blocks_of(c, problem) / places_of(tiling_of(c), device);
+    const double next_us = kNextTileUs * std::max(rounds - kOneTile, 0.0);
     const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
-    return kFindUs + std::max(with_memory_time(us, problem, device), reads) +
+    return kFindUs + next_us + std::max(with_memory_time(us, problem, device), reads) +
            combine_us(problem, results_of_shares(problem, tiling_of(c), device), device);
   }
   // Splits count as sequences of their own.
@@ -389,7 +394,9 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   const double rounds = problem.lengths == Lengths::kFixed
                             ? late_readers(problem, blocks_of(c, problem), device)
                             : 1;
+  constexpr double kAskUs = 2;  // blocks that ask for short tiles wait for the answers
   const double us = estimate_fwd_wgmma_sm90a_us(c, split, device) +
+                    (c.grid == kGridDynamic ? kAskUs : 0) +
                     part_steps_us(c, problem, tiling_of(c), device);
   // What waits for the longest sequence at the end waits for more than the memory.
   return std::max(with_memory_time(us, problem, device, rounds), reads) *

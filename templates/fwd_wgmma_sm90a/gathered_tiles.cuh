@@ -61,7 +61,7 @@ struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, true> {
         wg.release_v();
         continue;
       }
-      if (!begun) wg.read_q();
+      if (!begun) wg.read_q(work.queries);
       begun = true;
       wg.issue_scores();
       if (pending) {

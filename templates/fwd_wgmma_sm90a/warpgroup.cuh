@@ -111,14 +111,16 @@ struct FwdWgmmaSm90aWarpgroup : WithFp8Outputs<C> {
 
   // ---- Rows: Q, and what a walk adds up ----
 
-  ATTNFORGE_DEVICE void read_q() {
+  ATTNFORGE_DEVICE void read_q(const Tile& queries) {
     if constexpr (C.q_in_regs != 0) {
 #pragma unroll
       for (int d = 0; d < kDepthSteps; ++d) {
         const u32 chunk = smem.q(q_ring.stage, warpgroup) +
                           d * kStepBytes / C.swizzle * C.q_chunk_bytes();
-        const u32 at = (warp() * 16 + lane() % 16) * C.swizzle + d * kStepBytes % C.swizzle +
-                       lane() / 16 * 16;
+        u32 at = (warp() * 16 + lane() % 16) * C.swizzle + d * kStepBytes % C.swizzle +
+                 lane() / 16 * 16;
+        // The box begins with the query that the tile begins in.
+        if constexpr (C.cuts_queries()) at += queries.first_row % C.pack_gqa * C.swizzle;
         ldmatrix_x4(q[d], chunk + (at ^ ((at >> 7 << 4) & (C.swizzle - 16))));
       }
     }

@@ -11,7 +11,7 @@ namespace attnforge {
 template <FwdWgmmaSm90aConfig C, class Pieces, class Params>
 struct FwdWgmmaSm90aWork {
   using Tile = QueryTile<Params, C.pack_gqa, typename Pieces::Lengths,
-                         C.whole_queries() ? C.tile_rows() : 0, C.begins_early()>;
+                         C.tile_rows() < C.block_m() ? C.tile_rows() : 0, C.begins_early()>;
   using Walk = typename Pieces::Walk;
   using Order = typename Pieces::Order;
 

@@ -187,9 +187,13 @@ double unequal_factor(const Shape& shape, const Problem& typical, int splits, do
 
 double combine_us(const Problem& problem, int splits, const DeviceFacts& device) {
   constexpr double kStepUs = 2.5;  // its launch overlaps; it waits for the last block, then reads
+  // A warp has a row at a time, for so long beside its reads.
+  constexpr double kRowUs = 3, kWarpsOfSm = 48;
   if (splits == 1) return 0;
+  const double rows = double(problem.batch) * problem.num_heads_q * double(problem.seqlen_q);
   const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
-  return kStepUs + 2.0 * double(partial_bytes(problem, splits)) / std::max(bytes_per_us, 1.0);
+  return kStepUs + kRowUs * rows / (kWarpsOfSm * device.num_sms) +
+         2.0 * double(partial_bytes(problem, splits)) / std::max(bytes_per_us, 1.0);
 }
 
 }  // namespace attnforge

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Opens the pages of inspect --html and report --html in a headless browser.
 
-usage: page_in_browser_test.py PROGRAM FAKE_NVRTC
+usage: page_in_browser_test.py PROGRAM FAKE_NVRTC PICTURES
 Exit 77 where there is no browser (apt-get install chromium).
 
-One browser opens all pages. A script does in a page what a reader would, and returns what it saw.
+One browser opens all pages. A script does in a page what a reader would, and returns what it saw. What a phone shows of a page is kept in
+the folder PICTURES.
 """
+import base64
 import fcntl
 import json
 import os
@@ -14,12 +16,14 @@ import re
 import select
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 
-PROGRAM, FAKE_NVRTC = sys.argv[1], sys.argv[2]
+PROGRAM, FAKE_NVRTC, PICTURES = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+PHONE = 375  # its width
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
 # What nvdisasm would print of a kernel: lines 912 and 930 of the source, 930 calls 912.
@@ -97,19 +101,23 @@ class Browser:
         while not any(map(is_loaded, self.events)):
             self.events.append(self.message())
 
-    def seen(self, path, script, dark, width):
-        """What `script`, the body of a function, returns in the page, and the errors that were reported meanwhile."""
+    def seen(self, path, script, dark, width, picture):
+        """What `script`, the body of a function, returns in the page, and the errors that were reported meanwhile. A phone's picture is
+        written to the path `picture`."""
         self.events = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable", session)
         self.call("Page.setLifecycleEventsEnabled", session, enabled=True)
-        self.call("Emulation.setDeviceMetricsOverride", session, width=width, height=900, deviceScaleFactor=1, mobile=False)
+        self.call("Emulation.setDeviceMetricsOverride", session, width=width, height=900, deviceScaleFactor=1, mobile=width == PHONE)
         self.call("Emulation.setEmulatedMedia", session,
                   features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.navigate(session, path)
         done = self.call("Runtime.evaluate", session, expression=f"(() => {{{script}}})()", returnByValue=True)
+        if width == PHONE:
+            taken = self.call("Page.captureScreenshot", session, captureBeyondViewport=True)
+            picture.write_bytes(base64.b64decode(taken["data"]))
         self.call("Target.closeTarget", targetId=target)
         reported = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
         errors = [event for event in self.events if event["method"] in reported]
@@ -127,6 +135,8 @@ class Pages(unittest.TestCase):
         tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
         cls.environment = dict(os.environ, ATTNFORGE_NVRTC=FAKE_NVRTC, ATTNFORGE_CACHE=str(cls.root / "cache.db"),
                                PATH=f"{cls.root}:{os.environ['PATH']}", CUDA_VISIBLE_DEVICES="", ATTNFORGE_SHIPPED_WINNERS="0")
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        cls.pictures = 0
         cls.fill_database()
         cls.browser = Browser(cls.root / "profile")
 
@@ -166,7 +176,11 @@ class Pages(unittest.TestCase):
         """What `script` returns in the page; no error may be reported meanwhile."""
         path = self.root / "page.html"
         path.write_text(page)
-        seen, errors = self.browser.seen(path, script, dark, width)
+        type(self).pictures += 1
+        picture = PICTURES / f"{self.id().rpartition('.test_')[2]}_{self.pictures}.png"
+        seen, errors = self.browser.seen(path, script, dark, width, picture)
+        if width == PHONE:
+            self.assertEqual(struct.unpack(">I", picture.read_bytes()[16:20])[0], PHONE, "its picture is as wide as the phone")
         self.assertEqual(errors, [])
         return seen
 
@@ -175,7 +189,7 @@ class Pages(unittest.TestCase):
 
     def test_every_section_is_drawn_wide_and_narrow_light_and_dark(self):
         page = self.inspect_page()
-        for width, dark in ((1400, False), (375, True)):
+        for width, dark in ((1400, False), (PHONE, True)):
             seen = self.open(page, """
               return {paper: getComputedStyle(document.body).backgroundColor,
                       overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
@@ -191,7 +205,7 @@ class Pages(unittest.TestCase):
                 self.assertGreater(length, 60, name)
             self.assertEqual(seen["pictures"], 4, "mask, timeline, roofline, tries")
             self.assertEqual([said for said, is_wider in seen["wider"]], [is_wider for said, is_wider in seen["wider"]], "who scrolls says so")
-            self.assertTrue(width != 375 or any(said for said, _ in seen["wider"]))
+            self.assertTrue(width != PHONE or any(said for said, _ in seen["wider"]))
             self.assertEqual(seen["unnamed"], 0)
 
     FACTS = """
@@ -370,7 +384,7 @@ class Pages(unittest.TestCase):
                   configs: [...document.querySelectorAll('#winners td:last-child span')].map(each => [each.textContent, each.title]),
                   overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
                   wider: [...document.querySelectorAll('#winners .wider')].map(each => !each.hidden),
-                  pictures: document.querySelectorAll('svg.picture').length};""", width=375)
+                  pictures: document.querySelectorAll('svg.picture').length};""", width=PHONE)
         self.assertLessEqual(seen["overflow"], 0, "the page scrolls sideways")
         self.assertEqual(seen["wider"], [True])
         self.assertRegex(seen["configs"][0][0], r"^fwd_mma_sm80 \d+ x \d+ keys")
@@ -394,9 +408,9 @@ class Pages(unittest.TestCase):
           return [mask.querySelectorAll('svg.picture').length, mask.querySelectorAll('svg.block-mask').length,
                   document.documentElement.scrollWidth - document.documentElement.clientWidth, mask.textContent.includes('visited')];"""
         problem = ["--arch", "sm_90a", "fwd", "bf16", "num_heads=16", "seqlen=4096", "head_dim=128"]
-        seen = self.open(self.inspect_page("--mask-random", "0.3", *problem, "blocks=128"), look, width=375)
+        seen = self.open(self.inspect_page("--mask-random", "0.3", *problem, "blocks=128"), look, width=PHONE)
         self.assertEqual(seen, [0, 1, 0, False])
-        seen = self.open(self.inspect_page("--mask", "k <= q && q - k < 1024", *problem), look, width=375)
+        seen = self.open(self.inspect_page("--mask", "k <= q && q - k < 1024", *problem), look, width=PHONE)
         self.assertEqual(seen, [1, 0, 0, True], "the window says all of it")
 
     def test_other_problems_and_what_is_not_known(self):

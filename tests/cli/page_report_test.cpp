@@ -56,6 +56,17 @@ TEST(Report, WhatWasNeverMeasuredHasNoGain) {
   EXPECT_EQ(row.gain(), 0);
 }
 
+TEST(Report, DatesNoEstimateUnderMeasured) {
+  Report report = small_report();
+  report.stats.tries = 1;
+  report.rows[0].best.estimated = true;
+  report.rows[0].best.measured_at = "2026-01-02T03:04:05Z";  // when it was written down
+  const std::string text = report_text(report);
+  EXPECT_THAT(text, HasSubstr("estimate"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("2026")));
+  EXPECT_THAT(text, HasSubstr("\n1 problem, 1 try"));
+}
+
 TEST(Report, TextAndJsonSayTheSame) {
   Report report = small_report();
   report.rows[0].state = "stale";
@@ -67,6 +78,7 @@ TEST(Report, TextAndJsonSayTheSame) {
   EXPECT_EQ(json.at("rows")[0].at("state"), "stale");
   EXPECT_DOUBLE_EQ(json.at("rows")[0].at("gain").get<double>(), 1.2);
   EXPECT_EQ(json.at("stale"), 1);
+  EXPECT_THAT(text, HasSubstr("\n1 problem, 0 tries; "));
   EXPECT_EQ(report_text({}), "no problem in the database matches\n");
 }
 

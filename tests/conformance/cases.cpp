@@ -359,6 +359,23 @@ std::vector<ConformanceCase> low_bits() {
        "fwd bf16 k=e5m2 v=int8 kv_scale=head layout=bhsd page_size=16" + few,
        "fwd bf16 k=int4 v=e4m3 kv_scale=group64 alignment=8" + many},
       Inputs::kNormal, gaps);
+  const std::string prefill = " batch=5 num_heads=8:2 seqlen=90:700 head_dim=128 lse ";
+  add("LowBitsOfManyQueries",
+      {"fwd bf16 k=int8 v=int8 kv_scale=token lengths=packed page_size=16 causal" + prefill,
+       "fwd fp16 k=int4 v=int4 kv_scale=group64 lengths=packed page_size=1 sinks" + prefill,
+       "fwd bf16 k=e4m3 v=int4 kv_scale=head lengths=packed page_size=48 window_left=40" + prefill,
+       "fwd fp16 k=e5m2 v=e5m2 kv_scale=tensor lengths=used page_size=24 softcap=20" + prefill,
+       "fwd bf16 v=int8 kv_scale=group32 lengths=used page_size=64 causal" + prefill,
+       "fwd bf16 k=e4m3 v=e4m3 kv_scale=head lengths=packed causal" + prefill,
+       "fwd fp16 k=int8 lengths=used blocks=64 mask_bits" + prefill,
+       "fwd bf16 k=int4 v=e4m3 kv_scale=token head_dim=192:128 batch=1 num_heads=16:2 "
+       "seqlen=17:3000 lse",
+       "fwd bf16 k=int8 v=int8 kv_scale=token lengths=used page_size=16 seqlen=90:0 batch=2 "
+       "num_heads=2 head_dim=64 lse"});
+  add("LowBitsOfManyQueriesWithGaps",
+      {"fwd bf16 k=int8 v=int8 kv_scale=token lengths=packed page_size=16 layout=bhsd" + prefill,
+       "fwd fp16 k=int4 v=e5m2 kv_scale=group64 lengths=packed causal" + prefill},
+      Inputs::kNormal, gaps);
   for (const auto& [name, inputs] : {std::pair{"LowBitsOfLargeInputs", Inputs::kLarge},
                                      {"LowBitsOfGrowingScores", Inputs::kGrowingToFirst},
                                      {"LowBitsOfNegativeScores", Inputs::kStronglyNegative},

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Runs every attnforge command that the documents show, as it stands, on the fake GPU and the fake NVRTC, on a terminal of 80 columns.
 
-usage: document_commands_test.py ROOT ATTNFORGE FAKE_DRIVER_DIR FAKE_NVRTC
+usage: document_commands_test.py ROOT ATTNFORGE FAKE_DRIVER_DIR FAKE_NVRTC PICTURES
+
+Where there is tmux, it is the terminal that shows what they said; its rows are kept in the folder PICTURES, a file a command.
 
 tune and bench are interrupted after a while: then the command line, the problem and the files were taken. Files that a command
 reads are made beforehand; each command has a folder and a database of its own.
@@ -24,7 +26,7 @@ import threading
 import time
 import unittest
 
-FAKE_NVRTC, FAKE_DRIVER_DIR, ATTNFORGE, ROOT = (pathlib.Path(sys.argv.pop()).resolve() for _ in range(4))
+PICTURES, FAKE_NVRTC, FAKE_DRIVER_DIR, ATTNFORGE, ROOT = (pathlib.Path(sys.argv.pop()).resolve() for _ in range(5))
 
 COLUMNS = 80
 
@@ -97,6 +99,38 @@ def works_for(process, seconds):
     return False
 
 
+class Screens:
+    """tmux, which shows what a terminal of COLUMNS was sent."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.file = pathlib.Path(self.folder.name) / "sent"
+        self.tmux("new-session", "-d", "-s", "screens", "-x", str(COLUMNS), "-y", "50", "cat")
+
+    def close(self):
+        self.tmux("kill-server")
+        self.folder.cleanup()
+
+    def tmux(self, *words):
+        settings = pathlib.Path(self.folder.name) / "settings"
+        settings.write_text("set -g history-limit 100000\n")
+        command = ["tmux", "-S", f"{self.folder.name}/socket", "-f", str(settings), *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True, env=dict(os.environ, TERM="xterm-256color")).stdout
+
+    def of(self, sent):
+        """(rows, lines) that are seen of these bytes: a line that is too long has several rows."""
+        self.file.write_bytes(sent)
+        window = self.tmux("new-window", "-d", "-P", "-F", "#{window_id}", f"cat '{self.file}'; touch '{self.file}.shown'; sleep 60").strip()
+        last = time.monotonic() + 20
+        while not self.file.with_suffix(".shown").exists() and time.monotonic() < last:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        rows, lines = (self.tmux("capture-pane", "-p", *joined, "-S", "-", "-t", window) for joined in ((), ("-J",)))
+        self.tmux("kill-window", "-t", window)
+        self.file.with_suffix(".shown").unlink()
+        return rows, lines
+
+
 class Terminal:
     """What is written to `end`."""
 
@@ -117,13 +151,12 @@ class Terminal:
 
     def text(self):
         """Without colours, and of lines that were written over the last."""
-        self.reader.join()
         lines = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", self.said.decode()).replace("\r\n", "\n").split("\n")
         return "\n".join(line.rpartition("\r")[2] for line in lines)
 
 
 def run(command):
-    """(exit code, what it says on a terminal) of a command in a folder of its own."""
+    """(exit code, its Terminal) of a command in a folder of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         make_files(folder)
@@ -138,7 +171,7 @@ def run(command):
         if re.search(r"cache export|attnforge report", command):  # there must be a database
             subprocess.run(["attnforge", "cache", "import", "winners.jsonl"], cwd=folder, env=environment, capture_output=True)
         if shipped := re.search(r"SITE_CACHE=(\S+) .* cached_only (.*)", command):
-            tune = ["attnforge", "tune", "--quiet", "--rigor", "quick", "--time-limit", "1", "--cache", shipped[1], shipped[2]]
+            tune = ["attnforge", "tune", "--quiet", "--rigor", "quick", "--time-limit", "8", "--cache", shipped[1], shipped[2]]
             subprocess.run(tune, cwd=folder, env=environment, capture_output=True)
         terminal = Terminal()
         process = subprocess.Popen(
@@ -153,7 +186,13 @@ def run(command):
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        return process.returncode, terminal.text()
+        terminal.reader.join()
+        return process.returncode, terminal
+
+
+def broken(lines):
+    """Those that a terminal breaks, and not because of a word that no row has room for."""
+    return [line for line in lines.split("\n") if len(line.rstrip()) > COLUMNS and max(map(len, line.split())) < COLUMNS / 2]
 
 
 class DocumentCommandsTest(unittest.TestCase):
@@ -162,13 +201,31 @@ class DocumentCommandsTest(unittest.TestCase):
         self.assertGreater(len(shown), 25)
         pages = {str(page) for page in shown.values()}
         self.assertLessEqual({"README.md", "docs/CLI.md", "docs/MEASURING.md"}, pages)
+        screens = Screens() if shutil.which("tmux") else None
+        if screens:
+            self.addCleanup(screens.close)
+            PICTURES.mkdir(parents=True, exist_ok=True)
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            for command, (code, said) in zip(shown, pool.map(run, shown)):
+            for number, (command, (code, terminal)) in enumerate(zip(shown, pool.map(run, shown))):
+                said = terminal.text()
                 with self.subTest(command=command, page=str(shown[command])):
                     self.assertIn(code, allowed(command), said)
-                    if not re.search(AS_IT_IS, command):
-                        broken = [line for line in said.split("\n") if len(line) > COLUMNS and max(map(len, line.split())) < COLUMNS / 2]
-                        self.assertEqual(broken, [], "the terminal breaks these lines wherever they are")
+                    if re.search(AS_IT_IS, command):
+                        continue
+                    self.assertEqual(broken(said), [], "the terminal breaks these lines wherever they are")
+                    if screens:
+                        rows, lines = screens.of(terminal.said)
+                        (PICTURES / f"command_{number}.txt").write_text(f"$ {command}\n{rows.rstrip()}\n")
+                        self.assertEqual(broken(lines), [], "tmux breaks these lines wherever they are")
+
+    @unittest.skipUnless(shutil.which("tmux"), "needs tmux")
+    def test_the_terminal_breaks_what_is_too_long(self):
+        screens = Screens()
+        self.addCleanup(screens.close)
+        long = " ".join(["word"] * 30)
+        rows, lines = screens.of(f"one\r\n{long}\r\n\x1b[1mtwo\x1b[0m\r\n".encode())
+        self.assertEqual(broken(lines), [long])
+        self.assertEqual(rows.rstrip().split("\n"), ["one", long[:COLUMNS].rstrip(), long[COLUMNS:], "two"])
 
 
 if __name__ == "__main__":

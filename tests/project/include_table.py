@@ -34,16 +34,16 @@ TABLE = {
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "plan": (
-        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|plan/((c|ops|checks|choice)/)?\w+\.h|templates/(registry|embedded|ops/block_lists/host)\.h",
+        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|plan/((c|ops|checks|choice)/)?\w+\.h|templates/(registry|embedded|ops/(block_lists|weights)/host)\.h",
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "plan/tools": (
-        r"(attnforge|generator|runtime|reference|cache|tuner|plan)/.*|templates/(registry|embedded|ops/block_lists/host)\.h",
+        r"(attnforge|generator|runtime|reference|cache|tuner|plan)/.*|templates/(registry|embedded|ops/(block_lists|weights)/host)\.h",
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "cli": (r"(attnforge|cli)/.*", rf"{POSIX}|{HOST}|CLI/\w+\.hpp"),
     "bench": (
-        r"(attnforge|generator|runtime|bench)/.*|templates/registry\.h",
+        r"(attnforge|generator|runtime|bench)/.*|templates/(registry|host/fitted_model)\.h",
         rf"{POSIX}|{HOST}|benchmark/benchmark\.h|cuda\.h",
     ),
 }

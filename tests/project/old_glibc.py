@@ -11,7 +11,7 @@ import sys
 
 from installation import run, temporary_folder
 
-OLDEST = "2.28"
+OLDEST = "2.27"
 
 PROGRAM = r"""
 #include <attnforge/problem.h>

@@ -1285,6 +1285,95 @@ class MergeStatesTest(CallTest):
             attnforge.merge_states([o], [lse], out=o)
 
 
+class WeightsTest(CallTest):
+    """attention_weights() and key_mass(): what the library gets, and what is refused."""
+
+    def setUp(self):
+        super().setUp()
+        self.q, self.k = torch.Tensor((2, 5, 4, 64)), torch.Tensor((2, 9, 2, 64))
+        self.lse = torch.Tensor((2, 4, 5), "float32")
+
+    def called(self, function, *arrays, **options):
+        """The problem, structs and rows that the library gets, and the result."""
+        seen, make = [], attnforge._weights.problem_of_arrays
+
+        def recorded(context, problem, tensors, *rest):
+            seen.extend((tensors._obj, *rest))
+            return 0
+
+        def made(*of):
+            seen.append(make(*of))
+            return seen[0]
+
+        library = types.SimpleNamespace(attnforge_attention_weights=recorded, attnforge_key_mass=recorded)
+        with mock.patch.object(attnforge._weights, "lib", lambda: library):
+            with mock.patch.object(attnforge._weights, "problem_of_arrays", made):
+                result = getattr(attnforge, function)(*arrays, **options)
+        return (*seen, result)
+
+    def test_are_one_launch(self):
+        launches = self.driver.fake_launches()
+        weights = attnforge.attention_weights(self.q, self.k, self.lse, causal=True)
+        self.assertEqual((weights.shape, weights.dtype), ((2, 4, 5, 9), "float32"))
+        mass = attnforge.key_mass(self.q, self.k, self.lse, causal=True)
+        self.assertEqual((mass.shape, mass.dtype), ((2, 4, 9), "float32"))
+        self.assertEqual(self.driver.fake_launches(), launches + 2)
+        self.assertEqual(attnforge.attention_weights(self.q, self.k, self.lse, rows=[]).shape, (2, 4, 0, 9))
+        self.assertEqual(self.driver.fake_launches(), launches + 2)
+
+    def test_rows_options_and_strides_go_to_the_library(self):
+        rows = torch.Tensor((3,), "int32")
+        out = torch.Tensor((2, 4, 3, 9), "float32", strides=(1000, 100, 12, 1))
+        problem, tensors, address, count, to, queue, result = self.called(
+            "attention_weights", self.q, self.k, self.lse, rows=rows, out=out, window=(3, 0), softcap=20.0, stream=7
+        )
+        self.assertIs(result, out)
+        self.assertEqual((problem.window_left, problem.window_right, problem.softcap, problem.seqlen_kv), (3, 0, 20.0, 9))
+        self.assertEqual((address, count, queue), (rows.data_ptr(), 3, 7))
+        to = to._obj
+        self.assertEqual((to.data, to.stride_batch, to.stride_head, to.stride_row), (out.data_ptr(), 1000, 100, 12))
+        self.assertEqual((tensors.q.data, tensors.k.data, tensors.lse.data), (self.q.data_ptr(), self.k.data_ptr(), self.lse.data_ptr()))
+        self.assertEqual((tensors.q.stride_row, tensors.k.stride_head, tensors.lse.stride_head), (256, 64, 5))
+        _, _, address, count, *_ = self.called("attention_weights", self.q, self.k, self.lse)
+        self.assertEqual((address, count), (None, 5))
+        torch.uploads = []
+        _, _, address, count, *_ = self.called("attention_weights", self.q, self.k, self.lse, rows=[-1, 0])
+        self.assertTrue(address)
+        self.assertEqual((count, torch.uploads[-1]), (2, (-1).to_bytes(4, "little", signed=True) + bytes(4)))
+
+    def test_sequences_have_a_batch_in_the_result(self):
+        q, k, lse = torch.Tensor((30, 4, 64)), torch.Tensor((40, 2, 64)), torch.Tensor((4, 30), "float32")
+        ends = torch.Tensor((4,), "int32")
+        problem, *_, mass = self.called("key_mass", q, k, lse, cu_seqlens=ends, max_seqlen=(16, 20))
+        self.assertEqual((mass.shape, problem.lengths, problem.seqlen_kv), ((3, 4, 20), "packed", 20))
+        pool, used, table = torch.Tensor((7, 16, 2, 64)), torch.Tensor((2,), "int32"), torch.Tensor((2, 3), "int32")
+        problem, tensors, *_, mass = self.called("key_mass", self.q, pool, self.lse, used_kv=used, page_table=table)
+        self.assertEqual((mass.shape, problem.page_size), ((2, 4, 48), 16))
+        self.assertTrue(tensors.pages and tensors.lengths)
+        launches = self.driver.fake_launches()
+        attnforge.attention_weights(q, k, lse, rows=[-1], cu_seqlens=ends, max_seqlen=(16, 20), causal=True)
+        attnforge.key_mass(self.q, pool, self.lse, used_kv=used, page_table=table, score="s + b[k]", args={"b": torch.Tensor((9,), "float32")})
+        attnforge.key_mass(self.q, self.k, self.lse, block_mask=attnforge.BlockMask.random(0.5, 16, (5, 9)))
+        self.assertEqual(self.driver.fake_launches(), launches + 3)
+
+    def test_what_is_refused(self):
+        half, wide = torch.Tensor((2, 9, 2, 64), "float16"), torch.Tensor((2, 9, 2, 32))
+        for message, arrays, options in (
+            ("q is bf16 and k is fp16", (self.q, half, self.lse), {}),
+            ("q has head_dim 64 and k has 32", (self.q, wide, self.lse), {}),
+            ("lse is fp32", (self.q, self.k, torch.Tensor((2, 5, 4), "float32")), {}),
+            ("rows has shape", (self.q, self.k, self.lse), {"rows": torch.Tensor((1, 3), "int32")}),
+            (r"rows\[0\]", (self.q, self.k, self.lse), {"rows": [2**31]}),
+            ("rows", (self.q, self.k, self.lse), {"rows": 3}),
+            (r"it must be fp32 \(2, 4, 5, 9\)", (self.q, self.k, self.lse), {"out": self.lse}),
+        ):
+            with self.assertRaisesRegex((attnforge.InvalidError, TypeError), message):
+                attnforge.attention_weights(*arrays, **options)
+        for name in ("rope", "tf32", "k_scale", "return_lse"):
+            with self.assertRaisesRegex(TypeError, name):
+                attnforge.key_mass(self.q, self.k, self.lse, **{name: None})
+
+
 class AppendKvTest(CallTest):
     """append_kv(): one launch, its argument, and what it refuses."""
 
@@ -1321,6 +1410,19 @@ class AppendKvTest(CallTest):
         for _ in range(2):
             attnforge.append_kv(self.k, self.v, self.k_pool, self.v_pool, self.used, self.table)
         self.assertEqual(self.driver.fake_launches(), launches + 2)
+
+    def test_is_ready_without_a_run_once_it_is_prepared(self):
+        arrays, launches = (self.k, self.v, self.k_pool, self.v_pool, self.used, self.table), self.driver.fake_launches()
+        self.assertIsNone(attnforge.prepare_append_kv(*arrays, used_kv_after=self.used))
+        self.assertEqual(self.driver.fake_launches(), launches)
+        with mock.patch.object(attnforge._ops, "plan_of", side_effect=AssertionError("a plan was made")):
+            with self.assertRaisesRegex(AssertionError, "a plan was made"):
+                attnforge.append_kv(*arrays, used_kv_after=self.used)
+        with mock.patch.object(attnforge._plans, "Plan", side_effect=AssertionError("a plan was made")):
+            attnforge.append_kv(*arrays, used_kv_after=self.used)
+        self.assertEqual(self.driver.fake_launches(), launches + 1)
+        with self.assertRaisesRegex(attnforge.InvalidError, "q goes with a rope"):
+            attnforge.prepare_append_kv(*arrays, q=self.k)
 
     def test_rows_of_pages(self):
         q = torch.Tensor((self.BATCH, 1, 4, self.DIM))

@@ -46,7 +46,7 @@ class NamesTest(unittest.TestCase):
         for name, word in right.items():
             with self.subTest(name=name):
                 for function, count in ((attnforge.attention, 3), (attnforge.attention_backward, 6), (attnforge.tune, 3)):
-                    with self.assertRaisesRegex(TypeError, f"argument '{name}'; here it is .*{word}.*COMING_FROM.*There are causal, window"):
+                    with self.assertRaisesRegex(TypeError, f"argument '{name}'; here: .*{word}.*COMING_FROM.*There are causal, window"):
                         function(*tensors[:count], **{name: None})
 
     def test_no_name_of_others_is_one_of_ours(self):

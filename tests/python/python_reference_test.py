@@ -147,7 +147,7 @@ class ReferenceTest(unittest.TestCase):
             attnforge.reference(self.q[0], self.k, self.v)
         with self.assertRaisesRegex(invalid, "dtype torch.float64, which is not supported"):
             attnforge.reference(self.q.double(), self.k, self.v)
-        with self.assertRaisesRegex(TypeError, "'is_causal'; here it is causal="):
+        with self.assertRaisesRegex(TypeError, "'is_causal'; here: causal="):
             attnforge.reference(self.q, self.k, self.v, is_causal=True)
         with self.assertRaisesRegex(invalid, r"lengths.q\[1\]=100"):  # which count more rows than there are
             attnforge.reference(self.q[0], self.k[0], self.v[0], cu_seqlens=ints(0, 100), max_seqlen=100)

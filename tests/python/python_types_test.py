@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(PACKAGE))
 
 import attnforge  # noqa: E402
-from attnforge import _options, _problem  # noqa: E402
+from attnforge import _options, _problem, _weights  # noqa: E402
 
 ROOT = PACKAGE / "attnforge"
 STUBS = sorted(ROOT.rglob("*.pyi"))
@@ -105,7 +105,9 @@ class StubsTest(unittest.TestCase):
         def fields(name):
             return [each.target.id for each in classes[name].body if isinstance(each, ast.AnnAssign)]
 
-        both, forward = set(fields("_OfBoth")), set(fields("_Options"))
+        scores, weights = set(fields("_OfScores")), set(fields("_OfWeights"))
+        both, forward = scores | set(fields("_OfBoth")), set(fields("_Options"))
+        self.assertEqual(scores | weights, OPTIONS - set(_weights.NOT_OF_WEIGHTS))
         self.assertEqual(both | forward | {"return_lse"}, OPTIONS)
         self.assertEqual(forward, set(_options.OF_FORWARD) - {"return_lse"})
         self.assertEqual(fields("Problem"), list(_problem.Problem.__dataclass_fields__))

@@ -21,12 +21,16 @@ def forward(q: Tensor, k: Tensor, v: Tensor, table: Tensor, mask: BlockMask) -> 
     o, lse = attnforge.merge_states([o, o], [lse, lse], layout="bshd")
     o, lse = attnforge.reference(q, k, v, causal=True, return_lse=True)
     numbers, scales = attnforge.quantize_kv(k, "int4", "group64")
+    seen: Tensor = attnforge.attention_weights(q, k, lse, rows=[-1], causal=True, page_table=table, used_kv=table)
+    seen = attnforge.attention_weights(q, k, lse, rows=table, out=seen, attn_mask=table, stream=7)
+    seen = attnforge.key_mass(q, k, seen, window=8, block_mask=mask)
     gradients = attnforge.attention_backward(q, k, v, o, lse, o, causal=True, accumulate=True, out=(q, k, v), dargs={"slope": table})
     return gradients[0] if numbers is scales else o
 
 
 def caches(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
     attnforge.append_kv(k, v, k, v, used_kv=table, page_table=table, used_kv_after=table)
+    attnforge.prepare_append_kv(k, v, k, v, used_kv=table, page_table=table, used_kv_after=table, q=None)
     turned: Tensor = attnforge.append_kv(k, v, k, v, cu_seqlens=table, rope=(table, table), q=q)
     cache = KvCache(max_sequences=8, max_len=4096, heads_kv=8, head_dim=128, page_size=64, layers=2)
     cache.begin([300, 1], ["a", "b"])

@@ -18,6 +18,8 @@ namespace {
 
 using namespace testing;
 
+constexpr int kQuickTries = 12 + 8;  // seeds, and neighbours of the fastest
+
 TEST_F(TuneTest, FullFindsTheBestWithinThreePercent) {
   for (unsigned seed = 1; seed <= 10; ++seed) {
     options.seed = seed;
@@ -40,7 +42,7 @@ TEST_F(TuneTest, WinnersOfNeighboursAreAmongTheFirst) {
                device_class(device), Rigor::kFull, "fake not_legal=1");
   options.rigor = Rigor::kQuick;
   const TuneResult result = tune();
-  EXPECT_EQ(result.tried, 13);
+  EXPECT_EQ(result.tried, kQuickTries + 1);
   EXPECT_EQ(result.winner, kBest);
 }
 
@@ -52,17 +54,17 @@ TEST_F(TuneTest, NoMoreThanAFewWinnersOfNeighboursAreTried) {
                  to_string(candidates[candidates.size() - 1 - i].config));
   }
   options.rigor = Rigor::kQuick;
-  EXPECT_EQ(tune().tried, 12 + 4);
+  EXPECT_EQ(tune().tried, kQuickTries + 4);
 }
 
-TEST_F(TuneTest, ExhaustiveTriesAllAndQuickTwelve) {
+TEST_F(TuneTest, ExhaustiveTriesAllAndQuickTwenty) {
   options.rigor = Rigor::kQuick;
-  EXPECT_EQ(tune().tried, 12);
+  EXPECT_EQ(tune().tried, kQuickTries);
   options.rigor = Rigor::kExhaustive;
   const TuneResult result = tune();
   EXPECT_EQ(result.tried, 144);
   EXPECT_EQ(result.space, 144);
-  EXPECT_EQ(result.reused, 12);
+  EXPECT_EQ(result.reused, kQuickTries);
   EXPECT_LE(true_us(parse_config(result.winner)), 1.03 * 100);
 }
 
@@ -244,8 +246,8 @@ TEST_F(TuneTest, LowerRigorDoesNotAnswerHigher) {
   tune();
   options.rigor = Rigor::kFull;
   const TuneResult result = tune();
-  EXPECT_EQ(result.reused, 12);
-  EXPECT_GT(result.tried, 12);
+  EXPECT_EQ(result.reused, kQuickTries);
+  EXPECT_GT(result.tried, kQuickTries);
 }
 
 TEST_F(TuneTest, KilledRunResumes) {
@@ -349,7 +351,7 @@ TEST_F(TuneTest, IncumbentFromOutsideTheSeedsIsInTheFinal) {
   FakeEvaluator quick{clock};
   const TuneResult result = tune(quick);
   EXPECT_EQ(result.winner, best);
-  EXPECT_LE(result.tried, 13);
+  EXPECT_LE(result.tried, kQuickTries + 1);
 }
 
 // Plans go by the most rigorous search.
@@ -469,7 +471,7 @@ TEST_F(TuneTest, QuickSearchThatWasCutIsWhatPlansTakeAndGoesOn) {
 
   options.time_limit_s = 0;
   const TuneResult rest = tune();
-  EXPECT_EQ(rest.tried, 12);
+  EXPECT_EQ(rest.tried, kQuickTries);
   EXPECT_EQ(rest.reused, cut.tried);
   FakeEvaluator idle{clock};
   tune(idle);

@@ -16,7 +16,8 @@ namespace attnforge {
 /// candidates.front(), which is the config used when nothing is measured, so that a search cut
 /// short has something to compare with.
 ///   kQuick       12: the model's 6 best of all families, then for each value of each axis the best
-///                config that has it (the model may be wrong about a whole axis), then its next
+///                config that has it (the model may be wrong about a whole axis), then its next;
+///                the search adds 8 neighbours of the fastest
 ///   kFull        48: its 24 best, and so on
 ///   kExhaustive  all
 std::vector<std::size_t> seeds(std::span<const Candidate> candidates, Rigor rigor);

@@ -23,4 +23,8 @@ void measure(SearchBench& bench, Tally& tally, const std::vector<std::size_t>& i
 /// From the leaders to their neighbours, until that has not helped for some steps.
 void descend(SearchBench& bench, Tally& tally);
 
+/// What a quick search does of that, once its seeds are timed and if there is time: a few
+/// neighbours of the fastest.
+void look_around(SearchBench& bench, Tally& tally);
+
 }  // namespace attnforge

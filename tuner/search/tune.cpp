@@ -116,6 +116,7 @@ TuneResult run(SearchBench& bench, const Problem& problem) {
   measure(bench, tally, history.starting_points(bench, problem),
           descends ? kSeedShare : kSearchShare);
   if (descends && !clock.cut && !clock.cancelled) descend(bench, tally);
+  if (options.rigor == Rigor::kQuick && !clock.cut && !clock.cancelled) look_around(bench, tally);
 
   // ---- 3. The final ----
   std::string winner = clock.cancelled ? bench.fastest() : winner_of_final(bench);

@@ -85,18 +85,48 @@ def append_kv(
     values = layout, rope_interleaved, rope_offset, *arrays, rope
     key, ran = fast.again(("append_kv",), values, arrays, rope, stream)
     if ran is None:
-        if rope is not None:
-            rope = _checks.pair("rope", rope, "a pair (cos, sin) of float32 tables [rows, rope_dim / 2]")
-        return _append(key, Given(*arrays, *(rope or (None, None))), layout, rope_interleaved, rope_offset, stream)
+        return _append(key, Given(*arrays, *(_pair_of(rope) or (None, None))), layout, rope_interleaved, rope_offset, stream)
     status, result = ran
     if status:
         check(status)
     return result
 
 
+def prepare_append_kv(
+    k, v, k_cache, v_cache, used_kv=None, page_table=None, cu_seqlens=None, used_kv_after=None, rope=None, rope_interleaved=False,
+    rope_offset=0, q=None, q_out=None, layout="bshd", stream=None, k_scale=None, v_scale=None
+):
+    """Has ready what append_kv() of these arguments would compile and load, and runs nothing.
+
+    A CUDA graph can then be captured of the first append_kv() of arrays of these shapes, dtypes and alignments. What the arrays hold is
+    neither read nor written. Raises as append_kv().
+    """
+    arrays = k, v, k_cache, v_cache, q, q_out, used_kv, page_table, cu_seqlens, used_kv_after, k_scale, v_scale
+    given = Given(*arrays, *(_pair_of(rope) or (None, None)))
+    call, _, _, addresses, _ = _checked(given, layout, rope_interleaved, rope_offset, stream)
+    call.prepare(addresses)
+
+
+prepare_append_kv._torchdynamo_disable = True  # no op of a graph
+
+
+def _pair_of(rope):
+    return None if rope is None else _checks.pair("rope", rope, "a pair (cos, sin) of float32 tables [rows, rope_dim / 2]")
+
+
 def _append(key, given, layout, rope_interleaved, rope_offset, stream):
     """append_kv() for any arrays, with every check. Remembers the call by `key`, if there is one."""
     epoch = plan_cache.epoch
+    call, backend, q_out, addresses, stream = _checked(given, layout, rope_interleaved, rope_offset, stream)
+    check(call.launch(addresses, stream))
+    if key is not None:
+        plan_cache.put_call(key, call, epoch)
+    fast.open(backend)
+    return q_out
+
+
+def _checked(given, layout, rope_interleaved, rope_offset, stream):
+    """(_Call, backend, q_out, addresses, stream) of arrays that fit together."""
     packed = given.cu_seqlens is not None
     if layout not in PLACES:
         raise InvalidError(f'layout={layout!r} must be "bshd" or "bhsd"')
@@ -121,11 +151,7 @@ def _append(key, given, layout, rope_interleaved, rope_offset, stream):
     places = _PACKED if packed else PLACES[layout], PLACES[layout]
     problem = _problem(views, *places, interleaved, offset)
     call = _Call(views, *places, problem, offset, backend if allocates else None)
-    check(call.launch(Given(*(0 if array is None else array.address for array in views)), stream))
-    if key is not None:
-        plan_cache.put_call(key, call, epoch)
-    fast.open(backend)
-    return given.q_out
+    return call, backend, given.q_out, Given(*(0 if array is None else array.address for array in views)), stream
 
 
 def _views(given, backend, stream):
@@ -252,6 +278,11 @@ class _Call(OpCall):
                 return None
             addresses.append(address)
         return self.launch(addresses, queue), out
+
+    def prepare(self, addresses):
+        """Makes the plan of a launch."""
+        k, v, k_cache, v_cache, q, out, *_ = addresses
+        self._plan((k | v | k_cache | v_cache | q | out) & 15)
 
     def launch(self, addresses, queue):
         """The status. addresses: as Given, 0 where there is none."""

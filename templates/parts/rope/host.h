@@ -3,16 +3,16 @@
 // reads them there.
 #pragma once
 
-#include <functional>
-#include <span>
 #include <string>
+#include <utility>
 
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
-#include "generator/family.h"
 #include "generator/launch.h"
+#include "generator/problem/features.h"
 #include "generator/source.h"
 #include "templates/host/argument.h"
+#include "templates/host/step_before.h"
 #include "templates/parts/rope/params.h"
 
 namespace attnforge {
@@ -43,47 +43,15 @@ Source with_rotation(Source source, const Problem& problem);
 /// of the kernel's own on.
 Launch with_rotation(Launch launch, const Problem& problem);
 
-/// kInner, which has no rope among its features, as a family that has.
-template <const Family& kInner>
-constexpr Family rotated_family() {
-  Family family = kInner;
-  family.features |= kFeatureRope;
-  family.supports = [](const Problem& p, const Arch& arch) {
-    if (plain(p)) return kInner.supports(p, arch);
-    std::string reason = kInner.supports(without_rope(p), arch);
-    return reason.empty() ? too_much_to_rotate(p) : reason;
-  };
-  family.illegal = [](const Config& config, const Problem& p, const DeviceFacts& device) {
-    if (plain(p)) return kInner.illegal(config, p, device);
-    return kInner.illegal(config, without_rope(p), device);
-  };
-  family.needless = [](const Config& config, const Problem& p, const DeviceFacts& device) {
-    if (plain(p)) return kInner.needless(config, p, device);
-    return kInner.needless(config, without_rope(p), device);
-  };
-  family.estimate_us = [](const Config& config, const Problem& p, const DeviceFacts& device) {
-    if (plain(p)) return kInner.estimate_us(config, p, device);
-    return kInner.estimate_us(config, without_rope(p), device) + rotation_us(p, device);
-  };
-  family.for_each_point = [](std::span<const Axis> axes, const Problem& p,
-                             const DeviceFacts& device,
-                             const std::function<void(const Point&)>& visit) {
-    if (plain(p)) return kInner.for_each_point(axes, p, device, visit);
-    const double step_us = rotation_us(p, device);
-    kInner.for_each_point(axes, without_rope(p), device, [&](const Point& point) {
-      if (!point.cut.empty()) return visit(point);
-      visit({.values = point.values, .cut = {}, .estimate_us = point.estimate_us + step_us});
-    });
-  };
-  family.render = [](const Config& config, const Problem& p) {
-    if (plain(p)) return kInner.render(config, p);
-    return with_rotation(kInner.render(config, without_rope(p)), p);
-  };
-  family.launch = [](const Config& config, const Problem& p, const DeviceFacts& device) {
-    if (plain(p)) return kInner.launch(config, p, device);
-    return with_rotation(kInner.launch(config, without_rope(p), device), p);
-  };
-  return family;
-}
+/// The step, for families that have no rope among their features.
+inline constexpr StepBefore kRotation{
+    .features = kFeatureRope,
+    .needed = [](const Problem& p) { return !plain(p); },
+    .after = without_rope,
+    .unserved = too_much_to_rotate,
+    .us = rotation_us,
+    .add_source = with_rotation,
+    .add_launch = [](Launch launch, const Problem& p,
+                     const DeviceFacts&) { return with_rotation(std::move(launch), p); }};
 
 }  // namespace attnforge

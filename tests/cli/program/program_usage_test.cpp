@@ -182,7 +182,7 @@ TEST_F(Program, NoProblemAndNoFile) {
 TEST_F(Program, AShardWithoutProblemsSaysSo) {
   const Outcome outcome = run({"tune", "--shard", "7/8", "fwd", "fp16", "seqlen=64"});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.err, HasSubstr("shard 7/8 has none of the 1 problems"));
+  EXPECT_THAT(outcome.err, HasSubstr("shard 7/8 has none of 1 problem"));
   const Outcome nobody = run({"tune", "--shard", "auto", "fwd", "fp16", "seqlen=64"});
   EXPECT_EQ(nobody.exit_code, 2);
   EXPECT_THAT(nobody.err, HasSubstr("say --shard I/N"));

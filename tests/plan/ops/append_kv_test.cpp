@@ -94,6 +94,26 @@ TEST_F(AppendKvTest, CountersAreThoseOfTheStreamWhereTheLastBlockWritesLengths) 
   EXPECT_TRUE(counts()) << "a sequence may have no rows";
 }
 
+TEST_F(AppendKvTest, IsCapturedWithoutARunOnceItIsPrepared) {
+  Device device = open();
+  AppendTensors tensors = tensors_at(0x100000);
+  tensors.used_kv_after = at<int>(0x9000);
+  AppendSizes sizes = kSizes;
+  sizes.seqlen_new = 17;
+  EXPECT_EQ(error_of([&] { prepare_append_kv(sizes, tensors, device, false); }).code(),
+            ErrorCode::kNotReady);
+  prepare_append_kv(sizes, tensors, device);
+  EXPECT_EQ(fake_cuda().loads(), 1);
+  EXPECT_EQ(fake_cuda().launches(), 0);
+  const ContextScope scope(state_of(device).context);
+  const Stream stream;
+  const Graph graph(stream, [&](CUstream captured) {
+    append_kv(sizes, tensors, device, captured, /*allow_compile=*/false);
+  });
+  EXPECT_EQ(fake_cuda().loads(), 1) << "it was loaded before";
+  EXPECT_EQ(fake_cuda().launches(), 1);
+}
+
 TEST_F(AppendKvTest, WithoutRowsOnlyLengthsAreWritten) {
   Device device = open();
   AppendTensors tensors = tensors_at(0x100000);

@@ -144,6 +144,37 @@ TEST(FwdWgmmaSm90a, OnlyDynamicGridsNeedCounters) {
   EXPECT_TRUE(dynamic && other) << "the lists have both";
 }
 
+TEST(FwdWgmmaSm90a, TilesOfManyPackedHeadsBeginInsideAQueryWhereQIsInRegisters) {
+  const Problem problem = parse_problem("fwd bf16 num_heads=71:1 seqlen=5:4000 head_dim=64 causal");
+  const auto blocks = [&](int q_in_regs) {
+    const Config config = parse_config(fmt::format(
+        "fwd_wgmma_sm90a warpgroups=3 block_n=96 k_stages=2 v_stages=2 q_in_regs={} q_stages=1 "
+        "pingpong=0 grid=0 blocks_per_sm=1 swizzle=128 pack_gqa=71 head_group_mb=0 own_lists=0 "
+        "num_splits=1",
+        q_in_regs));
+    EXPECT_EQ(illegal(family(), config, problem, h200()), "");
+    return family().launch(config, problem, h200()).steps.at(0).grid.x;
+  };
+  EXPECT_EQ(blocks(1), 2u) << "355 rows in tiles of 192";
+  EXPECT_EQ(blocks(0), 3u) << "two queries in each";
+}
+
+/// Drawn decode steps of few keys (bench/results/h200/drawn_decode_12.csv): shares of keys took 1.3
+/// to 1.6 times as long as whole tiles, that have them all at once.
+TEST(FwdWgmmaSm90a, ModelSharesNoKeysThatAreFew) {
+  for (const char* text : {"batch=195 num_heads=32:4 seqlen=4:431 head_dim=128 causal",
+                           "batch=55 num_heads=32:8 seqlen=8:432 head_dim=64 causal lengths=used",
+                           "batch=46 num_heads=32:8 seqlen=2:139 head_dim=128 causal lengths=used",
+                           "batch=99 num_heads=28:4 seqlen=1:187 head_dim=128 lengths=used"}) {
+    const auto all = candidates(family(), parse_problem(fmt::format("fwd bf16 {}", text)), h200());
+    ASSERT_FALSE(all.empty()) << text;
+    EXPECT_NE(all.front().config.get("grid"), kGridShares) << text;
+  }
+  const Problem long_keys = parse_problem(
+      "fwd bf16 batch=132 num_heads=64:4 seqlen=1:5845 head_dim=128 lengths=used");
+  EXPECT_EQ(candidates(family(), long_keys, h200()).front().config.get("grid"), kGridShares);
+}
+
 TEST(FwdWgmmaSm90a, ModelWantsFewHeadsAtATimeOfShortSequences) {
   // As an H200 measured them: 94 and 113 us.
   const auto estimate_us = [](int head_group_mb) {

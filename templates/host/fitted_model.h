@@ -1,0 +1,60 @@
+// fitted_model.h - a family's model as bench/fit sees it: constants by name, and what they make of
+// a config.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "attnforge/device.h"
+#include "attnforge/problem.h"
+#include "generator/config.h"
+
+namespace attnforge {
+
+struct FittedModel {
+  std::string_view family;
+  std::span<const std::string_view> names;  // of the constants, as in estimate_constants.inc
+  /// Those of today for an arch, in that order.
+  std::vector<double> (*constants)(const Arch& arch);
+  /// What Family::estimate_us would say with other constants.
+  double (*estimate_us)(const Config& config, const Problem& problem, const DeviceFacts& device,
+                        std::span<const double> constants);
+};
+
+extern const FittedModel fitted_fwd_mma_sm80, fitted_bwd_mma_sm80;
+
+/// A family's constants are a struct of doubles alone.
+template <class Constants>
+std::vector<double> numbers_of(const Constants& constants) {
+  const auto numbers = std::bit_cast<std::array<double, sizeof(Constants) / sizeof(double)>>(
+      constants);
+  return {numbers.begin(), numbers.end()};
+}
+template <class Constants>
+Constants constants_of_numbers(std::span<const double> numbers) {
+  std::array<double, sizeof(Constants) / sizeof(double)> all{};
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = numbers[i];
+  return std::bit_cast<Constants>(all);
+}
+
+/// A line of estimate_constants.inc: what was measured on GPUs of an arch.
+template <class Constants>
+struct ConstantsOfArch {
+  std::string_view arch;
+  Constants constants;
+};
+
+/// Null for an arch without a line.
+template <class Constants, std::size_t N>
+const Constants* constants_of_arch(const ConstantsOfArch<Constants> (&lines)[N],
+                                   std::string_view arch) {
+  for (const ConstantsOfArch<Constants>& line : lines)
+    if (line.arch == arch) return &line.constants;
+  return nullptr;
+}
+
+}  // namespace attnforge
