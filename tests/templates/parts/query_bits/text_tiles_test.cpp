@@ -95,18 +95,20 @@ struct HostKeys {
 /// For transposed scores bits are what is asked.
 struct NothingAsked {};
 
-/// The scores that a warp of 16 keys and one of 32 have of a tile are hidden as the text says.
-template <class Masks, int kBlockM, int kBlockN, int kKeyFragments>
-void expect_the_pairs_of_the_text(const HostKeys& keys, QueryPlace place, bool windows) {
+/// The scores that a warp has of a tile are hidden as the text says: all rows of some keys, or
+/// kRows of them.
+template <class Masks, int kBlockM, int kBlockN, int kKeyFragments, int kRows = kBlockM>
+void expect_the_pairs_of_the_text(const HostKeys& keys, QueryPlace place, bool windows,
+                                  int row = 0) {
   using Mask = PairBitsMask<WindowMask<true>, NothingAsked, Masks, kBlockM, kBlockN>;
-  constexpr int kFragments = kBlockM / 8;
+  constexpr int kFragments = kRows / 8;
   const QueriesOfHead<Params, FixedLengths> tile{keys.params, keys.lengths, keys.sequence,
                                                  place.head};
   for (int of_warp = 0; of_warp < kBlockN; of_warp += 16 * kKeyFragments)
     test::run_on_host(1, 32, [&] {
       float s[kKeyFragments][kFragments][4];
       fill(s, 1.5f);
-      const int lane = thread_index() % 32, first_row = place.m * kBlockM,
+      const int lane = thread_index() % 32, first_row = place.m * kBlockM + row,
                 first_key = keys.first_key + of_warp + MmaFragment::row(lane);
       Mask::apply(TransposedScores<float[kKeyFragments][kFragments][4]>{s, first_row, first_key},
                   tile);
@@ -169,6 +171,9 @@ void expect_the_tiles_of_the_text(int window_left, int window_right) {
             if (kBits && walk.masked(place) && count % 5 == 0) {
               const bool windows = window_left != kOpenWindow || window_right != kOpenWindow;
               expect_the_pairs_of_the_text<Masks, kBlockM, kBlockN, 1>(keys, place, windows);
+              for (int row = 0; row < kBlockM; row += 16)
+                expect_the_pairs_of_the_text<Masks, kBlockM, kBlockN, 1, 16>(keys, place, windows,
+                                                                             row);
               if (kBlockN % 32 == 0)
                 expect_the_pairs_of_the_text<Masks, kBlockM, kBlockN, 2>(keys, place, windows);
             }
