@@ -148,85 +148,32 @@ def attention_backward(
     **options: Unpack[_OfBoth],
 ) -> tuple[_T, ...]: ...
 def attention_weights(
-    q: _T,
-    k: _T,
-    lse: _T,
-    *,
-    rows: _T | Sequence[int] | None = None,
-    out: _T | None = None,
-    stream: int | None = None,
-    attn_mask: _T | None = None,
-    **options: Unpack[_OfWeights],
+    q: _T, k: _T, lse: _T, *, rows: _T | Sequence[int] | None = None, out: _T | None = None, stream: int | None = None,
+    attn_mask: _T | None = None, **options: Unpack[_OfWeights]
 ) -> _T: ...
 def key_mass(
-    q: _T,
-    k: _T,
-    lse: _T,
-    *,
-    out: _T | None = None,
-    stream: int | None = None,
-    attn_mask: _T | None = None,
-    **options: Unpack[_OfWeights],
+    q: _T, k: _T, lse: _T, *, out: _T | None = None, stream: int | None = None, attn_mask: _T | None = None,
+    **options: Unpack[_OfWeights]
 ) -> _T: ...
 @overload
 def append_kv(
-    k: _T,
-    v: _T,
-    k_cache: _T,
-    v_cache: _T,
-    used_kv: _T | None = None,
-    page_table: _T | None = None,
-    cu_seqlens: _T | None = None,
-    used_kv_after: _T | None = None,
-    rope: tuple[_T, _T] | None = None,
-    rope_interleaved: bool = False,
-    rope_offset: int = 0,
-    q: None = None,
-    q_out: None = None,
-    layout: _Layout = "bshd",
-    stream: int | None = None,
-    k_scale: _T | None = None,
-    v_scale: _T | None = None,
+    k: _T, v: _T, k_cache: _T, v_cache: _T, used_kv: _T | None = None, page_table: _T | None = None,
+    cu_seqlens: _T | None = None, used_kv_after: _T | None = None, rope: tuple[_T, _T] | None = None,
+    rope_interleaved: bool = False, rope_offset: int = 0, q: None = None, q_out: None = None, layout: _Layout = "bshd",
+    stream: int | None = None, k_scale: _T | None = None, v_scale: _T | None = None
 ) -> None: ...
 @overload
 def append_kv(
-    k: _T,
-    v: _T,
-    k_cache: _T,
-    v_cache: _T,
-    used_kv: _T | None = None,
-    page_table: _T | None = None,
-    cu_seqlens: _T | None = None,
-    used_kv_after: _T | None = None,
-    rope: tuple[_T, _T] | None = None,
-    rope_interleaved: bool = False,
-    rope_offset: int = 0,
-    *,
-    q: _T,
-    q_out: _T | None = None,
-    layout: _Layout = "bshd",
-    stream: int | None = None,
-    k_scale: _T | None = None,
-    v_scale: _T | None = None,
+    k: _T, v: _T, k_cache: _T, v_cache: _T, used_kv: _T | None = None, page_table: _T | None = None,
+    cu_seqlens: _T | None = None, used_kv_after: _T | None = None, rope: tuple[_T, _T] | None = None,
+    rope_interleaved: bool = False, rope_offset: int = 0, *, q: _T, q_out: _T | None = None, layout: _Layout = "bshd",
+    stream: int | None = None, k_scale: _T | None = None, v_scale: _T | None = None
 ) -> _T: ...
 def prepare_append_kv(
-    k: _T,
-    v: _T,
-    k_cache: _T,
-    v_cache: _T,
-    used_kv: _T | None = None,
-    page_table: _T | None = None,
-    cu_seqlens: _T | None = None,
-    used_kv_after: _T | None = None,
-    rope: tuple[_T, _T] | None = None,
-    rope_interleaved: bool = False,
-    rope_offset: int = 0,
-    q: _T | None = None,
-    q_out: _T | None = None,
-    layout: _Layout = "bshd",
-    stream: int | None = None,
-    k_scale: _T | None = None,
-    v_scale: _T | None = None,
+    k: _T, v: _T, k_cache: _T, v_cache: _T, used_kv: _T | None = None, page_table: _T | None = None,
+    cu_seqlens: _T | None = None, used_kv_after: _T | None = None, rope: tuple[_T, _T] | None = None,
+    rope_interleaved: bool = False, rope_offset: int = 0, q: _T | None = None, q_out: _T | None = None,
+    layout: _Layout = "bshd", stream: int | None = None, k_scale: _T | None = None, v_scale: _T | None = None
 ) -> None: ...
 @overload
 def merge_states(
