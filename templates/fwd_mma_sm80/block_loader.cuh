@@ -53,7 +53,8 @@ struct BlockLoader {
         if constexpr (kDtype == kQ4_0) to_pairs(words);
         store_shared_16(tile + Layout::offset(at, which), {words[0], words[1], words[2], words[3]});
         if (which % kChunksOfBlock != 0) continue;
-        const float scale = present ? load_1<kFp16>(block) : 0.0f;
+        float scale, none;
+        unpack2<kFp16>(present ? *reinterpret_cast<const u16*>(block) : 0u, scale, none);
         store_shared(tile + kScalesBegin + (at * kBlocks + which / kChunksOfBlock) * 4,
                      __float_as_int(scale));
       }

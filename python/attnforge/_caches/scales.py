@@ -20,7 +20,7 @@ def view_scales(options, stream, names=SCALE_NAMES):
 def _kinds(scale, of):
     """What may share an element of a scale of an array k or v, as the problem says: of rows shorter than a group, some; none: its shape
     fits nothing."""
-    shape, rows, columns = tuple(scale.shape), tuple(of.shape[:-1]), of.shape[-1] * numbers_in(of)
+    shape, rows, columns = tuple(scale.shape), tuple(of.shape[:-1]), numbers_in(of, of.shape[-1])
     if len(shape) <= 1 and all(size == 1 for size in shape):
         return ("tensor",)
     if shape == rows:
@@ -66,7 +66,7 @@ def check_scales(k_scale, v_scale, batch, k, v, places):
             raise InvalidError(
                 f"{name} has shape {tuple(scale.shape)} with strides {tuple(scale.strides)} on GPU {scale.device}; it must be float32 of one "
                 f"element, {(heads,)}, {(batch, heads)}, {tuple(of.shape[:-1])}, or that with one for each 32, 64 or 128 of "
-                f"{of.shape[-1] * numbers_in(of)} columns, contiguous there, on GPU {of.device}"
+                f"{numbers_in(of, of.shape[-1])} columns, contiguous there, on GPU {of.device}"
             )
     if (k_scale is not None or v_scale is not None) and not _common_kinds(k_scale, v_scale, k, v):
         kinds = [_kinds(scale, of)[0] for scale, of in ((k_scale, k), (v_scale, v))]

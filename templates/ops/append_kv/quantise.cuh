@@ -86,8 +86,9 @@ struct Quantised {
                                     S.rope_dim == kColumns&& S.pairs() % kGroup == 0;
   /// The scales of largest magnitudes in the halves of a word.
   ATTNFORGE_DEVICE static void set(Scale& lower, Scale& upper, u32 largest) {
-    lower = Scale::of_largest<kCode>(to_float<S.dtype>(u16(largest)));
-    upper = Scale::of_largest<kCode>(to_float<S.dtype>(u16(largest >> 16)));
+    float of_lower, of_upper;
+    unpack2<S.dtype>(largest, of_lower, of_upper);
+    lower = Scale::of_largest<kCode>(of_lower), upper = Scale::of_largest<kCode>(of_upper);
   }
 
   /// Scales of a lane's vectors of the rows of two heads, of these largest magnitudes;
