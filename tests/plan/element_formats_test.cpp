@@ -269,7 +269,7 @@ TEST(Blocks, ProblemsSayWhatDoesNotGoWithThem) {
     }
     return "";
   };
-  EXPECT_EQ(refusal("fwd bf16 k=q8_0 v=q4_0 head_dim=64 page_size=16"), "");
+  EXPECT_EQ(refusal("fwd bf16 k=q8_0 v=q4_0 head_dim=64 lengths=used page_size=16"), "");
   EXPECT_EQ(refusal("fwd fp16 v=q4_0 head_dim=40:96"), "");
   EXPECT_THAT(refusal("fwd fp16 k=q8_0 head_dim=40:96"), HasSubstr("multiple of 32"));
   EXPECT_THAT(refusal("fwd fp16 v=q4_0 head_dim=64:40"), HasSubstr("head_dim_v=40"));
