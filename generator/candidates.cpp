@@ -28,12 +28,12 @@ Config config_of(const Family& family, const std::vector<Axis>& axes, std::span<
   return config;
 }
 
-/// For people: "block mask, caches of int8, int4, e4m3 or e5m2".
+/// For people: "block mask, caches of int8, int4, e4m3, e5m2 or blocks".
 std::string features_in_words(Features features) {
   std::string text;
   for (const std::string_view name : feature_names(features)) {
     std::string words(name);
-    if (name == "low_bits") words = "caches of int8, int4, e4m3 or e5m2";
+    if (name == "low_bits") words = "caches of int8, int4, e4m3, e5m2 or blocks";
     if (name == "whole_dargs") words = "dargs that are written whole";
     std::ranges::replace(words, '_', ' ');
     text += (text.empty() ? "" : ", ") + words;

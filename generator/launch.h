@@ -62,8 +62,10 @@ struct TensorMapSizes {
   std::int64_t batch = 0;
 };
 
-/// FwdParams: pointers and strides of q, k, v, o and lse.
+/// FwdParams: pointers and strides of q, k, v, o and lse; of blocks strides in bytes.
 struct FwdArgument {
+  DType k = {}, v = {};
+
   friend bool operator==(const FwdArgument&, const FwdArgument&) = default;
 };
 

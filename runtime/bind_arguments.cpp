@@ -15,6 +15,12 @@ namespace {
 TensorRef tensor_ref(const Tensor& tensor) {
   return {tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head};
 }
+/// Kernels take blocks for rows of bytes.
+TensorRef keys_ref(const Tensor& tensor, DType dtype) {
+  if (!is_blocks(dtype)) return tensor_ref(tensor);
+  return {tensor.data, bytes_of(dtype, tensor.stride_batch), bytes_of(dtype, tensor.stride_row),
+          bytes_of(dtype, tensor.stride_head)};
+}
 
 /// Writes each kind of field at `offset` of `params`. A new kind of ArgumentField is an overload
 /// here; a field of a problem brings a function of its own.
@@ -24,11 +30,11 @@ struct Binder {
   std::span<std::byte> params;
   std::size_t offset;
 
-  void operator()(const FwdArgument&) const {
+  void operator()(const FwdArgument& of) const {
     FwdParams fwd = get<FwdParams>();  // sizes are there already
     fwd.q = tensor_ref(tensors.q);
-    fwd.k = tensor_ref(tensors.k);
-    fwd.v = tensor_ref(tensors.v);
+    fwd.k = keys_ref(tensors.k, of.k);
+    fwd.v = keys_ref(tensors.v, of.v);
     fwd.o = tensor_ref(tensors.o);
     fwd.lse = tensors.lse.data;
     fwd.lse_stride_batch = tensors.lse.stride_batch;

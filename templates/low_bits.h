@@ -12,13 +12,30 @@ inline constexpr int kScaleHead = 2;
 inline constexpr int kScaleToken = 3;
 inline constexpr int kScaleGroup32 = 4;
 
-ATTNFORGE_CONSTEXPR bool is_integer(int dtype) { return dtype == kInt8 || dtype == kInt4; }
+/// Values of the `dtype` fields of k and v in ggml's blocks of 32 numbers, each with its scale,
+/// fp16, before it. To address them rows are of bytes, and so are strides.
+inline constexpr int kQ8_0 = 7, kQ4_0 = 8;
+ATTNFORGE_CONSTEXPR bool is_blocks(int dtype) { return dtype == kQ8_0 || dtype == kQ4_0; }
+/// The format of their numbers once they are loaded: then they have scales of groups of 32.
+ATTNFORGE_CONSTEXPR int code_of(int dtype) {
+  return dtype == kQ8_0 ? kInt8 : dtype == kQ4_0 ? kInt4 : dtype;
+}
+ATTNFORGE_CONSTEXPR bool is_integer(int dtype) {
+  return code_of(dtype) == kInt8 || code_of(dtype) == kInt4;
+}
+template <class Config>
+ATTNFORGE_CONSTEXPR bool has_blocks(const Config& c) {
+  return is_blocks(c.dtype_k) || is_blocks(c.dtype_v);
+}
 
 /// Whether each row of k and v has scales of its own.
-ATTNFORGE_CONSTEXPR bool scales_of_rows(const Shape& c) { return c.kv_scale >= kScaleToken; }
+ATTNFORGE_CONSTEXPR bool scales_of_rows(const Shape& c) {
+  return c.kv_scale >= kScaleToken || has_blocks(c);
+}
 /// Elements of a row of `dim` that share a scale, and scales of that row.
 template <class Config>
 ATTNFORGE_CONSTEXPR int scale_group(const Config& c, int dim) {
+  if (has_blocks(c)) return 32;
   return c.kv_scale < kScaleGroup32 ? dim : 32 << (c.kv_scale - kScaleGroup32);
 }
 template <class Config>

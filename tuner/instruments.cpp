@@ -69,7 +69,10 @@ void Instruments::words(void* data, std::size_t count, std::uint16_t value, CUst
 
 void Instruments::normal(void* data, std::size_t count, DType dtype, const RandomRange& range,
                          std::uint64_t seed, CUstream stream, std::uint64_t* different) const {
-  if (format_of(dtype).bits < 8) count /= 2;
+  if (is_blocks(dtype))
+    count = static_cast<std::size_t>(bytes_of(dtype, static_cast<std::int64_t>(count))) / 2;
+  else if (format_of(dtype).bits < 8)
+    count /= 2;
   const NormalParams params{.data = data,
                             .count = count,
                             .seed = seed,

@@ -158,8 +158,9 @@ DType npy_dtype(const NpyHeader& header, bool uint16_is_bf16, const std::string&
   }
   refuse(kIo,
          "{}: its values are of type \"{}\"; float16 (\"<f2\"), float32 (\"<f4\"), bfloat16 "
-         "(\"<V2\", or \"<u2\" with --bf16) are read, of k and v also int8, uint8 of two int4, and "
-         "float8_e4m3fn and float8_e5m2 of ml_dtypes",
+         "(\"<V2\", or \"<u2\" with --bf16) are read, of k and v also int8, uint8 of two int4 or "
+         "blocks, "
+         "and float8_e4m3fn and float8_e5m2 of ml_dtypes",
          name, descr);
 }
 

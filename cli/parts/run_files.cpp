@@ -102,8 +102,8 @@ class ScaleFiles : public RunPart {
     add_value(verb, "--q-scale NPY", q_, "Of q of e4m3");
   }
   const char* help() const override {
-    return "Files of k and v may be int8, uint8 of two int4 (low half first), or float8_e4m3fn and "
-           "float8_e5m2 of ml_dtypes.\n";
+    return "Files of k and v may be int8, uint8 of two int4 (low half first) or, with k=q8_0, of "
+           "blocks, or float8_e4m3fn and float8_e5m2 of ml_dtypes.\n";
   }
   void check(const Problem& problem, const RunFlags& flags) const override {
     const bool scaled = problem.kv_scale != KvScale::kNone;

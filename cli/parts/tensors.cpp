@@ -274,19 +274,34 @@ void check_table(const SequenceFiles& files, const Problem& problem,
   }
 }
 
+/// Bytes are two int4, or blocks where the words say so.
+DType dtype_of_file(const NamedHeader& file, bool uint16_is_bf16, const Words& words,
+                    std::string_view tensor) {
+  const DType dtype = npy_dtype(file.header, uint16_is_bf16, file.name);
+  for (const DType blocks : {DType::kQ8_0, DType::kQ4_0}) {
+    const bool said = std::ranges::find(words, fmt::format("{}={}", tensor, to_string(blocks))) !=
+                      words.end();
+    if (said && dtype == DType::kInt4) return blocks;
+  }
+  return dtype;
+}
+
 Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>& arguments,
                          const SequenceFiles& sequences, const ReadText& read) {
   const Words words = words_of(arguments);
   const Layout layout = layout_of(words);
   const Packing packing = packing_of(words, sequences);
   const NamedHeader* const files[] = {&in.q, &in.k, &in.v};
+  constexpr std::string_view kNames[] = {"q", "k", "v"};
   std::array<FileSizes, 3> sizes;
   std::array<DType, 3> dtypes;
   for (std::size_t i = 0; i < 3; ++i) {
     sizes[i] = sizes_of(*files[i], layout, i == 0 ? packing.q : packing.kv);
-    dtypes[i] = npy_dtype(files[i]->header, in.uint16_is_bf16, files[i]->name);
-    if (dtypes[i] == DType::kInt4)
-      sizes[i].head_dim = 2 * std::min(sizes[i].head_dim, std::int64_t{1} << 61);  // a byte has two
+    dtypes[i] = dtype_of_file(*files[i], in.uint16_is_bf16, words, kNames[i]);
+    if (dtypes[i] == DType::kInt4 || is_blocks(dtypes[i])) {  // bytes
+      const std::int64_t row = std::min(sizes[i].head_dim, std::int64_t{1} << 40);
+      sizes[i].head_dim = elements_in(dtypes[i], static_cast<std::size_t>(row));
+    }
   }
   Problem p = read(complete_text(words, packing, sizes, dtypes, sequences));
   // That a packed file has no rows is for seqlen to say: tokens=0 is batch * seqlen.

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "attnforge/element_format.h"
+#include "attnforge/error.h"
 #include "generator/formats/half.h"
 
 namespace attnforge {
@@ -69,6 +71,79 @@ void load_int4(const void* array, std::int64_t first, std::int64_t count, float*
     const int code = bytes[i / 2] >> (i % 2 * 4) & 15;
     *to++ = static_cast<float>((code ^ 8) - 8);
   }
+}
+
+namespace {
+
+/// Blocks of `bytes`: fp16, and then what holds kBlockElements numbers.
+struct Blocks {
+  int bytes;
+  std::uint8_t* of(const void* array, std::int64_t element) const {
+    return static_cast<std::uint8_t*>(const_cast<void*>(array)) + element / kBlockElements * bytes;
+  }
+  static float scale(const std::uint8_t* block) {
+    return fp16_to_float(static_cast<std::uint16_t>(block[0] | block[1] << 8));
+  }
+};
+constexpr Blocks kOf8{34}, kOf4{18};
+
+int number_of_4(const std::uint8_t* block, int i) {
+  return (block[2 + i % 16] >> (i / 16 * 4) & 15) - 8;
+}
+
+/// Calls put(block, i, number): numbers from `least` to `most`, of which the largest magnitude
+/// becomes one, the least where that is farther from 0. A NaN is the largest of all.
+template <typename Put>
+void store_blocks(Blocks blocks, const float* from, std::int64_t count, void* array,
+                  std::int64_t first, float least, float most, const Put& put) {
+  ATTNFORGE_ASSERT(first % kBlockElements == 0 && count % kBlockElements == 0,
+                   "whole blocks are stored");
+  for (std::int64_t i = 0; i < count; i += kBlockElements, from += kBlockElements) {
+    std::uint8_t* const block = blocks.of(array, first + i);
+    float largest = 0;
+    for (int e = 0; e < kBlockElements; ++e)
+      if (!std::isnan(largest) && !(std::abs(from[e]) <= std::abs(largest))) largest = from[e];
+    const std::uint16_t bits = float_to_fp16(-least == most ? std::abs(largest) / most
+                                                            : largest / least);
+    block[0] = static_cast<std::uint8_t>(bits), block[1] = static_cast<std::uint8_t>(bits >> 8);
+    const float scale = fp16_to_float(bits);
+    for (int e = 0; e < kBlockElements; ++e) {
+      const float x = scale == 0.0f ? 0.0f : std::nearbyint(from[e] / scale);
+      put(block, e, std::isnan(x) ? 0 : static_cast<int>(std::clamp(x, least, most)));
+    }
+  }
+}
+
+}  // namespace
+
+void load_q8_0(const void* array, std::int64_t first, std::int64_t count, float* to) {
+  for (std::int64_t i = first; i < first + count; ++i) {
+    const std::uint8_t* const block = kOf8.of(array, i);
+    *to++ = static_cast<float>(static_cast<std::int8_t>(block[2 + i % kBlockElements])) *
+            Blocks::scale(block);
+  }
+}
+
+void load_q4_0(const void* array, std::int64_t first, std::int64_t count, float* to) {
+  for (std::int64_t i = first; i < first + count; ++i) {
+    const std::uint8_t* const block = kOf4.of(array, i);
+    *to++ = static_cast<float>(number_of_4(block, static_cast<int>(i % kBlockElements))) *
+            Blocks::scale(block);
+  }
+}
+
+void store_q8_0(const float* from, std::int64_t count, void* array, std::int64_t first) {
+  store_blocks(kOf8, from, count, array, first, -127, 127,
+               [](std::uint8_t* block, int i, int number) {
+                 block[2 + i] = static_cast<std::uint8_t>(number);
+               });
+}
+
+void store_q4_0(const float* from, std::int64_t count, void* array, std::int64_t first) {
+  store_blocks(kOf4, from, count, array, first, -8, 7, [](std::uint8_t* block, int i, int number) {
+    std::uint8_t& byte = block[2 + i % 16];
+    byte = static_cast<std::uint8_t>(i < 16 ? number + 8 : byte | (number + 8) << 4);
+  });
 }
 
 void store_int4(const float* from, std::int64_t count, void* array, std::int64_t first) {

@@ -22,4 +22,12 @@ int float_to_int4(float x);
 void load_int4(const void* array, std::int64_t first, std::int64_t count, float* to);
 void store_int4(const float* from, std::int64_t count, void* array, std::int64_t first);
 
+/// Arrays of ggml's blocks (DType). Exact. Whole blocks are stored: the scale is the largest
+/// magnitude divided by 127, or the number that has it by -8, rounded to fp16, and numbers are
+/// quotients by that.
+void load_q8_0(const void* array, std::int64_t first, std::int64_t count, float* to);
+void load_q4_0(const void* array, std::int64_t first, std::int64_t count, float* to);
+void store_q8_0(const float* from, std::int64_t count, void* array, std::int64_t first);
+void store_q4_0(const float* from, std::int64_t count, void* array, std::int64_t first);
+
 }  // namespace attnforge

@@ -11,7 +11,7 @@ static_assert(std::ranges::all_of(kElementFormats,
                                   [](const ElementFormat& row) {
                                     const auto i = static_cast<int>(row.dtype);
                                     return &row == &kElementFormats[i] &&
-                                           row.bits == element_bits(i);
+                                           (is_blocks(row.dtype) || row.bits == element_bits(i));
                                   }),
               "rows are in the order of DType, and kernels know their bits");
 

@@ -1,5 +1,5 @@
 // element_formats.h - the table of formats. A new one is a value of DType, a row here, and one of
-// element_bits() in templates/base.cuh.
+// element_bits() in templates/base.cuh, where blocks are bytes.
 #pragma once
 
 #include "attnforge/element_format.h"
@@ -37,8 +37,8 @@ constexpr float integer_to_float(Integer x) {
 using HostInt8 = HostElements<std::int8_t, integer_to_float<std::int8_t>, float_to_int8>;
 inline float round_int4(float x) { return static_cast<float>(float_to_int4(x)); }
 
-// The formats of .npy are what ml_dtypes writes; of int4 bytes of two. Second lines: step, tensor
-// map, load, store, round.
+// The formats of .npy are what ml_dtypes writes; of int4 bytes of two, of blocks their bytes.
+// Second lines: step, tensor map, load, store, round, scale_bits.
 // clang-format off
 inline constexpr ElementFormat kElementFormats[] = {
     // DType       name    kernels  PTX     .npy   its bits bits float  largest         roundoff
@@ -56,6 +56,10 @@ inline constexpr ElementFormat kElementFormats[] = {
      0x1p-9, 0, HostE4m3::load, HostE4m3::store, HostE4m3::round},
     {DType::kE5m2, "e5m2", "kE5m2", "e5m2", "<f1", "",      8,   true,  57344,          0x1p-3,
      0x1p-16, 0, HostE5m2::load, HostE5m2::store, HostE5m2::round},
+    {DType::kQ8_0, "q8_0", "kQ8_0", "",     "|u1", "",      8,   false, 127,            0x1p-8,
+     1, 0, load_q8_0, store_q8_0, same_float, 16},
+    {DType::kQ4_0, "q4_0", "kQ4_0", "",     "|u1", "",      4,   false, 7,              0x1p-4,
+     1, 0, load_q4_0, store_q4_0, same_float, 16},
 };
 // clang-format on
 

@@ -28,7 +28,9 @@ bool moves_rows(const Problem& p) { return total_tokens(p).q > 0 && p.seqlen_kv 
 
 void validate_append(const Problem& p) {
   if (p.op != Op::kAppend) return;
-  const auto goes = [&](DType cache) { return cache == p.dtype_q || is_low_bit(cache); };
+  const auto goes = [&](DType cache) {
+    return cache == p.dtype_q || (is_low_bit(cache) && !is_blocks(cache));
+  };
   if (!goes(p.dtype_k) || !goes(p.dtype_v) || p.dtype_o != p.dtype_q)
     reject_problem(
         "an append copies rows as they are, or makes 8 or 4 bits of them; give one dtype to all, "

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <numeric>
+#include <tuple>
 
 #include "generator/parts/part.h"
 #include "generator/problem/fields.h"
@@ -34,6 +35,23 @@ void validate_fp8(const Problem& p) {
     reject_problem("q=e4m3 takes kv_scale=none, tensor or head, not {}", to_string(p.kv_scale));
 }
 
+/// k and v in blocks.
+void validate_blocks(const Problem& p, const std::string& kv) {
+  if (p.op != Op::kForward) reject_problem("{} goes with fwd alone, not {}", kv, to_string(p.op));
+  if (has_scales(p))
+    reject_problem("{} has its scales inside; leave kv_scale={} out", kv, to_string(p.kv_scale));
+  for (const auto& [name, dtype, dim] :
+       {std::tuple("head_dim", p.dtype_k, p.head_dim), {"head_dim_v", p.dtype_v, p.head_dim_v}}) {
+    if (is_low_bit(dtype) && !is_blocks(dtype))
+      reject_problem("{} does not go together: beside blocks there are blocks, fp16 or bf16", kv);
+    if (is_blocks(dtype) && dim % kBlockElements != 0)
+      reject_problem("{}={} must be a multiple of {} with {}: a row is of whole blocks", name, dim,
+                     kBlockElements, kv);
+  }
+  if (p.alignment_bytes < 4)
+    reject_problem("{} needs alignment={} to be 4 or more", kv, p.alignment_bytes);
+}
+
 void validate_low_bits(const Problem& p) {
   if (is_low_bit(p.dtype_q)) validate_fp8(p);
   if (p.fast_sums && !is_low_bit(p.dtype_q))
@@ -48,6 +66,7 @@ void validate_low_bits(const Problem& p) {
     reject_problem("{} does not go with bwd; gradients are of k and v in 16 bits or more", kv);
   if (p.dtype_q == DType::kFp32)
     reject_problem("{} needs q in fp16 or bf16, not q={}", kv, to_string(p.dtype_q));
+  if (is_blocks(p.dtype_k) || is_blocks(p.dtype_v)) validate_blocks(p, kv);
   if (p.rope != Rope::kNone && p.op != Op::kAppend)
     reject_problem("{} does not go with rope={}; rotate q, and k before it is quantised", kv,
                    to_string(p.rope));

@@ -94,7 +94,7 @@ void add_code_arrays(OperandList& list) {
       operand<&HostTensors::code_arrays>(kCodeArrays, Operand::Role::kTable,
                                          [](const Problem&, void*, Tensors&) {}),
       DType::kFp32, static_cast<std::int64_t>(bytes), 1);
-  arrays.element_bits = 8;
+  arrays.bits_of_32 = 32 * 8;
   arrays.may_be_longer = true;
 }
 

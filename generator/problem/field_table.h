@@ -39,7 +39,8 @@ inline bool density_ok(float value) { return value == 0.0f || (1e-6f <= value &&
 
 inline constexpr std::string_view kDTypeWords = "fp32, fp16 or bf16";
 inline constexpr std::string_view kQDTypeWords = "fp32, fp16, bf16 or e4m3";
-inline constexpr std::string_view kKvDTypeWords = "fp32, fp16, bf16, int8, int4, e4m3 or e5m2";
+inline constexpr std::string_view
+    kKvDTypeWords = "fp32, fp16, bf16, int8, int4, e4m3, e5m2, q8_0 or q4_0";
 inline constexpr std::string_view kHeads = "a whole number from 1 to 65535";
 inline constexpr std::string_view kSeqlen = "a whole number from 0 to 134217728 (2^27)";
 inline constexpr std::string_view kHeadDim = "a multiple of 8 from 8 to 512";

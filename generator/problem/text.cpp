@@ -73,14 +73,11 @@ struct NotImplemented {
   std::string_view name, instead;
 };
 constexpr std::string_view kLowBits = "k and v may be, as in k=e4m3 v=e4m3 kv_scale=token";
-constexpr NotImplemented kNotImplemented[] = {{"e5m2", kLowBits},
-                                              {"int8", kLowBits},
-                                              {"int4", kLowBits},
-                                              {"fp4", ""},
-                                              {"fp64", "take fp32"},
-                                              {"dropout", "leave it out"},
-                                              {"dropout_p", "leave it out"},
-                                              {"p_dropout", "leave it out"}};
+constexpr NotImplemented kNotImplemented[] = {
+    {"e5m2", kLowBits},           {"int8", kLowBits},          {"int4", kLowBits},
+    {"q8_0", kLowBits},           {"q4_0", kLowBits},          {"fp4", ""},
+    {"fp64", "take fp32"},        {"dropout", "leave it out"}, {"dropout_p", "leave it out"},
+    {"p_dropout", "leave it out"}};
 
 /// "" for others.
 std::string not_implemented(std::string_view word, std::string_view name) {

@@ -56,7 +56,7 @@ class OperandList {
   /// The operand is that of the list, until another one is added.
   Operand& add(Operand operand, DType dtype, std::int64_t rows, std::int64_t row_elements) {
     operand.dtype = dtype;
-    operand.element_bits = format_of(dtype).bits;
+    operand.bits_of_32 = format_of(dtype).bits_of_32();
     operand.elements = rows * row_elements;
     operand.row_elements = row_elements;
     return list_.emplace_back(operand);

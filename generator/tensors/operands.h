@@ -24,8 +24,8 @@ struct Operand {
   std::string_view name;  // "q"; for messages
   Role role = Role::kInput;
   DType dtype = DType::kFp32;  // of inputs and outputs
-  int element_bits = 32;
-  std::int64_t elements = 0;  // contiguous; where it may be longer, the least that will do
+  int bits_of_32 = 32 * 32;    // elements
+  std::int64_t elements = 0;   // contiguous; where it may be longer, the least that will do
   std::int64_t row_elements = 1;
   bool may_be_longer = false;
   std::int64_t key_elements = 0;  // that lie in rows of keys; the others in rows of queries
@@ -45,7 +45,7 @@ struct Operand {
     return in_host(const_cast<HostTensors&>(host));
   }
   std::size_t bytes_of_elements(std::int64_t count) const {
-    return (static_cast<std::size_t>(count) * element_bits + 7) / 8;
+    return (static_cast<std::size_t>(count) * bits_of_32 + 255) / 256;
   }
   std::size_t bytes() const { return bytes_of_elements(elements); }
   std::size_t row_bytes() const { return bytes_of_elements(row_elements); }

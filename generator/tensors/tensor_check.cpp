@@ -35,9 +35,12 @@ void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std:
   for (const Dimension& dimension : dimensions) {
     if (dimension.size == 1) continue;
     // Low bits only: they are right whatever overflows.
-    const std::uint64_t stride_bits = static_cast<std::uint64_t>(dimension.stride) *
-                                      static_cast<std::uint64_t>(format_of(dtype).bits);
-    if (stride_bits % (8 * static_cast<std::uint64_t>(alignment)) != 0) {
+    const std::uint64_t bits = static_cast<std::uint64_t>(dimension.stride) *
+                               static_cast<std::uint64_t>(stride_bits(dtype, alignment));
+    if (is_blocks(dtype) && bits % (8 * static_cast<std::uint64_t>(alignment)) != 0)
+      refuse_tensors("tensor {} has {}={} elements, which are not whole blocks of {}", name,
+                     dimension.name, dimension.stride, kBlockElements);
+    if (bits % (8 * static_cast<std::uint64_t>(alignment)) != 0) {
       refuse_tensors(
           "tensor {} has {}={} elements of {} bits, which is not a multiple of {} bytes; copy it "
           "to aligned rows, or make the plan for a problem with a smaller alignment",

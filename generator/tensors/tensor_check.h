@@ -18,6 +18,12 @@ inline bool words_good(const void* words) {
   return words != nullptr && address_bits(words) % 4 == 0;
 }
 
+/// What a stride is multiplied by to be in bits, and in whole blocks where these are multiples of
+/// 8 times the alignment.
+inline int stride_bits(DType dtype, int alignment) {
+  return is_blocks(dtype) ? 8 * alignment / kBlockElements : format_of(dtype).bits;
+}
+
 /// Whether tensors are there and aligned as a problem says: a few operations for each.
 class GoodTensors {
  public:

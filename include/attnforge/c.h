@@ -190,8 +190,10 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *   fp32             dtype of all tensors; products at fp32 accuracy [bf16]
  *   e4m3             dtype of q, k and v; o is bf16, or what o=DTYPE says [bf16]
  *   q=DTYPE          dtype of q alone [fp32, fp16, bf16 or e4m3; that of all]
- *   k=DTYPE          dtype of k alone [fp32, fp16, bf16, int8, int4, e4m3 or e5m2; that of all]
- *   v=DTYPE          dtype of v alone [fp32, fp16, bf16, int8, int4, e4m3 or e5m2; that of all]
+ *   k=DTYPE          dtype of k alone [fp32, fp16, bf16, int8, int4, e4m3, e5m2, q8_0 or q4_0; that
+ *                    of all]
+ *   v=DTYPE          dtype of v alone [fp32, fp16, bf16, int8, int4, e4m3, e5m2, q8_0 or q4_0; that
+ *                    of all]
  *   o=DTYPE          dtype of o alone [fp32, fp16 or bf16; that of all]
  *   kv_scale=WHAT    of k and v of 8 or 4 bits, and q of 8: what shares a scale, by which a number
  *                    is multiplied; token: a row of a head, groupN: N elements of one [none,

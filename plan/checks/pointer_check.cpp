@@ -16,8 +16,8 @@ namespace attnforge {
 PointerCheck::PointerCheck(const Problem& problem)
     : misaligned_(static_cast<std::uint8_t>(8 * problem.alignment_bytes - 1)),
       bits_q_(static_cast<std::uint8_t>(format_of(problem.dtype_q).bits)),
-      bits_k_(static_cast<std::uint8_t>(format_of(problem.dtype_k).bits)),
-      bits_v_(static_cast<std::uint8_t>(format_of(problem.dtype_v).bits)),
+      bits_k_(static_cast<std::uint8_t>(stride_bits(problem.dtype_k, problem.alignment_bytes))),
+      bits_v_(static_cast<std::uint8_t>(stride_bits(problem.dtype_v, problem.alignment_bytes))),
       bits_o_(static_cast<std::uint8_t>(format_of(problem.dtype_o).bits)),
       attends_(is_attention(problem)),
       needs_lse_(problem.lse) {

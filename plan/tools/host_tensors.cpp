@@ -1,7 +1,9 @@
 #include "attnforge/host_tensors.h"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
+#include <vector>
 
 #include "generator/tensors/operands.h"
 #include "reference/half.h"
@@ -27,11 +29,14 @@ void fill_random(DType dtype, const RandomRange& range, std::span<std::byte> val
   constexpr std::int64_t kPiece = 1 << 16;
   const auto count = elements_in(dtype, values.size());
   parallel_for((count + kPiece - 1) / kPiece, 0, [&](std::int64_t piece) {
-    for (std::int64_t i = piece * kPiece; i < std::min(count, (piece + 1) * kPiece); ++i) {
-      const std::uint64_t counter = mixed(seed) + static_cast<std::uint64_t>(i) * kSplitMixStep;
-      store_element(dtype, values.data(), i,
-                    range.mean + range.deviation * nearly_normal(mixed(counter)));
+    const std::int64_t first = piece * kPiece;
+    std::vector<float> numbers(static_cast<std::size_t>(std::min(count - first, kPiece)));
+    std::uint64_t counter = mixed(seed) + static_cast<std::uint64_t>(first) * kSplitMixStep;
+    for (float& x : numbers) {
+      x = range.mean + range.deviation * nearly_normal(mixed(counter));
+      counter += kSplitMixStep;
     }
+    format_of(dtype).store(numbers.data(), std::ssize(numbers), values.data(), first);
   });
 }
 

@@ -22,8 +22,10 @@ FORMATS = (
     Format("int4", "uint8", "", 8, 1, "|u1"),  # two numbers, the first one in the low half
     Format("e4m3", "float8_e4m3fn", "", 8, 10, ""),
     Format("e5m2", "float8_e5m2", "", 8, 12, ""),
+    Format("q8_0", "uint8 in blocks of 34", "", 8, -1, ""),  # ggml's, of 32 numbers: blocks_of()
+    Format("q4_0", "uint8 in blocks of 18", "", 8, -2, ""),
 )
-FP32, FP16, BF16, INT32, BOOL, INT8, INT4, E4M3, E5M2 = range(len(FORMATS))
+FP32, FP16, BF16, INT32, BOOL, INT8, INT4, E4M3, E5M2, Q8_0, Q4_0 = range(len(FORMATS))
 FLOATS, INTEGERS, LOW_BITS = (FP16, BF16, FP32), (INT32,), (INT8, INT4, E4M3, E5M2)
 ANY_DTYPE = (*FLOATS, INT32, BOOL)
 OF_CACHES = (*FLOATS, *LOW_BITS)  # of k and v
@@ -32,6 +34,20 @@ DTYPES = tuple(each.word or each.name for each in FORMATS)  # by code; problems 
 ITEM_BYTES = tuple(each.bits // 8 for each in FORMATS)
 
 
-def numbers_in(array):
-    """How many numbers of a problem an element of an array holds."""
-    return 2 if array.code == INT4 else 1
+_BLOCK_BYTES = {Q8_0: 34, Q4_0: 18}
+
+
+def numbers_in(array, elements):
+    """How many numbers of a problem so many elements of an array hold."""
+    if array.code in _BLOCK_BYTES:
+        return elements // _BLOCK_BYTES[array.code] * 32
+    return elements * 2 if array.code == INT4 else elements
+
+
+def blocks_of(array, head_dim):
+    """An array of k or v, whose bytes are ggml's blocks where a row has as many as head_dim numbers in blocks take, and else two int4
+    each. None: its rows do not begin with blocks."""
+    for code, size in _BLOCK_BYTES.items():
+        if array.code == INT4 and head_dim % 32 == 0 and array.shape[-1] * 32 == head_dim * size:
+            return None if any(stride % size for stride in array.strides[:-1]) else array._replace(code=code)
+    return array

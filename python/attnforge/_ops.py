@@ -32,7 +32,7 @@ class OpCall:
 
 def tensor(array, places):
     """The struct of an array without its address; places of batch (None: it has none), rows and heads."""
-    return _c.Tensor(None, *(0 if place is None else array.strides[place] * numbers_in(array) for place in places))
+    return _c.Tensor(None, *(0 if place is None else numbers_in(array, array.strides[place]) for place in places))
 
 
 def check_array(name, array, shape, code, first, device):

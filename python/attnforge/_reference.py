@@ -9,7 +9,7 @@ from ._calls.arguments import check_inputs, code_of_o, problem_of_arrays, shape_
 from ._arrays import Array, _by_type, contiguous, no_dtype
 from ._calls.code import code_of
 from ._errors import InvalidError, UnsupportedError
-from ._formats import FLOATS, FORMATS, FP32, ITEM_BYTES
+from ._formats import FLOATS, FORMATS, FP32, ITEM_BYTES, Q8_0
 from ._library import check, lib
 from ._options import check_options, options_of
 
@@ -48,7 +48,7 @@ def _on_host(value):
         return value
     code = _CODES.get(str(value.dtype).rpartition(".")[2])
     if code is None:
-        raise InvalidError(f"{_checks.type_name(value)} has dtype {value.dtype}, {no_dtype(range(len(FORMATS)))}")
+        raise InvalidError(f"{_checks.type_name(value)} has dtype {value.dtype}, {no_dtype(range(Q8_0))}")
     if hasattr(value, "data_ptr"):
         value = value.detach().cpu().contiguous()
         address = value.data_ptr()

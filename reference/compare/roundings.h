@@ -55,7 +55,7 @@ inline double tf32_score_error(const Problem& problem) {
 /// of its elements does to a score, relative to |q| |k|, is four deviations of independent
 /// roundings at most.
 inline double digits_error(const Problem& problem) {
-  const bool integers = problem.dtype_k == DType::kInt8 || problem.dtype_k == DType::kInt4;
+  const bool integers = is_low_bit(problem.dtype_k) && !format_of(problem.dtype_k).floating;
   return integers ? 4 / std::sqrt(3.0) * 0x1p-16 : 0;
 }
 

@@ -9,19 +9,19 @@
 namespace attnforge {
 namespace {
 
+constexpr float kLeastNormal = std::numeric_limits<float>::min();
+
 float scale_for(DType dtype, std::span<const float> numbers) {
   float largest = 0.0f;
   for (const float x : numbers) {
     if (!std::isfinite(x)) return std::numeric_limits<float>::quiet_NaN();
     largest = std::max(largest, std::abs(x));
   }
-  return largest / static_cast<float>(format_of(dtype).largest);
+  const float scale = largest / static_cast<float>(format_of(dtype).largest);
+  return scale < kLeastNormal ? 0.0f : scale;
 }
 
-float quantised(DType dtype, float x, float scale) {
-  const auto largest = static_cast<float>(format_of(dtype).largest);
-  return round_to(dtype, std::clamp(x / (scale == 0.0f ? 1.0f : scale), -largest, largest));
-}
+float inverse_of(float scale) { return std::abs(scale) < kLeastNormal ? 1.0f : 1.0f / scale; }
 
 }  // namespace
 
@@ -66,7 +66,10 @@ void quantise_row(const Problem& problem, DType dtype, std::span<const float> ro
       scale = scales[begin / group] = scale_for(dtype, values);
     else if (problem.kv_scale != KvScale::kNone)
       scale = scales[0];
-    for (const float x : values) store_element(dtype, codes, first++, quantised(dtype, x, scale));
+    const auto most = static_cast<float>(format_of(dtype).largest);
+    const float inverse = inverse_of(scale);
+    for (const float x : values)
+      store_element(dtype, codes, first++, round_to(dtype, std::clamp(x * inverse, -most, most)));
   }
 }
 

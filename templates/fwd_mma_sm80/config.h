@@ -39,7 +39,9 @@ struct FwdMmaSm80Config : Shape {
   ATTNFORGE_CONSTEXPR int lane_rows() const { return warp_m() == 8 ? 1 : 2; }
   /// A head dim as products and shared memory see it.
   ATTNFORGE_CONSTEXPR int padded(int dim) const { return pad_head_dim ? round_up(dim, 16) : dim; }
-  ATTNFORGE_CONSTEXPR static int columns_of_chunk(int code) { return 128 / element_bits(code); }
+  ATTNFORGE_CONSTEXPR static int columns_of_chunk(int code) {
+    return 128 / element_bits(code_of(code));
+  }
   // 16-byte chunks of a row that are in products, of Q and of K or V as they are: codes come by
   // whole chunks, and integers in K by 32.
   ATTNFORGE_CONSTEXPR int qk_chunks() const {
@@ -52,7 +54,7 @@ struct FwdMmaSm80Config : Shape {
     return is_integer(dtype_k) && lane_rows() == 1 ? 4 : 2;
   }
   ATTNFORGE_CONSTEXPR int k_chunks() const {
-    return low_bit_k() ? qk_chunks() * element_bits(dtype_k) / 16 : qk_chunks();
+    return low_bit_k() ? qk_chunks() * element_bits(code_of(dtype_k)) / 16 : qk_chunks();
   }
   ATTNFORGE_CONSTEXPR int v_chunks() const {
     return low_bit_v() ? ceil_div(head_dim_v, columns_of_chunk(dtype_v))

@@ -43,8 +43,9 @@ struct TileCost {
 /// Instructions of a warp that make factors of `keys` keys' codes. Not fitted.
 double widening(const FwdMmaSm80Config& c, int keys) {
   const auto of_code = [](int code) { return code == kInt4 ? 0.625 : is_low_bit(code) ? 0.75 : 0; };
-  const double of_k = c.dtype_k == kInt8 ? 0 : c.dtype_k == kInt4 ? 0.375 : of_code(c.dtype_k);
-  return (c.head_dim * of_k + c.head_dim_v * of_code(c.dtype_v)) * keys / 32;
+  const int of_keys = code_of(c.dtype_k);
+  const double of_k = of_keys == kInt8 ? 0 : of_keys == kInt4 ? 0.375 : of_code(of_keys);
+  return (c.head_dim * of_k + c.head_dim_v * of_code(code_of(c.dtype_v))) * keys / 32;
 }
 
 TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const FwdMmaSm80Constants& k) {

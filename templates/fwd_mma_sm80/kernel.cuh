@@ -53,11 +53,15 @@ struct LowBitProducts;
 template <auto C, bool kLowBits = C.low_bits()>
 struct LowBitState {};
 
-/// The Keys of K and of V.
+/// The Keys of K and of V, and their loaders, where the plain ones are Loader.
 template <auto C, class Pieces, bool kLowBits = C.low_bits()>
 struct KeysOf {
   using K = typename Pieces::template Keys<C.dtype>;
   using V = K;
+  template <class Loader>
+  using KLoader = Loader;
+  template <class Loader>
+  using VLoader = Loader;
 };
 template <auto C, class Pieces>
 struct KeysOf<C, Pieces, true> : LowBitKeys<C, Pieces> {};
@@ -92,11 +96,13 @@ struct FwdMmaSm80 {
   using QLoader = OfThread<TileLoader<C.block_m, chunks_of(C.dtype, C.head_dim), C.qk_pitch(),
                                       C.num_threads(), C.alignment>>;
   template <int kDtype, int kColumns, int kPitch>
-  using RowLoader = OfThread<
-      TileLoader<C.block_n, chunks_of(kDtype, kColumns), kPitch, C.num_threads(),
-                 copy_bytes(bytes_of(kDtype, kColumns), C.alignment), bytes_of(kDtype, kColumns)>>;
-  using KLoader = RowLoader<C.dtype_k, C.head_dim, C.k_pitch()>;
-  using VLoader = RowLoader<C.dtype_v, C.head_dim_v, C.v_pitch()>;
+  using RowLoader = TileLoader<C.block_n, chunks_of(kDtype, kColumns), kPitch, C.num_threads(),
+                               copy_bytes(bytes_of(kDtype, kColumns), C.alignment),
+                               bytes_of(kDtype, kColumns)>;
+  using KLoader = OfThread<
+      typename KeysOf<C, Pieces>::template KLoader<RowLoader<C.dtype_k, C.head_dim, C.k_pitch()>>>;
+  using VLoader = OfThread<typename KeysOf<C, Pieces>::template VLoader<
+      RowLoader<C.dtype_v, C.head_dim_v, C.v_pitch()>>>;
 
   using Tile = QueryTile<Params, C.pack_gqa, typename Pieces::Lengths>;
   using Walk = typename Pieces::Walk;
@@ -177,7 +183,7 @@ struct FwdMmaSm80 {
     return depth_slice() * (C.v_chunks() - kOutFragments);
   }
   /// Whether lanes read 32 keys of a chunk, in place of 16 at two.
-  static constexpr bool kKeysByChunk = C.low_bit_k() && C.dtype_k != kInt8;
+  static constexpr bool kKeysByChunk = C.low_bit_k() && code_of(C.dtype_k) != kInt8;
   ATTNFORGE_DEVICE static int first_k_chunk() {
     return kKeysByChunk ? 0 : lane() / 8 % 2 + depth_slice() * kDepthSteps * 2;
   }

@@ -7,6 +7,7 @@
 // and probabilities before theirs: groups of columns have sums of their own.
 #pragma once
 
+#include "fwd_mma_sm80/block_loader.cuh"
 #include "fwd_mma_sm80/config.h"
 #include "fwd_mma_sm80/kernel.cuh"
 #include "pieces/scaled_keys.cuh"
@@ -34,8 +35,29 @@ struct LowBitKeys {
   struct Of<kDtype, 0, kBegin, kOfV> {
     using Type = typename Pieces::template Keys<kDtype>;
   };
-  using K = typename Of<C.dtype_k, C.k_row_scales(), C.k_code_bytes(), false>::Type;
-  using V = typename Of<C.dtype_v, C.v_row_scales(), C.v_code_bytes(), true>::Type;
+  /// Scales in a tensor of their own.
+  ATTNFORGE_CONSTEXPR static int apart(int dtype, int scales) {
+    return is_blocks(dtype) ? 0 : scales;
+  }
+  using K = typename Of<C.dtype_k, apart(C.dtype_k, C.k_row_scales()), C.k_code_bytes(),
+                        false>::Type;
+  using V = typename Of<C.dtype_v, apart(C.dtype_v, C.v_row_scales()), C.v_code_bytes(),
+                        true>::Type;
+
+  template <class Plain, int kDtype, int kColumns, int kPitch, int kScalesBegin>
+  struct LoaderOf {
+    using Type = Plain;
+  };
+  template <class Plain, int kDtype, int kColumns, int kPitch, int kScalesBegin>
+  requires(is_blocks(kDtype)) struct LoaderOf<Plain, kDtype, kColumns, kPitch, kScalesBegin> {
+    using Type = BlockLoader<kDtype, C.block_n, kColumns, kPitch, C.num_threads(), kScalesBegin>;
+  };
+  template <class Plain>
+  using KLoader = typename LoaderOf<Plain, C.dtype_k, C.head_dim, C.k_pitch(),
+                                    C.k_code_bytes()>::Type;
+  template <class Plain>
+  using VLoader = typename LoaderOf<Plain, C.dtype_v, C.head_dim_v, C.v_pitch(),
+                                    C.v_code_bytes()>::Type;
 };
 
 template <auto C>
@@ -56,6 +78,7 @@ struct LowBitProducts {
   static constexpr bool kOfRows = scales_of_rows(C);
   static constexpr bool kOneScale = C.kv_scale != kNoScale && !kOfRows;
   static constexpr bool kNormalises = C.v_row_scales() > 0;
+  static constexpr int kCodeK = code_of(C.dtype_k), kCodeV = code_of(C.dtype_v);
   static constexpr bool kIntegersK = is_integer(C.dtype_k), kIntegersV = is_integer(C.dtype_v);
   /// Q of bf16 becomes fp16 where K does.
   static constexpr bool kConverts = !kIntegersK && C.dtype != kFp16;
@@ -113,7 +136,7 @@ struct LowBitProducts {
     float q, scores;
     ATTNFORGE_DEVICE explicit RowFactors(int largest) : q(1.0f), scores(1.0f) {
       constexpr float kMost = 127 * 256, kLeast = 0x1p-100f;
-      constexpr float kOfCodes = C.dtype_k == kInt4 ? 16.0f : 1.0f;
+      constexpr float kOfCodes = kCodeK == kInt4 ? 16.0f : 1.0f;
       if constexpr (kIntegersK) {
         const float most = __int_as_float(largest);
         q = most > kLeast ? kMost / most : 0.0f;
@@ -170,7 +193,7 @@ struct LowBitProducts {
   /// 4 t + 1 and 4 t + 3 for t from 0 to 3; or 4 t and 4 t + 1, then 4 t + 2 and 4 t + 3.
   template <class To>
   ATTNFORGE_DEVICE static void store_halves(const To& to, int chunk, const float (&x)[8], float q) {
-    constexpr bool kInOrder = Widen<C.dtype_k>::kInOrder;
+    constexpr bool kInOrder = Widen<kCodeK>::kInOrder;
     unrolled<2>([&](int i) {
       const int first = kInOrder ? 2 * i : i, other = kInOrder ? first + 1 : first + 2;
       store_shared_8(to(chunk / 2 * 2 + i) + chunk % 2 * 8,
@@ -182,7 +205,7 @@ struct LowBitProducts {
   /// in the first of two, odd ones in the second.
   template <class To>
   ATTNFORGE_DEVICE static void store_digits(const To& to, int chunk, const float (&x)[8], float q) {
-    constexpr bool kPairs = C.dtype_k == kInt4;
+    constexpr bool kPairs = kCodeK == kInt4;
     u32 digits[2][2] = {{0, 0}, {0, 0}};  // upper ones, lower ones
     unrolled<8>([&](int e) {
       const int number = __float2int_rn(x[e] * q);
@@ -240,7 +263,7 @@ struct LowBitProducts {
 #pragma unroll
         for (int i = 0; i < 4 && j + i < kKeyFragments; ++i) {
           u32 k[2];
-          Widen<C.dtype_k>::run_in_order(words[i], k);
+          Widen<kCodeK>::run_in_order(words[i], k);
           unrolled<kRowFragments>([&](int f) {
             if (c == first)
               mma_m16n8k16_zero<kFp16>(s[f][j + i], q[f], k[0], k[1]);
@@ -255,8 +278,8 @@ struct LowBitProducts {
   /// those of the upper ones if these leave half of a fragment's rows, else in one more.
   ATTNFORGE_DEVICE static void integer_sums(Kernel& kernel, Scores& s, u32 rows, int first,
                                             int chunks) {
-    constexpr int kOfStep = C.dtype_k == kInt4 ? 1 : 2;  // chunks
-    constexpr int kBlock = C.dtype_k == kInt4 ? 4 : 2;   // key fragments of an ldmatrix
+    constexpr int kOfStep = kCodeK == kInt4 ? 1 : 2;  // chunks
+    constexpr int kBlock = kCodeK == kInt4 ? 4 : 2;   // key fragments of an ldmatrix
 #pragma unroll
     for (int j = 0; j < kKeyFragments; j += kBlock) {
       int sum[kRowFragments][kLaneRows][kBlock][4];
@@ -266,14 +289,14 @@ struct LowBitProducts {
         unrolled<kRowFragments, kLaneRows>([&](int f, int digit) {
           load_query(q[f][digit], kernel, f, c / kOfStep * kLaneRows + digit);
         });
-        if constexpr (C.dtype_k == kInt4)
+        if constexpr (kCodeK == kInt4)
           load_keys(words, kernel, rows, j, c);
         else
           ldmatrix_x4(words, kernel.k_fragment.at(rows + j * 8 * Kernel::KRows::kRowBytes, c));
 #pragma unroll
         for (int i = 0; i < kBlock && j + i < kKeyFragments; ++i) {
           u32 k[2];
-          if constexpr (C.dtype_k == kInt4)  // 16 times the number
+          if constexpr (kCodeK == kInt4)  // 16 times the number
             k[0] = words[i] << 4 & 0xf0f0f0f0u, k[1] = words[i] & 0xf0f0f0f0u;
           else
             k[0] = words[2 * i], k[1] = words[2 * i + 1];
@@ -330,7 +353,7 @@ struct LowBitProducts {
   /// of each row half.
   ATTNFORGE_DEVICE static void add(Kernel& kernel, const u32 (&p)[kRowFragments][4], u32 rows,
                                    int first, int chunks) {
-    using Widened = Widen<C.dtype_v>;
+    using Widened = Widen<kCodeV>;
 #pragma unroll
     for (int c = first; c < first + chunks; c += 2) {
       u32 words[4];
@@ -389,7 +412,7 @@ struct LowBitProducts {
         add(kernel, p, rows + j * 8 * Kernel::VRows::kRowBytes, first,
             kV.of_group < left ? kV.of_group : left);
         if constexpr (kIntegersV) {
-          constexpr u32 kOffset = Widen<C.dtype_v>::kMinusOffset;
+          constexpr u32 kOffset = Widen<kCodeV>::kMinusOffset;
           if constexpr (kGroupsAreRows) {
             const u32 own = Kernel::lane() / 4 == g % 8 ? kOffset : 0;
             const u32 upper = g < 8 ? own : 0, lower = g < 8 ? 0 : own;
@@ -500,14 +523,14 @@ struct LowBitProducts {
         x[c] = o[m * kLaneRows + r][c];
         if constexpr (kIntegersV) {
           const float offset = offsets[chunk / kV.of_group][c % 2];
-          if (C.dtype_v == kInt4 && c >= 2)
+          if (kCodeV == kInt4 && c >= 2)
             x[c] = fmaf(x[c], 0.0625f, offset);
           else
             x[c] += offset;
         }
         x[c] *= of[c % 2];
       });
-      const int column = C.dtype_v == kInt4 ? chunk * 32 + g * 4 + m % 2 * 2 : m * 16 + g * 2;
+      const int column = kCodeV == kInt4 ? chunk * 32 + g * 4 + m % 2 * 2 : m * 16 + g * 2;
       unrolled<2>([&](int i) {
         const float pair[2] = {x[i], x[2 + i]};
         store_shared(region + ((2 * t + i) * kPitch + column) * 4, pair);

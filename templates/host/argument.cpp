@@ -36,7 +36,7 @@ void Argument::end_of_base(std::size_t size, std::size_t alignment) {
 }
 
 Argument& Argument::fwd(const Problem& problem) {
-  return field(fwd_params(problem), FwdArgument{});
+  return field(fwd_params(problem), FwdArgument{problem.dtype_k, problem.dtype_v});
 }
 
 Argument& Argument::tensor_map(const TensorMapSpec& map, const TensorMapSizes& sizes) {

@@ -13,6 +13,12 @@ template <int kDtype>
 ATTNFORGE_DEVICE float exact_element(const char* row, int d) {
   if constexpr (!is_low_bit(kDtype)) {
     return load_1<kDtype>(row + d * element_bytes(kDtype));
+  } else if constexpr (is_blocks(kDtype)) {
+    const char* const block = row + d / 32 * (kDtype == kQ8_0 ? 34 : 18);
+    const int byte = static_cast<unsigned char>(block[2 + (kDtype == kQ8_0 ? d % 32 : d % 16)]);
+    const int number = kDtype == kQ8_0 ? (byte < 128 ? byte : byte - 256)
+                                       : (d % 32 < 16 ? byte % 16 : byte / 16) - 8;
+    return float(number) * load_1<kFp16>(block);
   } else {
     const int byte = static_cast<unsigned char>(row[kDtype == kInt4 ? d / 2 : d]);
     if constexpr (kDtype == kInt8) return float(byte < 128 ? byte : byte - 256);

@@ -92,6 +92,14 @@ Problem problem_of(int queries, int keys) {
 TensorRef ref_of(const Tensor& tensor) {
   return {tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head};
 }
+/// Of blocks strides in bytes.
+TensorRef ref_of_keys(const Tensor& tensor, DType dtype) {
+  const auto stride = [dtype](std::int64_t elements) {
+    return is_blocks(dtype) ? bytes_of(dtype, elements) : elements;
+  };
+  return {tensor.data, stride(tensor.stride_batch), stride(tensor.stride_row),
+          stride(tensor.stride_head)};
+}
 TensorRef ref_of(const ScaleTensor& of) {
   return {const_cast<float*>(of.data), of.stride_batch, of.stride_row, of.stride_head};
 }
@@ -108,8 +116,8 @@ Own params_of(const Problem& problem, const Tensors& tensors) {
   params.fwd.seqlen_kv = static_cast<int>(problem.seqlen_kv);
   params.fwd.window_left = kOpenWindow;
   params.fwd.softmax_scale = effective_softmax_scale(problem);
-  params.fwd.q = ref_of(tensors.q), params.fwd.k = ref_of(tensors.k);
-  params.fwd.v = ref_of(tensors.v), params.fwd.o = ref_of(tensors.o);
+  params.fwd.q = ref_of(tensors.q), params.fwd.k = ref_of_keys(tensors.k, problem.dtype_k);
+  params.fwd.v = ref_of_keys(tensors.v, problem.dtype_v), params.fwd.o = ref_of(tensors.o);
   params.fwd.lse = tensors.lse.data;
   params.fwd.lse_stride_batch = tensors.lse.stride_batch;
   params.fwd.lse_stride_head = tensors.lse.stride_head;
@@ -196,6 +204,18 @@ TEST(FwdMmaOfLowBits, EightRows) {
 TEST(FwdMmaOfLowBits, PairsOfWarps) {
   expect_low_bits<kInt8, kInt4, kScaleGroup32, kPairsOfWarps>(20, 150);
   expect_low_bits<kE4m3, kInt8, kScaleTensor, kPairsOfWarps, 0>(20, 150);
+}
+TEST(FwdMmaOfLowBits, Blocks) {
+  expect_low_bits<kQ8_0, kQ8_0, kNoScale, kOneWarpAHead>();
+  expect_low_bits<kQ4_0, kQ4_0, kNoScale, kTwoWarpsARow, 24, kFp16>();
+  expect_low_bits<kQ8_0, kQ4_0, kNoScale, kHalfARow, 16, kBf16, 128>(3, 200);
+  expect_low_bits<kQ4_0, kQ8_0, kNoScale, kSteps, 0, kBf16, 96, 64>(70, 150);
+  expect_low_bits<kQ8_0, kQ8_0, kNoScale, kFourWarpsHalfARow, 8, kFp16, 32, 96>(4, 200);
+  expect_low_bits<kQ4_0, kQ4_0, kNoScale, kOneStage, 16, kBf16, 32>(40, 100);
+}
+TEST(FwdMmaOfLowBits, BlocksBesideSixteenBits) {
+  expect_low_bits<kQ8_0, kBf16, kNoScale, kOneWarpAHead>();
+  expect_low_bits<kFp16, kQ4_0, kNoScale, kTwoWarpsARow, 0, kFp16, 64, 160>();
 }
 TEST(FwdMmaOfLowBits, OneOfThemAlone) {
   expect_low_bits<kInt8, kBf16, kScaleToken, kOneWarpAHead>();

@@ -97,6 +97,7 @@ TEST(ElementFormats, RowsKnowTheirNumbers) {
     EXPECT_EQ(&format_of(dtype), &row);
     EXPECT_EQ(dtype_named(row.name), dtype);
     EXPECT_EQ(to_string(dtype), row.name);
+    if (is_blocks(dtype)) continue;
     std::vector<std::byte> array(static_cast<std::size_t>(bytes_of(dtype, 4)));
     for (int i = 0; i < 4; ++i) store_element(dtype, array.data(), i, static_cast<float>(i - 2));
     for (int i = 0; i < 4; ++i) EXPECT_EQ(load_element(dtype, array.data(), i), i - 2) << row.name;
@@ -130,6 +131,7 @@ TEST(ElementFormats, BytesOfRows) {
   EXPECT_EQ(bytes_of(DType::kFp32, 40), 160);
   for (const ElementFormat& row : kElementFormats) {  // as kernels count them
     const auto dtype = static_cast<int>(row.dtype);
+    if (is_blocks(row.dtype)) continue;
     EXPECT_EQ(bytes_of(dtype, 40), bytes_of(row.dtype, 40));
     EXPECT_EQ(chunks_of(dtype, 40), (row.bits * 40 + 127) / 128);
   }
@@ -137,6 +139,7 @@ TEST(ElementFormats, BytesOfRows) {
 
 TEST(ElementFormats, OperandsHaveTheirBytes) {
   for (const ElementFormat& row : element_formats()) {
+    if (is_blocks(row.dtype)) continue;
     const Problem p = problem_with(row.dtype);
     const std::vector<Operand> list = operands(p);
     const auto elements = std::size_t{2} * 3 * 4;
@@ -219,6 +222,81 @@ TEST(LowBits, ProblemsSayWhatDoesNotGoWithThem) {
   EXPECT_EQ(parse_problem(to_string(append)), append);
 }
 
+/// Values of blocks that were made by hand, as ggml has them.
+TEST(Blocks, HoldTheirScaleAndTheNumbersAfterIt) {
+  std::vector<unsigned char> array(std::size_t{2} * 34);
+  unsigned char* const second = array.data() + 34;
+  second[0] = 0x00, second[1] = 0x38;  // 0.5
+  for (int i = 0; i < 32; ++i) second[2 + i] = static_cast<unsigned char>(8 * i - 128);
+  for (int i = 0; i < 32; ++i) {
+    EXPECT_EQ(load_element(DType::kQ8_0, array.data(), 32 + i), 0.5f * float(8 * i - 128));
+    EXPECT_EQ(load_element(DType::kQ8_0, array.data(), i), 0.0f);
+  }
+  unsigned char small[18] = {0x00, 0xc0};  // -2
+  for (int i = 0; i < 16; ++i) small[2 + i] = static_cast<unsigned char>(i | (15 - i) << 4);
+  double values[32];
+  load_elements(DType::kQ4_0, small, 0, 32, values);
+  for (int i = 0; i < 16; ++i) {
+    EXPECT_EQ(values[i], -2.0 * (i - 8)) << "low halves";
+    EXPECT_EQ(values[16 + i], -2.0 * (7 - i)) << "high halves";
+  }
+}
+
+TEST(Blocks, ComeBackFromTheirValues) {
+  for (const DType dtype : {DType::kQ8_0, DType::kQ4_0}) {
+    float values[64], back[64];
+    for (int i = 0; i < 64; ++i)
+      values[i] = i < 32 ? 0.25f * float(i % 16 - 8) : 0.0f;  // -2 is the farthest from 0
+    const auto bytes = static_cast<std::size_t>(bytes_of(dtype, 64));
+    EXPECT_EQ(bytes, dtype == DType::kQ8_0 ? 68u : 36u);
+    EXPECT_EQ(elements_in(dtype, bytes), 64);
+    EXPECT_EQ(bytes_of(dtype, -32), dtype == DType::kQ8_0 ? -34 : -18) << "strides may go back";
+    std::vector<std::byte> array(bytes, std::byte{0xff});
+    format_of(dtype).store(values, 64, array.data(), 0);
+    format_of(dtype).load(array.data(), 0, 64, back);
+    const float error = dtype == DType::kQ8_0 ? 2.0f / 127 / 2 + 0.002f : 0.0f;
+    for (int i = 0; i < 64; ++i) EXPECT_NEAR(back[i], values[i], error) << i;
+    EXPECT_THROW(store_element(dtype, array.data(), 0, 1.0f), Error) << "whole blocks";
+  }
+}
+
+TEST(Blocks, ProblemsSayWhatDoesNotGoWithThem) {
+  const auto refusal = [](const std::string& words) -> std::string {
+    try {
+      parse_problem(words + " batch=2 num_heads=4:2 seqlen=8:64");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal("fwd bf16 k=q8_0 v=q4_0 head_dim=64 lengths=used page_size=16"), "");
+  EXPECT_EQ(refusal("fwd fp16 v=q4_0 head_dim=40:96"), "");
+  EXPECT_THAT(refusal("fwd fp16 k=q8_0 head_dim=40:96"), HasSubstr("multiple of 32"));
+  EXPECT_THAT(refusal("fwd fp16 v=q4_0 head_dim=64:40"), HasSubstr("head_dim_v=40"));
+  EXPECT_THAT(refusal("fwd bf16 k=q8_0 v=q8_0 kv_scale=group32 head_dim=64"),
+              HasSubstr("leave kv_scale=group32 out"));
+  EXPECT_THAT(refusal("fwd bf16 k=q8_0 v=int8 head_dim=64"), HasSubstr("does not go together"));
+  EXPECT_THAT(refusal("fwd fp32 k=q8_0 v=q8_0 head_dim=64"), HasSubstr("needs q in fp16 or bf16"));
+  EXPECT_THAT(refusal("bwd bf16 k=q8_0 head_dim=64"), HasSubstr("does not go with bwd"));
+  EXPECT_THAT(refusal("append bf16 k=q8_0 v=q8_0 head_dim=64"), HasSubstr("8 or 4 bits of them"));
+  EXPECT_THAT(refusal("fwd bf16 k=q8_0 head_dim=64 alignment=2"), HasSubstr("4 or more"));
+}
+
+/// Strides are of whole blocks, whatever they are in bytes.
+TEST(Blocks, RowsBeginWithBlocks) {
+  const Problem p = parse_problem(
+      "fwd bf16 k=q8_0 v=q4_0 batch=2 num_heads=4:2 seqlen=8:64 head_dim=96:32");
+  HostTensors host = allocate_host_tensors(p);
+  EXPECT_EQ(host.k.size(), 2u * 64 * 2 * 102);
+  EXPECT_EQ(host.v.size(), 2u * 64 * 2 * 18);
+  alignas(16) char memory[16];
+  Tensors t;
+  t.k = {memory, 64 * 2 * 96, 2 * 96, 96};
+  check_tensor("k", t.k, p.dtype_k, 2, 2, 64, p);
+  t.k.stride_row += 16;
+  EXPECT_THROW(check_tensor("k", t.k, p.dtype_k, 2, 2, 64, p), Error);
+}
+
 TEST(LowBits, AnAppendWritesScalesOfRowsAndReadsOthers) {
   for (const auto& [scale, written, numbers] :
        {std::tuple("token", true, 2 * 40 * 4), {"group64", true, 2 * 40 * 8}, {"head", false, 4}}) {
@@ -287,6 +365,7 @@ TEST(ElementFormats, TensorMapsHaveTheirStridesAndTypes) {
   ASSERT_EQ(format_of(DType::kFp16).tensor_map_type, CU_TENSOR_MAP_DATA_TYPE_FLOAT16);
   ASSERT_EQ(format_of(DType::kBf16).tensor_map_type, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
   for (const ElementFormat& row : element_formats()) {
+    if (is_blocks(row.dtype)) continue;  // TMA takes none
     Tensors tensors;
     tensors.q = tensors.k = {reinterpret_cast<void*>(0x1000), 3 * 4 * 160, 4 * 160, 160};
     std::array<std::byte, kTensorMapBytes> map;
@@ -309,15 +388,16 @@ TEST(ElementFormats, FilesHaveTheirDescr) {
     const auto read = [](std::string_view descr, bool bits) {
       return cli::npy_dtype({.descr = std::string(descr), .shape = {1}}, bits, "x.npy");
     };
-    EXPECT_EQ(read(cli::npy_descr(row.dtype, false), false), row.dtype);
-    EXPECT_EQ(read(cli::npy_descr(row.dtype, true), true), row.dtype);
+    const DType found = is_blocks(row.dtype) ? DType::kInt4 : row.dtype;  // both are bytes
+    EXPECT_EQ(read(cli::npy_descr(row.dtype, false), false), found);
+    EXPECT_EQ(read(cli::npy_descr(row.dtype, true), true), found);
     EXPECT_EQ(cli::npy_descr(row.dtype, false), row.npy);
   }
 }
 
 TEST(ElementFormats, AProblemMayHaveThoseOfTheLibrary) {
   for (const ElementFormat& row : kElementFormats) {
-    EXPECT_EQ(parse_problem("fwd k=" + std::string(row.name)).dtype_k, row.dtype);
+    EXPECT_EQ(parse_problem("fwd head_dim=64 k=" + std::string(row.name)).dtype_k, row.dtype);
     if (is_low_bit(row.dtype)) {
       EXPECT_EQ(find_field(row.name) != nullptr, row.dtype == DType::kE4m3) << "of q, too";
       EXPECT_THROW(parse_problem("fwd q=" + std::string(row.name)), Error);

@@ -190,6 +190,13 @@ void choose_low_bits(Choices& choices, Problem& p) {
   p.dtype_k = p.dtype_v = choices.among(kFormats);
   if (choices.one_in(4)) p.dtype_v = choices.one_in(2) ? choices.among(kFormats) : p.dtype_q;
   p.kv_scale = choices.among(kScales);
+  if (p.head_dim % 32 == 0 && p.head_dim_v % 32 == 0 && p.alignment_bytes >= 4 &&
+      choices.one_in(4)) {
+    p.dtype_k = choices.one_in(2) ? DType::kQ4_0 : DType::kQ8_0;
+    p.dtype_v = choices.one_in(4) ? p.dtype_q : (choices.one_in(2) ? DType::kQ4_0 : DType::kQ8_0);
+    p.kv_scale = KvScale::kNone;
+    return;
+  }
   for (const auto& [dtype, dim] : {std::pair(p.dtype_k, p.head_dim), {p.dtype_v, p.head_dim_v}}) {
     const int row = static_cast<int>(bytes_of(dtype, dim));  // of contiguous ones
     p.alignment_bytes = std::min(p.alignment_bytes, row & -row);

@@ -14,7 +14,9 @@ namespace {
 std::int64_t set_strides(const HostShape& shape, Layout layout, std::int64_t row_heads,
                          const Gaps& gaps, int alignment, Tensor& to) {
   // Strides between single things are not checked by anybody, but must be aligned like all others.
-  const int unit = std::max(8 * alignment / format_of(shape.dtype).bits, 1);
+  const int unit = is_blocks(shape.dtype)
+                       ? kBlockElements
+                       : std::max(8 * alignment / format_of(shape.dtype).bits, 1);
   const auto aligned = [unit](std::int64_t stride) { return (stride + unit - 1) / unit * unit; };
   if (layout == Layout::kBhsd) {
     to.stride_row = aligned(shape.columns + gaps.row * unit);

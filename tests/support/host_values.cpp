@@ -17,7 +17,15 @@ template <class Value>
 void fill(HostProblem& host, const HostShape& shape, const PlacedTensor& placed, Value&& value) {
   std::byte* data = host.storages[static_cast<std::size_t>(placed.storage)].data() +
                     placed.offset_bytes;
+  float block[kBlockElements];
   for_each_element(shape, placed.strides, [&](std::int64_t at, std::int64_t row, int column) {
+    if (is_blocks(shape.dtype)) {
+      const int i = column % kBlockElements;
+      block[i] = value(row, column);
+      if (i == kBlockElements - 1)
+        format_of(shape.dtype).store(block, kBlockElements, data, at - i);
+      return;
+    }
     store_element(shape.dtype, data, at, value(row, column));
   });
 }

@@ -205,7 +205,7 @@ def _problem(views, of_rows, of_cache, interleaved, offset):
     for name, dim in (("k_cache", head_dim), ("v_cache", head_dim_v)):
         cache = getattr(views, name)
         code = cache.code if cache.code in LOW_BITS else first.code
-        check_array(name, cache, _shape(of_cache, outer, rows, heads, dim // numbers_in(cache)), code, "k", first.device)
+        check_array(name, cache, _shape(of_cache, outer, rows, heads, dim // numbers_in(cache, 1)), code, "k", first.device)
     scales, caches = (views.k_scale, views.v_scale), (views.k_cache, views.v_cache)
     check_scales(*scales, batch, *caches, of_cache)
     check_rope(cos, views.sin, first.device)

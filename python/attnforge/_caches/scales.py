@@ -20,7 +20,7 @@ def view_scales(options, stream, names=SCALE_NAMES):
 def _kinds(scale, of):
     """What may share an element of a scale of an array k or v, as the problem says: of rows shorter than a group, some; none: its shape
     fits nothing."""
-    shape, rows, columns = tuple(scale.shape), tuple(of.shape[:-1]), of.shape[-1] * numbers_in(of)
+    shape, rows, columns = tuple(scale.shape), tuple(of.shape[:-1]), numbers_in(of, of.shape[-1])
     if len(shape) <= 1 and all(size == 1 for size in shape):
         return ("tensor",)
     if shape == rows:
@@ -66,7 +66,7 @@ def check_scales(k_scale, v_scale, batch, k, v, places):
             raise InvalidError(
                 f"{name} has shape {tuple(scale.shape)} with strides {tuple(scale.strides)} on GPU {scale.device}; it must be float32 of one "
                 f"element, {(heads,)}, {(batch, heads)}, {tuple(of.shape[:-1])}, or that with one for each 32, 64 or 128 of "
-                f"{of.shape[-1] * numbers_in(of)} columns, contiguous there, on GPU {of.device}"
+                f"{numbers_in(of, of.shape[-1])} columns, contiguous there, on GPU {of.device}"
             )
     if (k_scale is not None or v_scale is not None) and not _common_kinds(k_scale, v_scale, k, v):
         kinds = [_kinds(scale, of)[0] for scale, of in ((k_scale, k), (v_scale, v))]
@@ -116,9 +116,9 @@ def quantize_kv(x, dtype="int8", scale="token"):
 
     dtype: "int8", "e4m3", "e5m2", or "int4", of which a byte holds two and the last dimension is half as long. scale: what shares one:
     "token" (a row of a head), or "group32", "group64", "group128" columns of it, the last group of which may have fewer. A scale is the
-    largest magnitude that it is of, divided by the largest number of the dtype (127, 7, 448, 57344), NaN where one is NaN or infinite;
-    numbers are x / scale in float32, x where a scale is 0, rounded to the nearest, ties to even, no farther from 0 than that largest, and
-    0 in place of NaN of integers. They have no gradient.
+    largest magnitude that it is of, divided by the largest number of the dtype (127, 7, 448, 57344), NaN where one is NaN or infinite, and
+    0 below 2^-126; numbers are x times 1 / scale, each in float32, x where a scale is 0, rounded to the nearest, ties to even, no farther
+    from 0 than that largest, and 0 in place of NaN of integers. They have no gradient.
     """
     import torch
 
@@ -133,7 +133,9 @@ def quantize_kv(x, dtype="int8", scale="token"):
     values = torch.nn.functional.pad(x.detach().float(), (0, -columns % group)).unflatten(-1, (-1, group))
     largest = values.abs().amax(-1)
     scales = (largest / _LARGEST[dtype]).where(largest.isfinite(), largest.new_tensor(float("nan")))
-    values = (values / scales.where(scales != 0, scales.new_ones(())).unsqueeze(-1)).flatten(-2)[..., :columns]
+    scales = scales.where(~(scales < torch.finfo(torch.float32).tiny), scales.new_zeros(()))
+    inverse = 1 / scales.where(scales != 0, scales.new_ones(()))
+    values = (values * inverse.unsqueeze(-1)).flatten(-2)[..., :columns]
     values = values.clamp(-_LARGEST[dtype], _LARGEST[dtype])
     scales = scales.squeeze(-1) if scale == "token" else scales
     if dtype in ("e4m3", "e5m2"):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from . import parts as _parts
 from .._arrays import Array, backend_of, contiguous
 from .._errors import InvalidError
-from .._formats import BF16, E4M3, FP32, ITEM_BYTES, OF_CACHES, OF_Q, numbers_in
+from .._formats import BF16, E4M3, FP32, ITEM_BYTES, OF_CACHES, OF_Q, Q8_0, blocks_of, numbers_in
 from .lengths import PACKED_SHAPE
 from .code import check_devices, code_of
 from .._names import check_heads
@@ -28,6 +28,8 @@ class _Strides(NamedTuple):
 
 def used_strides(array):
     """What the strides of q, k, v or o allow; those of dimensions of one element are never used."""
+    if array.code >= Q8_0:  # 2 bytes will do
+        return _Strides(0, True)
     used = [array.strides[i] * ITEM_BYTES[array.code] for i in range(len(array.shape) - 1) if array.shape[i] > 1]
     bits = 0
     for stride in used:
@@ -66,11 +68,20 @@ def view_inputs(q, k, v, stream, given=None, words=NO_WORDS):
     missing."""
     of_each = (("q", q, OF_Q), ("k", k, OF_CACHES), ("v", v, OF_CACHES))
     try:
-        return tuple(backend_of(each).view(name, each, stream, allowed) for name, each, allowed in of_each)
+        q, k, v = (backend_of(each).view(name, each, stream, allowed) for name, each, allowed in of_each)
+        return q, _in_blocks("k", k, q), _in_blocks("v", v, q)
     except InvalidError:
         if given is not None:
             _check_shapes((q, k, v), check_options(given, words))
         raise
+
+
+def _in_blocks(name, array, q):
+    """k or v, of blocks where a row has those of q's head_dim."""
+    found = blocks_of(array, q.shape[-1]) if array.shape and q.shape else array
+    if found is None:
+        raise InvalidError(f"{name} has strides {tuple(array.strides)}; those of blocks must be multiples of their bytes")
+    return found
 
 
 def _check_shapes(inputs, options):
@@ -97,13 +108,13 @@ def check_inputs(q, k, v, options):
             raise InvalidError(f"{name} has batch {array.shape[batch]} and q has {q.shape[batch]}")
     if k.shape[row] != v.shape[row] or k.shape[head] != v.shape[head]:
         raise InvalidError(f"k {tuple(k.shape)} and v {tuple(v.shape)} differ in sequence length or heads")
-    if k.shape[-1] * numbers_in(k) != q.shape[-1]:
-        raise InvalidError(f"q has head_dim {q.shape[-1]} and k has {k.shape[-1] * numbers_in(k)}")
+    if numbers_in(k, k.shape[-1]) != q.shape[-1]:
+        raise InvalidError(f"q has head_dim {q.shape[-1]} and k has {numbers_in(k, k.shape[-1])}")
     check_heads(q, k, options)
 
 
 def shape_of_o(q, v):
-    return (*q.shape[:-1], v.shape[-1] * numbers_in(v))
+    return (*q.shape[:-1], numbers_in(v, v.shape[-1]))
 
 
 def code_of_o(q):
@@ -165,7 +176,7 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, batch, words):
         num_heads_q=q.shape[head],
         num_heads_kv=k.shape[head_kv],
         head_dim=q.shape[-1],
-        head_dim_v=v.shape[-1] * numbers_in(v),
+        head_dim_v=numbers_in(v, v.shape[-1]),
         dtype_q=DTYPES[q.code],
         dtype_k=DTYPES[k.code],
         dtype_v=DTYPES[v.code],

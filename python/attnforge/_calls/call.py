@@ -8,7 +8,7 @@ from .arguments import alignment_of, problem_of_arrays, used_strides
 from .._arrays import contiguous
 from .._errors import InvalidError, PerformanceWarning
 from .fast import fast
-from .._formats import DTYPES, FP32, ITEM_BYTES, LOW_BITS, numbers_in
+from .._formats import DTYPES, FP32, ITEM_BYTES, LOW_BITS, Q4_0, Q8_0, numbers_in
 from .._library import packer
 from .overlap import overlap, span
 from .parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, words_of_arrays
@@ -64,7 +64,7 @@ class Call:
         self._tail = Tail(parts, options, batch, q, k)
         self._fixed = (
             *(
-                struct.pack("=qqq", *(0 if i is None else array.strides[i] * numbers_in(array) for i in of))
+                struct.pack("=qqq", *(0 if i is None else numbers_in(array, array.strides[i]) for i in of))
                 for array, of in ((q, places), (k, options.places_kv), (v, options.places_kv), (o, places))
             ),
             struct.pack("=qq", *((0, 0) if lse is None else (0, *lse.strides)[-3:-1])),
@@ -193,7 +193,7 @@ class Call:
         if plan.family not in _SLOW_FAMILIES:
             return
         problem = plan.problem
-        low = tuple(DTYPES[code] for code in LOW_BITS)
+        low = tuple(DTYPES[code] for code in (*LOW_BITS, Q8_0, Q4_0))
         dtypes = {"q": problem.dtype_q, "k": problem.dtype_k, "v": problem.dtype_v}
         dtypes = {name: dtype for name, dtype in dtypes.items() if dtype not in low}
         if len(set(dtypes.values())) > 1:

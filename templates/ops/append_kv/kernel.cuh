@@ -258,31 +258,39 @@ struct AppendKv {
     ATTNFORGE_DEVICE void quantise(const AppendParams& p, const Token& token) const {
       using Numbers = Quantised<S, kMoved>;
       const TensorRef &tensor = p.to[kMoved], &of_rows = p.scales[kMoved];
-#pragma unroll
-      for (int i = 0; i < kDepth; ++i) {
-        if (i >> p.work.depth_log2 != 0) break;  // in no lane
-        const bool there = i < rows, pair = S.in_pairs(kMoved) && slice.second >= 0;
-        const i64 of_head = head + i * S.heads_at_once(kMoved);
-        float* scale = static_cast<float*>(of_rows.data) + of_head * of_rows.stride_head;
-        float scales[2] = {1.0f, 1.0f};
-        if constexpr (Numbers::kComputed) {
-          scale += token.cache_batch * of_rows.stride_batch + token.cache_row * of_rows.stride_row;
-          const u32 largest[2] = {there ? largest_magnitude(a[i]) : 0,
-                                  there && pair ? largest_magnitude(b[i]) : 0};
-          Numbers::find_scales(slice, largest, scales, [&](int group, float x) {
-            if (there) scale[group] = x;
-          });
-        } else if constexpr (S.kv_scale != kNoScale) {
-          if (there) scales[0] = scales[1] = scale[token.sequence * of_rows.stride_batch];
-        }
-        if (!there) continue;
-        char* const row = static_cast<char*>(tensor.data) +
-                          bytes_of(Numbers::kCode, token.cache_batch * tensor.stride_batch +
-                                                       token.cache_row * tensor.stride_row +
-                                                       of_head * tensor.stride_head);
-        Numbers::template store<kAlignment>(row, slice.first, a[i], scales[0]);
-        if (pair) Numbers::template store<kAlignment>(row, slice.second, b[i], scales[1]);
+      constexpr int kApart = S.heads_at_once(kMoved);
+      static_assert(kDepth == 2, "scales of two rows are found together");
+      char* const row = static_cast<char*>(tensor.data) +
+                        bytes_of(Numbers::kCode, token.cache_batch * tensor.stride_batch +
+                                                     token.cache_row * tensor.stride_row +
+                                                     head * tensor.stride_head);
+      const i64 apart = bytes_of(Numbers::kCode, kApart * tensor.stride_head);
+      float* scale = static_cast<float*>(of_rows.data) + head * of_rows.stride_head;
+      const bool pair = S.in_pairs(kMoved) && slice.second >= 0;
+      Scale scales[kDepth][2];
+      if constexpr (Numbers::kComputed) {
+        scale += token.cache_batch * of_rows.stride_batch + token.cache_row * of_rows.stride_row;
+        u32 largest[kDepth][2];
+        unrolled<kDepth>([&](int i) {
+          largest[i][0] = i < rows ? largest_magnitudes<S.dtype>(a[i]) : 0;
+          largest[i][1] = i < rows && pair ? largest_magnitudes<S.dtype>(b[i]) : 0;
+        });
+        Numbers::find_scales(slice, largest, scales, [&](int i, int group, float x) {
+          if (i < rows) scale[i * kApart * of_rows.stride_head + group] = x;
+        });
+      } else if constexpr (S.kv_scale != kNoScale) {
+        scale += token.sequence * of_rows.stride_batch;
+        unrolled<kDepth>([&](int i) {
+          if (i < rows)
+            scales[i][0] = scales[i][1] = Scale(scale[i * kApart * of_rows.stride_head]);
+        });
       }
+      unrolled<kDepth>([&](int i) {
+        if (i >= rows) return;
+        Numbers::template store<kAlignment>(row + i * apart, slice.first, a[i], scales[i][0]);
+        if (pair)
+          Numbers::template store<kAlignment>(row + i * apart, slice.second, b[i], scales[i][1]);
+      });
     }
   };
 

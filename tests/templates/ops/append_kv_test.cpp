@@ -78,16 +78,16 @@ TEST(AppendShape, RowsThatAreQuantisedLieInOneWarp) {
 
 // ---- numbers of 8 and 4 bits ----
 
-/// That of kCode nearest to x / scale, as a kernel has it.
+/// That of kCode nearest to x times the inverse of a scale, as a kernel has it.
 template <int kCode>
 float quantised_on_the_device(float x, float scale) {
-  const u32 code = narrow4<kCode>(Divisor(scale)(x), 0.0f, 0.0f, 0.0f);
+  const u32 code = narrow4<kCode>(x * Scale(scale).inverse, 0.0f, 0.0f, 0.0f);
   return load_element(static_cast<DType>(kCode), &code, 0);
 }
 
 /// Each pattern of 16 bits, and scales from the smallest to the largest.
 template <int kCode, int kDtype>
-void expect_quotients_rounded_once() {
+void expect_numbers() {
   std::mt19937 random(1);
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> scales = {0.0f,   1.0f,  -3.0f,     1.0f / 127,
@@ -116,14 +116,51 @@ void expect_quotients_rounded_once() {
   }
 }
 
-TEST(QuantisedOnTheHost, QuotientsAreRoundedOnce) {
-  expect_quotients_rounded_once<kInt8, kBf16>();
-  expect_quotients_rounded_once<kInt8, kFp16>();
-  expect_quotients_rounded_once<kInt4, kFp16>();
-  expect_quotients_rounded_once<kE4m3, kBf16>();
-  expect_quotients_rounded_once<kE4m3, kFp16>();
-  expect_quotients_rounded_once<kE5m2, kBf16>();
-  expect_quotients_rounded_once<kE5m2, kFp16>();
+/// Those of all floats of 16 bits, whatever the last bit of a GPU's reciprocal is, and the numbers
+/// that the largest of them and its half become.
+template <int kCode, int kDtype>
+void expect_exact_scales() {
+  Problem problem;
+  problem.kv_scale = KvScale::kToken;
+  for (u32 bits = 0; bits < 0x8000; ++bits) {
+    const float x = load_element(static_cast<DType>(kDtype), &bits, 0);
+    const float row[] = {x, x / 2, -x, -x / 2};
+    u8 codes[4] = {};
+    float wanted;
+    quantise_row(problem, static_cast<DType>(kCode), row, codes, 0, &wanted);
+    for (reciprocal_error = -1; reciprocal_error <= 1; ++reciprocal_error) {
+      const Scale got = Scale::of_largest<kCode>(x);
+      const float inverse = Scale(wanted).inverse;
+      ASSERT_TRUE(std::isnan(wanted) ? std::isnan(got.scale)
+                                     : got.scale == wanted && got.inverse == inverse)
+          << x << ": " << got.scale << " for " << wanted << ", " << got.inverse << " for "
+          << inverse;
+      if (std::isnan(wanted)) continue;
+      u32 word = narrow4<kCode, true>(row[0] * inverse, row[1] * inverse, row[2] * inverse,
+                                      row[3] * inverse);
+      for (int i = 0; i < 4; ++i)
+        ASSERT_EQ(load_element(static_cast<DType>(kCode), &word, i),
+                  load_element(static_cast<DType>(kCode), codes, i))
+            << row[i] << " of " << x;
+    }
+    reciprocal_error = 0;
+  }
+}
+
+TEST(QuantisedOnTheHost, ScalesAreExact) {
+  expect_exact_scales<kInt8, kBf16>(), expect_exact_scales<kInt8, kFp16>();
+  expect_exact_scales<kInt4, kBf16>(), expect_exact_scales<kInt4, kFp16>();
+  expect_exact_scales<kE4m3, kBf16>(), expect_exact_scales<kE4m3, kFp16>();
+  expect_exact_scales<kE5m2, kBf16>(), expect_exact_scales<kE5m2, kFp16>();
+}
+TEST(QuantisedOnTheHost, NumbersAreRoundedOnce) {
+  expect_numbers<kInt8, kBf16>();
+  expect_numbers<kInt8, kFp16>();
+  expect_numbers<kInt4, kFp16>();
+  expect_numbers<kE4m3, kBf16>();
+  expect_numbers<kE4m3, kFp16>();
+  expect_numbers<kE5m2, kBf16>();
+  expect_numbers<kE5m2, kFp16>();
 }
 
 // ---- the kernel ----
