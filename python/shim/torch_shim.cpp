@@ -55,7 +55,7 @@ struct Tensors {
   }
 };
 
-/// A call's arguments, read and not owned but for items of lists, of which torch gives new handles.
+/// A call's arguments, read and not owned.
 struct Call {
   Key key;
   std::array<Tensor, 24> tensors;
@@ -64,7 +64,6 @@ struct Call {
   uint64_t low_bits = 0;
   int32_t device_type = 0, device = 0;
   bool plain = true;  // one that may be known
-  Tensors items;
 };
 
 void add_tensor(Call& call, Tensor tensor) {
@@ -100,8 +99,7 @@ void add_list(Call& call, char kind, void* list) {
     if (abi.torch_list_get_item(list, i, &item)) {
       call.plain = false;
     } else if (kind == 'T') {
-      call.items.all.push_back(reinterpret_cast<Tensor>(item));
-      add_tensor(call, call.items.all.back());
+      add_tensor(call, reinterpret_cast<Tensor>(item));
     } else {
       call.key.add(static_cast<int64_t>(item));
     }
@@ -145,6 +143,17 @@ void read(const Op& op, const Value* stack, Call& call) {
   call.plain = call.plain && call.key.whole() && !(op.may_differ && abi.deterministic(abi.global_context()));
 }
 
+// Of a list whoever receives it owns the items too.
+void release_list(char kind, void* list) {
+  size_t size = 0;
+  if (kind == 'T') abi.torch_list_size(list, &size);
+  for (size_t i = 0; i < size; ++i) {
+    Value item = 0;
+    if (abi.torch_list_get_item(list, i, &item) == 0) abi.aoti_torch_delete_tensor_object(reinterpret_cast<Tensor>(item));
+  }
+  abi.torch_delete_list(list);
+}
+
 /// Frees what a stack of these kinds holds.
 void release(const char* kind, const Value* stack) {
   for (; *kind != 0; ++kind) {
@@ -157,7 +166,7 @@ void release(const char* kind, const Value* stack) {
       delete inside;
     }
     if (*kind == 't') abi.aoti_torch_delete_tensor_object(reinterpret_cast<Tensor>(value));
-    if (*kind == 'T' || *kind == 'I' || *kind == 'B') abi.torch_delete_list(reinterpret_cast<void*>(value));
+    if (*kind == 'T' || *kind == 'I' || *kind == 'B') release_list(*kind, reinterpret_cast<void*>(value));
     if (*kind == 's') abi.torch_delete_string(reinterpret_cast<void*>(value));
   }
 }
