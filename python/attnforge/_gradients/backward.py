@@ -69,6 +69,9 @@ def attention_backward(
         return attention_backward(q, k, v, o, lse, dout, out=out, **own, **options)
     epoch = plan_cache.epoch
     key = ran = None
+    plain = out is None and stream is None and not accumulate and not fp32_gradients and not dargs
+    if plain and fast.attend_backward is not None and (found := fast.attend_backward(q, k, v, o, lse, dout, dlse, options)):
+        return found
     if dargs is None or type(dargs) is dict and not dargs:
         values = q, k, v, o, lse, dout, dlse, out, accumulate, fp32_gradients, *options.values()
         key, ran = fast.again(("backward", *options), values, q, k, v, o, lse, dout, dlse, out, stream)
@@ -78,7 +81,12 @@ def attention_backward(
             check(status)
         return result
     given = options_of(options, OF_FORWARD)
-    return _run(key, epoch, (q, k, v), o, lse, dout, given, out, stream, dlse, accumulate, fp32_gradients, dargs)
+    if plain and (torch := backend_of(q).torch) is not None:
+        fast.ask_ops(torch)
+    result = _run(key, epoch, (q, k, v), o, lse, dout, given, out, stream, dlse, accumulate, fp32_gradients, dargs)
+    if plain and fast.remember_backward is not None:
+        fast.remember_backward(options, epoch)
+    return result
 
 
 def _run(key, epoch, inputs, o, lse, dout, given, out, stream, dlse, accumulate, fp32_gradients, dargs):
