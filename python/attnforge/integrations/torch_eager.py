@@ -10,9 +10,10 @@ from torch.autograd import forward_ad
 
 from .._calls.fast import fast, find
 from .._plans import plan_cache
-from . import torch_shim
+from . import torch_kernels, torch_shim  # the first defines the ops
 from .options import encode
 
+__all__ = ["torch_kernels"]
 _run_forward = torch.ops.attnforge.run_forward.default
 _run_backward = torch.ops.attnforge.run_backward.default
 _backward = torch.ops.attnforge.backward.default
@@ -63,6 +64,13 @@ class _Attention(torch.autograd.Function):
             _raise(error)
 
 
+def _are_plain(values):
+    for each in values:
+        if type(each) not in _PLAIN and not (type(each) is tuple and _are_plain(each)):
+            return False
+    return True
+
+
 def _key(q, k, v, options):
     """None of what is not plain."""
     if type(q) is not Tensor or type(k) is not Tensor or type(v) is not Tensor or not _is_grad_enabled():
@@ -71,9 +79,8 @@ def _key(q, k, v, options):
         return None
     if q.is_neg() or k.is_neg() or v.is_neg():
         return None
-    for each in options.values():
-        if type(each) not in _PLAIN:
-            return None
+    if not _are_plain(options.values()):
+        return None
     return (
         "trains",
         _is_deterministic(),
@@ -107,7 +114,7 @@ def remember(q, k, v, options, epoch):
 
 def attend_backward(q, k, v, o, lse, dout, dlse, options):
     """attention_backward() of a call like an earlier one that made its gradients; None of others."""
-    known = find(("backward by an op", *options.items()))
+    known = find(("backward by an op", *options.items())) if _are_plain(options.values()) else None
     if known is None or _is_deterministic() or _transform() is not None:
         return None
     if forward_ad._current_level >= 0:
@@ -124,7 +131,7 @@ def attend_backward(q, k, v, o, lse, dout, dlse, options):
 
 def remember_backward(options, epoch):
     """After attention_backward() with these options, which have no tensor."""
-    if all(type(each) in _PLAIN for each in options.values()):
+    if _are_plain(options.values()):
         plan_cache.put_call(("backward by an op", *options.items()), _Known(options, False), epoch)
 
 

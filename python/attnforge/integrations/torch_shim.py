@@ -21,8 +21,9 @@ _held = set()  # plans that the shim may run
 _failed = threading.local()
 
 
-def open_shim(key="CUDA"):
-    """Puts the shim's kernels under the ops, which are there. key: of torch's dispatcher; tests have "CPU". Once for a key."""
+def open_shim(key="CUDA", run=None):
+    """Puts the shim's kernels under the ops, which are there, once for a key. key: of torch's dispatcher, and run: in place of
+    attnforge_run(), for tests."""
     global _shim, _why_not
     if os.environ.get("ATTNFORGE_TORCH_SHIM") == "0":
         _why_not = "ATTNFORGE_TORCH_SHIM is 0"
@@ -36,12 +37,13 @@ def open_shim(key="CUDA"):
     shim.attnforge_torch_open.restype = ctypes.c_char_p
     shim.attnforge_torch_remember.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64]
     shim.attnforge_torch_epoch.restype = shim.attnforge_torch_runs.restype = ctypes.c_uint64
-    missing = shim.attnforge_torch_open(key.encode(), ctypes.cast(lib()["attnforge_run"], ctypes.c_void_p))
+    missing = shim.attnforge_torch_open(key.encode(), ctypes.cast(run or lib()["attnforge_run"], ctypes.c_void_p))
     if missing:
         _why_not = f"torch does not have {missing.decode()}"
         return
+    if _shim is None:
+        plan_cache.on_clear.append(forget)
     _shim, _why_not = shim, ""
-    plan_cache.on_clear.append(forget)
 
 
 def is_open():
