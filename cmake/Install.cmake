@@ -7,6 +7,9 @@ set(ATTNFORGE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/attnforge)
 install(DIRECTORY include/attnforge DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT headers FILES_MATCHING PATTERN "*.h")
 install(TARGETS attnforge_shared EXPORT attnforgeTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
+if(TARGET attnforge_torch)  # OPTIONAL: of a build of the library alone it is not there
+  install(TARGETS attnforge_torch LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library OPTIONAL)
+endif()
 install(EXPORT attnforgeTargets NAMESPACE attnforge:: DESTINATION ${ATTNFORGE_CMAKE_DIR} COMPONENT headers)
 # An export of its own: the static library is offered only where its dependencies are.
 install(TARGETS attnforge_static EXPORT attnforgeStaticTargets

@@ -62,6 +62,10 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, 
         if status:
             check(status)
         return result
+    trains = key is None and out is None and stream is None and not rope_offset
+    if trains and fast.attend is not None and (result := fast.attend(q, k, v, options)) is not None:
+        return result
+    epoch = plan_cache.epoch
     given, backend = options_of(options), backend_of(q)
     if backend.torch is not None:
         if backend.is_traced(q, k, v):
@@ -71,7 +75,11 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, 
             return attention(*converted, stream=stream, rope_offset=rope_offset, **options)
     name = autograd.name_that_requires_grad(given.args, q=q, k=k, v=v, sinks=given.sinks)
     if name is not None:
-        return autograd.attend(attention, name, q, k, v, given, out, stream)
+        fast.ask_ops(backend.torch)
+        result = autograd.attend(attention, name, q, k, v, given, out, stream)
+        if trains and fast.remember is not None:
+            fast.remember(q, k, v, options, epoch)
+        return result
     return _attend(key, q, k, v, given, out, stream, rope_offset)
 
 

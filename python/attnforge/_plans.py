@@ -74,6 +74,7 @@ class PlanCache:
         self._lock = threading.Lock()
         self.limit = limit
         self.epoch = 0  # of clear(): what was begun before is not kept after
+        self.on_clear = []  # functions, called after each clear()
         self.agreed = {}  # config by bucket, of distributed.agree()
         self.get = self._plans.get
         self.get_call = self._calls.get
@@ -99,6 +100,8 @@ class PlanCache:
             self.epoch += 1
             self._calls.clear()
             self._plans.clear()
+        for each in self.on_clear:
+            each()
 
     def passing(self, plan):
         """A plan for this call alone: no call that is under way remembers it."""

@@ -127,11 +127,13 @@ def tune(
 
 
 def stats(device=None):
-    """What this process has done for plans so far, of one GPU or of all, as a dict: {"compiles", "plans", "untuned_plans", "shipped_plans"}.
+    """What this process has done for plans so far, of one GPU or of all, as a dict: {"compiles", "plans", "untuned_plans",
+    "shipped_plans", "calls_without_python"}.
 
     compiles: by NVRTC, of a search's tries only the winner's. plans: for problems of which none like it was asked for before.
     untuned_plans: of these, those that policy="cached_only" would have refused; shipped_plans: those that go by a winner that ships
-    with the library. To assert that serving compiles nothing, compare two.
+    with the library. calls_without_python: of torch's ops, on all GPUs, by libattnforge_torch.so (torch 2.10 and later;
+    ATTNFORGE_TORCH_SHIM=0 turns it off). To assert that serving compiles nothing, compare two.
     """
     total = {"compiles": 0, "plans": 0, "untuned_plans": 0, "shipped_plans": 0}
     devices = opened_devices() if device is None else [_checks.integer("device", device, 0, 2**31 - 1)]
@@ -139,6 +141,8 @@ def stats(device=None):
         of_device = _c.Stats(struct_size=ctypes.sizeof(_c.Stats))
         check(lib().attnforge_context_stats(context(each), ctypes.byref(of_device)))
         total = {name: count + getattr(of_device, name) for name, count in total.items()}
+    shim = sys.modules.get(f"{__package__}.integrations.torch_shim")
+    total["calls_without_python"] = 0 if shim is None else shim.runs()
     return total
 
 

@@ -41,6 +41,7 @@ TABLE = {
         r"(attnforge|generator|runtime|reference|cache|tuner|plan)/.*|templates/(registry|embedded|ops/(block_lists|weights)/host)\.h",
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
+    "python": (r"\w+\.h", POSIX),
     "cli": (r"(attnforge|cli)/.*", rf"{POSIX}|{HOST}|CLI/\w+\.hpp"),
     "bench": (
         r"(attnforge|generator|runtime|bench)/.*|templates/(registry|host/fitted_model)\.h",

@@ -11,7 +11,7 @@ import unittest
 
 MODULES = (
     "python_autograd_test", "python_coming_from_test", "python_distributed_test", "python_engines_test", "python_integrations_test",
-    "python_reference_test",
+    "python_reference_test", "python_shim_test",
 )  # fmt: skip
 
 for name in MODULES:

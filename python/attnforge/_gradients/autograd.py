@@ -6,7 +6,7 @@ from .. import _checks
 from .._calls import parts as _parts
 from .._calls.arguments import check_inputs, new_outputs, view_inputs
 from .._arrays import backend_of
-from .backward import attention_backward, why_not_served
+from .backward import by_plans, why_not_served
 from .._calls.code import check_devices, code_of, name_of, new_dargs
 from .._errors import InvalidError, UnsupportedError
 from .._calls.fast import fast, find, is_autocast_enabled
@@ -52,7 +52,7 @@ class Plain(dict):
 
 
 def _layouts(saved, dout):
-    return tuple([(type(x), x.dtype, x.device, x.is_contiguous() or x.stride()) for x in (*saved, dout)])
+    return tuple([(type(x), x.shape, x.dtype, x.device, x.is_contiguous() or x.stride()) for x in (*saved, dout)])
 
 
 def without_tensors(torch, value, leaves):
@@ -278,13 +278,13 @@ def gradients_of(torch, given, saved, needs, dout, dlse):
     kind = q.dtype, q.device, q.shape[0] > 1, options.get("score"), options.get("softcap"), *trained
     dargs, whole = new_dargs(torch, trained, kind not in _not_whole)
     try:
-        found = attention_backward(q, k, v, o, lse, dout, **options, dlse=dlse, dargs=dargs)
+        found = by_plans(q, k, v, o, lse, dout, dlse, dargs, options)
     except (InvalidError, UnsupportedError):
         if not whole:
             raise
         _not_whole.add(kind)  # no kernel writes it: added up in float32 it is
         dargs, _ = new_dargs(torch, trained, False)
-        found = attention_backward(q, k, v, o, lse, dout, **options, dlse=dlse, dargs=dargs)
+        found = by_plans(q, k, v, o, lse, dout, dlse, dargs, options)
     gradients = [each if wanted else None for each, wanted in zip(found[:3], needs)] + [None] * len(leaves)
     if of_sinks:
         gradients[3 + sinks.index] = found[3]

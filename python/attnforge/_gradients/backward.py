@@ -68,6 +68,20 @@ def attention_backward(
         own = dict(stream=stream, dlse=dlse, accumulate=accumulate, fp32_gradients=fp32_gradients, dargs=dargs)
         return attention_backward(q, k, v, o, lse, dout, out=out, **own, **options)
     epoch = plan_cache.epoch
+    plain = out is None and stream is None and not accumulate and not fp32_gradients and (dargs is None or type(dargs) is dict and not dargs)
+    if plain and fast.attend_backward is not None and (found := fast.attend_backward(q, k, v, o, lse, dout, dlse, options)):
+        return found
+    if plain and (torch := backend_of(q).torch) is not None:
+        fast.ask_ops(torch)
+    result = by_plans(q, k, v, o, lse, dout, dlse, dargs, options, out, stream, accumulate, fp32_gradients)
+    if plain and fast.remember_backward is not None:
+        fast.remember_backward(options, epoch)
+    return result
+
+
+def by_plans(q, k, v, o, lse, dout, dlse, dargs, options, out=None, stream=None, accumulate=False, fp32_gradients=False):
+    """attention_backward(), never by an op."""
+    epoch = plan_cache.epoch
     key = ran = None
     if dargs is None or type(dargs) is dict and not dargs:
         values = q, k, v, o, lse, dout, dlse, out, accumulate, fp32_gradients, *options.values()

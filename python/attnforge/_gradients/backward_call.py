@@ -53,6 +53,16 @@ class BackwardCall:
         for i, j, below, above in self._pairs:
             if below < at[i] - at[j] < above:
                 return None
+        tensors, gradients = self._argument(at)
+        if plan.workspace_bytes == 0:
+            return fast.run(plan.handle, tensors, None, fast.NO_BYTES, fast.queues[queue]), result
+        if queue != fast.stream(self._device):  # the workspace too
+            return None
+        memory, workspace, size = fast.scratch(plan.workspace_bytes, self._device)
+        return fast.run(plan.handle, tensors, workspace, size, fast.queues[queue]), result
+
+    def _argument(self, at):
+        """(the bytes of a _c.Tensors, the struct it points to) with the addresses of all arrays, in their order."""
         at_q, at_k, at_v, at_o, at_dout, at_dq, at_dk, at_dv, at_lse, at_dlse = at
         of_q, of_k, of_v, of_o, of_dout, of_dq, of_dk, of_dv = self._of
         gradients = _c.Gradients.from_buffer_copy(
@@ -63,12 +73,15 @@ class BackwardCall:
         tensors = _pack_tensors(
             _TENSORS_HEAD, at_q, of_q, at_k, of_k, at_v, of_v, at_o, of_o, at_lse, self._of_lse, addressof(gradients)
         )
-        if plan.workspace_bytes == 0:
-            return fast.run(plan.handle, tensors, None, fast.NO_BYTES, fast.queues[queue]), result
-        if queue != fast.stream(self._device):  # the workspace too
+        return tensors, gradients
+
+    def recipe(self, marks, low):
+        """As that of Call, of new gradients. marks: of all arrays, 0 for a dlse that is not there."""
+        plan = self._plans.get(low)
+        if plan is None or self._new is None:
             return None
-        memory, workspace, size = fast.scratch(plan.workspace_bytes, self._device)
-        return fast.run(plan.handle, tensors, workspace, size, fast.queues[queue]), result
+        tensors, gradients = self._argument(marks)
+        return plan, tensors, [gradients], ()
 
 
 def _low(addresses):

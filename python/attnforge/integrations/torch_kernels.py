@@ -1,7 +1,8 @@
 """The ops attnforge::* of torch: schemas, what runs, what is known of results without a run, derivatives and torch.vmap.
 
 forward, decode (o alone, without a derivative) and backward make new tensors; *_out, append_kv write into what they are given. Ops have
-the options of a call as options.py says: parts, numbers and options.
+the options of a call as options.py says: parts, numbers and options. Derivatives are steps of Python; graphs without them have
+run_forward and run_backward, and of those that end with _cold see torch_shim.py.
 """
 
 import torch
@@ -13,17 +14,24 @@ from .._gradients.backward import attention_backward
 from .._errors import UnsupportedError
 from .._merge import merge_states
 from .._plans import plan_cache
+from . import torch_shim
 from .options import decode, template
 from .vmap import fold
 
 _QKV = "Tensor q, Tensor k, Tensor v"
 _OPTIONS = "Tensor[] parts, SymInt[] numbers, str options"
 _OF_BACKWARD = f"{_QKV}, Tensor o, Tensor lse, Tensor? dout, Tensor? dlse, {_OPTIONS}"
+_OF_KERNELS = {
+    "run_forward": f"({_QKV}, {_OPTIONS}) -> (Tensor, Tensor)",
+    "decode": f"({_QKV}, {_OPTIONS}) -> Tensor",
+    "forward_out": f"({_QKV}, {_OPTIONS}, Tensor(a!) o, Tensor(b!)? lse) -> ()",
+    "run_backward": f"({_OF_BACKWARD}, bool[] needs) -> Tensor[]",
+}
 _SCHEMAS = (
-    f"forward({_QKV}, {_OPTIONS}) -> (Tensor, Tensor)",
-    f"decode({_QKV}, {_OPTIONS}) -> Tensor",
-    f"forward_out({_QKV}, {_OPTIONS}, Tensor(a!) o, Tensor(b!)? lse) -> ()",
-    f"backward({_OF_BACKWARD}, bool[] needs) -> Tensor[]",
+    *(f"{name}{schema}" for name, schema in _OF_KERNELS.items()),
+    *(f"{name}_cold{schema}" for name, schema in _OF_KERNELS.items()),
+    f"forward{_OF_KERNELS['run_forward']}",
+    f"backward{_OF_KERNELS['run_backward']}",
     f"backward_out({_OF_BACKWARD}, Tensor(a!)[] out, bool accumulate, Tensor(b!)[] dargs, str[] names) -> ()",
     "append_kv(Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor? used_kv, Tensor? page_table, Tensor? cu_seqlens, "
     "Tensor(c!)? used_kv_after, bool goes_on, Tensor? cos, Tensor? sin, bool rope_interleaved, SymInt rope_offset, Tensor? q, "
@@ -40,6 +48,18 @@ def _runs(function):
     """Defines what an op does, on any device: attention() says which it takes."""
     _library.impl(function.__name__.rstrip("_"), function, "CompositeExplicitAutograd")
     return function
+
+
+def _runs_cold(results):
+    """The same, and what the op that ends with _cold does. results: as of torch_shim.cold()."""
+
+    def define(function):
+        _runs(function)
+        name = function.__name__.rstrip("_")
+        _library.impl(f"{name}_cold", torch_shim.cold(results)(function), "CompositeExplicitAutograd")
+        return function
+
+    return define
 
 
 def _fake(name):
@@ -83,29 +103,41 @@ def _new_outputs(q, v, text, make="new_empty"):
 # ---- Forward ----
 
 
-@_runs
-def forward(q, k, v, parts, numbers, options):
+@_runs_cold(2)
+def run_forward(q, k, v, parts, numbers, options):
     # Where rows do not count they are 0, lest something made of them is no number.
     out = _new_outputs(q, v, options, "new_zeros") if _rows_may_not_count(options) else None
+    given = {"return_lse": True, **decode(options, numbers)}
     with torch.no_grad():
-        return attention(q, k, v, out=out, return_lse=True, **_options(parts, numbers, options))
+        made = attention(q, k, v, out=out, **autograd.with_tensors(given, parts))
+        if out is None and torch_shim.is_cold():
+            torch_shim.remember_forward(q, k, v, parts, given, made, None)
+    return made
 
 
-@_runs
+@_runs_cold(1)
 def decode_(q, k, v, parts, numbers, options):
     if torch.is_grad_enabled():
         with torch.no_grad():
-            return attention(q, k, v, **_options(parts, numbers, options))
-    return attention(q, k, v, **_options(parts, numbers, options))
+            return decode_(q, k, v, parts, numbers, options)
+    made = attention(q, k, v, **_options(parts, numbers, options))
+    if torch_shim.is_cold():
+        torch_shim.remember_forward(q, k, v, parts, decode(options, numbers), (made,), None)
+    return made
 
 
-@_runs
+@_runs_cold(0)
 def forward_out(q, k, v, parts, numbers, options, o, lse):
     of_lse = {} if lse is None else {"return_lse": True}
-    attention(q, k, v, out=o if lse is None else (o, lse), **of_lse, **_options(parts, numbers, options))
+    out = o if lse is None else (o, lse)
+    attention(q, k, v, out=out, **of_lse, **_options(parts, numbers, options))
+    if torch_shim.is_cold():
+        with torch.no_grad():
+            torch_shim.remember_forward(q, k, v, parts, {**of_lse, **decode(options, numbers)}, (o, lse), out)
 
 
 @_fake("forward")
+@_fake("run_forward")
 def _(q, k, v, parts, numbers, options):
     return _new_outputs(q, v, options)
 
@@ -118,8 +150,8 @@ def _(q, k, v, parts, numbers, options):
 # ---- Backward ----
 
 
-@_runs
-def backward(q, k, v, o, lse, dout, dlse, parts, numbers, options, needs):
+@_runs_cold(None)
+def run_backward(q, k, v, o, lse, dout, dlse, parts, numbers, options, needs):
     always, saved = torch.are_deterministic_algorithms_enabled(), (q, k, v, o, lse)
     plain = None if parts or dlse is not None or dout is None else _plain(options, (tuple(numbers), always, q.shape, k.shape, v.shape))
     if plain is not None and (found := plain.gradients(saved, dout)):
@@ -129,8 +161,11 @@ def backward(q, k, v, o, lse, dout, dlse, parts, numbers, options, needs):
     given["deterministic"] = given.get("deterministic", False) or always
     with torch.no_grad():
         found = autograd.gradients_of(torch, given, (*saved, *parts), (True,) * 3 + tuple(needs), dout, dlse)
+        of_backward = autograd.of_backward(given)
         if plain is not None:
-            plain.remember(saved, dout, autograd.of_backward(given))
+            plain.remember(saved, dout, of_backward)
+        if not parts and dout is not None and torch_shim.is_cold():
+            torch_shim.remember_backward(saved, dout, dlse, of_backward, found[:3])
     return found[:3] + [each for each, needed in zip(found[3:], needs) if needed]
 
 
@@ -152,6 +187,7 @@ def _plain(options, of_call):
 
 
 @_fake("backward")
+@_fake("run_backward")
 def _(q, k, v, o, lse, dout, dlse, parts, numbers, options, needs):
     of_parts = [each.new_empty(each.shape) for each, needed in zip(parts, needs) if needed]
     return [each.new_empty(each.shape) for each in (q, k, v)] + of_parts
@@ -165,40 +201,83 @@ def backward_out(q, k, v, o, lse, dout, dlse, parts, numbers, options, out, accu
     attention_backward(q, k, v, o, lse, dout, **own, **fp32, **given)
 
 
-def _keep(ctx, inputs, output):
-    q, k, v, parts, ctx.numbers, ctx.options = inputs
-    ctx.save_for_backward(q, k, v, *output, *parts)
-    ctx.set_materialize_grads(False)
+# ---- Derivatives: of Python, and none of them in the graphs that AOTAutograd makes ----
 
 
-def _gradients(ctx, dout, dlse):
-    q, k, v, o, lse, *parts = ctx.saved_tensors
-    numbers = None if ctx.numbers else []
-    needs = [bool(each) for each in ctx.needs_input_grad[3]] if parts else []
-    if dout is None and dlse is None:
-        return None, None, None, [None] * len(parts), numbers, None
-    found = torch.ops.attnforge.backward(q, k, v, o, lse, dout, dlse, parts, ctx.numbers, ctx.options, needs)
-    of_parts = iter(found[3:])
-    of_inputs = [each if needed else None for each, needed in zip(found, ctx.needs_input_grad[:3])]
-    return (*of_inputs, [next(of_parts) if needed else None for needed in needs], numbers, None)
+def _with_derivative(name, function):
+    """Defines what an op does that calls another one, or a torch.autograd.Function if a tensor requires grad."""
+    for key in ("Autograd", "CompositeExplicitAutograd"):
+        _library.impl(name, function, key)
 
 
-torch.library.register_autograd("attnforge::forward", _gradients, setup_context=_keep, lib=_library)
+def _below(op, *arguments):
+    with torch._C._AutoDispatchBelowAutograd():
+        return op(*arguments)
 
 
-def _refuse(what):
-    def refuse(ctx, *_):
-        raise UnsupportedError(what)
+def _require_grad(*tensors):
+    return torch.is_grad_enabled() and any([each is not None and each.requires_grad for each in tensors])
 
-    return refuse
+
+class _Forward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, numbers, options, q, k, v, *parts):
+        o, lse = _below(torch.ops.attnforge.run_forward.default, q, k, v, parts, numbers, options)
+        ctx.numbers, ctx.options = numbers, options
+        ctx.save_for_backward(q, k, v, o, lse, *parts)
+        ctx.set_materialize_grads(False)
+        return o, lse
+
+    @staticmethod
+    def backward(ctx, dout, dlse):
+        if dout is None and dlse is None:
+            return (None,) * len(ctx.needs_input_grad)
+        q, k, v, o, lse, *parts = ctx.saved_tensors
+        needs = [bool(each) for each in ctx.needs_input_grad[5:]]
+        found = torch.ops.attnforge.backward(q, k, v, o, lse, dout, dlse, parts, ctx.numbers, ctx.options, needs)
+        of_parts = iter(found[3:])
+        of_inputs = [each if needed else None for each, needed in zip(found, ctx.needs_input_grad[2:5])]
+        return (None, None, *of_inputs, *[next(of_parts) if needed else None for needed in needs])
+
+
+def _forward(q, k, v, parts, numbers, options):
+    if _require_grad(q, k, v, *parts):
+        return _Forward.apply(numbers, options, q, k, v, *parts)
+    return _below(torch.ops.attnforge.run_forward.default, q, k, v, parts, numbers, options)
+
+
+class _Backward(torch.autograd.Function):
+    """Gradients as they are, of which no derivative is taken without a word."""
+
+    @staticmethod
+    def forward(ctx, counts, numbers, options, needs, *tensors):
+        tensors = iter(tensors)
+        saved = [next(tensors) if there else None for there in counts]
+        return tuple(_below(torch.ops.attnforge.run_backward.default, *saved, list(tensors), numbers, options, needs))
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise UnsupportedError("attention has a first derivative, but no second one: its gradients were differentiated again")
+
+
+def _backward(*arguments):
+    *saved, parts, numbers, options, needs = arguments
+    if _require_grad(*saved, *parts):
+        there = [each is not None for each in saved]
+        return list(_Backward.apply(there, numbers, options, needs, *[each for each in saved if each is not None], *parts))
+    return _below(torch.ops.attnforge.run_backward.default, *arguments)
+
+
+_with_derivative("forward", _forward)
+_with_derivative("backward", _backward)
+
+
+def _refuse(ctx, *_):
+    raise UnsupportedError("merge_states() has no derivative")
 
 
 # Nothing of decode: a step of Python would cost, and attention() takes forward where a tensor requires grad. torch warns.
-for _name, _what in (
-    ("backward", "attention has a first derivative, but no second one: its gradients were differentiated again"),
-    ("merge_states", "merge_states() has no derivative"),
-):
-    torch.library.register_autograd(f"attnforge::{_name}", _refuse(_what), lib=_library)
+torch.library.register_autograd("attnforge::merge_states", _refuse, lib=_library)
 
 
 # ---- Caches and parts ----
@@ -242,8 +321,7 @@ def _vmap(name):
     return torch.library.register_vmap(f"attnforge::{name}", lib=_library)
 
 
-@_vmap("forward")
-def _(info, in_dims, q, k, v, parts, numbers, options):
+def _vmap_forward(info, in_dims, q, k, v, parts, numbers, options):
     (q, k, v), parts, unfold = fold(info.batch_size, in_dims[:3], (q, k, v), in_dims[3], parts, options)
     o, lse = torch.ops.attnforge.forward(q, k, v, parts, numbers, options)
     return (unfold(o), unfold(lse)), (0, 0)
@@ -257,10 +335,16 @@ def _(info, in_dims, q, k, v, parts, numbers, options):
     return unfold(torch.ops.attnforge.decode(q, k, v, parts, numbers, options)), 0
 
 
-@_vmap("backward")
-def _(info, in_dims, q, k, v, o, lse, dout, dlse, parts, numbers, options, needs):
+def _vmap_backward(info, in_dims, q, k, v, o, lse, dout, dlse, parts, numbers, options, needs):
     if any(needs):
         raise UnsupportedError("torch.vmap of gradients of sinks and arrays: these add up over the batch; call it for each instead")
     tensors, parts, unfold = fold(info.batch_size, in_dims[:7], (q, k, v, o, lse, dout, dlse), in_dims[7], parts, options)
     found = torch.ops.attnforge.backward(*tensors, parts, numbers, options, needs)
     return [unfold(each) for each in found], [0] * len(found)
+
+
+for _op, _rule in (("forward", _vmap_forward), ("backward", _vmap_backward)):
+    for _name in (_op, f"run_{_op}"):
+        _vmap(_name)(_rule)
+
+torch_shim.open_shim()

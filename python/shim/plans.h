@@ -1,0 +1,93 @@
+// plans.h - what is known of calls of ops: which plan runs one like an earlier one, and how its struct is filled.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace attnforge_torch {
+
+/// A new tensor of a call.
+struct Output {
+  std::vector<int64_t> sizes, strides;
+  int32_t dtype;
+};
+
+/// How a call runs; immutable once it is in the table. The plan is Python's, which keeps it until forget().
+struct Recipe {
+  struct Place {
+    int64_t source;  // a tensor: of a call's arguments in their order, then its outputs. Of pointers: the place of what is pointed to
+    int64_t at;      // in bytes
+  };
+  struct Pair {
+    int64_t output, other, below, above;  // they may share memory if below < address of output - address of other < above
+  };
+
+  void* plan = nullptr;
+  int64_t workspace_bytes = 0;
+  std::string bytes;  // an attnforge_tensors and the structs it points to, without addresses
+  std::vector<Place> pointers, addresses;
+  std::vector<Pair> pairs;
+  std::vector<Output> outputs;
+};
+
+/// The most bytes of a Recipe.
+constexpr size_t kMostBytes = 1024;
+
+/// All that a call is, but addresses: op, options, sizes, strides and so on. Of fixed size, as it is made anew for each call.
+class Key {
+ public:
+  void add(int64_t word) {
+    if (size_ < words_.size())
+      words_[size_++] = word;
+    else
+      whole_ = false;
+  }
+  void add(std::string_view text);
+  bool whole() const { return whole_; }  // whether it was long enough
+  std::string_view bytes() const { return {reinterpret_cast<const char*>(words_.data()), size_ * 8}; }
+
+ private:
+  std::array<int64_t, 256> words_;
+  size_t size_ = 0;
+  bool whole_ = true;
+};
+
+/// Thread-safe.
+class Plans {
+ public:
+  /// Calls `run` with the recipe of a key, which no forget() ends meanwhile; false where there is none.
+  template <typename Run>
+  bool with(const Key& key, Run run) const {
+    std::shared_lock lock(mutex_);
+    const auto found = recipes_.find(key.bytes());
+    return found != recipes_.end() && run(*found->second);
+  }
+  uint64_t epoch() const {
+    std::shared_lock lock(mutex_);
+    return epoch_;
+  }
+  /// epoch: of when the recipe's plan was known to be there. After a forget() it may be gone, and nothing is kept.
+  void put(const Key& key, Recipe recipe, uint64_t epoch);
+  void forget();
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view bytes) const { return std::hash<std::string_view>{}(bytes); }
+  };
+  mutable std::shared_mutex mutex_;
+  std::unordered_map<std::string, std::unique_ptr<const Recipe>, Hash, std::equal_to<>> recipes_;
+  uint64_t epoch_ = 0;
+};
+
+/// The words that Python says a recipe in: workspace_bytes, then each with its count before: pointers, addresses, pairs.
+/// False where they are none.
+bool parse(std::span<const int64_t> words, Recipe& recipe);
+
+}  // namespace attnforge_torch

@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""libattnforge_torch.so under the real torch on the CPU: calls like an earlier one run without Python, and are as those that do not.
+
+usage: ATTNFORGE_LIBRARY=libattnforge.so python_shim_test.py PACKAGE_FOLDER [unittest arguments]
+The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp. tools/with_torch.sh finds a python that has torch. Skipped where
+torch is older than 2.10.
+"""
+
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+import threading
+import unittest
+import weakref
+
+import torch
+
+sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
+import attnforge  # noqa: E402
+import cpu_kernels  # noqa: E402
+from attnforge._library import library_path  # noqa: E402
+from attnforge.integrations import torch_kernels, torch_shim  # noqa: E402,F401
+
+ops = torch.ops.attnforge
+TEXTS = ("{}", "{'causal':True}", "{'causal':True,'softcap':2.0}", "{'layout':'=bhsd'}", "{'window':('#0',0,)}")
+
+
+def inputs(q=(2, 20, 4, 16), kv=None, dtype=torch.bfloat16, grad=False):
+    return [torch.randn(shape).to(dtype).requires_grad_(grad) for shape in (q, kv or q, kv or q)]
+
+
+class OnCpu(unittest.TestCase):
+    def setUp(self):
+        cpu_kernels.install(self)
+        torch._dynamo.reset()
+        if not cpu_kernels.open_shim():
+            self.assertRegex(torch_shim.why_not(), "^torch does not have ")
+            self.skipTest(torch_shim.why_not())
+        attnforge.attention(*inputs((1, 3, 1, 16)))  # opens the fast path, by whose keys calls are known
+
+    def same(self, got, wanted):
+        for x, y in zip(got, wanted, strict=True):
+            self.assertEqual(x.stride(), y.stride())
+            self.assertTrue(torch.equal(x, y), (x.float() - y.float()).abs().max())
+
+    def known(self, function, calls=1):
+        """What function gives, of which so many calls of ops run without Python."""
+        before = torch_shim.runs()
+        result = function()
+        self.assertEqual(torch_shim.runs() - before, calls)
+        return result
+
+
+class OpsTest(OnCpu):
+    def test_a_second_call_needs_no_python(self):
+        q, k, v = inputs()
+        arguments = q, k, v, [], [], "{'causal':True}"
+        with torch.no_grad():
+            forward = self.known(lambda: ops.run_forward(*arguments), 0)
+            self.same(self.known(lambda: ops.run_forward(*arguments)), forward)
+            self.known(lambda: ops.decode(*arguments), 0)
+            self.same([self.known(lambda: ops.decode(*arguments))], forward[:1])
+            out = torch.full_like(q, 7.0), torch.full((2, 4, 20), 7.0)
+            self.known(lambda: ops.forward_out(*arguments, *out), 0)
+            out[0].zero_()
+            self.known(lambda: ops.forward_out(*arguments, *out))
+            self.same(out, forward)
+            of_backward = q, k, v, *forward, torch.randn_like(q)
+            for dlse in (None, torch.randn(2, 4, 20)):
+                backward = self.known(lambda: ops.run_backward(*of_backward, dlse, *arguments[3:], []), 0)
+                self.same(self.known(lambda: ops.run_backward(*of_backward, dlse, *arguments[3:], [])), backward)
+
+    def test_no_call_is_taken_for_another(self):
+        """Each of many in turn, twice, against what Python alone gives."""
+        base = [torch.randn(2, 24, 4, 32).bfloat16() for _ in range(3)]
+        cases = []
+        for text in TEXTS:
+            numbers = [3] if "#0" in text else []
+            for change in (lambda x: x, lambda x: x[..., :16], lambda x: x[:, 4:], lambda x: x.half(), lambda x: x[:1], lambda x: x.transpose(1, 2).contiguous().transpose(1, 2)):
+                cases.append(([change(x) for x in base], numbers, text))
+        cases.append((base, [4], "{'window':('#0',0,)}"))
+        lengths = torch.tensor([5, 20]).int()
+        with torch.no_grad():
+            wanted = [ops.decode_cold(*qkv, [], numbers, text) for qkv, numbers, text in cases]
+            for _ in range(3):
+                for (qkv, numbers, text), o in zip(cases, wanted):
+                    self.same([ops.decode(*qkv, [], numbers, text)], [o])
+            for used in (lengths, lengths.flip(0).contiguous()):
+                o = ops.decode_cold(*base, [used], [], "{'used_kv':'$0'}")
+                self.same([ops.decode(*base, [used], [], "{'used_kv':'$0'}")], [o])
+            self.same([self.known(lambda: ops.decode(*base, [lengths], [], "{'used_kv':'$0'}"))], [ops.decode_cold(*base, [lengths], [], "{'used_kv':'$0'}")])
+
+    def test_a_page_table_and_scales(self):
+        pool = [torch.randn(6, 8, 2, 16).bfloat16() for _ in range(2)]
+        q = torch.randn(2, 1, 4, 16).bfloat16()
+        text = "{'causal':True,'used_kv':'$0','page_table':'$1'}"
+        for table in (torch.tensor([[3, 1], [0, 5]]).int(), torch.tensor([[2, 4], [5, 0]]).int()):
+            parts = [torch.tensor([9, 13]).int(), table]
+            o = ops.decode_cold(q, *pool, parts, [], text)
+            self.same([ops.decode(q, *pool, parts, [], text)], [o])
+        self.known(lambda: ops.decode(q, *pool, parts, [], text))
+
+    def test_opcheck(self):
+        for grad in (False, True):
+            q, k, v = inputs(grad=grad)
+            for _ in range(2):
+                torch.library.opcheck(ops.forward.default, (q, k, v, [], [], "{'causal':True}"))
+        with torch.no_grad():
+            for _ in range(2):
+                torch.library.opcheck(ops.decode.default, (q.detach(), k.detach(), v.detach(), [], [], "{}"))
+                torch.library.opcheck(ops.run_forward.default, (q.detach(), k.detach(), v.detach(), [], [], "{}"))
+
+    def test_nothing_is_left_of_tensors(self):
+        q, k, v = inputs()
+        lengths = torch.tensor([5, 20]).int()
+        for parts, text in (([], "{}"), ([lengths], "{'used_kv':'$0'}")):
+            with torch.no_grad():
+                for _ in range(3):
+                    o, lse = ops.run_forward(q, k, v, parts, [], text)
+                    found = ops.run_backward(q, k, v, o, lse, o, lse, parts, [], text, [False] * len(parts))
+                    o2 = ops.decode(q, k, v, parts, [], text)
+            there = [weakref.ref(each) for each in (o, lse, o2, *found)]
+            del o, lse, o2, found
+            gc.collect()
+            self.assertEqual([each() for each in there], [None] * len(there))
+        there = [weakref.ref(each) for each in (q, k, v, lengths)]
+        del q, k, v, lengths, parts
+        attnforge.plan_cache.clear()
+        gc.collect()
+        self.assertEqual([each() for each in there], [None] * 4)
+
+    def test_what_overlaps_is_refused_after_calls_that_did_not(self):
+        memory = torch.randn(4, 2, 20, 4, 16).bfloat16()
+        q, k, v, out = memory
+        for _ in range(2):
+            ops.forward_out(q, k, v, [], [], "{}", out, None)
+        with self.assertRaisesRegex(RuntimeError, "attnforge.InvalidError: out shares memory with v"):
+            ops.forward_out(q, k, v, [], [], "{}", v, None)
+
+    def test_failures_say_what_python_says(self):
+        q, k, v = inputs()
+        with self.assertRaisesRegex(RuntimeError, r"attnforge.InvalidError: .*\(2, 20, 3, 16\)"):
+            ops.decode(q, k[:, :, :3], v[:, :, :3], [], [], "{}")
+        self.assertIsInstance(torch_shim.failure(), attnforge.InvalidError)
+        self.assertIsNone(torch_shim.failure())
+
+    def test_forgotten_calls_are_made_anew(self):
+        q, k, v = inputs()
+        for _ in range(2):
+            ops.decode(q, k, v, [], [], "{}")
+        plan = weakref.ref(torch_shim._held.copy().pop()) if hasattr(attnforge._plans.Plan, "__weakref__") else None
+        attnforge.plan_cache.clear()
+        self.assertFalse(torch_shim._held)
+        self.assertTrue(plan is None or plan() is None)
+        self.known(lambda: ops.decode(q, k, v, [], [], "{}"), 0)
+        self.known(lambda: ops.decode(q, k, v, [], [], "{}"))
+
+    def test_deterministic_algorithms_are_asked_for_in_each_call(self):
+        q, k, v = inputs()
+        with torch.no_grad():
+            o, lse = ops.run_forward(q, k, v, [], [], "{}")
+            for _ in range(2):
+                ops.run_backward(q, k, v, o, lse, o, None, [], [], "{}", [])
+            torch.use_deterministic_algorithms(True)
+            self.addCleanup(torch.use_deterministic_algorithms, False)
+            del cpu_kernels.runs[:]
+            self.known(lambda: ops.run_backward(q, k, v, o, lse, o, None, [], [], "{}", []), 0)
+            self.assertIn("deterministic", cpu_kernels.runs[-1])
+
+    def test_threads(self):
+        q, k, v = inputs((1, 8, 2, 16))
+        wanted = ops.decode(q, k, v, [], [], "{}")
+        wrong = []
+
+        def calls():
+            for i in range(100):
+                if not torch.equal(ops.decode(q, k, v, [], [], "{}"), wanted):
+                    wrong.append(i)
+
+        def clears():
+            for _ in range(50):
+                attnforge.plan_cache.clear()
+
+        threads = [threading.Thread(target=each) for each in (calls, calls, calls, clears)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        self.assertEqual(wrong, [])
+
+
+class CallsTest(OnCpu):
+    """attention() and attention_backward(), with and without torch.compile."""
+
+    def test_training_is_as_without(self):
+        for options in ({"causal": True}, {"return_lse": True, "window": (3, 0)}, {"layout": "bhsd"}):
+            tensors = inputs(grad=True)
+
+            def step():
+                made = attnforge.attention(*tensors, **options)
+                o = made[0] if type(made) is tuple else made
+                loss = o.float().square().sum() + (made[1].square().sum() if type(made) is tuple else 0)
+                return [o, *torch.autograd.grad(loss, tensors)]
+
+            wanted = step()
+            step()
+            self.same(self.known(step, 2), wanted)
+
+    def test_backward_by_hand(self):
+        q, k, v = inputs()
+        o, lse = attnforge.attention(q, k, v, causal=True, return_lse=True)
+        dout = torch.randn_like(o)
+        wanted = attnforge.attention_backward(q, k, v, o, lse, dout, causal=True)
+        attnforge.attention_backward(q, k, v, o, lse, dout, causal=True)
+        self.same(self.known(lambda: attnforge.attention_backward(q, k, v, o, lse, dout, causal=True)), wanted)
+        with self.assertRaises(attnforge.InvalidError):
+            attnforge.attention_backward(q, k, v, o, lse[:1], dout, causal=True)
+
+    def test_one_graph_without_steps_of_python(self):
+        def block(q, k, v):
+            return attnforge.attention(q * 2, k, v, causal=True) * 3
+
+        compiled = torch.compile(block, backend="aot_eager", fullgraph=True)
+        tensors = inputs(grad=True)
+
+        def step(function):
+            o = function(*tensors)
+            return [o, *torch.autograd.grad(o.float().square().sum(), tensors)]
+
+        wanted = step(block)
+        step(compiled)
+        self.same(self.known(lambda: step(compiled), 2), wanted)
+
+    def test_second_derivatives_are_refused(self):
+        q, k, v = inputs(grad=True)
+        for _ in range(3):
+            o = attnforge.attention(q, k, v)
+            (dq,) = torch.autograd.grad(o.float().square().sum(), [q], create_graph=True)
+            with self.assertRaisesRegex(attnforge.UnsupportedError, "no second one"):
+                dq.sum().backward()
+
+    def test_tensors_written_to_in_between_are_refused(self):
+        q, k, v = inputs(grad=True)
+        for _ in range(3):
+            o = attnforge.attention(q, k, v)
+            with torch.no_grad():
+                k.add_(1)
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                o.sum().backward()
+
+
+class OpeningTest(unittest.TestCase):
+    def path(self):
+        return os.path.join(os.path.dirname(library_path()), "libattnforge_torch.so")
+
+    def test_without_torch_it_names_what_is_missing(self):
+        program = f"import ctypes; s = ctypes.CDLL({self.path()!r}); s.attnforge_torch_open.restype = ctypes.c_char_p; print(s.attnforge_torch_open(b'CUDA', None))"
+        said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(said, "b'aoti_torch_library_init_impl'\n")
+
+    def test_it_can_be_turned_off(self):
+        program = "from attnforge.integrations import torch_kernels, torch_shim; print(torch_shim.is_open(), torch_shim.why_not())"
+        environment = {**os.environ, "ATTNFORGE_TORCH_SHIM": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
+        said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment).stdout
+        self.assertEqual(said, "False ATTNFORGE_TORCH_SHIM is 0\n")
+
+    def test_a_library_that_is_not_there_is_said(self):
+        self.assertTrue(hasattr(ctypes.CDLL(self.path()), "attnforge_torch_runs"))
+
+
+if __name__ == "__main__":
+    unittest.main()
