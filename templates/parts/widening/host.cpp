@@ -132,6 +132,8 @@ std::string not_to_widen(const Problem& problem) {
   if (problem.seqlen_q <= kFewQueries)
     return fmt::format("widens what more than {} queries read, not {}", kFewQueries,
                        problem.seqlen_q);
+  if (is_blocks(problem.dtype_k) || is_blocks(problem.dtype_v))
+    return "widens numbers with scales beside them, not blocks that have them inside";
   // A batch too large for it would be served by a kernel of other roundings.
   if (problem.batch_invariant)
     return "widens k and v of a batch of known size, not batch_invariant";
