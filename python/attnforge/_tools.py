@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import sys
 
 from . import _c, _checks
 from ._calls.arguments import problem_of

@@ -21,7 +21,8 @@ void Plans::put(const Key& key, Recipe recipe, uint64_t epoch) {
   std::unique_lock lock(mutex_);
   if (epoch != epoch_) return;
   if (recipes_.size() >= kMost) recipes_.clear();
-  recipes_.insert_or_assign(std::string(key.bytes()), std::make_unique<const Recipe>(std::move(recipe)));
+  recipes_.insert_or_assign(std::string(key.bytes()),
+                            std::make_unique<const Recipe>(std::move(recipe)));
 }
 
 void Plans::forget() {
@@ -42,7 +43,9 @@ bool parse(std::span<const int64_t> words, Recipe& recipe) {
       Recipe::Place& place = places->emplace_back();
       place.source = next();
       place.at = next();
-      if (place.source < 0 || place.at < 0 || place.at + 8 > static_cast<int64_t>(recipe.bytes.size())) return false;
+      if (place.source < 0 || place.at < 0 ||
+          place.at + 8 > static_cast<int64_t>(recipe.bytes.size()))
+        return false;
     }
   }
   for (int64_t count = next(); count > 0; --count) {

@@ -1,4 +1,5 @@
-// plans.h - what is known of calls of ops: which plan runs one like an earlier one, and how its struct is filled.
+// plans.h - what is known of calls of ops: which plan runs one like an earlier one, and how its
+// struct is filled.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -18,14 +19,17 @@ struct Output {
   int32_t dtype;
 };
 
-/// How a call runs; immutable once it is in the table. The plan is Python's, which keeps it until forget().
+/// How a call runs; immutable once it is in the table. The plan is Python's, which keeps it until
+/// forget().
 struct Recipe {
   struct Place {
-    int64_t source;  // a tensor: of a call's arguments in their order, then its outputs. Of pointers: the place of what is pointed to
+    int64_t source;  // a tensor: of a call's arguments in their order, then its outputs. Of
+                     // pointers: the place of what is pointed to
     int64_t at;      // in bytes
   };
   struct Pair {
-    int64_t output, other, below, above;  // they may share memory if below < address of output - address of other < above
+    int64_t output, other, below,
+        above;  // they may share memory if below < address of output - address of other < above
   };
 
   void* plan = nullptr;
@@ -39,7 +43,8 @@ struct Recipe {
 /// The most bytes of a Recipe.
 constexpr size_t kMostBytes = 1024;
 
-/// All that a call is, but addresses: op, options, sizes, strides and so on. Of fixed size, as it is made anew for each call.
+/// All that a call is, but addresses: op, options, sizes, strides and so on. Of fixed size, as it
+/// is made anew for each call.
 class Key {
  public:
   void add(int64_t word) {
@@ -50,7 +55,9 @@ class Key {
   }
   void add(std::string_view text);
   bool whole() const { return whole_; }  // whether it was long enough
-  std::string_view bytes() const { return {reinterpret_cast<const char*>(words_.data()), size_ * 8}; }
+  std::string_view bytes() const {
+    return {reinterpret_cast<const char*>(words_.data()), size_ * 8};
+  }
 
  private:
   std::array<int64_t, 256> words_;
@@ -61,7 +68,8 @@ class Key {
 /// Thread-safe.
 class Plans {
  public:
-  /// Calls `run` with the recipe of a key, which no forget() ends meanwhile; false where there is none.
+  /// Calls `run` with the recipe of a key, which no forget() ends meanwhile; false where there is
+  /// none.
   template <typename Run>
   bool with(const Key& key, Run run) const {
     std::shared_lock lock(mutex_);
@@ -72,7 +80,8 @@ class Plans {
     std::shared_lock lock(mutex_);
     return epoch_;
   }
-  /// epoch: of when the recipe's plan was known to be there. After a forget() it may be gone, and nothing is kept.
+  /// epoch: of when the recipe's plan was known to be there. After a forget() it may be gone, and
+  /// nothing is kept.
   void put(const Key& key, Recipe recipe, uint64_t epoch);
   void forget();
 
@@ -86,8 +95,8 @@ class Plans {
   uint64_t epoch_ = 0;
 };
 
-/// The words that Python says a recipe in: workspace_bytes, then each with its count before: pointers, addresses, pairs.
-/// False where they are none.
+/// The words that Python says a recipe in: workspace_bytes, then each with its count before:
+/// pointers, addresses, pairs. False where they are none.
 bool parse(std::span<const int64_t> words, Recipe& recipe);
 
 }  // namespace attnforge_torch

@@ -32,9 +32,11 @@ const char* find_abi(bool on_gpu, Abi& abi) {
   if (!find(#name, abi.name)) return #name;
   ATTNFORGE_TORCH_FUNCTIONS(ATTNFORGE_TORCH_FIND)
 #undef ATTNFORGE_TORCH_FIND
-  if (on_gpu && !find("aoti_torch_get_current_cuda_stream", abi.current_stream)) return "aoti_torch_get_current_cuda_stream";
+  if (on_gpu && !find("aoti_torch_get_current_cuda_stream", abi.current_stream))
+    return "aoti_torch_get_current_cuda_stream";
   if (!find("_ZN2at13globalContextEv", abi.global_context)) return "at::globalContext";
-  if (!find("_ZNK2at7Context23deterministicAlgorithmsEv", abi.deterministic)) return "at::Context::deterministicAlgorithms";
+  if (!find("_ZNK2at7Context23deterministicAlgorithmsEv", abi.deterministic))
+    return "at::Context::deterministicAlgorithms";
   if (!find("_ZSt21__throw_runtime_errorPKc", abi.throw_error)) return "std::__throw_runtime_error";
   return nullptr;
 }

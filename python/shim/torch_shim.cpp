@@ -1,6 +1,7 @@
-// torch_shim.cpp - ops of attnforge for torch without a step of Python: a call like an earlier one is a look-up, the allocation of its
-// outputs and one attnforge_run(). Every other call, and whatever fails, goes on to the op of Python's, which has the rules, the errors
-// and the plans, and says how the next call like it runs (attnforge_torch_remember).
+// torch_shim.cpp - ops of attnforge for torch without a step of Python: a call like an earlier one
+// is a look-up, the allocation of its outputs and one attnforge_run(). Every other call, and
+// whatever fails, goes on to the op of Python's, which has the rules, the errors and the plans, and
+// says how the next call like it runs (attnforge_torch_remember).
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -16,12 +17,14 @@
 namespace attnforge_torch {
 namespace {
 
-using Run = int32_t (*)(void* plan, const void* tensors, void* workspace, size_t workspace_bytes, void* stream);
+using Run = int32_t (*)(void* plan, const void* tensors, void* workspace, size_t workspace_bytes,
+                        void* stream);
 
 struct Op {
   const char* name;
   const char* cold;       // the same op, of Python's
-  const char* arguments;  // each one letter: t a tensor, T a list of them, with ? an optional one; s a text, b a bool, i a number; I and B lists
+  const char* arguments;  // each one letter: t a tensor, T a list of them, with ? an optional one;
+                          // s a text, b a bool, i a number; I and B lists
   const char* results;    // t or T as well
   bool may_differ;        // between equal runs, which torch.use_deterministic_algorithms() forbids
 };
@@ -70,9 +73,11 @@ void add_tensor(Call& call, Tensor tensor) {
   int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
   int32_t dtype = 0, device_type = 0, device = 0;
   void* data = nullptr;
-  if (call.num_tensors == call.tensors.size() || abi.aoti_torch_get_dim(tensor, &dim) || abi.aoti_torch_get_sizes(tensor, &sizes) ||
-      abi.aoti_torch_get_strides(tensor, &strides) || abi.aoti_torch_get_dtype(tensor, &dtype) ||
-      abi.aoti_torch_get_device_type(tensor, &device_type) || abi.aoti_torch_get_device_index(tensor, &device) ||
+  if (call.num_tensors == call.tensors.size() || abi.aoti_torch_get_dim(tensor, &dim) ||
+      abi.aoti_torch_get_sizes(tensor, &sizes) || abi.aoti_torch_get_strides(tensor, &strides) ||
+      abi.aoti_torch_get_dtype(tensor, &dtype) ||
+      abi.aoti_torch_get_device_type(tensor, &device_type) ||
+      abi.aoti_torch_get_device_index(tensor, &device) ||
       abi.aoti_torch_get_data_ptr(tensor, &data) || data == nullptr) {
     call.plain = false;
     return;
@@ -140,7 +145,8 @@ void read(const Op& op, const Value* stack, Call& call) {
     }
   }
   call.key.add(static_cast<int64_t>(call.low_bits) << 8 | (call.device & 255));
-  call.plain = call.plain && call.key.whole() && !(op.may_differ && abi.deterministic(abi.global_context()));
+  call.plain = call.plain && call.key.whole() &&
+               !(op.may_differ && abi.deterministic(abi.global_context()));
 }
 
 // Of a list whoever receives it owns the items too.
@@ -149,7 +155,8 @@ void release_list(char kind, void* list) {
   if (kind == 'T') abi.torch_list_size(list, &size);
   for (size_t i = 0; i < size; ++i) {
     Value item = 0;
-    if (abi.torch_list_get_item(list, i, &item) == 0) abi.aoti_torch_delete_tensor_object(reinterpret_cast<Tensor>(item));
+    if (abi.torch_list_get_item(list, i, &item) == 0)
+      abi.aoti_torch_delete_tensor_object(reinterpret_cast<Tensor>(item));
   }
   abi.torch_delete_list(list);
 }
@@ -166,7 +173,8 @@ void release(const char* kind, const Value* stack) {
       delete inside;
     }
     if (*kind == 't') abi.aoti_torch_delete_tensor_object(reinterpret_cast<Tensor>(value));
-    if (*kind == 'T' || *kind == 'I' || *kind == 'B') release_list(*kind, reinterpret_cast<void*>(value));
+    if (*kind == 'T' || *kind == 'I' || *kind == 'B')
+      release_list(*kind, reinterpret_cast<void*>(value));
     if (*kind == 's') abi.torch_delete_string(reinterpret_cast<void*>(value));
   }
 }
@@ -183,8 +191,9 @@ bool is_close(const Recipe& recipe, const Call& call) {
 bool allocate(const Output& output, const Call& call, Tensors& made, uint64_t& address) {
   Tensor tensor = nullptr;
   void* data = nullptr;
-  if (abi.aoti_torch_empty_strided(static_cast<int64_t>(output.sizes.size()), output.sizes.data(), output.strides.data(), output.dtype,
-                                   call.device_type, call.device, &tensor))
+  if (abi.aoti_torch_empty_strided(static_cast<int64_t>(output.sizes.size()), output.sizes.data(),
+                                   output.strides.data(), output.dtype, call.device_type,
+                                   call.device, &tensor))
     return false;
   made.all.push_back(tensor);
   if (abi.aoti_torch_get_data_ptr(tensor, &data) || data == nullptr) return false;
@@ -205,9 +214,12 @@ bool launch(const Recipe& recipe, Call& call, Tensors& outputs) {
     const char* const inside = bytes + source;
     std::memcpy(bytes + at, &inside, sizeof inside);
   }
-  for (const auto& [source, at] : recipe.addresses) std::memcpy(bytes + at, &call.addresses[source], 8);
+  for (const auto& [source, at] : recipe.addresses)
+    std::memcpy(bytes + at, &call.addresses[source], 8);
   void* stream = nullptr;
-  if (call.device_type == abi.aoti_torch_device_type_cuda() && abi.current_stream(call.device, &stream)) return false;
+  if (call.device_type == abi.aoti_torch_device_type_cuda() &&
+      abi.current_stream(call.device, &stream))
+    return false;
   Tensors scratch;  // torch frees it in the stream's order
   uint64_t workspace = 0;
   if (recipe.workspace_bytes > 0) {
@@ -215,7 +227,8 @@ bool launch(const Recipe& recipe, Call& call, Tensors& outputs) {
     if (!allocate(memory, call, scratch, workspace)) return false;
     workspace = (workspace + 255) & ~uint64_t{255};
   }
-  return library_run(recipe.plan, bytes, reinterpret_cast<void*>(workspace), static_cast<size_t>(recipe.workspace_bytes), stream) == 0;
+  return library_run(recipe.plan, bytes, reinterpret_cast<void*>(workspace),
+                     static_cast<size_t>(recipe.workspace_bytes), stream) == 0;
 }
 
 /// Hands outputs over as an op's results.
@@ -226,7 +239,8 @@ bool give(const Op& op, Tensors& outputs, Value* stack) {
     for (Tensor each : outputs.all) abi.torch_list_push_back(list, reinterpret_cast<Value>(each));
     stack[0] = reinterpret_cast<Value>(list);
   } else {
-    for (size_t i = 0; i < outputs.all.size(); ++i) stack[i] = reinterpret_cast<Value>(outputs.all[i]);
+    for (size_t i = 0; i < outputs.all.size(); ++i)
+      stack[i] = reinterpret_cast<Value>(outputs.all[i]);
   }
   outputs.all.clear();
   return true;
@@ -238,12 +252,15 @@ bool read_outputs(const Op& op, const Value* stack, std::vector<Output>& outputs
   if (*op.results == 'T')
     add_list(call, 'T', reinterpret_cast<void*>(stack[0]));
   else
-    for (size_t i = 0; op.results[i] != 0; ++i) add_tensor(call, reinterpret_cast<Tensor>(stack[i]));
+    for (size_t i = 0; op.results[i] != 0; ++i)
+      add_tensor(call, reinterpret_cast<Tensor>(stack[i]));
   for (size_t i = 0; call.plain && i < call.num_tensors; ++i) {
     int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
     Output& each = outputs.emplace_back();
-    call.plain &= !abi.aoti_torch_get_dim(call.tensors[i], &dim) && !abi.aoti_torch_get_sizes(call.tensors[i], &sizes) &&
-                  !abi.aoti_torch_get_strides(call.tensors[i], &strides) && !abi.aoti_torch_get_dtype(call.tensors[i], &each.dtype);
+    call.plain &= !abi.aoti_torch_get_dim(call.tensors[i], &dim) &&
+                  !abi.aoti_torch_get_sizes(call.tensors[i], &sizes) &&
+                  !abi.aoti_torch_get_strides(call.tensors[i], &strides) &&
+                  !abi.aoti_torch_get_dtype(call.tensors[i], &each.dtype);
     if (!call.plain) return false;
     each.sizes.assign(sizes, sizes + dim);
     each.strides.assign(strides, strides + dim);
@@ -259,12 +276,15 @@ void run_cold(const Op& op, Value* stack, const Call& call) {
   const int32_t status = abi.torch_call_dispatcher(op.cold, "", stack, kVersion);
   cold = before;
   if (status == 0 && own.failure.empty()) {
-    if (own.known && call.plain && read_outputs(op, stack, own.recipe.outputs)) plans.put(call.key, std::move(own.recipe), own.epoch);
+    if (own.known && call.plain && read_outputs(op, stack, own.recipe.outputs))
+      plans.put(call.key, std::move(own.recipe), own.epoch);
     return;
   }
   if (status == 0) release(op.results, stack);
   // What unwinds ends this frame's objects, but throw_error() copies the text first.
-  abi.throw_error(own.failure.empty() ? "an op of attnforge failed; stderr has what torch says of it" : own.failure.c_str());
+  abi.throw_error(own.failure.empty()
+                      ? "an op of attnforge failed; stderr has what torch says of it"
+                      : own.failure.c_str());
 }
 
 void run(const Op& op, Value* stack) {
@@ -272,7 +292,8 @@ void run(const Op& op, Value* stack) {
   read(op, stack, call);
   if (call.plain) {
     Tensors outputs;
-    const bool known = plans.with(call.key, [&](const Recipe& recipe) { return launch(recipe, call, outputs); });
+    const bool known = plans.with(
+        call.key, [&](const Recipe& recipe) { return launch(recipe, call, outputs); });
     if (known) {
       release(op.arguments, stack);
       runs.fetch_add(1, std::memory_order_relaxed);
@@ -296,21 +317,24 @@ static_assert(std::size(kKernels) == std::size(kOps));
 
 using namespace attnforge_torch;
 
-/// Puts kernels of the dispatch key `key` ("CUDA"; of tests "CPU") under the ops, which Python has defined. run: attnforge_run(). NULL,
-/// or what torch does not have; then nothing has changed.
-/// Once for a key.
+/// Puts kernels of the dispatch key `key` ("CUDA"; of tests "CPU") under the ops, which Python has
+/// defined. run: attnforge_run(). NULL, or what torch does not have; then nothing has changed. Once
+/// for a key.
 ATTNFORGE_TORCH_API const char* attnforge_torch_open(const char* key, Run run) {
   if (const char* missing = find_abi(std::strcmp(key, "CUDA") == 0, abi)) return missing;
   library_run = run;
   void* library = nullptr;  // lives as long as the process, as what it registers does
-  if (abi.aoti_torch_library_init_impl("attnforge", key, "attnforge", 0, &library)) return "a library of ops named attnforge";
+  if (abi.aoti_torch_library_init_impl("attnforge", key, "attnforge", 0, &library))
+    return "a library of ops named attnforge";
   for (size_t i = 0; i < std::size(kOps); ++i)
     if (abi.torch_library_impl(library, kOps[i].name, kKernels[i], kVersion)) return kOps[i].name;
   return nullptr;
 }
 
-/// Says in a cold call how the next like it runs: bytes and words as of parse(). The plan has to live until the next forget().
-ATTNFORGE_TORCH_API void attnforge_torch_remember(void* plan, const char* bytes, size_t size, const int64_t* words, size_t num_words,
+/// Says in a cold call how the next like it runs: bytes and words as of parse(). The plan has to
+/// live until the next forget().
+ATTNFORGE_TORCH_API void attnforge_torch_remember(void* plan, const char* bytes, size_t size,
+                                                  const int64_t* words, size_t num_words,
                                                   uint64_t epoch) {
   if (cold == nullptr) return;
   Recipe recipe;
@@ -322,7 +346,8 @@ ATTNFORGE_TORCH_API void attnforge_torch_remember(void* plan, const char* bytes,
   cold->known = true;
 }
 
-/// Says in a cold call that it failed: what it returns is dropped, and its caller has a RuntimeError of this text.
+/// Says in a cold call that it failed: what it returns is dropped, and its caller has a
+/// RuntimeError of this text.
 ATTNFORGE_TORCH_API void attnforge_torch_fail(const char* text) {
   if (cold != nullptr) cold->failure = text;
 }
