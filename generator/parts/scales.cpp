@@ -29,8 +29,6 @@ void validate_fp8(const Problem& p) {
     reject_problem("q={} must be fp32, fp16, bf16 or e4m3", to_string(p.dtype_q));
   if (wrong != DType::kE4m3)
     reject_problem("q=e4m3 goes with k=e4m3 v=e4m3, not {}", to_string(wrong));
-  if (p.dtype_o != DType::kFp16 && p.dtype_o != DType::kBf16)
-    reject_problem("q=e4m3 goes with o=bf16 or o=fp16, not o={}", to_string(p.dtype_o));
   if (of_rows(p))
     reject_problem("q=e4m3 takes kv_scale=none, tensor or head, not {}", to_string(p.kv_scale));
 }

@@ -28,6 +28,8 @@ constexpr double kPingpong = 0.961, kQInRegs = 1.004, kGroup = 1.0075, kTail = 0
 constexpr double kWindowTail = 0.03, kSharedSm = 1.23, kShortTile = 1.05, kWideTile = 1.015;
 // Short sequences in groups that the L2 does not hold together with their queries.
 constexpr double kLargeGroup = 1.07;
+// Sums of two levels: what a round more over the columns adds, in which the tensor cores wait.
+constexpr double kSumRound = 0.3;
 
 /// What a block's work on one tile of keys takes of each unit of an SM, in clocks.
 struct TileCost {
@@ -76,6 +78,7 @@ double clocks_per_tile(const FwdWgmmaSm90aConfig& c, const TileCost& cost) {
                       kOwnSoftmax * cost.softmax / c.warpgroups + kOwnWait) /
                      c.blocks_per_sm;
   double clocks = std::max(cost.busy, own) + kUnoverlapped * std::min(cost.busy, own);
+  if (c.two_levels()) clocks *= 1 + kSumRound * (double(c.head_dim_v) / c.sum_columns() - 1);
   if (c.pingpong) clocks *= kPingpong;
   if (c.q_in_regs) clocks *= kQInRegs;
   if (c.blocks_per_sm > 1) clocks *= kSharedSm;

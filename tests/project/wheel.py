@@ -59,11 +59,11 @@ def check_contents(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         metadata = archive.read(next(name for name in names if name.endswith("/METADATA"))).decode()
-    for wanted in ("__init__.py", "bin/attnforge", "lib/libattnforge.so.0.1", "lib/cmake/attnforge/attnforgeConfig.cmake",
+    for wanted in ("__init__.py", "bin/attnforge", "lib/libattnforge.so.0.1", "lib/libattnforge_torch.so", "lib/cmake/attnforge/attnforgeConfig.cmake",
                    "include/attnforge/plan.h", "include/attnforge/c.h", "include/attnforge/c_tensors.h"):
         if f"attnforge/{wanted}" not in names:
             sys.exit(f"the wheel has no attnforge/{wanted}")
-    if [name for name in names if re.search(r"nvrtc|\.a$|share/", name)] or len([name for name in names if ".so" in name]) != 1:
+    if [name for name in names if re.search(r"nvrtc|\.a$|share/", name)] or len([name for name in names if ".so" in name]) != 2:
         sys.exit(f"the wheel has what it should not: {names}")
     for wanted in ("Requires-Dist: nvidia-cuda-nvrtc", "Keywords: ", "Classifier: Typing :: Typed", "Description-Content-Type: text/markdown", "# attnforge"):
         if f"\n{wanted}" not in metadata:

@@ -191,7 +191,7 @@ void choose_low_bits(Choices& choices, Problem& p) {
   if (choices.one_in(4)) p.dtype_v = choices.one_in(2) ? choices.among(kFormats) : p.dtype_q;
   p.kv_scale = choices.among(kScales);
   if (p.head_dim % 32 == 0 && p.head_dim_v % 32 == 0 && p.alignment_bytes >= 4 &&
-      choices.one_in(4)) {
+      choices.one_in(5)) {
     p.dtype_k = choices.one_in(2) ? DType::kQ4_0 : DType::kQ8_0;
     p.dtype_v = choices.one_in(4) ? p.dtype_q : (choices.one_in(2) ? DType::kQ4_0 : DType::kQ8_0);
     p.kv_scale = KvScale::kNone;

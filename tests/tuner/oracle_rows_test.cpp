@@ -1,5 +1,6 @@
 #include "tuner/oracle_rows.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "generator/arch.h"
+#include "tuner/oracle.h"
 
 namespace attnforge {
 namespace {
@@ -64,6 +66,16 @@ TEST(FlopsOfRows, AddUpToThoseOfTheProblemWhateverTheMask) {
     EXPECT_EQ(flops(p, {0, p.batch, 0, middle}) + flops(p, {0, p.batch, middle, p.seqlen_q}),
               flops(p))
         << to_string(p);
+  }
+}
+
+/// It writes fp32, which is a problem of its own.
+TEST(OracleSources, AreThereForQueriesOfEachDtype) {
+  for (const char* words : {"fp32", "fp16", "bf16 k=int4 v=e5m2 kv_scale=group64",
+                            "e4m3 kv_scale=head", "e4m3 fast_sums"}) {
+    const Problem problem = parse_problem(
+        fmt::format("fwd {} num_heads=2 seqlen=64 head_dim=64", words));
+    EXPECT_FALSE(oracle_sources(problem, typical_device("90a")).empty()) << words;
   }
 }
 

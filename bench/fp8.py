@@ -1,0 +1,81 @@
+"""Times attention on q, k and v of e4m3, with scales of heads, beside FlashAttention-3's on the same numbers, which has sums of one level alone.
+
+    python3 bench/fp8.py --name fp8_peers
+
+"attnforge" adds up in two levels, "fast_sums" as tensor cores do; each after its first call, policy first_run. 16 heads, 16384 tokens in all, o in bf16. Errors are
+relative to fp32 attention on what the numbers stand for, of the first sequence.
+"""
+
+import itertools
+import statistics
+
+import peer_kernels
+import rounds
+
+COLUMNS = "head_dim,seqlen,causal,impl,ms,tflops,ratio,best_peer,ratio_to_best_peer,error,rounds,spread,late,note".split(",")
+HEADS, TOKENS, LARGEST = 16, 16384, 448.0
+
+
+def of_8_bits(x, torch):
+    """(numbers, scales [batch, heads] of them) of [batch, rows, heads, head_dim]."""
+    scale = x.abs().amax(dim=(1, 3)) / LARGEST
+    return (x / scale[:, None, :, None]).to(torch.float8_e4m3fn), scale.contiguous()
+
+
+def wanted_of(tensors, scales, causal, torch):
+    """In fp32, of the first sequence."""
+    q, k, v = ((x[:1].float() * scale[:1, None, :, None]).transpose(1, 2) for x, scale in zip(tensors, scales))
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2)
+
+
+def measure(point, session, attnforge, peer):
+    """The rows of a point."""
+    torch, (head_dim, seqlen, causal) = session.torch, point
+    made = [torch.randn(TOKENS // seqlen, seqlen, HEADS, head_dim, device="cuda") for _ in range(3)]
+    tensors, scales = zip(*(of_8_bits(x, torch) for x in made))
+    named = dict(zip(("q_scale", "k_scale", "v_scale"), scales))
+    runs = {
+        name: lambda fast=fast: attnforge.attention(*tensors, causal=causal, fast_sums=fast, **named)
+        for name, fast in (("attnforge", False), ("fast_sums", True))
+    }
+    if peer:
+        descales = {f"{name[0]}_descale": scale for name, scale in named.items()}
+        runs["fa3"] = lambda: peer_kernels.output_of(peer.flash_attn_func(*tensors, causal=causal, **descales))
+    wanted, notes = wanted_of(tensors, scales, causal, torch), {}
+    errors = peer_kernels.drop_wrong(runs, notes, lambda _, run: peer_kernels.relative_error(run()[:1], wanted), "fp32", 0.1)
+    for name, run in runs.items():
+        if name != "fa3":
+            attnforge.plan_cache.clear()
+            run()
+            notes[name] = list(attnforge.plan_cache)[-1].config
+    times = session.time_ms(runs)
+    peers = {name: time for name, time in times.items() if name == "fa3"}
+    more = {name: rounds.beside_best({"attnforge": times[name], **peers}) for name in ("attnforge", "fast_sums") if name in times}
+    pairs = seqlen * (seqlen + 1) / 2 if causal else seqlen**2
+    work = rounds.tflops(4.0 * head_dim * HEADS * TOKENS / seqlen * pairs)
+    sizes = {"head_dim": head_dim, "seqlen": seqlen, "causal": int(causal)}
+    return rounds.table(COLUMNS, sizes, [*runs, *notes], times, errors, notes, session.args.rounds, work, more)
+
+
+def main():
+    parser = rounds.options(__doc__, rounds=11, tune=None)
+    args = parser.parse_args()
+    session = rounds.Session(args, COLUMNS)
+    import attnforge
+
+    attnforge.configure(policy="first_run")
+    try:
+        peer, version = peer_kernels.fa3_package()
+    except ImportError as error:
+        peer, version = None, f"not in the run: {error}"
+    session.begin([f"peer fa3: {version}"])
+    for point in itertools.product((128, 256), (2048, 8192, 16384), (False, True)):
+        session.add(measure(point, session, attnforge, peer), f"head_dim {point[0]}, {point[1]}, {'causal' if point[2] else 'full'}")
+    for name in ("attnforge", "fast_sums"):
+        found = [float(row["ratio_to_best_peer"]) for row in session.rows if row["impl"] == name and row["ratio_to_best_peer"]]
+        if found:
+            session.say(f"{name}: geometric mean {statistics.geometric_mean(found):.3f}x fa3, least {min(found):.3f}x, {len(found)} points")
+
+
+if __name__ == "__main__":
+    main()
