@@ -2,10 +2,11 @@
 # torture.sh - what ./dev torture runs: fuzzers and loops that kill, damage and crowd, each for some minutes, each with a line
 # of counts at its end. Exit status 0 only if every promise held.
 #   torture.sh BUILD_FOLDER [--minutes N] [--seed X] [NAME...]     NAME: fuzz, fuzz_<target>, kill, flip, processes,
-#                                                                  first_run, problems, user_code; all of them if none is given
+#                                                                  tuning, first_run, problems, user_code; all of them if none is given
 set -euo pipefail
 
 build=$(readlink -f "$1")
+root=$(cd "$(dirname "$0")/.." && pwd)
 shift
 minutes=1
 seed=$(date +%s)
@@ -21,7 +22,7 @@ while (($#)); do
     *) names+=("$1"); shift ;;
   esac
 done
-((${#names[@]})) || names=(fuzz kill flip processes first_run problems user_code)
+((${#names[@]})) || names=(fuzz kill flip processes tuning first_run problems user_code)
 seconds=$(awk -v minutes="$minutes" 'BEGIN {print minutes * 60}')
 
 has_gpu() { command -v nvidia-smi > /dev/null && nvidia-smi -L 2> /dev/null | grep -q '^GPU'; }
@@ -62,6 +63,17 @@ first_run() {
   done
 }
 
+# Searches, workers and, where mpirun is, processes of jobs are killed on the fake GPU.
+tuning() {
+  local fake=$build/tests/support/fake_driver job=()
+  [[ -x $build/bin/attnforge_mpi ]] && command -v mpirun > /dev/null && job=(--mpi "$build/bin/attnforge_mpi")
+  if python3 "$root/tests/torture/tuning.py" "$build/bin/attnforge" "$fake" "$fake/libfake_nvrtc.so" "${job[@]}" --seconds "$seconds" --seed "$seed"; then
+    ran+=(tuning)
+  else
+    failed+=("tuning (exit status $?)")
+  fi
+}
+
 for name in "${names[@]}"; do
   case $name in
     fuzz)
@@ -70,8 +82,9 @@ for name in "${names[@]}"; do
     fuzz_* | torture_*) run "$name" --seconds "$seconds" --seed "$seed" ;;
     kill | flip | processes) run "torture_$name" --seconds "$seconds" --seed "$seed" ;;
     first_run) first_run ;;
+    tuning) tuning ;;
     problems | user_code) run "torture_$name" --seconds "$seconds" --seed "$seed" ;;
-    *) echo "torture: no such part: $name; there are fuzz, fuzz_<target>, kill, flip, processes, first_run, problems, user_code" >&2; exit 2 ;;
+    *) echo "torture: no such part: $name; there are fuzz, fuzz_<target>, kill, flip, processes, tuning, first_run, problems, user_code" >&2; exit 2 ;;
   esac
 done
 
