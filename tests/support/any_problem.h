@@ -44,7 +44,7 @@ void choose_dtypes(Choices& choices, Problem& p) {
   static const std::vector<DType> kDTypes = {DType::kFp16, DType::kBf16, DType::kFp32};
   p.dtype_q = p.dtype_k = p.dtype_v = p.dtype_o = choices.among(kDTypes);
   if (choices.one_in(8)) p.dtype_o = choices.among(kDTypes);
-  if (p.layout != Layout::kPackedQkv && choices.one_in(5)) {
+  if (p.layout != Layout::kPackedQkv && choices.one_in(8)) {
     p.dtype_k = choices.among(kDTypes);
     p.dtype_v = choices.among(kDTypes);
   }
