@@ -14,7 +14,7 @@ inline constexpr int kScaleGroup32 = 4;
 
 /// Values of the `dtype` fields of k and v in ggml's blocks of 32 numbers, each with its scale,
 /// fp16, before it. To address them rows are of bytes, and so are strides.
-inline constexpr int kQ8_0 = 7, kQ4_0 = 8;
+enum BlockFormat : int { kQ8_0 = 7, kQ4_0 = 8 };
 ATTNFORGE_CONSTEXPR bool is_blocks(int dtype) { return dtype == kQ8_0 || dtype == kQ4_0; }
 /// The format of their numbers once they are loaded: then they have scales of groups of 32.
 ATTNFORGE_CONSTEXPR int code_of(int dtype) {

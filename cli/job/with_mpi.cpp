@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -22,6 +23,8 @@ void check(int result, const char* what) {
   MPI_Error_string(result, text, &length);
   refuse(kUnsupported, "MPI cannot {}: {}", what, text);
 }
+
+int exit_code_in_time = 0;
 
 class MpiMessages : public JobMessages {
  public:
@@ -79,9 +82,15 @@ class MpiMessages : public JobMessages {
       finish_some(sends_);
       usleep(10'000);
     }
-    // It would wait for one that is lost.
+    // It waits for those that are lost, of which the first process alone may know.
+    constexpr unsigned kMostSeconds = 5;
     if (whole && sends_.empty()) {
+      std::fflush(nullptr);
+      exit_code_in_time = exit_code;
+      signal(SIGALRM, [](int) { _exit(exit_code_in_time); });
+      alarm(kMostSeconds);
       MPI_Finalize();
+      alarm(0);
       return;
     }
     std::fflush(nullptr);

@@ -52,9 +52,7 @@ ATTNFORGE_API std::optional<DType> dtype_named(std::string_view name);
 /// Whether it is a format of caches: numbers of 8 bits or fewer.
 constexpr bool is_low_bit(DType dtype) { return dtype >= DType::kInt8; }
 /// Whether its elements lie in blocks with their scales: rows and strides are of whole blocks.
-constexpr bool is_blocks(DType dtype) {
-  return dtype == DType::kQ8_0 || dtype == DType::kQ4_0;
-}
+constexpr bool is_blocks(DType dtype) { return dtype == DType::kQ8_0 || dtype == DType::kQ4_0; }
 inline constexpr int kBlockElements = 32;
 
 /// Bytes of so many elements one after another. Whole bytes, of which the last may not be full; of

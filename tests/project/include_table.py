@@ -42,7 +42,7 @@ TABLE = {
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "python": (r"\w+\.h", POSIX),
-    "cli": (r"(attnforge|cli)/.*", rf"{POSIX}|{HOST}|CLI/\w+\.hpp"),
+    "cli": (r"(attnforge|cli)/.*", rf"{POSIX}|{HOST}|CLI/\w+\.hpp|sched\.h|mpi\.h"),
     "bench": (
         r"(attnforge|generator|runtime|bench)/.*|templates/(registry|host/fitted_model)\.h",
         rf"{POSIX}|{HOST}|benchmark/benchmark\.h|cuda\.h",

@@ -133,6 +133,7 @@ TEST_F(Program, AProblemMayFollowEveryOption) {
                                                      {"--from", "none.csv"},
                                                      {"--gpu", "0"},
                                                      {"--shard", "0/1"},
+                                                     {"--mpi", "problems.txt"},
                                                      {"--html", "none.html"},
                                                      {"--k", "k.npy"},
                                                      {"--q-scale", "q_scale.npy"},
@@ -196,6 +197,7 @@ TEST_F(Program, AProblemMayFollowEveryOption) {
       EXPECT_EQ(outcome.exit_code, 2) << testing::PrintToString(arguments) << outcome.err;
       // The problem was read, or refused beside the option.
       EXPECT_THAT(outcome.err, AnyOf(HasSubstr("seqlen=nonsense"), HasSubstr("exclude each other"),
+                                     HasSubstr("problem excludes --mpi"),
                                      HasSubstr("measures nothing; leave out the problem")))
           << testing::PrintToString(arguments);
       ++tried;
