@@ -26,9 +26,21 @@ void check(int result, const char* what) {
 
 int exit_code_in_time = 0;
 
+// Where a process is lost while the job starts, MPI_Init() of the others does not end.
+constexpr unsigned kMostStartSeconds = 120;
+void end_start(int) {
+  constexpr char kText[] =
+      "attnforge: MPI did not start within 120 s: a process of the job was lost; start it again, "
+      "what was stored is kept\n";
+  if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) _exit(1);
+  _exit(1);
+}
+
 class MpiMessages : public JobMessages {
  public:
   MpiMessages() {
+    signal(SIGALRM, end_start);
+    alarm(kMostStartSeconds);
     check(MPI_Init(nullptr, nullptr), "begin");
     check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "return errors");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
@@ -38,6 +50,7 @@ class MpiMessages : public JobMessages {
           "find the processes of this machine");
     MPI_Comm_rank(machine, &local_rank_);
     MPI_Comm_size(machine, &local_size_);
+    alarm(0);
   }
 
   int rank() const override { return rank_; }

@@ -98,19 +98,29 @@ class Torture:
         self.check(database, before)
         return not ended
 
-    def kill_rank(self, database, problems):
-        """The others end the job, unless it is the first one that is lost."""
-        process = self.start(database, problems, job=True)
-        time.sleep(self.random.uniform(0.3, 2))
-        ranks = {}
-        for pid in children(process.pid):
+    @staticmethod
+    def ranks(launcher):
+        """{rank: pid} of the processes that the launcher has started."""
+        found = {}
+        for pid in children(launcher):
             try:
                 words = dict(each.split(b"=", 1) for each in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if b"=" in each)
                 command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
             except OSError:
                 continue
             if b"--mpi" in command and b"OMPI_COMM_WORLD_RANK" in words:
-                ranks[int(words[b"OMPI_COMM_WORLD_RANK"])] = pid
+                found[int(words[b"OMPI_COMM_WORLD_RANK"])] = pid
+        return found
+
+    def kill_rank(self, database, problems):
+        """The others end the job, unless it is the first one that is lost."""
+        process, began, ranks = self.start(database, problems, job=True), time.monotonic(), {}
+        while not any(children(pid) for pid in ranks.values()):  # MPI itself does not survive a loss while it starts
+            if process.poll() is not None or time.monotonic() - began > LONGEST:
+                break
+            time.sleep(0.05)
+            ranks = self.ranks(process.pid)
+        time.sleep(self.random.uniform(0, 1.5))
         before = rows(database)
         if ranks:
             rank = self.random.choice(sorted(ranks))
