@@ -344,15 +344,7 @@ constinit const Family
         .axes = axes,
     });
 
-constinit const FittedModel fitted_bwd_mma_sm80 = {
-    .family = kName,
-    .names = kConstantNames,
-    .constants = [](const Arch& arch) { return numbers_of(constants_of(arch)); },
-    .estimate_us =
-        [](const Config& config, const Problem& problem, const DeviceFacts& device,
-           std::span<const double> constants) {
-          return model_us(typed<kFields>(config, problem), typical_problem(problem), device,
-                          constants_of_numbers<Constants>(constants));
-        }};
+constinit const FittedModel fitted_bwd_mma_sm80 = fitted_model<kFields, constants_of, model_us>(
+    kName, kConstantNames);
 
 }  // namespace attnforge

@@ -355,15 +355,7 @@ constinit const Family fwd_mma_sm80 = typed_family<kFields, illegal, needless, e
     .axes = axes,
 });
 
-constinit const FittedModel fitted_fwd_mma_sm80 = {
-    .family = kName,
-    .names = kConstantNames,
-    .constants = [](const Arch& arch) { return numbers_of(fwd_mma_sm80_constants(arch)); },
-    .estimate_us =
-        [](const Config& config, const Problem& problem, const DeviceFacts& device,
-           std::span<const double> constants) {
-          return model_us(typed<kFields>(config, problem), typical_problem(problem), device,
-                          constants_of_numbers<FwdMmaSm80Constants>(constants));
-        }};
+constinit const FittedModel fitted_fwd_mma_sm80 = fitted_model<kFields, fwd_mma_sm80_constants,
+                                                               model_us>(kName, kConstantNames);
 
 }  // namespace attnforge

@@ -250,7 +250,7 @@ Reason needless_number_of_splits(const Typed& c, const Problem& problem,
 /// has a last round with few of them, which the winner of the bucket was not measured in.
 Reason needless_rounds(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   constexpr double kMostRounds = 8;
-  constexpr double kShortUs = 100;  // of keys from memory: less than that hides the start of shares
+  constexpr double kShortUs = 100;  // of keys from memory: fewer are gone before shares pay
   if (has_parts(c) || c.has_key_lists() || !fits_one_tile(problem) || wrong_shares(problem) ||
       !one_tile(c, problem) || memory_us(problem, device) < kShortUs)
     return "";

@@ -12,6 +12,8 @@
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
 #include "generator/config.h"
+#include "generator/problem/bucket.h"
+#include "generator/typed_family.h"
 
 namespace attnforge {
 
@@ -39,6 +41,23 @@ Constants constants_of_numbers(std::span<const double> numbers) {
   std::array<double, sizeof(Constants) / sizeof(double)> all{};
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = numbers[i];
   return std::bit_cast<Constants>(all);
+}
+
+/// Of a family of typed configs. kConstantsOf(arch): its constants there. kModelUs(config, problem,
+/// device, constants): Family::estimate_us of the typical problem.
+template <const auto& kFields, auto kConstantsOf, auto kModelUs>
+constexpr FittedModel fitted_model(std::string_view family,
+                                   std::span<const std::string_view> names) {
+  return {.family = family,
+          .names = names,
+          .constants = [](const Arch& arch) { return numbers_of(kConstantsOf(arch)); },
+          .estimate_us =
+              [](const Config& config, const Problem& problem, const DeviceFacts& device,
+                 std::span<const double> constants) {
+                using Constants = decltype(kConstantsOf(device.arch));
+                return kModelUs(typed<kFields>(config, problem), typical_problem(problem), device,
+                                constants_of_numbers<Constants>(constants));
+              }};
 }
 
 /// A line of estimate_constants.inc: what was measured on GPUs of an arch.
