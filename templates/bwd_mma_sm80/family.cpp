@@ -151,7 +151,7 @@ constexpr ConstantsOfArch<Constants> kMeasured[] = {
 
 Constants constants_of(const Arch& arch) {
   const Constants* const measured = constants_of_arch(kMeasured, arch.name);
-  return measured != nullptr ? *measured : *constants_of_arch(kMeasured, "90a");
+  return measured != nullptr ? *measured : constants_of_hopper(kMeasured);
 }
 
 /// Work of one block on one tile of queries, in clocks of an SM that does nothing else.

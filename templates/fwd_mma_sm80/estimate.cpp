@@ -106,7 +106,7 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
 
 FwdMmaSm80Constants fwd_mma_sm80_constants(const Arch& arch) {
   if (const auto* measured = constants_of_arch(kMeasured, arch.name)) return *measured;
-  FwdMmaSm80Constants constants = *constants_of_arch(kMeasured, "90a");
+  FwdMmaSm80Constants constants = constants_of_hopper(kMeasured);
   if (arch.sm >= 90 && arch.mma_fma_per_clock_per_sm >= 1024) return constants;
   constants.covered = 1;
   constants.clock = arch.mma_fma_per_clock_per_sm <= kHalfRate ? kClockOfHalfRate

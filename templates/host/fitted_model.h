@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attnforge/device.h"
+#include "attnforge/error.h"
 #include "attnforge/problem.h"
 #include "generator/config.h"
 #include "generator/problem/bucket.h"
@@ -74,6 +75,13 @@ const Constants* constants_of_arch(const ConstantsOfArch<Constants> (&lines)[N],
   for (const ConstantsOfArch<Constants>& line : lines)
     if (line.arch == arch) return &line.constants;
   return nullptr;
+}
+/// Those of a Hopper, which every family with such lines was measured on.
+template <class Constants, std::size_t N>
+const Constants& constants_of_hopper(const ConstantsOfArch<Constants> (&lines)[N]) {
+  const Constants* const found = constants_of_arch(lines, "90a");
+  ATTNFORGE_ASSERT(found != nullptr, "estimate_constants.inc has a line for 90a");
+  return *found;
 }
 
 }  // namespace attnforge
