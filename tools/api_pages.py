@@ -124,7 +124,7 @@ def shown(declaration):
     text = re.sub(r"[ \t]+\\\n", r" \\\n", text)
     text = re.sub(r"\n private:\n.*?(?=\n};)", "", text, flags=re.S)
     text = re.sub(r"\n  friend [^\n]*(?=\n)", "", text)
-    text = re.sub(r"^((?:inline|constexpr) [^\n]*\)) \{\n.*?\n\}$", r"\1;", text, flags=re.S | re.M)
+    text = re.sub(r"^((?:inline|constexpr) [^\n]*\)) \{(?:\n.*?\n\}|[^\n]*\})$", r"\1;", text, flags=re.S | re.M)
     return re.sub(r"\n\n(?=};)", "\n", re.sub(r"\n\n\n+", "\n\n", text))
 
 

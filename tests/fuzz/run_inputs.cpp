@@ -29,8 +29,9 @@ constexpr test::MostSizes kMost = {.batch_bits = 2, .heads_bits = 1, .seqlen_bit
 /// A small one: half of them have pages.
 Problem any_small_problem(Bytes& bytes) {
   Problem p = test::any_problem(bytes, kMost);
-  p.head_dim = 8 * static_cast<int>(bytes.between(1, 3));
-  p.head_dim_v = p.layout == Layout::kPackedQkv || bytes.flag() ? p.head_dim : 16;
+  const bool blocks = is_blocks(p.dtype_k) || is_blocks(p.dtype_v);  // rows of whole ones
+  p.head_dim = blocks ? 32 : 8 * static_cast<int>(bytes.between(1, 3));
+  p.head_dim_v = blocks || p.layout == Layout::kPackedQkv || bytes.flag() ? p.head_dim : 16;
   p.rope_dim = std::min(p.rope_dim, p.head_dim);
   if (bytes.flag() && !is_backward(p) && !has_block_mask(p) && p.layout != Layout::kPackedQkv) {
     p.lengths = bytes.among(std::vector{Lengths::kUsed, Lengths::kPacked});

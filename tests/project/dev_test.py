@@ -134,7 +134,7 @@ class Dev(unittest.TestCase):
         self.assertIn(" on this machine (1 at a time", self.dev("demo")[1])
         configure, build = (self.folder / "cmake").read_text().splitlines()
         self.assertIn("-DATTNFORGE_TESTS=OFF", configure)
-        self.assertIn("attnforge_shared attnforge_static attnforge_cli", build)
+        self.assertIn("attnforge_shared attnforge_torch attnforge_static attnforge_cli", build)
 
     def test_without_torch_tests_say_so_and_how_to_get_it(self):
         self.program("cmake", "mkdir -p build/release")

@@ -19,9 +19,10 @@ def declared(root):
         if of_c:
             c_functions |= set(re.findall(r"\b(attnforge_\w+)\s*\([^;{}]*\)\s*;", text))
             continue
-        # Declarations at namespace scope start in the first column; inline ones have a body.
-        for match in re.finditer(r"^(?!namespace|using|#|class|struct|enum|inline|template|typedef|\})[\w\[].*?\b(\w+)\(.*?\)\s*;",
-                                 text, flags=re.M | re.S):
+        # Declarations at namespace scope start in the first column; a function with a body is none.
+        no_body = r"(?:(?!\) \{).)*?"
+        for match in re.finditer(r"^(?!namespace|using|#|class|struct|enum|inline|template|typedef|\})[\w\[]"
+                                 rf"{no_body}\b(\w+)\({no_body}\)\s*;", text, flags=re.M | re.S):
             functions.add(match.group(1))
             if "ATTNFORGE_API" not in match.group(0):
                 unmarked.append(f"{header.name}: {match.group(1)}()")
