@@ -8,6 +8,8 @@ from ._calls import parts as _parts
 from ._calls.arguments import check_inputs, code_of_o, problem_of_arrays, shape_of_lse, shape_of_o, view_inputs
 from ._arrays import Array, _by_type, contiguous, no_dtype
 from ._calls.code import code_of
+from ._calls.lengths import packed_rows
+from ._caches.scales import SCALE_NAMES, SCALES
 from ._errors import InvalidError, UnsupportedError
 from ._formats import FLOATS, FORMATS, FP32, ITEM_BYTES, Q8_0
 from ._library import check, lib
@@ -87,13 +89,14 @@ def _code_tensors(code, args):
 
 
 def _sized(args):
-    """Options' args with as many elements in each name as the array has: nothing is read beyond."""
+    """Options' args with as many elements in each name as the array has: nothing is read beyond. What a name says of other problems'
+    sizes may be more."""
     named = {name: _on_host(value) for name, value in (args or {}).items()}
-    sized = {}
-    for name, value in named.items():
-        in_name = isinstance(value, _HostArray) and "[" not in name
-        sized[f"{name}[{math.prod(value.shape)}]" if in_name else name] = value
-    return sized
+    of_array = [isinstance(value, _HostArray) for value in named.values()]
+    return {
+        f"{name.partition('[')[0]}[{math.prod(value.shape)}]" if is_array else name: value
+        for (name, value), is_array in zip(named.items(), of_array)
+    }
 
 
 def reference(q, k, v, *, rope_offset=0, attn_mask=None, **options):
@@ -110,13 +113,13 @@ def reference(q, k, v, *, rope_offset=0, attn_mask=None, **options):
         from .integrations.masks import with_attn_mask
 
         options = with_attn_mask(attn_mask, q, k, options)
-    given = options_of(options)
+    named, given = options, options_of(options)
     blocks = given.block_mask
     if blocks is not None and given.mask is None and getattr(blocks, "mask", None):
         given = given._replace(mask=blocks.mask, args={**(blocks.args or {}), **(given.args or {})})
     args = _sized(given.args)
     given = given._replace(args=args or None, **{name: _on_host(getattr(given, name)) for name in _OF_ARRAYS})
-    inputs = view_inputs(*map(_on_host, (q, k, v)), None)
+    inputs = view_inputs(*map(_on_host, (q, k, v)), None, v_scale=given.v_scale)
     code = code_of(given.score, given.mask, given.args, None)
     kind, parts = _parts.view(given, None)
     options = check_options(given, _parts.words_of(given, code, kind, parts))
@@ -124,8 +127,18 @@ def reference(q, k, v, *, rope_offset=0, attn_mask=None, **options):
     batch = _parts.check(parts, options, *inputs)
     words = _parts.words_of_arrays(parts, options, batch, *inputs)
     if options.parts.packed:
-        words["tokens_q"] = inputs[0].shape[0]
-        words["tokens_kv"] = 0 if options.parts.pages else inputs[1].shape[0]
+        of_q, of_kv = packed_rows(batch, words["seqlen_q"], len(q)), packed_rows(batch, words["seqlen_kv"], len(k))
+        paged = options.parts.pages
+        if of_q != len(q) or not paged and of_kv != len(k):
+            if not paged:
+                k, v = _first_rows(k, of_kv), _first_rows(v, of_kv)
+                of_rows = SCALE_NAMES if words.get("kv_scale") in SCALES else ()
+                named |= {name: _first_rows(named[name], of_kv) for name in of_rows if named.get(name) is not None}
+            results = reference(_first_rows(q, of_q), k, v, rope_offset=rope_offset, **named)
+            o, lse = results if options.lse else (results, None)
+            o = _with_rows(o, len(q))
+            return (o, _with_rows(lse.T, len(q)).T) if options.lse else o
+        words |= {"tokens_q": of_q, "tokens_kv": 0 if paged else of_kv}
     of_o = code_of_o(inputs[0])
     problem = problem_of_arrays(*inputs, of_o, options, 16, batch, words)
     o, lse = _new(q, shape_of_o(inputs[0], inputs[2]), of_o), _new(q, shape_of_lse(inputs[0], options.places), FP32)
@@ -146,6 +159,26 @@ def reference(q, k, v, *, rope_offset=0, attn_mask=None, **options):
     del kept
     o, lse = (x.to(q.device) if hasattr(x, "data_ptr") else x for x in (o[0], lse[0]))
     return (o, lse) if options.lse else o
+
+
+def _first_rows(packed, rows):
+    """So many rows of a packed tensor; one of zeros where it has none."""
+    return packed[:rows] if len(packed) else _like(packed, rows, 0)
+
+
+def _with_rows(packed, rows):
+    """A packed tensor with so many rows: those that there were not are NaN."""
+    found = _like(packed, rows, math.nan)
+    found[: len(packed)] = packed[:rows]
+    return found
+
+
+def _like(packed, rows, value):
+    if hasattr(packed, "data_ptr"):
+        return packed.new_full((rows, *packed.shape[1:]), value)
+    import numpy
+
+    return numpy.full((rows, *packed.shape[1:]), value, packed.dtype)
 
 
 _OF_ARRAYS = ("rope", "cu_seqlens", "used_kv", "page_table", "sinks", "k_scale", "v_scale", "q_scale")

@@ -9,6 +9,7 @@ from ._calls.arguments import problem_of
 from ._gradients.backward import problem_of_backward
 from ._errors import InvalidError, NoDriverError, UnsupportedError
 from ._library import check, context, encode, lib, opened_devices, take_string
+from ._options import options_of
 from ._plans import plan_cache
 from ._problem import Problem, as_problem
 
@@ -63,6 +64,7 @@ def problem_to_tune(problem_or_tensors, backward=False, **attention_options):
     backward = _checks.flag("backward", backward)
     if len(problem_or_tensors) == 1:
         if attention_options or backward:
+            options_of(attention_options)
             words = ["backward"] * backward + list(attention_options)
             raise InvalidError(f"{', '.join(words)}: belongs into the problem's text")
         return as_problem(problem_or_tensors[0]), None

@@ -405,6 +405,8 @@ class AutogradTest(BackwardTest):
                     self.assertEqual(backward.problem_of_backward(self.q, self.k, self.v, **options), (problem, 0))
         with self.assertRaisesRegex(attnforge.InvalidError, "backward: belongs into the problem's text"):
             attnforge.tune("bwd bf16 seqlen=64", backward=True)
+        with self.assertRaisesRegex(TypeError, "unexpected keyword argument 'time_limit'"):
+            attnforge.tune("bwd bf16 seqlen=64", time_limit=30)
 
     def test_of_lse(self):
         o, _ = self.attend(return_lse=True)

@@ -88,6 +88,36 @@ class ReferenceTest(unittest.TestCase):
         parts = zip(*(torch.split(x.double(), n) for x, n in ((q, rows), (k, keys), (v, keys))))
         self.same(o, torch.cat([plain(*(x[None] for x in part), causal=True)[0][0] for part in parts]))
 
+    def test_packed_rows_that_do_not_count_and_sides_that_have_none(self):
+        q, k, v = rand(9, 4, 32), rand(20, 2, 32), rand(20, 2, 40)
+        options = {"cu_seqlens": (ints(0, 3), ints(0, 4)), "max_seqlen": (6, 5)}
+        o, lse = attnforge.reference(q, k, v, return_lse=True, **options)
+        first, of_first = attnforge.reference(q[:3], k[:4], v[:4], return_lse=True, **options)
+        self.assertTrue(torch.equal(o[:3], first) and torch.equal(lse[:, :3], of_first))
+        self.assertTrue(o[3:].isnan().all() and lse[:, 3:].isnan().all())
+        (k4, k_scale), (v4, v_scale) = attnforge.quantize_kv(k, "int4"), attnforge.quantize_kv(v, "int4")
+        o = attnforge.reference(q, k4, v4, k_scale=k_scale, v_scale=v_scale, **options)
+        first = attnforge.reference(q[:3], k4[:4], v4[:4], k_scale=k_scale[:4], v_scale=v_scale[:4], **options)
+        self.assertTrue(torch.equal(o[:3], first))
+        o = attnforge.reference(q[:3], k[:0], v[:0], cu_seqlens=(ints(0, 3), ints(0, 0)), max_seqlen=(6, 5))
+        self.assertTrue(torch.equal(o, torch.zeros(3, 4, 40, dtype=q.dtype)))
+        o = attnforge.reference(q[:0], k, v, cu_seqlens=(ints(0, 0), ints(0, 20)), max_seqlen=(6, 20))
+        self.assertEqual(o.shape, (0, 4, 40))
+
+    def test_added_masks_of_any_shape(self):
+        for shape in ((1, 2, 16, 1), (1, 1, 1, 5), (2, 1, 16, 5), (1, 2, 1, 7)):
+            q, k = torch.randn(2, 16, 2, 32), torch.randn(2, shape[-1], 2, 32)
+            mask = torch.randn(shape)
+            wanted = torch.nn.functional.scaled_dot_product_attention(*(each.double().transpose(1, 2) for each in (q, k, k)), mask.double())
+            self.same(attnforge.reference(q, k, k, attn_mask=mask), wanted.transpose(1, 2))
+
+    def test_int4_with_scales_is_not_taken_for_blocks(self):
+        q, v = rand(1, 4, 2, 64), torch.full((1, 4, 2, 36), 0x11, dtype=torch.uint8)  # 72 numbers, or 64 in blocks of 18 bytes
+        o = attnforge.reference(q, q, v, v_scale=torch.full((1, 4, 2), 2.0))
+        self.assertTrue(torch.equal(o, torch.full((1, 4, 2, 72), 2.0, dtype=q.dtype)))
+        k = torch.zeros(1, 4, 2, 64, dtype=torch.int8)
+        self.assertTrue(torch.equal(attnforge.reference(q, k, v), torch.ones(1, 4, 2, 72, dtype=q.dtype)))
+
     def test_used_lengths_and_pages(self):
         used = ints(36, 11)
         o = attnforge.reference(self.q[:, :5], self.k, self.v, causal=True, used_kv=used)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from . import parts as _parts
 from .._arrays import Array, backend_of, contiguous
 from .._errors import InvalidError
-from .._formats import BF16, E4M3, FP32, ITEM_BYTES, OF_CACHES, OF_Q, Q8_0, blocks_of, numbers_in
+from .._formats import BF16, E4M3, FP32, ITEM_BYTES, LOW_BITS, OF_CACHES, OF_Q, Q8_0, blocks_of, numbers_in
 from .lengths import PACKED_SHAPE
 from .code import check_devices, code_of
 from .._names import check_heads
@@ -63,13 +63,16 @@ def check_rows(name, array, places):
         raise InvalidError(f"the last dimension of {name} has stride {array.strides[-1]}; it must be contiguous, of stride 1")
 
 
-def view_inputs(q, k, v, stream, given=None, words=NO_WORDS):
+def view_inputs(q, k, v, stream, given=None, words=NO_WORDS, v_scale=None):
     """Arrays of q, k and v. given, words: Options and Words of the call; with them shapes that are wrong are named before a GPU that is
-    missing."""
+    missing. v_scale, or given's: v has scales of its own, so bytes of it are int4; they are beside k of other few bits too."""
     of_each = (("q", q, OF_Q), ("k", k, OF_CACHES), ("v", v, OF_CACHES))
     try:
         q, k, v = (backend_of(each).view(name, each, stream, allowed) for name, each, allowed in of_each)
-        return q, _in_blocks("k", k, q), _in_blocks("v", v, q)
+        k = _in_blocks("k", k, q)
+        if k.code in LOW_BITS or v_scale is not None or (given is not None and given.v_scale is not None):
+            return q, k, v
+        return q, k, _in_blocks("v", v, q)
     except InvalidError:
         if given is not None:
             _check_shapes((q, k, v), check_options(given, words))
