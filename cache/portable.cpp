@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <istream>
 #include <limits>
@@ -106,8 +107,10 @@ std::string date(const Json& object, const char* name) {
     good = kForm[i] == 'd' ? value[i] >= '0' && value[i] <= '9' : value[i] == kForm[i];
   const auto part = [&](std::size_t at) { return 10 * (value[at] - '0') + (value[at + 1] - '0'); };
   if (good && !value.empty()) {
-    good = part(5) >= 1 && part(5) <= 12 && part(8) >= 1 && part(8) <= 31 && part(11) <= 23 &&
-           part(14) <= 59 && part(17) <= 60;
+    const std::chrono::year_month_day day{std::chrono::year(100 * part(0) + part(2)),
+                                          std::chrono::month(static_cast<unsigned>(part(5))),
+                                          std::chrono::day(static_cast<unsigned>(part(8)))};
+    good = day.ok() && part(11) <= 23 && part(14) <= 59 && part(17) <= 60;
   }
   if (!good) {
     refuse("\"{}\" is {}: not a date like 2025-03-14T09:26:53Z", name, quoted(object.at(name)));
@@ -187,7 +190,8 @@ void take_line(std::string_view line, Lines& lines) {
     refuse("it is not a whole JSON object, as attnforge cache export writes one on each line");
   const Json& format = field(object, "format");
   if (format != kFormat)
-    refuse("its format is {}, this attnforge reads {}: use a newer one", quoted(format), kFormat);
+    refuse("its format is {}, this attnforge reads {}{}", quoted(format), kFormat,
+           format.is_number() && format > kFormat ? ": use a newer one" : "");
   const std::string kind = text(object, "kind");
   if (kind == "try")
     lines.tries.push_back(try_of(object));

@@ -40,19 +40,24 @@ struct Space {
   double best_us = 0;
 };
 
-/// Of one family; what failed, was guessed, or has other fields than today's is left out.
+/// Of one family and arch; what failed, was guessed, or has other fields than today's is left out.
+/// Each class of GPUs has spaces of its own.
 std::vector<Space> read_export(std::istream& lines, const FittedModel& model,
                                const DeviceFacts& device) {
   std::map<std::string, Space> spaces;
   const std::vector<double> today = model.constants(device.arch);
-  int left_out = 0;
+  int left_out = 0, of_others = 0;
   for (std::string line; std::getline(lines, line);) {
     const auto row = nlohmann::json::parse(line);
     if (row.at("kind") != "try" || row.at("status") != "ok" || row.at("estimated") == true)
       continue;
     Measured measured{parse_config(row.at("config").get<std::string>()), row.at("time_us")};
     if (measured.config.family != model.family) continue;
-    const std::string text = row.at("problem");
+    const std::string text = row.at("problem"), gpu = row.at("device_class");
+    if (gpu.find(fmt::format(" sm_{} ", device.arch.name)) == std::string::npos) {
+      ++of_others;
+      continue;
+    }
     const Problem problem = parse_problem(text);
     try {
       model.estimate_us(measured.config, problem, device, today);
@@ -60,12 +65,15 @@ std::vector<Space> read_export(std::istream& lines, const FittedModel& model,
       ++left_out;
       continue;
     }
-    Space& space = spaces[text];
+    Space& space = spaces[gpu + text];
     space.problem = problem;
     space.best_us = space.configs.empty() ? measured.us : std::min(space.best_us, measured.us);
     space.configs.push_back(std::move(measured));
   }
   if (left_out > 0) std::fprintf(stderr, "%d configs have other fields: left out\n", left_out);
+  if (of_others > 0)
+    std::fprintf(stderr, "%d configs are of other GPUs than sm_%s: left out\n", of_others,
+                 std::string(device.arch.name).c_str());
   std::vector<Space> result;
   for (auto& [text, space] : spaces)
     if (space.configs.size() >= 8) result.push_back(std::move(space));

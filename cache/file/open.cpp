@@ -21,7 +21,7 @@ FileState state_in_transaction(Database& database) {
   const std::int64_t version = database.integer("PRAGMA user_version");
   const std::int64_t tables = database.integer("SELECT count(*) FROM sqlite_master");
   if (application == 0 && version == 0 && tables == 0) return FileState::kEmpty;
-  if (application != kApplicationId || version < 1) return FileState::kForeign;
+  if (application != kApplicationId) return FileState::kForeign;
   return version == kSchemaVersion ? FileState::kCurrent : FileState::kOther;
 }
 

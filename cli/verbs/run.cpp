@@ -60,6 +60,8 @@ void check_parts(const RunArguments& a, const Problem& problem) {
     refuse(kInvalidArgument,
            "--o: an append writes its queries alone, rotated; add the words queries and rope=half, "
            "or leave --o out");
+  if (!a.o.empty() && a.o == a.lse)
+    refuse(kInvalidArgument, "--o and --lse are one file, {}: name another for one of them", a.o);
   for (const auto& part : a.parts) part->check(problem, a.flags());
   require_host_memory(problem);
   if (a.cpu || a.check_all) require_reference_memory(problem);
@@ -87,7 +89,8 @@ Inputs inputs_from_files(const RunArguments& a) {
   inputs.host = allocate_host_tensors(p);
   const auto values = [&](NpyArray& file, const std::string& path, DType wanted) {
     const DType dtype = npy_dtype(file.header, a.bf16, path);
-    return converted(std::move(file), dtype, wanted);
+    const bool as_it_is = dtype == DType::kInt4 && is_blocks(wanted);  // bytes, said to be blocks
+    return converted(std::move(file), as_it_is ? wanted : dtype, wanted);
   };
   inputs.host.q = values(q, a.q, p.dtype_q);
   inputs.host.k = values(k, a.k, p.dtype_k);

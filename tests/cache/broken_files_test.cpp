@@ -199,14 +199,17 @@ TEST_F(BrokenFilesTest, ADatabaseWithoutAnIdIsAnotherApplications) {
 
 TEST_F(BrokenFilesTest, AnotherSchemaIsNotTouched) {
   make_file(1);
-  raw().execute("PRAGMA user_version = 99");
-  const std::string before = read_file(path());
-  Cache cache(path(), false, log());
-  EXPECT_EQ(cache.path(), ":memory:");
-  EXPECT_THAT(messages_, ElementsAre(AllOf(HasSubstr("schema version 99"),
-                                           HasSubstr("this attnforge has 1"))));
-  cache.put({good_try(1, 10)});
-  EXPECT_EQ(read_file(path()), before);
+  for (const int version : {99, -1}) {
+    raw().execute("PRAGMA user_version = " + std::to_string(version));
+    const std::string before = read_file(path());
+    messages_.clear();
+    Cache cache(path(), false, log());
+    EXPECT_EQ(cache.path(), ":memory:");
+    EXPECT_THAT(messages_, ElementsAre(AllOf(HasSubstr("schema version " + std::to_string(version)),
+                                             HasSubstr("this attnforge has 1"))));
+    cache.put({good_try(1, 10)});
+    EXPECT_EQ(read_file(path()), before);
+  }
 }
 
 TEST_F(BrokenFilesTest, AFileThatGetsAnotherSchemaWhileOpenIsNotWrittenTo) {

@@ -172,6 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{"slower_than_history", set("time_us", 1e300), "it is from 0.001 to"},
         BadLine{"no_date", set("measured_at", "yesterday"), "\"measured_at\" is \"yesterday\""},
         BadLine{"no_such_month", set("measured_at", "2025-13-01T00:00:00Z"), "not a date"},
+        BadLine{"no_such_day", set("measured_at", "2026-02-30T00:00:00Z"), "not a date"},
         BadLine{"a_date_and_more", set("measured_at", "2025-03-14T09:26:53Z or so"), "not a date"},
         BadLine{"escapes", set("config", "fwd \x1b[2J"),
                 "\"fwd \\u001b[2J\", with control characters"},
@@ -180,7 +181,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "longer than 64 KiB"},
         BadLine{"a_long_number_as_text", set("digest", std::vector<int>(1000, 7)),
                 "bytes), not a string"},
-        BadLine{"newer_format", set("format", 2), "format is 2"},
+        BadLine{"newer_format", set("format", 2),
+                "format is 2, this attnforge reads 1: use a newer"},
+        BadLine{"no_format", set("format", 0), "format is 0, this attnforge reads 1"},
         BadLine{"other_kind", set("kind", "cubin"), "\"cubin\""}),
     [](const auto& info) { return std::string(info.param.name); });
 
