@@ -46,6 +46,12 @@ Problem all_of(Problem problem, DType dtype) {
 
 std::vector<Change> dtype_changes(const Problem& p) {
   std::vector<Change> changes;
+  if (p.dtype_o != p.dtype_q && !is_low_bit(p.dtype_q)) {
+    Problem to = p;
+    to.dtype_o = p.dtype_q;
+    changes.push_back({to, fmt::format("make o {} as q is (it is {})", to_string(p.dtype_q),
+                                       to_string(p.dtype_o))});
+  }
   for (const DType dtype : {p.dtype_k, p.dtype_v, is_low_bit(p.dtype_q) ? p.dtype_o : p.dtype_q}) {
     Problem to = all_of(p, dtype);
     if (is_low_bit(p.dtype_q)) to.kv_scale = KvScale::kNone;

@@ -35,6 +35,11 @@ TEST(SlowPath, QueriesOfAnotherDtypeAreToldToBeConverted) {
   }
 }
 
+TEST(SlowPath, AnOutputOfAnotherDtypeIsToldAlone) {
+  for (const char* words : {"bf16 o=fp32", "bf16 o=fp32 k=int8 v=int8 kv_scale=token"})
+    EXPECT_THAT(told(words), HasSubstr("would: make o bf16 as q is (it is fp32)")) << words;
+}
+
 TEST(SlowPath, TensorsOffTheirAlignmentAreToldToBeAligned) {
   EXPECT_THAT(told("bf16 alignment=2"),
               AllOf(HasSubstr("than fwd_wgmma_sm90a would"),
