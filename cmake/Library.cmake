@@ -15,7 +15,7 @@ add_library(attnforge_shared SHARED)
 target_link_libraries(attnforge_shared PRIVATE ${ATTNFORGE_OBJECT_LIBRARIES})
 set(ATTNFORGE_OBJECTS)
 foreach(library IN LISTS ATTNFORGE_OBJECT_LIBRARIES ITEMS attnforge_fmt)
-  list(APPEND ATTNFORGE_OBJECTS $<TARGET_OBJECTS:${library}>)
+  list(APPEND ATTNFORGE_OBJECTS $<FILTER:$<TARGET_OBJECTS:${library}>,EXCLUDE,\\.gch$>)
 endforeach()
 find_program(ATTNFORGE_LD ld.bfd)  # of GNU binutils, as are the next two: other linkers drop no sections in such a link
 find_program(ATTNFORGE_NM nm)

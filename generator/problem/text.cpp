@@ -197,7 +197,7 @@ std::string unquoted(std::string_view name, std::string_view text) {
   reject_problem("{} has no closing quote; write {}=\"...\"", name, name);
 }
 
-std::string quoted(std::string_view content) {
+std::string in_quotes(std::string_view content) {
   std::string text = "\"";
   for (const char c : content) {
     if (c == '"' || c == '\\') text += '\\';
@@ -264,7 +264,7 @@ std::string value_text(const FieldValue& value, const Problem& p) {
       return std::string(index < value.choices.size() ? value.choices[index] : "unknown");
     }
     case FieldKind::kText:
-      return quoted(p.*value.text);
+      return in_quotes(p.*value.text);
     case FieldKind::kPair:
       return fmt::format("{}:{}", find_field(value.first)->value.get(p),
                          find_field(value.second)->value.get(p));

@@ -76,7 +76,7 @@ struct TemporaryFile {
 };
 
 /// A word for the shell.
-std::string quoted(std::string_view word) {
+std::string in_quotes(std::string_view word) {
   std::string text = " '";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
@@ -88,7 +88,7 @@ Disassembly run_tool(const std::vector<std::string>& command, double time_limit_
   Disassembly result;
   result.tool = program;
   std::string line = fmt::format("timeout -s KILL {}", time_limit_s);
-  for (const std::string& word : command) line += quoted(word);
+  for (const std::string& word : command) line += in_quotes(word);
   FILE* const output = popen((line + " < /dev/null 2>&1").c_str(), "re");
   if (output == nullptr) {
     result.problem = fmt::format("{} could not be started: {}", program, std::strerror(errno));
