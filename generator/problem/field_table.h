@@ -134,6 +134,13 @@ inline constexpr ProblemField kFields[] = {
      .value = choice<&Problem::kv_scale>(kKvScales),
      .ops = kNotMerge,
      .not_backward = "gradients are of k and v in 16 bits or more"},
+    {.word =
+         {"kv_zero", "kv_zero",
+          "of int4 with scales of rows: a value is number * scale + zero, which lies after that",
+          "no zero points", ""},
+     .value = flag<&Problem::kv_zero>(),
+     .ops = kNotMerge,
+     .not_backward = "gradients are of k and v in 16 bits or more"},
     {.word = {"batch", "batch=N", "sequences", "1", "a whole number from 0 to 1048576 (2^20)"},
      .value = integer<&Problem::batch>(within<0, kMaxBatch>, always),
      .other_names = "b",

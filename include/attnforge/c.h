@@ -198,6 +198,8 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *   kv_scale=WHAT    of k and v of 8 or 4 bits, and q of 8: what shares a scale, by which a number
  *                    is multiplied; token: a row of a head, groupN: N elements of one [none,
  *                    tensor, head, token, group32, group64 or group128; none]
+ *   kv_zero          of int4 with scales of rows: a value is number * scale + zero, which lies
+ *                    after that [no zero points]
  *   batch=N          sequences [a whole number from 0 to 1048576 (2^20); 1]
  *   num_heads=Q:KV   heads of q and of k and v; one number is both [a whole number from 1 to 65535;
  *                    1]
