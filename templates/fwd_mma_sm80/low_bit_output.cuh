@@ -1,7 +1,7 @@
 // low_bit_output.cuh - P V where V has 8 or 4 bits. A word of V, transposed in units of 16 bits, is
 // of two keys, and the first factor of its products, P the second: the output has columns as rows
-// until it is stored. Scales of rows multiply probabilities before the product: groups of columns
-// have sums of their own.
+// until it is stored. Scales of rows multiply probabilities before the product, and so do their
+// zero points, for a product with ones: groups of columns have sums of their own.
 #pragma once
 
 #include "fwd_mma_sm80/low_bit_scales.cuh"
@@ -18,7 +18,7 @@ template <class Kernel>
 struct LowBitOutput : LowBits<Kernel> {
   using Own = LowBits<Kernel>;
   using Own::C, Own::kRowFragments, Own::kLaneRows, Own::kKeyFragments;
-  using Own::kOfRows, Own::kOneScale, Own::power_of_2;
+  using Own::kOfRows, Own::kOneScale, Own::kZeros, Own::power_of_2;
   using Scores = typename Own::Scores;
   using Output = float[Kernel::kOutFragments][4];
   static constexpr auto kV = Own::groups_of(C.dtype_v, C.v_chunks(), C.head_dim_v);
@@ -74,10 +74,13 @@ struct LowBitOutput : LowBits<Kernel> {
     for (int j = 0; j < kKeyFragments; j += 2) {
 #pragma unroll
       for (int g = 0; g < kV.count(); ++g) {
-        float of[2][2] = {{1.0f, 1.0f}, {1.0f, 1.0f}};
+        float of[2][2] = {{1.0f, 1.0f}, {1.0f, 1.0f}}, zeros[2][2];
         if constexpr (kOfRows)
           unrolled<2>([&](int i) {
-            Own::template load_scales<C.v_row_scales()>(of[i], scales, g, (j + i) * 8);
+            if constexpr (kZeros)
+              Own::template load_scales<C.v_row_scales()>(of[i], zeros[i], scales, g, (j + i) * 8);
+            else
+              Own::template load_scales<C.v_row_scales()>(of[i], scales, g, (j + i) * 8);
             of[i][0] *= of_scales, of[i][1] *= of_scales;
           });
         u32 p[kRowFragments][4];
@@ -90,23 +93,35 @@ struct LowBitOutput : LowBits<Kernel> {
         const int first = g * kV.of_group, left = kV.chunks - first;
         add(kernel, p, rows + j * 8 * Kernel::VRows::kRowBytes, first,
             kV.of_group < left ? kV.of_group : left);
-        if constexpr (kIntegersV) {
-          constexpr u32 kOffset = Widen<kCodeV>::kMinusOffset;
-          if constexpr (kGroupsAreRows) {
-            const u32 own = Kernel::lane() / 4 == g % 8 ? kOffset : 0;
-            const u32 upper = g < 8 ? own : 0, lower = g < 8 ? 0 : own;
-            multiply(kernel, C.code_fragments(), {upper, lower, upper, lower}, p);
-          } else {
-            multiply(kernel, C.code_fragments() + g, {kOffset, kOffset, kOffset, kOffset}, p);
-          }
+        if constexpr (kIntegersV) add_to_offset(kernel, g, Widen<kCodeV>::kMinusOffset, p);
+        if constexpr (kZeros) {
+          unrolled<kRowFragments, 2, kLaneRows>([&](int f, int i, int r) {
+            const float(&from)[4] = s[f][j + i];
+            p[f][2 * i + r] = pack2<kFp16>(from[2 * r] * (zeros[i][0] * of_scales),
+                                           from[2 * r + 1] * (zeros[i][1] * of_scales));
+          });
+          add_to_offset(kernel, g, kOnes, p);
         }
       }
+    }
+  }
+  /// A pair of ones, times 2^-24 as numbers are.
+  static constexpr u32 kOnes = 0x00010001u;
+  /// That of group g += a pair of keys, `number` of all keys, times P.
+  ATTNFORGE_DEVICE static void add_to_offset(Kernel& kernel, int g, u32 number,
+                                             const u32 (&p)[kRowFragments][4]) {
+    if constexpr (kGroupsAreRows) {
+      const u32 own = Kernel::lane() / 4 == g % 8 ? number : 0;
+      const u32 upper = g < 8 ? own : 0, lower = g < 8 ? 0 : own;
+      multiply(kernel, C.code_fragments(), {upper, lower, upper, lower}, p);
+    } else {
+      multiply(kernel, C.code_fragments() + g, {number, number, number, number}, p);
     }
   }
 
   /// Scales times v_factor are at most 2^7, so that P of up to 2^8 times one is some of fp16. The
   /// first tile's largest becomes 1 to 2; where a later one is too large for that, the factor
-  /// falls, and the output with it.
+  /// falls, and the output with it. Beside zero points, which are some scales, it becomes 8 to 16.
   ATTNFORGE_DEVICE static void raise_v(Kernel& kernel, u32 scales) {
     constexpr float kMost = 128.0f;
     float& factor = kernel.low_bits.v_factor;
@@ -121,7 +136,8 @@ struct LowBitOutput : LowBits<Kernel> {
     }
     if (!any_lane(!(most * factor <= kMost))) return;
     const int largest = __reduce_max_sync(~0u, __float_as_int(most));
-    const float lower = power_of_2(127 - min(max(largest >> 23, 1), 253));
+    constexpr int kRaised = kZeros ? 3 : 0;
+    const float lower = power_of_2(127 + kRaised - min(max(largest >> 23, 1 + kRaised), 253));
     const float change = lower / factor;  // 0 at first, as the output is
     unrolled<kRowFragments, Kernel::kOutFragments, 4>(
         [&](int f, int i, int c) { kernel.o[f][i][c] *= change; });

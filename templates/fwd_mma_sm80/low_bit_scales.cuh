@@ -19,6 +19,7 @@ struct LowBits {
   using Scores = typename Kernel::Scores;
   static constexpr bool kOfRows = scales_of_rows(C);
   static constexpr bool kOneScale = C.kv_scale != kNoScale && !kOfRows;
+  static constexpr bool kZeros = C.kv_zero != 0;
 
   /// A group of columns that share a scale: as many as there are chunks in it.
   struct Groups {
@@ -50,6 +51,21 @@ struct LowBits {
         pair[i] = one[0];
       });
     }
+  }
+  /// And their zero points, which lie after them: kScales a key together.
+  template <int kScales>
+  ATTNFORGE_DEVICE static void load_scales(float (&pair)[2], float (&zeros)[2], u32 scales,
+                                           int group, int key) {
+    const u32 at = scales + (key + Kernel::lane() % 4 * 2) * (kScales * 4);
+    float both[2][2];
+    if constexpr (kScales == 2) {
+      float of_both[4];
+      load_shared(of_both, at);
+      unrolled<2, 2>([&](int i, int which) { both[i][which] = of_both[2 * i + which]; });
+    } else {
+      unrolled<2>([&](int i) { load_shared(both[i], at + (i * kScales + 2 * group) * 4); });
+    }
+    unrolled<2>([&](int i) { pair[i] = both[i][0], zeros[i] = both[i][1]; });
   }
   /// The scale that all keys of the tile have: of K, or of V.
   ATTNFORGE_DEVICE static float block_scale(const Kernel& kernel, const TensorRef& scales) {

@@ -1,13 +1,15 @@
 // low_bit_scores.cuh - Q K^T where K has 8 or 4 bits. A word of K is of one key, of columns next to
 // one another: Q's columns take that order once. Integers of K are factors of int8 products as they
 // are: Q becomes two digits of 8 bits. Other numbers are widened to fp16. Scales of rows multiply
-// scores after the product: groups of columns have sums of their own.
+// scores after the product: groups of columns have sums of their own. Zero points come after it
+// too, times the sum of a row of Q.
 #pragma once
 
 #include "fwd_mma_sm80/low_bit_scales.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
+#include "ptx/shuffle.cuh"
 #include "tile/unrolled.cuh"
 #include "tile/widen.cuh"
 
@@ -17,7 +19,7 @@ template <class Kernel>
 struct LowBitScores : LowBits<Kernel> {
   using Own = LowBits<Kernel>;
   using Own::C, Own::kRowFragments, Own::kLaneRows, Own::kKeyFragments, Own::kOfLane;
-  using Own::kOfRows, Own::kOneScale, Own::power_of_2;
+  using Own::kOfRows, Own::kOneScale, Own::kZeros, Own::power_of_2;
   using Scores = typename Own::Scores;
   static constexpr auto kK = Own::groups_of(C.dtype_k, C.k_chunks(), C.head_dim);
   static constexpr int kCodeK = code_of(C.dtype_k);
@@ -73,6 +75,7 @@ struct LowBitScores : LowBits<Kernel> {
       if (lane == 0)
         store_shared(kernel.smem + C.factors_begin() + row * 4,
                      __float_as_int(factors.scores * scale));
+      if constexpr (kZeros) store_sums(kernel, x, row, lane);
       unrolled<kOfLane>([&](int i) {
         const int chunk = i * 32 + lane;
         if (chunk >= C.qk_chunks()) return;
@@ -89,6 +92,32 @@ struct LowBitScores : LowBits<Kernel> {
           load_shared(kernel.smem + C.factors_begin() + (Kernel::lane_row() + f * 16 + r * 8) * 4));
     });
   }
+  // ---- Sums of Q that zero points of K are multiplied by ----
+
+  ATTNFORGE_DEVICE static u32 sums_of_q(const Kernel& kernel, int group, int row) {
+    return kernel.smem + C.factors_begin() + ((1 + group) * C.block_m + row) * 4;
+  }
+  template <int kLanes>
+  ATTNFORGE_DEVICE static float sum_of_lanes(float x) {
+    if constexpr (kLanes > 1) return sum_of_lanes<kLanes / 2>(x + shuffle_xor<kLanes / 2>(x));
+    return x;
+  }
+  /// Of a row's groups of columns: a lane has 8 columns of each 256.
+  template <int kOfLane>
+  ATTNFORGE_DEVICE static void store_sums(const Kernel& kernel, const float (&x)[kOfLane][8],
+                                          int row, int lane) {
+    constexpr bool kOne = kK.count() == 1;
+    constexpr int kLanes = kOne ? 32 : scale_group(C, C.head_dim) / 8;
+    float sum[kOfLane] = {};
+    unrolled<kOfLane, 8>([&](int i, int e) { sum[kOne ? 0 : i] += x[i][e]; });
+    unrolled<kOne ? 1 : kOfLane>([&](int i) {
+      const float of_group = sum_of_lanes<kLanes>(sum[i]);
+      const int group = (i * 32 + lane) / kLanes;
+      if (lane % kLanes == 0 && group < kK.count())
+        store_shared(sums_of_q(kernel, group, row), __float_as_int(of_group));
+    });
+  }
+
   /// The columns of a chunk of 16 numbers of K are, in the order of products, 4 t and 4 t + 2, then
   /// 4 t + 1 and 4 t + 3 for t from 0 to 3; or 4 t and 4 t + 1, then 4 t + 2 and 4 t + 3.
   template <class To>
@@ -226,18 +255,27 @@ struct LowBitScores : LowBits<Kernel> {
       add_scaled(s, part, g == 0, scales, g, kernel);
     }
   }
-  /// s = part times its factors, or that is added to it.
+  /// s = part times its factors, or that is added to it; and what zero points make of it.
   ATTNFORGE_DEVICE static void add_scaled(Scores& s, const Scores& part, bool is_first, u32 scales,
                                           int group, const Kernel& kernel) {
+    float of_q[kRowFragments][kLaneRows];
+    if constexpr (kZeros)
+      unrolled<kRowFragments, kLaneRows>([&](int f, int r) {
+        of_q[f][r] = __int_as_float(
+            load_shared(sums_of_q(kernel, group, Kernel::lane_row() + f * 16 + r * 8)));
+      });
 #pragma unroll
     for (int j = 0; j < kKeyFragments; ++j) {
-      float pair[2] = {1.0f, 1.0f};
-      if constexpr (kOfRows)
+      float pair[2] = {1.0f, 1.0f}, zeros[2];
+      if constexpr (kZeros)
+        Own::template load_scales<C.k_row_scales()>(pair, zeros, scales, group, j * 8);
+      else if constexpr (kOfRows)
         Own::template load_scales<C.k_row_scales()>(pair, scales, group, j * 8);
       unrolled<kRowFragments, kOfLane>([&](int f, int c) {
         float factor = pair[c % 2];
         if constexpr (kFactors) factor *= kernel.low_bits.k_factor[f][c / 2];
         s[f][j][c] = is_first ? part[f][j][c] * factor : fmaf(part[f][j][c], factor, s[f][j][c]);
+        if constexpr (kZeros) s[f][j][c] = fmaf(zeros[c % 2], of_q[f][c / 2], s[f][j][c]);
       });
     }
   }
