@@ -31,7 +31,7 @@ ScaleAndZero scale_and_zero_for(std::span<const float> numbers) {
   const auto [least, most] = std::ranges::minmax(numbers);
   const float scale = (most * 0.5f - least * 0.5f) * (2.0f / 15);
   const float used = scale < kLeastNormal ? 0.0f : scale;
-  return {used, least + 8 * used};
+  return {used, 2 * (4 * used + least * 0.5f)};  // in halves: 8 times a scale may be too large
 }
 
 float inverse_of(float scale) { return std::abs(scale) < kLeastNormal ? 1.0f : 1.0f / scale; }

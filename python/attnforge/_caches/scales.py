@@ -172,12 +172,13 @@ def quantize_kv(x, dtype="int8", scale="token", zero=False):
     rows = x.detach().float()
     padding = rows[..., -1:].expand(*rows.shape[:-1], -columns % group)  # changes neither the least nor the largest of a group
     values = torch.cat([rows, padding], -1).unflatten(-1, (-1, group))
-    least, largest = values.amin(-1), values.abs().amax(-1) if not zero else values.amax(-1)
+    largest = (values if zero else values.abs()).amax(-1)
+    least = values.amin(-1) if zero else -largest
     exact = (largest * 0.5 - least * 0.5) * (2 / 15) if zero else largest / _LARGEST[dtype]
     scales = exact.where(largest.isfinite() & least.isfinite(), largest.new_tensor(float("nan")))
     scales = scales.where(~(scales < torch.finfo(torch.float32).tiny), scales.new_zeros(()))
     inverse = 1 / scales.where(scales != 0, scales.new_ones(()))
-    zeros = least + 8 * scales if zero else None
+    zeros = 2 * (4 * scales + least * 0.5) if zero else None  # in halves: 8 times a scale may be too large
     values = values if zeros is None else values - zeros.unsqueeze(-1)
     values = (values * inverse.unsqueeze(-1)).flatten(-2)[..., :columns]
     values = values.clamp(-8 if zero else -_LARGEST[dtype], _LARGEST[dtype])

@@ -49,7 +49,7 @@ struct Scale {
     const float exact = __fmul_rn(0.5f * most - 0.5f * least, 2.0f / 15);
     const bool finite = fabsf(least) < kInfinity && fabsf(most) < kInfinity;
     Scale of(finite ? (exact < 0x1p-126f ? 0.0f : exact) : __uint_as_float(0x7fffffffu));
-    of.zero = fmaf(8.0f, of.scale, least);
+    of.zero = 2.0f * fmaf(4.0f, of.scale, 0.5f * least);  // 8 times a scale may be too large
     return of;
   }
 };
