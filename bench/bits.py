@@ -17,7 +17,7 @@ torch = quantize_kv = None  # by load()
 HEAD_DIM, QUERIES = 128, 64
 KEYS = {"normal": 4096, "outliers": 4096, "one sign": 131072, "needle": 131072}
 FORMATS = [(dtype, "token") for dtype in ("int8", "e4m3", "e5m2", "int4")] + [("int4", "group64"), ("int4", "group32")]
-FORMATS += [("int4", f"{scale} zero") for scale in ("token", "group64", "group32")]
+FORMATS += [("int4", f"{scale} zero") for scale in ("token", "group64")]
 BITS = {"int8": 8, "e4m3": 8, "e5m2": 8, "int4": 4}
 COLUMNS = ["format", "scale", "bytes", "inputs", "max", "p999", "mean"]
 

@@ -127,9 +127,8 @@ inline constexpr ProblemField kFields[] = {
      .apart = kOtherDType,
      .ops = kNotAppend},
     {.word = {"kv_scale", "kv_scale=WHAT",
-              "of k and v of 8 or 4 bits, and q of 8: what shares a scale, by which a number is "
-              "multiplied; "
-              "token: a row of a head, groupN: N elements of one",
+              "of k and v of 8 or 4 bits, and q of 8: what shares a scale; token: a row of a head, "
+              "groupN: N elements of one",
               "none", "none, tensor, head, token, group32, group64 or group128"},
      .value = choice<&Problem::kv_scale>(kKvScales),
      .ops = kNotMerge,
