@@ -18,7 +18,7 @@ template <class Kernel>
 struct LowBitOutput : LowBits<Kernel> {
   using Own = LowBits<Kernel>;
   using Own::C, Own::kRowFragments, Own::kLaneRows, Own::kKeyFragments;
-  using Own::kOfRows, Own::kOneScale, Own::kZeros, Own::power_of_2;
+  using Own::kOfRows, Own::kOneScale, Own::power_of_2;
   using Scores = typename Own::Scores;
   using Output = float[Kernel::kOutFragments][4];
   static constexpr auto kV = Own::groups_of(C.dtype_v, C.v_chunks(), C.head_dim_v);
@@ -77,7 +77,7 @@ struct LowBitOutput : LowBits<Kernel> {
         float of[2][2] = {{1.0f, 1.0f}, {1.0f, 1.0f}}, zeros[2][2];
         if constexpr (kOfRows)
           unrolled<2>([&](int i) {
-            if constexpr (kZeros)
+            if constexpr (C.kv_zero)
               Own::template load_scales<C.v_row_scales()>(of[i], zeros[i], scales, g, (j + i) * 8);
             else
               Own::template load_scales<C.v_row_scales()>(of[i], scales, g, (j + i) * 8);
@@ -94,19 +94,17 @@ struct LowBitOutput : LowBits<Kernel> {
         add(kernel, p, rows + j * 8 * Kernel::VRows::kRowBytes, first,
             kV.of_group < left ? kV.of_group : left);
         if constexpr (kIntegersV) add_to_offset(kernel, g, Widen<kCodeV>::kMinusOffset, p);
-        if constexpr (kZeros) {
+        if constexpr (C.kv_zero) {
           unrolled<kRowFragments, 2, kLaneRows>([&](int f, int i, int r) {
             const float(&from)[4] = s[f][j + i];
             p[f][2 * i + r] = pack2<kFp16>(from[2 * r] * (zeros[i][0] * of_scales),
                                            from[2 * r + 1] * (zeros[i][1] * of_scales));
           });
-          add_to_offset(kernel, g, kOnes, p);
+          add_to_offset(kernel, g, 0x00010001u, p);  // ones, times 2^-24 as numbers are
         }
       }
     }
   }
-  /// A pair of ones, times 2^-24 as numbers are.
-  static constexpr u32 kOnes = 0x00010001u;
   /// That of group g += a pair of keys, `number` of all keys, times P.
   ATTNFORGE_DEVICE static void add_to_offset(Kernel& kernel, int g, u32 number,
                                              const u32 (&p)[kRowFragments][4]) {
@@ -136,7 +134,7 @@ struct LowBitOutput : LowBits<Kernel> {
     }
     if (!any_lane(!(most * factor <= kMost))) return;
     const int largest = __reduce_max_sync(~0u, __float_as_int(most));
-    constexpr int kRaised = kZeros ? 3 : 0;
+    constexpr int kRaised = C.kv_zero ? 3 : 0;
     const float lower = power_of_2(127 + kRaised - min(max(largest >> 23, 1 + kRaised), 253));
     const float change = lower / factor;  // 0 at first, as the output is
     unrolled<kRowFragments, Kernel::kOutFragments, 4>(

@@ -19,7 +19,6 @@ struct LowBits {
   using Scores = typename Kernel::Scores;
   static constexpr bool kOfRows = scales_of_rows(C);
   static constexpr bool kOneScale = C.kv_scale != kNoScale && !kOfRows;
-  static constexpr bool kZeros = C.kv_zero != 0;
 
   /// A group of columns that share a scale: as many as there are chunks in it.
   struct Groups {

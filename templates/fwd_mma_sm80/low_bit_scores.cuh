@@ -19,7 +19,7 @@ template <class Kernel>
 struct LowBitScores : LowBits<Kernel> {
   using Own = LowBits<Kernel>;
   using Own::C, Own::kRowFragments, Own::kLaneRows, Own::kKeyFragments, Own::kOfLane;
-  using Own::kOfRows, Own::kOneScale, Own::kZeros, Own::power_of_2;
+  using Own::kOfRows, Own::kOneScale, Own::power_of_2;
   using Scores = typename Own::Scores;
   static constexpr auto kK = Own::groups_of(C.dtype_k, C.k_chunks(), C.head_dim);
   static constexpr int kCodeK = code_of(C.dtype_k);
@@ -75,7 +75,7 @@ struct LowBitScores : LowBits<Kernel> {
       if (lane == 0)
         store_shared(kernel.smem + C.factors_begin() + row * 4,
                      __float_as_int(factors.scores * scale));
-      if constexpr (kZeros) store_sums(kernel, x, row, lane);
+      if constexpr (C.kv_zero) store_sums(kernel, x, row, lane);
       unrolled<kOfLane>([&](int i) {
         const int chunk = i * 32 + lane;
         if (chunk >= C.qk_chunks()) return;
@@ -259,7 +259,7 @@ struct LowBitScores : LowBits<Kernel> {
   ATTNFORGE_DEVICE static void add_scaled(Scores& s, const Scores& part, bool is_first, u32 scales,
                                           int group, const Kernel& kernel) {
     float of_q[kRowFragments][kLaneRows];
-    if constexpr (kZeros)
+    if constexpr (C.kv_zero)
       unrolled<kRowFragments, kLaneRows>([&](int f, int r) {
         of_q[f][r] = __int_as_float(
             load_shared(sums_of_q(kernel, group, Kernel::lane_row() + f * 16 + r * 8)));
@@ -267,7 +267,7 @@ struct LowBitScores : LowBits<Kernel> {
 #pragma unroll
     for (int j = 0; j < kKeyFragments; ++j) {
       float pair[2] = {1.0f, 1.0f}, zeros[2];
-      if constexpr (kZeros)
+      if constexpr (C.kv_zero)
         Own::template load_scales<C.k_row_scales()>(pair, zeros, scales, group, j * 8);
       else if constexpr (kOfRows)
         Own::template load_scales<C.k_row_scales()>(pair, scales, group, j * 8);
@@ -275,7 +275,7 @@ struct LowBitScores : LowBits<Kernel> {
         float factor = pair[c % 2];
         if constexpr (kFactors) factor *= kernel.low_bits.k_factor[f][c / 2];
         s[f][j][c] = is_first ? part[f][j][c] * factor : fmaf(part[f][j][c], factor, s[f][j][c]);
-        if constexpr (kZeros) s[f][j][c] = fmaf(zeros[c % 2], of_q[f][c / 2], s[f][j][c]);
+        if constexpr (C.kv_zero) s[f][j][c] = fmaf(zeros[c % 2], of_q[f][c / 2], s[f][j][c]);
       });
     }
   }

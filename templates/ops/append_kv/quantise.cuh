@@ -45,9 +45,9 @@ struct Scale {
   /// Of floats of 16 bits from `least` to `most`, which become -8 and 7: as append_kv() says, where
   /// halves are exact.
   ATTNFORGE_DEVICE static Scale of_range(float least, float most) {
-    constexpr float kInfinity = __builtin_huge_valf();
+    const float infinity = __uint_as_float(0x7f800000u);
     const float exact = __fmul_rn(0.5f * most - 0.5f * least, 2.0f / 15);
-    const bool finite = fabsf(least) < kInfinity && fabsf(most) < kInfinity;
+    const bool finite = fabsf(least) < infinity && fabsf(most) < infinity;
     Scale of(finite ? (exact < 0x1p-126f ? 0.0f : exact) : __uint_as_float(0x7fffffffu));
     of.zero = 2.0f * fmaf(4.0f, of.scale, 0.5f * least);  // 8 times a scale may be too large
     return of;
@@ -59,8 +59,8 @@ struct Scale {
 /// all others.
 template <int kDtype, bool kZeros>
 struct LargestHalves {
-  static constexpr int kWords = kZeros ? 2 : 1;
-  static constexpr u32 kOfNone = !kZeros ? 0 : kDtype == kBf16 ? 0xff80ff80u : 0xfc00fc00u;
+  enum : int { kWords = kZeros ? 2 : 1 };
+  enum : u32 { kOfNone = !kZeros ? 0u : kDtype == kBf16 ? 0xff80ff80u : 0xfc00fc00u };
   u32 words[kWords];
 
   ATTNFORGE_DEVICE LargestHalves() {
@@ -104,8 +104,8 @@ struct Quantised {
   static constexpr int kColumns = kMoved == kMovedV ? S.head_dim_v : S.head_dim;
   static constexpr int kLanes = S.lanes(kMoved), kVector = S.vector();
   static constexpr int kGroup = scale_group(S, kColumns), kGroups = row_scales(S, kColumns);
-  static constexpr bool kComputed = S.kv_scale >= kScaleToken, kZeros = S.kv_zero != 0;
-  using Largest = LargestHalves<S.dtype, kZeros>;
+  static constexpr bool kComputed = S.kv_scale >= kScaleToken;
+  using Largest = LargestHalves<S.dtype, S.kv_zero != 0>;
   /// Whether slices cover a row in order: a group is in lanes next to one another then.
   static constexpr bool kInOrder = kMoved == kMovedV || S.rope != kRopeHalf;
   static constexpr int kOfSlice = S.in_pairs(kMoved) ? 2 * kVector : kVector;  // columns
@@ -119,7 +119,7 @@ struct Quantised {
   ATTNFORGE_DEVICE static void set(Scale& lower, Scale& upper, const Largest& largest) {
     float of_lower, of_upper;
     unpack2<S.dtype>(largest.words[0], of_lower, of_upper);
-    if constexpr (kZeros) {
+    if constexpr (S.kv_zero) {
       float minus_lower, minus_upper;
       unpack2<S.dtype>(largest.words[1], minus_lower, minus_upper);
       lower = Scale::of_range(-minus_lower, of_lower);
@@ -129,7 +129,7 @@ struct Quantised {
     }
   }
   ATTNFORGE_DEVICE static void store_scale(float* of_row, int group, const Scale& found) {
-    if constexpr (kZeros)
+    if constexpr (S.kv_zero)
       of_row[2 * group] = found.scale, of_row[2 * group + 1] = found.zero;
     else
       of_row[group] = found.scale;
@@ -166,8 +166,10 @@ struct Quantised {
       unrolled<kGroups>([&](int group) {
         const bool has[2] = {slice.first / kGroup == group, slice.second / kGroup == group};
         Largest of[2];
-        unrolled<2, 2>(
-            [&](int i, int part) { of[i].add(has[part] ? largest[i][part] : Largest()); });
+        unrolled<2>([&](int i) {
+          of[i] = has[0] ? largest[i][0] : Largest();
+          of[i].add(has[1] ? largest[i][1] : Largest());
+        });
         Largest all = Largest::of(of[0], of[1]);
         all.template join_lanes<kLanes>();
         Scale found[2];
@@ -187,7 +189,7 @@ struct Quantised {
                                      const Scale& scale) {
     float x[kVector];
     unrolled<kVector / 2>([&](int w) { unpack2<S.dtype>(vector[w], x[2 * w], x[2 * w + 1]); });
-    if constexpr (kZeros)
+    if constexpr (S.kv_zero)
       unrolled<kVector>(
           [&](int i) { x[i] = fminf(fmaxf((x[i] - scale.zero) * scale.inverse, -8.0f), 7.0f); });
     else if constexpr (S.kv_scale != kNoScale)
