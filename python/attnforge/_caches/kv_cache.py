@@ -85,8 +85,9 @@ class KvCache:
     a chunk of a prompt beside a token of a sequence that decodes, and attend() of q packed likewise.
 
     k, v: the pools, [layers, num_pages, page_size, heads_kv, head_dim], of int4 bytes of two. k_scale, v_scale: their scales, float32
-    [layers, num_pages, page_size, heads_kv], of groups with one more dimension, with zero [..., groups, 2]; None without. free_pages: how many are free. Pages are
-    kept on the host; a step of other sequences than the last one's uploads lengths, and a page table when one has changed. Needs torch.
+    [layers, num_pages, page_size, heads_kv], of groups with one more dimension, with zero [..., groups, 2]; None without. free_pages:
+    how many are free. Pages are kept on the host; a step of other sequences than the last one's uploads lengths, and a page table when
+    one has changed. Needs torch.
     Not thread-safe: give each thread a cache, or a lock. A CUDA graph is captured of append_kv() and attention(), not of a cache, whose
     lengths are the host's.
     """

@@ -78,7 +78,8 @@ def check_scales(k_scale, v_scale, batch, k, v, places):
             raise InvalidError(
                 f"{name} has shape {tuple(scale.shape)} with strides {tuple(scale.strides)} on GPU {scale.device}; it must be float32 of one "
                 f"element, {(heads,)}, {(batch, heads)}, {tuple(of.shape[:-1])}, or that with one for each 32, 64 or 128 of "
-                f"{numbers_in(of, of.shape[-1])} columns, contiguous there, on GPU {of.device}; of int4 pairs, a scale and a zero point, {(*of.shape[:-1], 1, 2)} or of groups"
+                f"{numbers_in(of, of.shape[-1])} columns, contiguous there, on GPU {of.device}; of 4 bits with zero points "
+                f"{(*of.shape[:-1], 1, 2)} or groups in place of the 1"
             )
         if _has_zeros(scale, of) and of.code != INT4:
             raise InvalidError(f"{name} has zero points, which are of uint8 (4 bits), not of {FORMATS[of.code].name}")
