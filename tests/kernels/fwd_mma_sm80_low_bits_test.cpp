@@ -247,7 +247,7 @@ TEST(FwdMmaOfLowBits, ZeroPointsOfRows) {
   expect_zeros<kScaleToken, kTwoWarpsARow, 0, kFp16, 128>();
   expect_zeros<kScaleToken, kHalfARow, 24>(3, 200);
   expect_zeros<kScaleToken, kSteps, 0, kBf16, 96, 40>(70, 150);
-  expect_zeros<kScaleToken, kOneStage, 1, kFp16, 40, 72>(40, 100);
+  expect_zeros<kScaleToken, kOneStage, 16, kFp16, 40, 72>(40, 100);
 }
 TEST(FwdMmaOfLowBits, ZeroPointsOfGroups) {
   expect_zeros<kScaleGroup32, kOneWarpAHead>();
