@@ -254,7 +254,7 @@ TEST(FwdMmaOfLowBits, ZeroPointsOfGroups) {
   expect_zeros<kScaleGroup32, kTwoWarpsARow, 24, kFp16, 40, 72>();
   expect_zeros<kScaleGroup32 + 1, kOneWarpAHead, 8, kBf16, 128>();
   expect_zeros<kScaleGroup32, kHalfARow, 16, kBf16, 128, 288>(3, 200);
-  expect_zeros<kScaleGroup32 + 2, kSteps, 0, kFp16, 320, 128>(70, 150);
+  expect_zeros<kScaleGroup32 + 2, kSteps, 0, kFp16, 160, 128>(40, 100);
   expect_zeros<kScaleGroup32, kPairsOfWarps>(20, 150);
 }
 TEST(FwdMmaOfLowBits, ZeroPointsOfOneOfThem) {

@@ -17,6 +17,7 @@
 #include "attnforge/problem.h"
 #include "cache/near_problems.h"
 #include "cli/files/npy.h"
+#include "generator/problem/bucket.h"
 #include "generator/problem/fields.h"
 #include "generator/tensors/operands.h"
 #include "generator/tensors/tensor_check.h"
