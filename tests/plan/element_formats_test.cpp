@@ -219,7 +219,7 @@ TEST(LowBits, ProblemsSayWhatDoesNotGoWithThem) {
   EXPECT_THAT(refusal("append bf16 kv_scale=token rope=half queries"),
               HasSubstr("needs k or v of 8 or 4 bits"));
   EXPECT_EQ(refusal("fwd bf16 k=int4 v=int4 kv_scale=token kv_zero"), "");
-  EXPECT_EQ(refusal("append bf16 k=int4 v=bf16 kv_scale=group32 kv_zero"), "");
+  EXPECT_EQ(refusal("append bf16 k=int4 v=bf16 kv_scale=group32 kv_zero rope=half queries"), "");
   EXPECT_THAT(refusal("fwd bf16 k=int4 v=int8 kv_scale=token kv_zero"),
               HasSubstr("kv_zero is of int4, not v=int8: of 8 bits a scale alone loses little"));
   EXPECT_THAT(refusal("fwd bf16 k=e4m3 v=int4 kv_scale=token kv_zero"), HasSubstr("not k=e4m3"));
