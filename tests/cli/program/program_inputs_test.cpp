@@ -345,7 +345,7 @@ TEST_F(RunOfFewBits, BlocksComeFromFilesAsGgmlHasThem) {
   const std::vector<float> wanted = run_of_values(scales, {0, 0, 0});
   expect_same(run_of({"--k", k, "--v", v, "k=q8_0", "v=q4_0"}), wanted);
   expect_refused({{"--q", folder_.file("q.npy"), "--k", k, "--v", k, "k=q8_0", "v=q4_0"}},
-                 "k8.npy");
+                 "head_dim_v=60 must be a multiple of 8");
 }
 
 TEST_F(RunOfFewBits, ZeroPointsLieAfterTheirScales) {
