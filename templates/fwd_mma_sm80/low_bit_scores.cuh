@@ -92,6 +92,7 @@ struct LowBitScores : LowBits<Kernel> {
           load_shared(kernel.smem + C.factors_begin() + (Kernel::lane_row() + f * 16 + r * 8) * 4));
     });
   }
+
   // ---- Sums of Q that zero points of K are multiplied by ----
 
   ATTNFORGE_DEVICE static u32 sums_of_q(const Kernel& kernel, int group, int row) {
