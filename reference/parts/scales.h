@@ -29,8 +29,8 @@ ScaleTensor scales_of_sequence(const Problem& problem, ScaleTensor scales, std::
 /// or x where the scale is 0, rounded to the format, and no farther from 0 than its largest number.
 /// `scales` is where the row's scales lie: those of rows are written, others read; null without
 /// any. One that is written is the largest magnitude / the largest number of the format, in fp32: 0
-/// where all are 0, NaN where one is NaN or infinite. With kv_zero the least of a row becomes -8 and
-/// the largest 7, as append_kv() says.
+/// where all are 0, NaN where one is NaN or infinite. With kv_zero the least of a row becomes -8
+/// and the largest 7, as append_kv() says.
 void quantise_row(const Problem& problem, DType dtype, std::span<const float> row, void* codes,
                   std::int64_t first, float* scales);
 
