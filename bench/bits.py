@@ -17,6 +17,7 @@ torch = quantize_kv = None  # by load()
 HEAD_DIM, QUERIES = 128, 64
 KEYS = {"normal": 4096, "outliers": 4096, "one sign": 131072, "needle": 131072}
 FORMATS = [(dtype, "token") for dtype in ("int8", "e4m3", "e5m2", "int4")] + [("int4", "group64"), ("int4", "group32")]
+FORMATS += [("int4", f"{scale} zero") for scale in ("token", "group64")]
 BITS = {"int8": 8, "e4m3": 8, "e5m2": 8, "int4": 4}
 COLUMNS = ["format", "scale", "bytes", "inputs", "max", "p999", "mean"]
 
@@ -51,18 +52,23 @@ def attend(q, k, v):
 
 def values(x, dtype, scale):
     """What the numbers and scales that quantize_kv() makes of x stand for."""
-    numbers, scales = quantize_kv(x.float(), dtype, scale)
+    scale, _, zero = scale.partition(" ")
+    numbers, scales = quantize_kv(x.float(), dtype, scale, zero=bool(zero))
     if dtype == "int4":
         halves = torch.stack([numbers & 15, numbers >> 4], -1).flatten(-2).to(torch.int16)
         numbers = (halves ^ 8) - 8
+    if zero:
+        scales, zeros = scales.double().repeat_interleave(HEAD_DIM // scales.shape[-2], -2).unbind(-1)
+        return numbers.double() * scales + zeros
     scales = scales.unsqueeze(-1) if scale == "token" else scales
     return numbers.double() * scales.double().repeat_interleave(HEAD_DIM // scales.shape[-1], -1)
 
 
 def bytes_of_token(dtype, scale):
     """Of k and v of one head."""
+    scale, _, zero = scale.partition(" ")
     scales = 1 if scale == "token" else HEAD_DIM // int(scale[5:])
-    return 2 * (HEAD_DIM * BITS[dtype] // 8 + 4 * scales)
+    return 2 * (HEAD_DIM * BITS[dtype] // 8 + 4 * scales * (2 if zero else 1))
 
 
 def rows():

@@ -50,6 +50,7 @@ constexpr ShapeField kMembers[] = {
     {"kv_scale", &Shape::kv_scale},
     {"row_bytes", &Shape::row_bytes},
     {"fast_sums", &Shape::fast_sums},
+    {"kv_zero", &Shape::kv_zero},
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
 
@@ -105,7 +106,8 @@ Shape shape_of(const Problem& problem) {
           .dargs = writes_dargs(problem) ? 2 : !problem.dargs.empty(),
           .kv_scale = static_cast<int>(problem.kv_scale),
           .row_bytes = problem.args.empty() ? 0 : read_once<row_bytes>(problem.args),
-          .fast_sums = problem.fast_sums};
+          .fast_sums = problem.fast_sums,
+          .kv_zero = problem.kv_zero};
 }
 
 bool has_window(const Shape& shape) { return shape.right_bound || shape.left_bound; }

@@ -42,5 +42,10 @@ template <class Config>
 ATTNFORGE_CONSTEXPR int row_scales(const Config& c, int dim) {
   return ceil_div(dim, scale_group(c, dim));
 }
+/// fp32 numbers of those scales: after each lies its zero point, where there are any.
+template <class Config>
+ATTNFORGE_CONSTEXPR int row_scale_floats(const Config& c, int dim) {
+  return row_scales(c, dim) * (c.kv_zero ? 2 : 1);
+}
 
 }  // namespace attnforge

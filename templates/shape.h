@@ -48,6 +48,7 @@ struct Shape {
   int kv_scale;   // what shares a scale of k and v of fewer bits: low_bits.h
   int row_bytes;  // of an element of the array that scores read by rows of keys; 0: there is none
   int fast_sums;  // 1: products of 8 bits may add up in fewer than 32
+  int kv_zero;    // 1: after each scale of a row of k and v lies a zero point
 
   /// Whether each row sees all keys, but for a block mask and what a text hides.
   ATTNFORGE_CONSTEXPR bool sees_all() const { return !right_bound && !left_bound; }

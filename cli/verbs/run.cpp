@@ -88,9 +88,9 @@ Inputs inputs_from_files(const RunArguments& a) {
   check_parts(a, p);
   inputs.host = allocate_host_tensors(p);
   const auto values = [&](NpyArray& file, const std::string& path, DType wanted) {
-    const DType dtype = npy_dtype(file.header, a.bf16, path);
-    const bool as_it_is = dtype == DType::kInt4 && is_blocks(wanted);  // bytes, said to be blocks
-    return converted(std::move(file), as_it_is ? wanted : dtype, wanted);
+    const DType bytes = npy_dtype(file.header, a.bf16, path);
+    const DType dtype = is_blocks(wanted) ? wanted : bytes;  // which problem_of_files() found
+    return converted(std::move(file), dtype, wanted);
   };
   inputs.host.q = values(q, a.q, p.dtype_q);
   inputs.host.k = values(k, a.k, p.dtype_k);

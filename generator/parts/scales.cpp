@@ -50,11 +50,30 @@ void validate_blocks(const Problem& p, const std::string& kv) {
     reject_problem("{} needs alignment={} to be 4 or more", kv, p.alignment_bytes);
 }
 
+/// Numbers of 8 bits are fine enough for a range around 0.
+void validate_zeros(const Problem& p) {
+  for (const auto& [name, dtype] : {std::pair("k", p.dtype_k), {"v", p.dtype_v}}) {
+    if (is_low_bit(dtype) && dtype != DType::kInt4)
+      reject_problem(
+          "kv_zero is of int4, not {}={}: {}; leave it out, or give {} int4 or q's dtype", name,
+          to_string(dtype),
+          is_blocks(dtype) ? "blocks have scales alone inside"
+                           : "of 8 bits a scale alone loses little",
+          name);
+  }
+  if (has_low_bit_kv(p) && !of_rows(p))
+    reject_problem(
+        "kv_zero needs kv_scale=token or groups, not {}: zero points are of rows, as their ranges",
+        to_string(p.kv_scale));
+}
+
 void validate_low_bits(const Problem& p) {
   if (is_low_bit(p.dtype_q)) validate_fp8(p);
+  if (p.kv_zero) validate_zeros(p);
   if (p.fast_sums && !is_low_bit(p.dtype_q))
     reject_problem("fast_sums is of q=e4m3, not q={}; leave it out", to_string(p.dtype_q));
   if (!has_low_bit_kv(p)) {
+    if (p.kv_zero) reject_problem("kv_zero needs k or v of int4; leave it out");
     if (!has_scales(p)) return;
     reject_problem("kv_scale={} needs k or v of 8 or 4 bits, as in k=int8 v=int8; leave it out",
                    to_string(p.kv_scale));

@@ -127,11 +127,17 @@ inline constexpr ProblemField kFields[] = {
      .apart = kOtherDType,
      .ops = kNotAppend},
     {.word = {"kv_scale", "kv_scale=WHAT",
-              "of k and v of 8 or 4 bits, and q of 8: what shares a scale, by which a number is "
-              "multiplied; "
-              "token: a row of a head, groupN: N elements of one",
+              "of k and v of 8 or 4 bits, and q of 8: what shares a scale; token: a row of a head, "
+              "groupN: N elements of one",
               "none", "none, tensor, head, token, group32, group64 or group128"},
      .value = choice<&Problem::kv_scale>(kKvScales),
+     .ops = kNotMerge,
+     .not_backward = "gradients are of k and v in 16 bits or more"},
+    {.word =
+         {"kv_zero", "kv_zero",
+          "of int4 with scales of rows: a value is number * scale + zero, which lies after that",
+          "no zero points", ""},
+     .value = flag<&Problem::kv_zero>(),
      .ops = kNotMerge,
      .not_backward = "gradients are of k and v in 16 bits or more"},
     {.word = {"batch", "batch=N", "sequences", "1", "a whole number from 0 to 1048576 (2^20)"},

@@ -80,6 +80,7 @@ RandomRange random_range(const Problem& problem, const Operand& input) {
   };
   if (!is_low_bit(input.scales)) return {0, deviation(input.dtype)};
   const float unit = 1.0f / deviation(input.scales);  // never more than this
+  if (problem.kv_zero) return {0, 0.7f * unit};       // zero points too
   return {0.7f * unit, 0.05f * unit};
 }
 

@@ -30,6 +30,7 @@ struct AppendSizes {
   // groups, scales. Those of kTensor and kHead are read; kNone: numbers are values.
   std::optional<DType> dtype_k_cache{}, dtype_v_cache{};
   KvScale kv_scale = KvScale::kNone;
+  bool kv_zero = false;  // as problem.kv_zero
 };
 
 /// All memory is on the GPU and borrowed; tensors have any strides with a contiguous last
@@ -59,21 +60,22 @@ struct AppendTensors {
 /// scale in fp32, rounded to the nearest, ties to even, and no farther from 0 than the largest of
 /// the format (127, 7, 448, 57344), x being what would go to a cache of 16 bits. A scale of rows is
 /// the largest |x| that it is of / that largest number; NaN if one is NaN or infinite. Dividing by
-/// a scale of 0 is by 1; NaN becomes NaN, or 0 of integers. Lengths, page tables and pages are read
-/// on the GPU when the kernel runs, so a CUDA graph may be replayed with others; with used_kv_after
-/// = used_kv each replay appends after the last one's rows. Rows of positions from seqlen_kv on,
-/// and those of pages that are not among num_pages (-1, say), are not written, nor is their q;
-/// used_kv_after never is above seqlen_kv. No other run may read the rows that are written, or use
-/// their pages, at the same time.
-/// With ATTNFORGE_CHECK_INPUTS=1 lengths and tables are read on the host first, which waits for the
-/// stream (not during a capture, when nothing is looked at), and Error(kInvalidArgument) names a
-/// length above its bound, a page that is not there, and a page that two sequences write.
-/// It makes a plan for an append of these sizes and of the alignment that these tensors have, and
-/// runs it. The first call for this dtype, these head dims, rope and alignment, with or without q
-/// and new lengths, of one row for each sequence or of more, compiles a kernel, or takes it from
-/// the database; later ones, and those after prepare_append_kv(), only launch, and may be captured.
-/// Throws as make_plan() and Plan::run(); Error(kNotReady) if the kernel is not there and
-/// `allow_compile` is false.
+/// a scale of 0 is by 1; NaN becomes NaN, or 0 of integers. With kv_zero the smallest x becomes -8
+/// and the largest 7: a scale is (largest / 2 - smallest / 2) * (2 / 15), the zero point smallest +
+/// 8 * scale, and a number is (x - zero point) * (1 / scale), each operation in fp32. Lengths, page
+/// tables and pages are read on the GPU when the kernel runs, so a CUDA graph may be replayed with
+/// others; with used_kv_after = used_kv each replay appends after the last one's rows. Rows of
+/// positions from seqlen_kv on, and those of pages that are not among num_pages (-1, say), are not
+/// written, nor is their q; used_kv_after never is above seqlen_kv. No other run may read the rows
+/// that are written, or use their pages, at the same time. With ATTNFORGE_CHECK_INPUTS=1 lengths
+/// and tables are read on the host first, which waits for the stream (not during a capture, when
+/// nothing is looked at), and Error(kInvalidArgument) names a length above its bound, a page that
+/// is not there, and a page that two sequences write. It makes a plan for an append of these sizes
+/// and of the alignment that these tensors have, and runs it. The first call for this dtype, these
+/// head dims, rope and alignment, with or without q and new lengths, of one row for each sequence
+/// or of more, compiles a kernel, or takes it from the database; later ones, and those after
+/// prepare_append_kv(), only launch, and may be captured. Throws as make_plan() and Plan::run();
+/// Error(kNotReady) if the kernel is not there and `allow_compile` is false.
 ATTNFORGE_API void append_kv(const AppendSizes& sizes, const AppendTensors& tensors, Device& device,
                              void* stream = nullptr, bool allow_compile = true);
 

@@ -195,9 +195,11 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *   v=DTYPE          dtype of v alone [fp32, fp16, bf16, int8, int4, e4m3, e5m2, q8_0 or q4_0; that
  *                    of all]
  *   o=DTYPE          dtype of o alone [fp32, fp16 or bf16; that of all]
- *   kv_scale=WHAT    of k and v of 8 or 4 bits, and q of 8: what shares a scale, by which a number
- *                    is multiplied; token: a row of a head, groupN: N elements of one [none,
- *                    tensor, head, token, group32, group64 or group128; none]
+ *   kv_scale=WHAT    of k and v of 8 or 4 bits, and q of 8: what shares a scale; token: a row of a
+ *                    head, groupN: N elements of one [none, tensor, head, token, group32, group64
+ *                    or group128; none]
+ *   kv_zero          of int4 with scales of rows: a value is number * scale + zero, which lies
+ *                    after that [no zero points]
  *   batch=N          sequences [a whole number from 0 to 1048576 (2^20); 1]
  *   num_heads=Q:KV   heads of q and of k and v; one number is both [a whole number from 1 to 65535;
  *                    1]
@@ -285,7 +287,7 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *   and v lie in pages, of which a run's lengths.kv says how many rows of each sequence count. It
  *   does not go with blocks or layout=packed_qkv.
  *   k and v of 8 or 4 bits need q and o in 16, no bwd, and rope in append alone; only they have a
- *   kv_scale.
+ *   kv_scale, and rows of int4 alone kv_zero.
  *   args needs score or mask (USER_CODE.md). In quotes \", \\ and \n are a quote, a backslash and
  *   the end of a line; a text without blanks needs no quotes, and on a command line the shell's do.
  * (end of the words)

@@ -83,6 +83,7 @@ typedef struct attnforge_pages {
 /* Scales of k and v, fp32 in device memory, of those that are of 8 or 4 bits: a value is a number
  * of k times element batch * stride_batch + row * stride_row + head * stride_head + g of k.data,
  * where g is the group of its column, 0 but with kv_scale=group32, group64 or group128. With
+ * kv_zero it is element ... + 2 * g, and element ... + 2 * g + 1 is added to that. With
  * kv_scale=tensor and head, batch is the sequence and row 0; else they are those of the row in k,
  * with pages the page and the row in it. The same of v. An append writes those of rows, beside its
  * caches. q has some where it is e4m3: with kv_scale=head, head is that of k. */

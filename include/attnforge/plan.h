@@ -33,8 +33,9 @@ struct Rows {
 /// Scales of k or of v, fp32 in device memory, borrowed: that of group g of a row is element batch
 /// * stride_batch + row * stride_row + head * stride_head + g. With KvScale::kHead and kTensor row
 /// and g are 0, and batch is the sequence, also of packed ones and of pages. Else batch and row
-/// are those of the row in k or v: with pages the page and the row in it. Strides in elements.
-/// Only an append writes them, those of rows.
+/// are those of the row in k or v: with pages the page and the row in it. With problem.kv_zero it
+/// is element ... + 2 * g, and its zero point the next one. Strides in elements. Only an append
+/// writes them, those of rows.
 struct ScaleTensor {
   float* data = nullptr;
   std::int64_t stride_batch = 0;

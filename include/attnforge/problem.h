@@ -45,8 +45,8 @@ enum class Rope : std::uint8_t {
 };
 
 /// What shares a scale of quantised k and v, and of q of e4m3: a value is the stored number times
-/// its scale, fp32 (Tensors::k_scale, v_scale). Groups are of neighbouring elements of a row, the
-/// last of which may have fewer.
+/// its scale, fp32 (Tensors::k_scale, v_scale), and with Problem::kv_zero a zero point more. Groups
+/// are of neighbouring elements of a row, the last of which may have fewer.
 enum class KvScale : std::uint8_t {
   kNone,    // stored numbers are values
   kTensor,  // one scale
@@ -121,6 +121,10 @@ struct Problem {
   DType dtype_v = DType::kBf16;
   DType dtype_o = DType::kBf16;
   KvScale kv_scale = KvScale::kNone;  // not kNone: k or v is of a format of caches
+  // A value is number * scale + zero: after each scale of a row lies its zero point, the value of
+  // number 0. For int4, with kToken or groups: KIVI, xFormers and ggml's q4_1 add a minimum in the
+  // same way, which a product takes as a term of its own: of K times the sum of q, of V that of p.
+  bool kv_zero = false;
   Layout layout = Layout::kBshd;
   bool causal = false;
   bool lse = false;          // also write lse
@@ -246,10 +250,11 @@ inline int scale_group(const Problem& problem) {
              ? 0
              : 32 << (static_cast<int>(problem.kv_scale) - static_cast<int>(KvScale::kGroup32));
 }
-/// Scales of a row of `columns` elements, where rows have scales: kToken or groups.
+/// Scales of a row of `columns` elements, zero points among them, where rows have scales: kToken or
+/// groups.
 inline int scales_of_row(const Problem& problem, int columns) {
   const int group = scale_group(problem);
-  return group == 0 ? 1 : (columns + group - 1) / group;
+  return (group == 0 ? 1 : (columns + group - 1) / group) * (problem.kv_zero ? 2 : 1);
 }
 
 /// Whether k and v lie in pages.

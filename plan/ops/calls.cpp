@@ -56,6 +56,7 @@ Problem problem_of(const AppendSizes& s, const AppendTensors& t, bool packed) {
   p.dtype_k = s.dtype_k_cache.value_or(s.dtype);
   p.dtype_v = s.dtype_v_cache.value_or(s.dtype);
   p.kv_scale = s.kv_scale;
+  p.kv_zero = s.kv_zero;
   p.queries = s.num_heads_q > 0;
   p.lengths_after = t.used_kv_after != nullptr;
   p.alignment_bytes = alignment_of(s, t, packed);

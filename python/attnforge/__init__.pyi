@@ -192,7 +192,10 @@ def merge_states(
     stream: int | None = None,
 ) -> tuple[_T, _T]: ...
 def quantize_kv(
-    x: _T, dtype: Literal["int8", "int4", "e4m3", "e5m2"] = "int8", scale: Literal["token", "group32", "group64", "group128"] = "token"
+    x: _T,
+    dtype: Literal["int8", "int4", "e4m3", "e5m2"] = "int8",
+    scale: Literal["token", "group32", "group64", "group128"] = "token",
+    zero: bool = False,
 ) -> tuple[_T, _T]: ...
 @overload
 def reference(
@@ -291,6 +294,7 @@ class Problem:
     tokens_kv: int = ...
     page_size: int = 0
     kv_scale: str = "none"
+    kv_zero: bool = False
     mask_block_q: int = 0
     mask_block_kv: int = ...
     mask_heads: int = 1
@@ -428,6 +432,7 @@ class KvCache:
         device: Any = None,
         dtype_v: Any = None,
         scale: str = "token",
+        zero: bool = False,
     ) -> None: ...
     @property
     def free_pages(self) -> int: ...

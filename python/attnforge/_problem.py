@@ -31,6 +31,7 @@ class Problem:
     page_size: rows of a page of k and v, with lengths="used"; 0: they do not lie in pages.
     fast_sums: with q, k and v of "e4m3", sums over keys may be those of tensor cores.
     kv_scale: of k and v of "int8", "int4", "e4m3" or "e5m2", what shares a scale: "tensor", "head", "token", "group32", ...
+    kv_zero: of "int4", after each scale of a row lies a zero point.
     mask_block_q, mask_block_kv: blocks of a block mask, 0: none; mask_heads, mask_batch: how many have one of their own; mask_bits:
     partial blocks have bits; density: about the share of blocks present, for estimates and tuning.
     score, mask: C++ of the caller's; args: what they may name, "float* slope, int window".
@@ -70,6 +71,7 @@ class Problem:
     tokens_kv: int = None
     page_size: int = 0
     kv_scale: str = "none"
+    kv_zero: bool = False
     mask_block_q: int = 0
     mask_block_kv: int = None
     mask_heads: int = 1

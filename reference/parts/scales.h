@@ -16,7 +16,7 @@ bool may_be_widened(const Problem& problem);
 
 /// The elements of row `row` of head `head`, exactly: `first` is where it begins in the array, of
 /// `dtype`, and in `scales`, where the format has scales, as ScaleTensor says. The product of a
-/// number and its scale has no more bits than a double.
+/// number and its scale has no more bits than a double; a zero point is added in one.
 void load_row(const Problem& problem, DType dtype, const void* array, std::int64_t first,
               const ScaleTensor& scales, std::int64_t batch, std::int64_t row, std::int64_t head,
               int columns, double* to);
@@ -29,7 +29,8 @@ ScaleTensor scales_of_sequence(const Problem& problem, ScaleTensor scales, std::
 /// or x where the scale is 0, rounded to the format, and no farther from 0 than its largest number.
 /// `scales` is where the row's scales lie: those of rows are written, others read; null without
 /// any. One that is written is the largest magnitude / the largest number of the format, in fp32: 0
-/// where all are 0, NaN where one is NaN or infinite.
+/// where all are 0, NaN where one is NaN or infinite. With kv_zero the least of a row becomes -8
+/// and the largest 7, as append_kv() says.
 void quantise_row(const Problem& problem, DType dtype, std::span<const float> row, void* codes,
                   std::int64_t first, float* scales);
 

@@ -85,13 +85,16 @@ struct FwdMmaSm80Config : Shape {
   ATTNFORGE_CONSTEXPR int offset_fragments() const {
     return offset_groups() > 2 ? 1 : offset_groups();
   }
-  // Of K and V of fewer bits: how many scales a row has, and their bytes in a tile.
+  // Of K and V of fewer bits: how many scales a row has, zero points among them, and their bytes in
+  // a tile.
   ATTNFORGE_CONSTEXPR int k_row_scales() const {
-    return low_bit_k() && scales_of_rows(*this) ? row_scales(*this, head_dim) : 0;
+    return low_bit_k() && scales_of_rows(*this) ? row_scale_floats(*this, head_dim) : 0;
   }
   ATTNFORGE_CONSTEXPR int v_row_scales() const {
-    return low_bit_v() && scales_of_rows(*this) ? row_scales(*this, head_dim_v) : 0;
+    return low_bit_v() && scales_of_rows(*this) ? row_scale_floats(*this, head_dim_v) : 0;
   }
+  /// Sums of a row of Q that K's zero points are multiplied by.
+  ATTNFORGE_CONSTEXPR int k_row_zeros() const { return kv_zero ? k_row_scales() / 2 : 0; }
   ATTNFORGE_CONSTEXPR int k_code_bytes() const { return block_n * k_pitch() * 16; }
   ATTNFORGE_CONSTEXPR int v_code_bytes() const { return block_n * v_pitch() * 16; }
   ATTNFORGE_CONSTEXPR int scale_bytes(int scales) const {
@@ -112,7 +115,7 @@ struct FwdMmaSm80Config : Shape {
                        : 0;
   }
   // Q, then the K tiles, then the V tiles, then the warps' parts; each a multiple of 128 bytes.
-  // Then, of K of 8 or 4 bits, a factor of each row of Q.
+  // Then, of K of 8 or 4 bits, a factor of each row of Q, and its sums.
   ATTNFORGE_CONSTEXPR int k_begin() const { return q_in_regs == 2 ? 0 : q_bytes(); }
   ATTNFORGE_CONSTEXPR int v_begin() const { return k_begin() + stages * k_bytes(); }
   ATTNFORGE_CONSTEXPR int parts_begin() const { return v_begin() + stages * v_bytes(); }
@@ -121,7 +124,7 @@ struct FwdMmaSm80Config : Shape {
     return end > q_bytes() ? end : q_bytes();
   }
   ATTNFORGE_CONSTEXPR int smem_bytes() const {
-    const int end = factors_begin() + (low_bit_k() ? block_m * 4 : 0);
+    const int end = factors_begin() + (low_bit_k() ? block_m * 4 * (1 + k_row_zeros()) : 0);
     return end > out_bytes() ? end : out_bytes();
   }
   ATTNFORGE_CONSTEXPR int key_groups() const { return key_groups_of(block_n); }
@@ -131,7 +134,7 @@ struct FwdMmaSm80Config : Shape {
     const int scores = row_fragments() * step_n / 2;
     const int query = q_in_regs ? row_fragments() * depth_steps() * 4 : row_fragments() * 4;
     const int widened = !low_bits() ? 0 : is_integer(dtype_k) ? 8 + 16 * row_fragments() : 8;
-    const int partial = k_row_scales() > 1 ? scores : 0;  // sums of a group
+    const int partial = k_row_scales() > 1 + kv_zero ? scores : 0;  // sums of a group
     return output + scores + query + widened + partial + 4 * row_fragments() + 8;
   }
   ATTNFORGE_CONSTEXPR bool valid() const {

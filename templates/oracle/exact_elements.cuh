@@ -1,5 +1,5 @@
 // exact_elements.cuh - elements of k and v as the oracles read them: those of 8 and 4 bits one by
-// one, by the definition of their formats, times their scales.
+// one, by the definition of their formats, times their scales and plus their zero points.
 #pragma once
 
 #include "low_bits.h"
@@ -35,19 +35,21 @@ ATTNFORGE_DEVICE float exact_element(const char* row, int d) {
   }
 }
 
-/// By what element d of a row of K, or of V, is multiplied. `row` and `batch` are those of the row
-/// in the tensor, `sequence` whose it is.
+/// The value of element d of a row of K, or of V, where `number` is stored. `row` and `batch` are
+/// those of the row in the tensor, `sequence` whose it is.
 template <auto C, bool kOfV, class Params>
-ATTNFORGE_DEVICE float exact_scale(const Params& params, int sequence, i64 batch, i64 row, int head,
-                                   int d) {
+ATTNFORGE_DEVICE float exact_value(const Params& params, int sequence, i64 batch, i64 row, int head,
+                                   int d, float number) {
   if constexpr (C.kv_scale == kNoScale || !is_low_bit(kOfV ? C.dtype_v : C.dtype_k)) {
-    return 1.0f;
+    return number;
   } else {
     const TensorRef& scales = kOfV ? params.scales.v : params.scales.k;
     const float* const first = static_cast<const float*>(scales.data) + head * scales.stride_head;
-    if constexpr (!scales_of_rows(C)) return first[sequence * scales.stride_batch];
+    if constexpr (!scales_of_rows(C)) return number * first[sequence * scales.stride_batch];
     const int group = scale_group(C, kOfV ? C.head_dim_v : C.head_dim);
-    return first[batch * scales.stride_batch + row * scales.stride_row + d / group];
+    const float* const of_row = first + batch * scales.stride_batch + row * scales.stride_row;
+    if constexpr (C.kv_zero) return number * of_row[d / group * 2] + of_row[d / group * 2 + 1];
+    return number * of_row[d / group];
   }
 }
 

@@ -372,10 +372,42 @@ std::vector<ConformanceCase> low_bits() {
        "seqlen=17:3000 lse",
        "fwd bf16 k=int8 v=int8 kv_scale=token lengths=used page_size=16 seqlen=90:0 batch=2 "
        "num_heads=2 head_dim=64 lse"});
+  add("LowBitsWithZeroPoints",
+      {"fwd bf16 k=int4 v=int4 kv_scale=token kv_zero page_size=16" + few,
+       "fwd fp16 k=int4 v=int4 kv_scale=group32 kv_zero causal" + many,
+       "fwd bf16 k=int4 v=int4 kv_scale=group64 kv_zero lengths=packed page_size=16" + prefill,
+       "fwd fp16 k=int4 v=int4 kv_scale=group128 kv_zero sinks softcap=20" + few,
+       "fwd bf16 k=int4 kv_scale=token kv_zero window_left=40" + many,
+       "fwd fp16 v=int4 kv_scale=group32 kv_zero page_size=64" + few,
+       "fwd bf16 k=int4 v=int4 kv_scale=token kv_zero lengths=packed causal" + prefill,
+       "fwd bf16 k=int4 v=int4 kv_scale=token kv_zero batch=1 num_heads=8:1 seqlen=1:20000 "
+       "head_dim=128",
+       "fwd fp16 k=int4 v=int4 kv_scale=group32 kv_zero batch=2 num_heads=4:1 seqlen=3:203 "
+       "head_dim=72:264 lse alignment=4",
+       "fwd bf16 k=int4 v=int4 kv_scale=group64 kv_zero batch=2 num_heads=4:1 seqlen=90:203 "
+       "head_dim=512:40 lse alignment=4"});
+  add("LowBitsWithZeroPointsAndGaps",
+      {"fwd bf16 k=int4 v=int4 kv_scale=group64 kv_zero layout=bhsd" + many,
+       "fwd fp16 k=int4 v=int4 kv_scale=token kv_zero page_size=24" + few},
+      Inputs::kNormal, {.row = 4, .head = 4, .rows_after = 5});
   add("LowBitsOfManyQueriesWithGaps",
       {"fwd bf16 k=int8 v=int8 kv_scale=token lengths=packed page_size=16 layout=bhsd" + prefill,
        "fwd fp16 k=int4 v=e5m2 kv_scale=group64 lengths=packed causal" + prefill},
       Inputs::kNormal, gaps);
+  add("Blocks", {"fwd bf16 k=q8_0 v=q8_0 page_size=16" + few, "fwd fp16 k=q4_0 v=q4_0" + many,
+                 "fwd bf16 k=q8_0 v=q4_0 causal lengths=packed" + prefill,
+                 "fwd fp16 k=q4_0 v=q8_0 sinks softcap=20 page_size=64" + few,
+                 "fwd bf16 k=q8_0 window_left=40" + many, "fwd fp16 v=q4_0 page_size=1" + few,
+                 "fwd bf16 k=q8_0 v=q8_0 batch_invariant page_size=16" + few,
+                 "fwd fp16 k=q4_0 v=q4_0 batch=1 num_heads=8:1 seqlen=1:20000 head_dim=128",
+                 "fwd bf16 k=q8_0 v=q8_0 batch=2 num_heads=4:1 seqlen=3:203 head_dim=32:96 lse",
+                 "fwd fp16 k=q4_0 v=q8_0 batch=2 num_heads=4:1 seqlen=90:203 head_dim=256 lse",
+                 "fwd bf16 k=q8_0 v=q4_0 lengths=packed page_size=16" + prefill,
+                 "fwd fp16 k=q8_0 v=q8_0 blocks=64 mask_bits" + many});
+  add("BlocksWithGaps",
+      {"fwd bf16 k=q8_0 v=q8_0 layout=bhsd" + many,
+       "fwd fp16 k=q4_0 v=q4_0 alignment=4 page_size=24" + few},
+      Inputs::kNormal, {.row = 32, .head = 64, .rows_after = 5});
   for (const auto& [name, inputs] : {std::pair{"LowBitsOfLargeInputs", Inputs::kLarge},
                                      {"LowBitsOfGrowingScores", Inputs::kGrowingToFirst},
                                      {"LowBitsOfNegativeScores", Inputs::kStronglyNegative},
@@ -384,7 +416,8 @@ std::vector<ConformanceCase> low_bits() {
         {"fwd bf16 k=int8 v=int8 kv_scale=token" + many,
          "fwd fp16 k=int4 v=int4 kv_scale=group64 page_size=16" + few,
          "fwd bf16 k=e4m3 v=e4m3 kv_scale=token page_size=16" + few,
-         "fwd fp16 k=e5m2 v=e5m2 kv_scale=head" + many},
+         "fwd bf16 k=int4 v=int4 kv_scale=token kv_zero page_size=16" + few,
+         "fwd bf16 k=q8_0 v=q4_0" + few, "fwd fp16 k=e5m2 v=e5m2 kv_scale=head" + many},
         inputs);
   }
   add("LowBitsBesideNotANumber",

@@ -38,7 +38,7 @@ namespace attnforge {
 namespace {
 
 struct Formats {
-  int q, k, v, scale, head_dim, head_dim_v;
+  int q, k, v, scale, head_dim, head_dim_v, zero = 0;
 };
 struct Tiles {
   int block_m, num_warps, block_n, step_n, stages, q_in_regs, pack_gqa;
@@ -48,7 +48,7 @@ constexpr FwdMmaSm80Config config_of(const Formats& f, const Tiles& t, int page_
   FwdMmaSm80Config c{};
   c.dtype = c.dtype_o = f.q;
   c.dtype_k = f.k, c.dtype_v = f.v;
-  c.kv_scale = f.scale;
+  c.kv_scale = f.scale, c.kv_zero = f.zero;
   c.head_dim = f.head_dim, c.head_dim_v = f.head_dim_v;
   c.right_bound = 1;
   c.lse = 1;
@@ -81,6 +81,7 @@ Problem problem_of(int queries, int keys) {
   std::string words = "fwd q=" + name_of(C.dtype) + " o=" + name_of(C.dtype) +
                       " k=" + name_of(C.dtype_k) + " v=" + name_of(C.dtype_v) +
                       " kv_scale=" + std::string(to_string(static_cast<KvScale>(C.kv_scale))) +
+                      (C.kv_zero ? " kv_zero" : "") +
                       " num_heads=4:2 causal lse alignment=4 seqlen=" + std::to_string(queries) +
                       ":" + std::to_string(keys) + " head_dim=" + std::to_string(C.head_dim) + ":" +
                       std::to_string(C.head_dim_v);
@@ -168,9 +169,15 @@ constexpr Tiles kOneWarpAHead = {32, 2, 32, 32, 2, 1, 2}, kTwoWarpsARow = {16, 2
                 kOneStage = {32, 2, 48, 48, 1, 0, 1};
 
 template <int kK, int kV, int kScale, Tiles kTiles, int kPage = 16, int kQ = kBf16, int kDim = 64,
-          int kDimV = kDim>
+          int kDimV = kDim, int kZero = 0>
 void expect_low_bits(int queries = 5, int keys = 90) {
-  expect_outputs<config_of({kQ, kK, kV, kScale, kDim, kDimV}, kTiles, kPage)>(queries, keys);
+  expect_outputs<config_of({kQ, kK, kV, kScale, kDim, kDimV, kZero}, kTiles, kPage)>(queries, keys);
+}
+/// Of int4 with zero points.
+template <int kScale, Tiles kTiles, int kPage = 16, int kQ = kBf16, int kDim = 64, int kDimV = kDim,
+          int kK = kInt4, int kV = kInt4>
+void expect_zeros(int queries = 5, int keys = 90) {
+  expect_low_bits<kK, kV, kScale, kTiles, kPage, kQ, kDim, kDimV, 1>(queries, keys);
 }
 
 TEST(FwdMmaOfLowBits, FormatsOfScalesOfRows) {
@@ -234,6 +241,25 @@ TEST(FwdMmaOfLowBits, TilesAndHeadDims) {
   expect_low_bits<kInt4, kInt4, kScaleGroup32, kOneWarpAHead, 16, kBf16, 40, 72>();
   expect_low_bits<kE4m3, kInt4, kScaleToken, kOneWarpAHead, 0, kFp16, 8, 24>();
   expect_low_bits<kInt4, kInt8, kScaleToken, kTwoWarpsARow, 16, kBf16, 80, 88>();
+}
+TEST(FwdMmaOfLowBits, ZeroPointsOfRows) {
+  expect_zeros<kScaleToken, kOneWarpAHead>();
+  expect_zeros<kScaleToken, kTwoWarpsARow, 0, kFp16, 128>();
+  expect_zeros<kScaleToken, kHalfARow, 24>(3, 200);
+  expect_zeros<kScaleToken, kSteps, 0, kBf16, 96, 40>(70, 150);
+  expect_zeros<kScaleToken, kOneStage, 16, kFp16, 40, 72>(40, 100);
+}
+TEST(FwdMmaOfLowBits, ZeroPointsOfGroups) {
+  expect_zeros<kScaleGroup32, kOneWarpAHead>();
+  expect_zeros<kScaleGroup32, kTwoWarpsARow, 24, kFp16, 40, 72>();
+  expect_zeros<kScaleGroup32 + 1, kOneWarpAHead, 8, kBf16, 128>();
+  expect_zeros<kScaleGroup32, kHalfARow, 16, kBf16, 128, 288>(3, 200);
+  expect_zeros<kScaleGroup32 + 2, kSteps, 0, kFp16, 160, 128>(40, 100);
+  expect_zeros<kScaleGroup32, kPairsOfWarps>(20, 150);
+}
+TEST(FwdMmaOfLowBits, ZeroPointsOfOneOfThem) {
+  expect_zeros<kScaleToken, kOneWarpAHead, 16, kBf16, 64, 64, kInt4, kBf16>();
+  expect_zeros<kScaleGroup32, kTwoWarpsARow, 0, kFp16, 64, 96, kFp16, kInt4>();
 }
 
 /// All numbers of a format, beside the host's: integers with their offset, times 2^-24, and every

@@ -39,13 +39,13 @@ using Operand = TensorMapSpec::Operand;
 
 /// What the step is compiled for, of a problem without masks and the like.
 struct Formats {
-  int q, k, v, scale, head_dim, head_dim_v;
+  int q, k, v, scale, head_dim, head_dim_v, zero = 0;
 };
 constexpr Shape shape_of_step(const Formats& f, int lengths, int page_size) {
   Shape c{};
   c.dtype = c.dtype_o = f.q;
   c.dtype_k = f.k, c.dtype_v = f.v;
-  c.kv_scale = f.scale;
+  c.kv_scale = f.scale, c.kv_zero = f.zero;
   c.head_dim = f.head_dim, c.head_dim_v = f.head_dim_v;
   c.alignment = 16;
   c.lengths = lengths;
@@ -59,8 +59,9 @@ std::string words_of(const Shape& c) {
   return "fwd q=" + name(c.dtype) + " o=" + name(c.dtype) + " k=" + name(c.dtype_k) +
          " v=" + name(c.dtype_v) +
          " kv_scale=" + std::string(to_string(static_cast<KvScale>(c.kv_scale))) +
-         " head_dim=" + std::to_string(c.head_dim) + ":" + std::to_string(c.head_dim_v) +
-         lengths[c.lengths] + (c.page_size == 0 ? "" : " page_size=" + std::to_string(c.page_size));
+         (c.kv_zero ? " kv_zero" : "") + " head_dim=" + std::to_string(c.head_dim) + ":" +
+         std::to_string(c.head_dim_v) + lengths[c.lengths] +
+         (c.page_size == 0 ? "" : " page_size=" + std::to_string(c.page_size));
 }
 
 /// The launch of the first config, and the workspace after its first step.
@@ -188,6 +189,12 @@ TEST(WidenedKeys, OfEachFormatWithEachScale) {
   expect_widened<shape_of_step({kBf16, kE5m2, kE5m2, kScaleTensor, 96, 96}, kUsed, 16)>();
   expect_widened<shape_of_step({kFp16, kE5m2, kE5m2, kScaleToken, 64, 64}, kUsed, 0)>();
 }
+TEST(WidenedKeys, OfZeroPoints) {
+  expect_widened<shape_of_step({kBf16, kInt4, kInt4, kScaleToken, 128, 128, 1}, kPacked, 16)>();
+  expect_widened<shape_of_step({kFp16, kInt4, kInt4, kScaleGroup32, 96, 40, 1}, kFixed, 0)>(
+      "batch=3 num_heads=2 seqlen=17:90", {.row = 4, .head = 2, .rows_after = 2});
+  expect_widened<shape_of_step({kBf16, kBf16, kInt4, kScaleGroup32 + 1, 64, 128, 1}, kUsed, 24)>();
+}
 TEST(WidenedKeys, OfKAndVThatDiffer) {
   expect_widened<shape_of_step({kBf16, kE4m3, kInt4, kScaleGroup32 + 1, 192, 128}, kUsed, 24)>();
   expect_widened<shape_of_step({kFp16, kInt8, kE5m2, kScaleToken, 40, 72}, kFixed, 0)>(
@@ -306,7 +313,7 @@ TEST(AttentionOfWidenedKeys, IsWellWithinTheTolerance) {
   for (const char* formats :
        {"bf16 k=int8 v=int8 kv_scale=token", "bf16 k=int8 v=int8 kv_scale=head",
         "fp16 k=int4 v=int4 kv_scale=group64", "bf16 k=e4m3 v=int4 kv_scale=head",
-        "fp16 k=e5m2 v=e5m2 kv_scale=head"}) {
+        "fp16 k=e5m2 v=e5m2 kv_scale=head", "bf16 k=int4 v=int4 kv_scale=group64 kv_zero"}) {
     for (const char* sizes :
          {" batch=2 num_heads=4:2 seqlen=20:333 head_dim=128 lse",
           " batch=3 num_heads=4:2 seqlen=18:200 head_dim=64 lse causal lengths=used "

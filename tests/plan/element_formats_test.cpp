@@ -17,6 +17,7 @@
 #include "attnforge/problem.h"
 #include "cache/near_problems.h"
 #include "cli/files/npy.h"
+#include "generator/problem/bucket.h"
 #include "generator/problem/fields.h"
 #include "generator/tensors/operands.h"
 #include "generator/tensors/tensor_check.h"
@@ -217,6 +218,16 @@ TEST(LowBits, ProblemsSayWhatDoesNotGoWithThem) {
   EXPECT_THAT(refusal("append fp16 k=bf16 v=int8"), HasSubstr("makes 8 or 4 bits of them"));
   EXPECT_THAT(refusal("append bf16 kv_scale=token rope=half queries"),
               HasSubstr("needs k or v of 8 or 4 bits"));
+  EXPECT_EQ(refusal("fwd bf16 k=int4 v=int4 kv_scale=token kv_zero"), "");
+  EXPECT_EQ(refusal("append bf16 k=int4 v=bf16 kv_scale=group32 kv_zero rope=half queries"), "");
+  EXPECT_THAT(refusal("fwd bf16 k=int4 v=int8 kv_scale=token kv_zero"),
+              HasSubstr("kv_zero is of int4, not v=int8: of 8 bits a scale alone loses little"));
+  EXPECT_THAT(refusal("fwd bf16 k=e4m3 v=int4 kv_scale=token kv_zero"), HasSubstr("not k=e4m3"));
+  EXPECT_THAT(refusal("fwd bf16 k=q4_0 v=q4_0 kv_zero"), HasSubstr("blocks have scales alone"));
+  EXPECT_THAT(refusal("fwd bf16 k=int4 v=int4 kv_scale=head kv_zero"),
+              HasSubstr("kv_zero needs kv_scale=token or groups, not head"));
+  EXPECT_THAT(refusal("fwd bf16 k=int4 v=int4 kv_zero"), HasSubstr("groups, not none"));
+  EXPECT_THAT(refusal("fwd bf16 kv_zero"), HasSubstr("kv_zero needs k or v of int4"));
   const Problem append = parse_problem("append fp16 k=int4 v=fp16 kv_scale=head head_dim=64:32");
   EXPECT_EQ(append.dtype_o, DType::kFp16);
   EXPECT_EQ(parse_problem(to_string(append)), append);
@@ -336,6 +347,22 @@ TEST(LowBits, ScalesOfGroupsComeInWholeCopies) {
               HasSubstr("not a multiple of 8 bytes"));
   EXPECT_THAT(refused([](Tensors& t) { t.v_scale.data = nullptr; }),
               HasSubstr("v_scale is null, but the problem says kv_scale=group32"));
+}
+
+/// Pairs come in one copy.
+TEST(LowBits, ZeroPointsLieAfterTheirScales) {
+  const Problem p = parse_problem(
+      "fwd bf16 k=int4 v=int4 kv_scale=token kv_zero batch=2 num_heads=4:2 seqlen=8:64 "
+      "head_dim=64");
+  EXPECT_EQ(parse_problem(to_string(p)), p);
+  EXPECT_EQ(allocate_host_tensors(p).k_scale.size(), 2u * 64 * 2 * 2);
+  const Tensors t = contiguous_tensors(p);
+  EXPECT_EQ(t.k_scale.stride_head, 2);
+  EXPECT_EQ(t.k_scale.stride_row, 4);
+  Problem plain = p;
+  plain.kv_zero = false;
+  EXPECT_EQ(minimum_bytes(p) - minimum_bytes(plain), 2 * 2 * 64 * 2 * 4) << "a float for each row";
+  EXPECT_NE(bucket(p), bucket(plain)) << "another kernel";
 }
 
 TEST(ElementFormats, EstimatesCountTheirBytes) {

@@ -287,12 +287,12 @@ def run_append(p, struct, lengths):
         if dtype == p.dtype_q:
             row_of(t, outer, row, p.num_heads_kv, values.shape[-1]).copy_(values)
             return
-        numbers, scales = attnforge.quantize_kv(values, dtype, p.kv_scale)
+        numbers, scales = attnforge.quantize_kv(values, dtype, p.kv_scale, p.kv_zero)
         per_byte = 2 if dtype == "int4" else 1
         at = t.data + (outer * t.stride_batch + row * t.stride_row) // per_byte
         tensor_at(at, numbers.dtype, numbers.shape, (t.stride_head // per_byte, 1)).copy_(numbers)
         s = getattr(_c.KvScales.from_address(struct.kv_scales), name)
-        strides = (s.stride_head, 1)[: scales.dim()]
+        strides = (s.stride_head, 2, 1) if p.kv_zero else (s.stride_head, 1)[: scales.dim()]
         tensor_at(s.data + 4 * (outer * s.stride_batch + row * s.stride_row), torch.float32, scales.shape, strides).copy_(scales)
 
     def rotated(x, position):

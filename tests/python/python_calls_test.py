@@ -763,6 +763,42 @@ class ScalesTest(CallTest):
         (plan,) = attnforge.plan_cache
         self.assertEqual(plan.problem.kv_scale, "group128", "of 64 columns, and of 128")
 
+    def test_pairs_are_scales_and_zero_points(self):
+        self.k = self.v
+        for shape, words, strides in (
+            ((2, 64, 4, 1, 2), "kv_scale=token kv_zero", (512, 8, 2)),
+            ((2, 64, 4, 2, 2), "kv_scale=group32 kv_zero", (1024, 16, 4)),
+        ):
+            with self.subTest(words=words):
+                attnforge.plan_cache.clear()
+                options = {name: torch.Tensor(shape, "float32") for name in ("k_scale", "v_scale")}
+                self.call(**options)
+                (plan,) = attnforge.plan_cache
+                wanted = f"fwd q=bf16 k=int4 v=int4 o=bf16 batch=2 num_heads=4 seqlen=64 head_dim=64 {words}"
+                self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(wanted)))
+                seen = []
+
+                def recorded(handle, tensors, *_):
+                    scales = _c.KvScales.from_address(_c.Tensors.from_buffer_copy(tensors).kv_scales)
+                    seen.append((scales.v.stride_batch, scales.v.stride_row, scales.v.stride_head))
+                    return 0
+
+                with mock.patch.object(_fast.fast, "run", recorded), mock.patch.object(_attention, "_attend"):
+                    self.call(**options)
+                self.assertEqual(seen, [strides])
+        of = lambda *shape, **more: torch.Tensor(shape, "float32", **more)
+        pairs = of(2, 64, 4, 1, 2)
+        for words, options in (
+            ("both or none must", {"k_scale": pairs, "v_scale": of(2, 64, 4)}),
+            ("k_scale has shape .2, 64, 4, 3, 2.", {"k_scale": of(2, 64, 4, 3, 2), "v_scale": pairs}),
+            ("contiguous there", {"k_scale": of(2, 64, 4, 2, 2, strides=(2048, 32, 8, 1, 2)), "v_scale": of(2, 64, 4, 2, 2)}),
+        ):
+            with self.subTest(words=words), self.assertRaisesRegex(attnforge.InvalidError, words):
+                self.call(**options)
+        self.k = torch.Tensor(SHAPE, "int8")
+        with self.assertRaisesRegex(attnforge.InvalidError, "k_scale has zero points, which are of uint8 .4 bits., not of int8"):
+            self.call(k_scale=pairs, v_scale=pairs)
+
     def test_numbers_may_be_values(self):
         self.k, self.v = torch.Tensor(SHAPE, "float8_e4m3fn"), torch.Tensor(SHAPE, "float8_e5m2")
         self.call()
@@ -1517,6 +1553,10 @@ class AppendKvTest(CallTest):
         self.assertEqual((got.data, got.stride_batch, got.stride_row, got.stride_head), (pools[1].data_ptr(), 1024, 64, 32), "numbers of 4 bits")
         for got, wanted, strides in ((run.scales.k, scales["k_scale"], (64, 4, 2)), (run.scales.v, scales["v_scale"], (32, 2, 1))):
             self.assertEqual((got.data, got.stride_batch, got.stride_row, got.stride_head), (wanted.data_ptr(), *strides))
+        pairs = {"k_scale": of((20, 16, 2, 1, 2), "float32"), "v_scale": of((20, 16, 2, 1, 2), "float32")}
+        run = self.appended(self.k, self.v, of((20, 16, 2, 32), "uint8"), pools[1], self.used, self.table, **pairs)
+        self.assertEqual((run.problem.dtype_k, run.problem.kv_scale, run.problem.kv_zero), ("int4", "token", True))
+        self.assertEqual((run.scales.k.stride_batch, run.scales.k.stride_row, run.scales.k.stride_head), (64, 4, 2))
         heads_first = of((20, 2, 16, 64), "int8"), of((20, 2, 16, 32))
         rows = of((3, 2, 1, 64)), of((3, 2, 1, 32))
         run = self.appended(*rows, *heads_first, self.used, self.table, layout="bhsd", k_scale=of((20, 2, 16), "float32"))

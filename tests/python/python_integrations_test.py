@@ -143,15 +143,17 @@ class CompileTest(OnCpu):
         def step(k_pool, v_pool, k_scale, v_scale):
             attnforge.append_kv(k, v, k_pool, v_pool, used, table, k_scale=k_scale, v_scale=v_scale)
 
-        for dtype, scale in (("int8", "token"), ("int4", "group32"), ("e4m3", "group64")):
+        for dtype, scale, zero in (
+            ("int8", "token", False), ("int4", "group32", False), ("e4m3", "group64", False), ("int4", "token", True), ("int4", "group32", True)
+        ):
             made = []
             for function in (step, torch.compile(step, backend="aot_eager", fullgraph=True)):
-                pools = [attnforge.quantize_kv(torch.zeros(6, 8, 2, dim), dtype, scale) for dim in (64, 32)]
+                pools = [attnforge.quantize_kv(torch.zeros(6, 8, 2, dim), dtype, scale, zero) for dim in (64, 32)]
                 function(*(each[i] for i in range(2) for each in pools))
                 made.append([each for pool in pools for each in pool])
             for x, y in zip(*made):
                 self.assertTrue(torch.equal(x.view(torch.uint8), y.view(torch.uint8)))
-            numbers, scales = attnforge.quantize_kv(k, dtype, scale)
+            numbers, scales = attnforge.quantize_kv(k, dtype, scale, zero)
             self.assertTrue(torch.equal(made[0][0][1, 0].view(torch.uint8), numbers[0, 1].view(torch.uint8)), "position 8 of sequence 0")
             self.assertTrue(torch.equal(made[0][1][1, 0], scales[0, 1]))
 
@@ -736,6 +738,11 @@ class SdpaTest(OnCpu):
         numbers, scales = attnforge.quantize_kv(torch.full((3, 64), -3.5).requires_grad_(), "int4")
         self.assertFalse(scales.requires_grad)
         self.assertTrue(bool((numbers == 0x99).all()) and bool((scales == 0.5).all()))
+        numbers, pairs = attnforge.quantize_kv(torch.tensor([[1.0, 2.0, 8.5, 16.0], [3.0] * 4]), "int4", zero=True)
+        self.assertEqual(numbers.tolist(), [[0x98, 0x70], [0, 0]], "the least is -8 and the largest 7")
+        self.assertEqual(pairs.tolist(), [[[1.0, 9.0]], [[0.0, 3.0]]])
+        with self.assertRaisesRegex(attnforge.InvalidError, "zero points are of int4, not of e5m2"):
+            attnforge.quantize_kv(torch.ones(3, 64), "e5m2", zero=True)
         rows = torch.tensor([[0.0, -0.0], [float("nan"), 1.0], [1.0, float("-inf")], [1.125e-40, -1.125e-40], [2.5, 127.0]])
         numbers, scales = attnforge.quantize_kv(rows, "int8")
         self.assertEqual(numbers.tolist()[:3] + numbers.tolist()[4:], [[0, 0], [0, 0], [0, 0], [2, 127]], "ties to even")

@@ -181,6 +181,9 @@ class KvCacheTest(unittest.TestCase):
         for options, of_k, of_v, of_scales, text in (
             ({"dtype": "int8"}, ("int8", 64), ("int8", 64), ((), ()), "k=int8 v=int8 kv_scale=token"),
             ({"dtype": "int4", "scale": "group32", "head_dim_v": 40}, ("uint8", 32), ("uint8", 20), ((2,), (2,)), "k=int4 v=int4 kv_scale=group32"),
+            ({"dtype": "int4", "zero": True}, ("uint8", 32), ("uint8", 32), ((1, 2), (1, 2)), "k=int4 v=int4 kv_scale=token kv_zero"),
+            ({"dtype": "int4", "scale": "group32", "zero": True, "dtype_v": torch.bfloat16}, ("uint8", 32), ("bfloat16", 64), ((2, 2), None),
+             "k=int4 v=bf16 kv_scale=group32 kv_zero"),
             ({"dtype": torch.float8_e4m3fn, "dtype_v": "int4"}, ("float8_e4m3fn", 64), ("uint8", 32), ((), ()), "k=e4m3 v=int4 kv_scale=token"),
             ({"dtype": torch.bfloat16, "dtype_v": "e5m2"}, ("bfloat16", 64), ("float8_e5m2", 64), (None, ()), "k=bf16 v=e5m2 kv_scale=token"),
         ):
@@ -194,13 +197,15 @@ class KvCacheTest(unittest.TestCase):
                 cache.append(self.rows(2, 3), torch.Tensor((2, 3, 2, dim_v)), "ab")
                 self.assertEqual(cache.attend(self.rows(2, 3, 4)).shape, (2, 3, 4, dim_v))
                 append, forward = sorted((plan.problem for plan in attnforge.plan_cache), key=lambda problem: problem.op)
-                k, v, scale = (word.split("=")[1] for word in text.split())
+                k, v, scale = (word.split("=")[1] for word in text.split()[:3])
                 for problem in (append, forward):
+                    self.assertEqual(problem.kv_zero, text.endswith("kv_zero"))
                     self.assertEqual((problem.dtype_q, problem.dtype_k, problem.dtype_v, problem.kv_scale), ("bf16", k, v, scale))
         for text, options in (
             ("dtype='int2' must be one of int8, int4", {"dtype": "int2"}),
             ("scale='head' must be one of token", {"dtype": "int8", "scale": "head"}),
             ("head_dim=63 must be a multiple of 8 for a cache of int4: a row would end inside a byte", {"dtype": "int4", "head_dim": 63}),
+            ("zero points are of int4, not of int8", {"dtype": "int8", "zero": True}),
             ("head_dim_v=12 must be a multiple of 8 for a cache of e4m3", {"dtype": "e4m3", "head_dim_v": 12}),
         ):
             with self.subTest(text=text), self.assertRaisesRegex(attnforge.InvalidError, text):

@@ -153,9 +153,33 @@ class ReferenceTest(unittest.TestCase):
         k, k_scale = attnforge.quantize_kv(self.k, "int8", "group32")
         v, v_scale = attnforge.quantize_kv(self.v, "int4", "group32")
         o = attnforge.reference(self.q, k, v, k_scale=k_scale, v_scale=v_scale)
-        low, high = (v << 4).view(torch.int8) >> 4, v.view(torch.int8) >> 4
-        values = torch.stack([low, high], -1).flatten(-2).double() * v_scale.repeat_interleave(32, -1)[..., :40].double()
+        values = self.values_of_int4(v) * v_scale.repeat_interleave(32, -1)[..., :40].double()
         self.same(o, plain(self.q.double(), k.double() * k_scale.double(), values)[0])
+
+    def values_of_int4(self, numbers):
+        low, high = (numbers << 4).view(torch.int8) >> 4, numbers.view(torch.int8) >> 4
+        return torch.stack([low, high], -1).flatten(-2).double()
+
+    def test_zero_points(self):
+        for scale, group in (("token", 64), ("group32", 32)):
+            (k, k_scale), (v, v_scale) = (attnforge.quantize_kv(x + 3, "int4", scale, zero=True) for x in (self.k, self.v))
+            o = attnforge.reference(self.q, k, v, k_scale=k_scale, v_scale=v_scale)
+            values = []
+            for numbers, pairs, dim in ((k, k_scale, 32), (v, v_scale, 40)):
+                scales, zeros = pairs.double().repeat_interleave(group, -2)[..., :dim, :].unbind(-1)
+                values.append(self.values_of_int4(numbers) * scales + zeros)
+            self.assertLess((values[1] - (self.v + 3).double()).abs().max(), 0.51 * v_scale[..., 0].max())
+            self.same(o, plain(self.q.double(), *values)[0])
+
+    def test_blocks_of_ggml(self):
+        scales = torch.rand(2, 36, 2, 1).half() + 0.5
+        k_numbers, v_numbers = torch.randint(-127, 128, (2, 36, 2, 32)), torch.randint(-8, 8, (2, 36, 2, 32))
+        of_scales = scales.view(torch.uint8)
+        k = torch.cat([of_scales, k_numbers.to(torch.int8).view(torch.uint8)], -1)
+        v = torch.cat([of_scales, ((v_numbers[..., :16] + 8) | (v_numbers[..., 16:] + 8) << 4).to(torch.uint8)], -1)
+        self.assertEqual((k.shape[-1], v.shape[-1]), (34, 18))
+        o = attnforge.reference(self.q, k, v, causal=True)
+        self.same(o, plain(self.q.double(), k_numbers * scales.double(), v_numbers * scales.double(), causal=True)[0])
 
     def test_queries_of_8_bits(self):
         q, k, v = (x.to(torch.float8_e4m3fn) for x in (self.q, self.k, self.v))

@@ -171,6 +171,7 @@ class ProblemTest(unittest.TestCase):
             "fwd fp16 batch=2 seqlen=100 lengths=packed tokens=150:90",
             "fwd fp16 batch=2 seqlen=1:100 lengths=used page_size=16 batch_invariant",
             "fwd q=bf16 k=int8 v=e4m3 o=bf16 seqlen=1:100 kv_scale=group64",
+            "fwd q=bf16 k=int4 v=bf16 o=bf16 seqlen=1:100 kv_scale=token kv_zero",
             "fwd e4m3 o=fp16 seqlen=100 kv_scale=head fast_sums",
             "fwd batch=3 num_heads=4:2 seqlen=100 blocks=128:64 mask_heads=2 mask_batch=3 mask_bits density=0.25",
             'fwd args="float* a, int b" score="s * 2" mask="k <= q"',

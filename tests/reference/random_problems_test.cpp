@@ -81,7 +81,10 @@ void scale_by_definition(const Problem& p, DType dtype, const ScaleTensor& scale
   const float* const first = scales.data + batch * scales.stride_batch + of_row +
                              head * scales.stride_head;
   const auto group = static_cast<std::size_t>(scale_group(p));
-  for (std::size_t d = 0; d < row.size(); ++d) row[d] *= first[group == 0 ? 0 : d / group];
+  for (std::size_t d = 0; d < row.size(); ++d) {
+    const std::size_t at = group == 0 ? 0 : d / group;
+    row[d] = p.kv_zero ? row[d] * first[2 * at] + first[2 * at + 1] : row[d] * first[at];
+  }
 }
 
 /// One row of o, and its lse after it, from the words of attnforge/problem.h.

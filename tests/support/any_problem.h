@@ -197,6 +197,11 @@ void choose_low_bits(Choices& choices, Problem& p) {
     p.kv_scale = KvScale::kNone;
     return;
   }
+  const auto may_have_zeros = [&](DType dtype) {
+    return dtype == DType::kInt4 || dtype == p.dtype_q;
+  };
+  p.kv_zero = p.kv_scale >= KvScale::kToken && may_have_zeros(p.dtype_k) &&
+              may_have_zeros(p.dtype_v) && choices.one_in(2);
   for (const auto& [dtype, dim] : {std::pair(p.dtype_k, p.head_dim), {p.dtype_v, p.head_dim_v}}) {
     const int row = static_cast<int>(bytes_of(dtype, dim));  // of contiguous ones
     p.alignment_bytes = std::min(p.alignment_bytes, row & -row);
@@ -209,6 +214,7 @@ void choose_backward(Choices& choices, Problem& p) {
   p.op = Op::kBackward;
   if (has_low_bit_kv(p)) p.dtype_k = p.dtype_v = p.dtype_q;
   p.kv_scale = KvScale::kNone;
+  p.kv_zero = false;
   p.lse = p.batch_invariant = false;
   p.rope = Rope::kNone;
   p.rope_dim = p.page_size = 0;

@@ -131,6 +131,7 @@ void expect_two_steps(const Problem& problem, unsigned seed, const Appended& app
   Problem plain = problem;
   plain.dtype_k = plain.dtype_v = plain.dtype_q;
   plain.kv_scale = KvScale::kNone;
+  plain.kv_zero = false;
   HostTensors before = made_up(problem, seed);
   make_hard(problem, before.k);
   make_hard(problem, before.v);

@@ -40,8 +40,9 @@ void fill_keys(HostProblem& host, const HostShape& shape, const PlacedTensor& pl
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> factor(0.4f, 1.2f);
   const float unit = 3.5f / static_cast<float>(format_of(shape.dtype).largest);
-  fill(host, shape_of_scales(host, shape), placed_scales,
-       [&](std::int64_t, int) { return unit * factor(random); });
+  fill(host, shape_of_scales(host, shape), placed_scales, [&](std::int64_t, int i) {
+    return p.kv_zero && i % 2 == 1 ? 2 * factor(random) - 1 : unit * factor(random);
+  });
   std::byte* const data = host.storages[static_cast<std::size_t>(placed.storage)].data() +
                           placed.offset_bytes;
   const auto* const scales = reinterpret_cast<const float*>(
@@ -61,9 +62,12 @@ void fill_keys(HostProblem& host, const HostShape& shape, const PlacedTensor& pl
                                              (of_rows ? row * of.stride_row : 0);
         const std::int64_t at = rows.batch * strides.stride_batch + head * strides.stride_head +
                                 row * strides.stride_row;
-        for (int column = 0; column < shape.columns; ++column)
+        for (int column = 0; column < shape.columns; ++column) {
+          const float* const of_group = scale + column / group * (p.kv_zero ? 2 : 1);
+          const float zero = p.kv_zero ? of_group[1] : 0.0f;
           store_element(shape.dtype, data, at + column,
-                        value(rows.first + i, column) / scale[column / group]);
+                        (value(rows.first + i, column) - zero) / *of_group);
+        }
       }
     }
   }

@@ -282,7 +282,8 @@ TEST(LowBits, CompileWithoutSpillsAndWarnings) {
   const Family* const families[] = {find_family("fwd_mma_sm80")};
   std::vector<Job> jobs;
   for (const char* kv : {"k=int8 v=int8 kv_scale=token", "k=int4 v=int4 kv_scale=group64",
-                         "k=e4m3 v=e5m2 kv_scale=head"}) {
+                         "k=e4m3 v=e5m2 kv_scale=head", "k=int4 v=int4 kv_scale=token kv_zero",
+                         "k=int4 v=int4 kv_scale=group64 kv_zero"}) {
     const Problem problem = parse_problem(
         fmt::format("fwd bf16 {} batch=8 num_heads=32:8 seqlen=1:8192 head_dim=128", kv));
     for (const char* name : {"86", "90a"}) {

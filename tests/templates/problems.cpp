@@ -158,6 +158,9 @@ std::span<const Problem> append_problems() {
       "page_size=64 rope=half queries lengths_after",
       "append bf16 k=int4 v=int4 kv_scale=group64 batch=64 num_heads=8 seqlen=1:4096 head_dim=128 "
       "page_size=16",
+      "append bf16 k=int4 v=int4 kv_scale=token kv_zero batch=64 num_heads=8 seqlen=1:4096 "
+      "head_dim=128 "
+      "page_size=16",
       "append fp16 k=e4m3 v=e5m2 kv_scale=head batch=4 num_heads=8:2 seqlen=5:100 head_dim=72:40 "
       "rope=interleaved rope_dim=24 queries alignment=2",
       "append fp16 k=int4 v=fp16 kv_scale=group32 batch=9 num_heads=2 seqlen=40:300 "

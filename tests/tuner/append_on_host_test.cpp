@@ -158,6 +158,27 @@ TEST(AppendOnTheHost, WhatIsQuantisedIsRotatedAndRoundedBefore) {
       "append bf16 k=int4 v=int4 kv_scale=group32 batch=2 num_heads=2 seqlen=5:64 "
       "head_dim=512:64 rope=half");
 }
+TEST(AppendOnTheHost, ZeroPointsAreThoseOfRanges) {
+  expect_two_steps<AppendShape{kBf16, 128, 128, kNoRope, 0, kInt4, kInt4, kScaleToken, 1}, 16>(
+      "append bf16 k=int4 v=int4 kv_scale=token kv_zero batch=9 num_heads=8 seqlen=1:64 "
+      "head_dim=128 page_size=16 lengths_after");
+  expect_two_steps<AppendShape{kFp16, 72, 264, kNoRope, 0, kInt4, kInt4, kScaleGroup32 + 1, 1}, 4>(
+      "append fp16 k=int4 v=int4 kv_scale=group64 kv_zero batch=4 num_heads=3 seqlen=5:90 "
+      "head_dim=72:264 alignment=4 lengths=packed tokens=17");
+  expect_two_steps<AppendShape{kFp16, 128, 64, kRopeHalf, 96, kInt4, kInt4, kScaleGroup32, 1}, 16>(
+      "append fp16 k=int4 v=int4 kv_scale=group32 kv_zero batch=4 num_heads=4 seqlen=3:64 "
+      "head_dim=128:64 rope=half rope_dim=96");
+  expect_two_steps<AppendShape{kBf16, 512, 64, kRopeHalf, 512, kInt4, kBf16, kScaleGroup32, 1}, 16>(
+      "append bf16 k=int4 v=bf16 kv_scale=group32 kv_zero batch=2 num_heads=2 seqlen=5:64 "
+      "head_dim=512:64 rope=half");
+  expect_two_steps<AppendShape{kBf16, 8, 16, kNoRope, 0, kInt4, kInt4, kScaleToken, 1}, 2>(
+      "append bf16 k=int4 v=int4 kv_scale=token kv_zero batch=3 num_heads=5 seqlen=4:30 "
+      "head_dim=8:16 alignment=2",
+      true);
+  expect_right<AppendShape{kBf16, 128, 128, kRopeHalf, 128, kInt4, kInt4, kScaleToken, 1}, 16>(
+      "append bf16 k=int4 v=int4 kv_scale=token kv_zero batch=9 num_heads=8 seqlen=2:64 "
+      "head_dim=128 page_size=16 rope=half");
+}
 TEST(AppendOnTheHost, GivenScalesAreRead) {
   expect_two_steps<AppendShape{kBf16, 128, 64, kNoRope, 0, kInt8, kE4m3, kScaleHead}, 16>(
       "append bf16 k=int8 v=e4m3 kv_scale=head batch=3 num_heads=4 seqlen=3:64 head_dim=128:64");

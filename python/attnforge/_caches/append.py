@@ -13,7 +13,7 @@ from .._library import check, lib, packer
 from .._ops import PLACES, OpCall, check_array, tensor
 from .._calls.parts import check_rope, view_rope
 from .._plans import plan_cache
-from .scales import check_scales, kv_scale_of, strides_of, view_scales
+from .scales import check_scales, strides_of, view_scales, words_of_scales
 
 _PACKED = (None, 0, 1)
 _MOST_ROWS = 2**30
@@ -57,8 +57,9 @@ def append_kv(
     pools [pages, page_size, heads_kv, head_dim]. Or one or both are int8, uint8 (two numbers of 4 bits, head_dim / 2 bytes) or float8,
     and rows are quantised, after the rope, as by quantize_kv().
     k_scale, v_scale: of such caches, float32. [batch, capacity, heads_kv], or pools of pages, one for each row of a head, or with one
-    more dimension of one for each 32, 64 or 128 elements: those of new rows are written. One number, [heads_kv] or [batch, heads_kv]:
-    read, and numbers are rows divided by them, rounded to the nearest, at most the largest. None: numbers are rows.
+    more dimension of one for each 32, 64 or 128 elements: those of new rows are written; of 4 bits with zero points, as quantize_kv()
+    has them. One number, [heads_kv] or [batch, heads_kv]: read, and numbers are rows divided by them, rounded to the nearest, at most
+    the largest. None: numbers are rows.
     used_kv: int32 [batch] on the GPU, how many rows each sequence has: new row i of sequence b becomes row used_kv[b] + i of its
     cache. None: none. Rows that do not fit the cache, and those without a page, are not written.
     page_table: int32 [batch, columns] on the GPU, the page that has rows column * page_size and on of a sequence; -1: none.
@@ -225,7 +226,7 @@ def _problem(views, of_rows, of_cache, interleaved, offset):
         "dtype_q": DTYPES[first.code],
         "dtype_k": DTYPES[views.k_cache.code],
         "dtype_v": DTYPES[views.v_cache.code],
-        "kv_scale": "none" if scales == (None, None) else kv_scale_of(*scales, *caches),
+        **words_of_scales(*scales, *caches),
         "lengths": "fixed" if ends is None else "packed",
         "tokens_q": 0 if ends is None else new,
         "page_size": page_size,

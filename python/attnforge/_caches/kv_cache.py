@@ -76,7 +76,7 @@ class KvCache:
     AttnforgeError where none is left, and changes nothing. head_dim_v: of v, default head_dim. layers: a model has one cache for all
     its layers: append() for layer 0 begins a step, in which each layer appends and attends to the same sequences with as many rows.
     dtype, device: torch's; default bfloat16 on the current GPU. A dtype "int8", "int4", "e4m3" or "e5m2" is that of the pools alone: new
-    rows, float16 or bfloat16, are quantised as by quantize_kv(), which says what scale may be. dtype_v: of v, default dtype.
+    rows, float16 or bfloat16, are quantised as by quantize_kv(), which says what scale and zero may be. dtype_v: of v, default dtype.
 
     A model under torch.compile has the host's part outside of its graph: begin(1, ["a", "b"]), and then in the model append(k, v, layer=i)
     and attend(q, layer=i) of each layer.
@@ -85,15 +85,16 @@ class KvCache:
     a chunk of a prompt beside a token of a sequence that decodes, and attend() of q packed likewise.
 
     k, v: the pools, [layers, num_pages, page_size, heads_kv, head_dim], of int4 bytes of two. k_scale, v_scale: their scales, float32
-    [layers, num_pages, page_size, heads_kv], of groups with one more dimension; None without. free_pages: how many are free. Pages are
-    kept on the host; a step of other sequences than the last one's uploads lengths, and a page table when one has changed. Needs torch.
+    [layers, num_pages, page_size, heads_kv], of groups with one more dimension, with zero [..., groups, 2]; None without. free_pages:
+    how many are free. Pages are kept on the host; a step of other sequences than the last one's uploads lengths, and a page table when
+    one has changed. Needs torch.
     Not thread-safe: give each thread a cache, or a lock. A CUDA graph is captured of append_kv() and attention(), not of a cache, whose
     lengths are the host's.
     """
 
     def __init__(
         self, max_sequences, max_len, heads_kv, head_dim, page_size=64, head_dim_v=None, layers=1, num_pages=None, dtype=None, device=None,
-        dtype_v=None, scale="token"
+        dtype_v=None, scale="token", zero=False
     ):
         import torch
 
@@ -119,7 +120,7 @@ class KvCache:
 
         def pool(name, dim, dtype):
             """(numbers, scales or None)."""
-            dtype, dim, of_row = stored(name, dim, dtype, scale)
+            dtype, dim, of_row = stored(name, dim, dtype, scale, zero)
             scales = None if of_row is None else torch.empty((*rows, *of_row), dtype=torch.float32, device=self._device)
             return torch.empty((*rows, dim), dtype=dtype, device=self._device), scales
 

@@ -3,7 +3,7 @@
 from .. import _checks
 from .._arrays import backend_of
 from .._errors import InvalidError
-from .._formats import DTYPES, FORMATS, FP32, LOW_BITS, numbers_in
+from .._formats import DTYPES, FORMATS, FP32, INT4, LOW_BITS, numbers_in
 
 SCALE_NAMES = ("k_scale", "v_scale")
 _GROUPS = (32, 64, 128)
@@ -21,6 +21,9 @@ def _kinds(scale, of):
     """What may share an element of a scale of an array k or v, as the problem says: of rows shorter than a group, some; none: its shape
     fits nothing."""
     shape, rows, columns = tuple(scale.shape), tuple(of.shape[:-1]), numbers_in(of, of.shape[-1])
+    if _has_zeros(scale, of):
+        groups = shape[-2] if shape[:-2] == rows and shape[-1] == 2 else 0
+        return ("token",) * (groups == 1) + tuple(f"group{group}" for group in _GROUPS if -(-columns // group) == groups)
     if len(shape) <= 1 and all(size == 1 for size in shape):
         return ("tensor",)
     if shape == rows:
@@ -30,14 +33,23 @@ def _kinds(scale, of):
     return ("head",) if len(shape) <= 2 else ()
 
 
+def _has_zeros(scale, of):
+    """Whether the elements of a scale of an array k or v are pairs, a scale and a zero point: then it has a dimension more than that."""
+    return len(scale.shape) == len(of.shape) + 1
+
+
 def _common_kinds(k_scale, v_scale, k, v):
     """Those that fit both, of arrays that fit."""
     of_each = [_kinds(scale, of) for scale, of in ((k_scale, k), (v_scale, v)) if scale is not None]
     return [kind for kind in of_each[0] if kind in of_each[-1]]
 
 
-def kv_scale_of(k_scale, v_scale, k, v):
-    return _common_kinds(k_scale, v_scale, k, v)[0]
+def words_of_scales(k_scale, v_scale, k, v):
+    """Of the problem, by the names of its fields, of arrays or None that fit."""
+    if k_scale is None and v_scale is None:
+        return {"kv_scale": "none"}
+    zeros = any(scale is not None and _has_zeros(scale, of) for scale, of in ((k_scale, k), (v_scale, v)))
+    return {"kv_scale": _common_kinds(k_scale, v_scale, k, v)[0], "kv_zero": zeros}
 
 
 def strides_of(scale, of, places):
@@ -62,15 +74,30 @@ def check_scales(k_scale, v_scale, batch, k, v, places):
             raise InvalidError(f"{name} goes with {name[0]} of int8, uint8 (4 bits) or float8, not of {FORMATS[of.code].name}; leave it out")
         kinds, heads = _kinds(scale, of), of.shape[places[2]]
         fits = kinds and (kinds[0] != "head" or tuple(scale.shape) in ((heads,), (batch, heads)))
-        if not fits or scale.device != of.device or (kinds[0].startswith("group") and scale.shape[-1] > 1 and scale.strides[-1] != 1):
+        if not fits or scale.device != of.device or not _is_dense(scale, len(of.shape) - 1):
             raise InvalidError(
                 f"{name} has shape {tuple(scale.shape)} with strides {tuple(scale.strides)} on GPU {scale.device}; it must be float32 of one "
                 f"element, {(heads,)}, {(batch, heads)}, {tuple(of.shape[:-1])}, or that with one for each 32, 64 or 128 of "
-                f"{numbers_in(of, of.shape[-1])} columns, contiguous there, on GPU {of.device}"
+                f"{numbers_in(of, of.shape[-1])} columns, contiguous there, on GPU {of.device}; of 4 bits with zero points "
+                f"{(*of.shape[:-1], 1, 2)} or groups in place of the 1"
             )
+        if _has_zeros(scale, of) and of.code != INT4:
+            raise InvalidError(f"{name} has zero points, which are of uint8 (4 bits), not of {FORMATS[of.code].name}")
     if (k_scale is not None or v_scale is not None) and not _common_kinds(k_scale, v_scale, k, v):
         kinds = [_kinds(scale, of)[0] for scale, of in ((k_scale, k), (v_scale, v))]
         raise InvalidError(f"k_scale is of each {' and v_scale of each '.join(kinds)}; they must be of one kind")
+    if k_scale is not None and v_scale is not None and _has_zeros(k_scale, k) != _has_zeros(v_scale, v):
+        raise InvalidError("one of k_scale and v_scale has zero points; both or none must")
+
+
+def _is_dense(scale, of_rows):
+    """Whether what each row has lies together: the dimensions after `of_rows`."""
+    wanted = 1
+    for size, stride in zip(scale.shape[: of_rows - 1 : -1], scale.strides[: of_rows - 1 : -1]):
+        if size > 1 and stride != wanted:
+            return False
+        wanted *= size
+    return True
 
 
 def check_q_scale(q_scale, k_scale, batch, q, k, places):
@@ -92,9 +119,9 @@ def check_q_scale(q_scale, k_scale, batch, q, k, places):
         raise InvalidError("q_scale and k_scale must both be there, of one element or of heads")
 
 
-def stored(name, dim, dtype, scale):
+def stored(name, dim, dtype, scale, zero):
     """(torch's dtype, elements of a row, dimensions of its scales or None without) of a cache of head_dim `dim`, which is called `name`.
-    dtype: torch's, or as of quantize_kv(), as scale is."""
+    dtype: torch's, or as of quantize_kv(), as scale and zero are."""
     import torch
 
     kinds = {DTYPES[code]: getattr(torch, FORMATS[code].name, None) for code in LOW_BITS}
@@ -107,11 +134,19 @@ def stored(name, dim, dtype, scale):
     if _checks.integer(name, dim, 8, 512) % 8:
         inside = "a row would end inside a byte, and " if word == "int4" and dim % 2 else ""
         raise InvalidError(f"{name}={dim} must be a multiple of 8 for a cache of {word}: {inside}kernels take no others")
+    _check_zero(zero, word)
     of_row = () if scale == "token" else (-(-dim // int(scale[5:])),)
+    if zero:
+        of_row = (*(of_row or (1,)), 2)
     return kinds[word], dim // (2 if word == "int4" else 1), of_row
 
 
-def quantize_kv(x, dtype="int8", scale="token"):
+def _check_zero(zero, dtype):
+    if _checks.flag("zero", zero) and dtype != "int4":
+        raise InvalidError(f"zero points are of int4, not of {dtype}: of 8 bits a scale alone loses little")
+
+
+def quantize_kv(x, dtype="int8", scale="token", zero=False):
     """(numbers, scales) of k or v for attention(): torch tensors on the device of x, [..., heads_kv, head_dim] of floats.
 
     dtype: "int8", "e4m3", "e5m2", or "int4", of which a byte holds two and the last dimension is half as long. scale: what shares one:
@@ -119,25 +154,36 @@ def quantize_kv(x, dtype="int8", scale="token"):
     largest magnitude that it is of, divided by the largest number of the dtype (127, 7, 448, 57344), NaN where one is NaN or infinite, and
     0 below 2^-126; numbers are x times 1 / scale, each in float32, x where a scale is 0, rounded to the nearest, ties to even, no farther
     from 0 than that largest, and 0 in place of NaN of integers. They have no gradient.
+
+    zero: of int4, values are numbers times scales plus zero points: scales are [..., groups, 2] then, of "token" one group, and each pair
+    is a scale and its zero point. The least x becomes -8 and the largest 7: the scale is (largest / 2 - least / 2) * (2 / 15), the zero
+    point least + 8 * scale, numbers are (x - zero point) * (1 / scale). That pays where most of a row has one sign.
     """
     import torch
 
     _checks.one_of("dtype", dtype, tuple(_LARGEST))
     _checks.one_of("scale", scale, SCALES)
+    _check_zero(zero, dtype)
     if not isinstance(x, torch.Tensor):
         _checks.refuse_type("x", x, "a torch tensor")
     columns = x.shape[-1] if x.dim() else 0
     if columns == 0 or dtype == "int4" and columns % 2:
         raise InvalidError(f"x has shape {tuple(x.shape)}; its last dimension must be a head_dim, of int4 an even one")
     group = columns if scale == "token" else int(scale[5:])
-    values = torch.nn.functional.pad(x.detach().float(), (0, -columns % group)).unflatten(-1, (-1, group))
-    largest = values.abs().amax(-1)
-    scales = (largest / _LARGEST[dtype]).where(largest.isfinite(), largest.new_tensor(float("nan")))
+    rows = x.detach().float()
+    padding = rows[..., -1:].expand(*rows.shape[:-1], -columns % group)  # changes neither the least nor the largest of a group
+    values = torch.cat([rows, padding], -1).unflatten(-1, (-1, group))
+    largest = (values if zero else values.abs()).amax(-1)
+    least = values.amin(-1) if zero else -largest
+    exact = (largest * 0.5 - least * 0.5) * (2 / 15) if zero else largest / _LARGEST[dtype]
+    scales = exact.where(largest.isfinite() & least.isfinite(), largest.new_tensor(float("nan")))
     scales = scales.where(~(scales < torch.finfo(torch.float32).tiny), scales.new_zeros(()))
     inverse = 1 / scales.where(scales != 0, scales.new_ones(()))
+    zeros = 2 * (4 * scales + least * 0.5) if zero else None  # in halves: 8 times a scale may be too large
+    values = values if zeros is None else values - zeros.unsqueeze(-1)
     values = (values * inverse.unsqueeze(-1)).flatten(-2)[..., :columns]
-    values = values.clamp(-_LARGEST[dtype], _LARGEST[dtype])
-    scales = scales.squeeze(-1) if scale == "token" else scales
+    values = values.clamp(-8 if zero else -_LARGEST[dtype], _LARGEST[dtype])
+    scales = torch.stack([scales, zeros], -1) if zero else scales.squeeze(-1) if scale == "token" else scales
     if dtype in ("e4m3", "e5m2"):
         return values.to(torch.float8_e4m3fn if dtype == "e4m3" else torch.float8_e5m2), scales
     numbers = values.round().nan_to_num(0).to(torch.int8)

@@ -12,7 +12,7 @@ from .._formats import FP32, INTEGERS
 from .lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
 from .._options import OF_HEADS, Words
 from .._problem import DTYPES
-from .._caches.scales import SCALE_NAMES, check_q_scale, check_scales, kv_scale_of, strides_of, view_scales
+from .._caches.scales import SCALE_NAMES, check_q_scale, check_scales, strides_of, view_scales, words_of_scales
 
 # ---- What a call has of all parts ----
 
@@ -103,7 +103,7 @@ def words_of_arrays(arrays, options, batch, q, k, v=None):
     for name in words.of_heads:
         of_problem.update(OF_HEADS[name])
     if arrays.k_scale is not None or arrays.v_scale is not None:
-        of_problem["kv_scale"] = kv_scale_of(arrays.k_scale, arrays.v_scale, k, v)
+        of_problem.update(words_of_scales(arrays.k_scale, arrays.v_scale, k, v))
     if arrays.cos is not None and arrays.cos.shape[1]:
         of_problem["rope"] = "interleaved" if words.rope_interleaved else "half"
         of_problem["rope_dim"] = 2 * arrays.cos.shape[1]

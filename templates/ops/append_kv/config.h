@@ -11,7 +11,7 @@ struct AppendRowsConfig : Shape {
 
   ATTNFORGE_CONSTEXPR static int num_threads() { return AppendShape::kMostThreads; }
   ATTNFORGE_CONSTEXPR AppendShape append_shape() const {
-    return {dtype, head_dim, head_dim_v, rope, rope_dim, dtype_k, dtype_v, kv_scale};
+    return {dtype, head_dim, head_dim_v, rope, rope_dim, dtype_k, dtype_v, kv_scale, kv_zero};
   }
 };
 

@@ -270,13 +270,14 @@ struct AppendKv {
       Scale scales[kDepth][2];
       if constexpr (Numbers::kComputed) {
         scale += token.cache_batch * of_rows.stride_batch + token.cache_row * of_rows.stride_row;
-        u32 largest[kDepth][2];
+        typename Numbers::Largest largest[kDepth][2];
         unrolled<kDepth>([&](int i) {
-          largest[i][0] = i < rows ? largest_magnitudes<S.dtype>(a[i]) : 0;
-          largest[i][1] = i < rows && pair ? largest_magnitudes<S.dtype>(b[i]) : 0;
+          if (i < rows) largest[i][0].add(a[i]);
+          if (i < rows && pair) largest[i][1].add(b[i]);
         });
-        Numbers::find_scales(slice, largest, scales, [&](int i, int group, float x) {
-          if (i < rows) scale[i * kApart * of_rows.stride_head + group] = x;
+        Numbers::find_scales(slice, largest, scales, [&](int i, int group, const Scale& found) {
+          if (i < rows)
+            Numbers::store_scale(scale + i * kApart * of_rows.stride_head, group, found);
         });
       } else if constexpr (S.kv_scale != kNoScale) {
         scale += token.sequence * of_rows.stride_batch;

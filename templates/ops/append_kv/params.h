@@ -35,6 +35,7 @@ struct AppendShape {
   int rope_dim;
   int dtype_k = kFp32, dtype_v = kFp32;  // of caches, of 8 or 4 bits; others are as rows come
   int kv_scale = 0;                      // low_bits.h
+  int kv_zero = 0;
 
   ATTNFORGE_CONSTEXPR bool quantises() const { return is_low_bit(dtype_k) || is_low_bit(dtype_v); }
   /// Blocks that an SM holds at once: what limits the registers of a thread.

@@ -1,6 +1,6 @@
 // quantise.cuh - rows of 16 bits as numbers of 8 or 4 bits: the largest magnitude of a row or of
-// groups of its columns, which lanes next to one another find together, and numbers multiplied by
-// the inverse of the scale that follows from it.
+// groups of its columns, or the least and the largest number, which lanes next to one another find
+// together, and numbers multiplied by the inverse of the scale that follows.
 #pragma once
 
 #include "low_bits.h"
@@ -19,9 +19,9 @@ ATTNFORGE_DEVICE float inverse_of(float scale) {
   return fabsf(scale) < 0x1p-126f ? 1.0f : 1.0f / scale;
 }
 
-/// A scale, and that.
+/// A scale, that, and a zero point.
 struct Scale {
-  float scale = 1.0f, inverse = 1.0f;
+  float scale = 1.0f, inverse = 1.0f, zero = 0.0f;
 
   Scale() = default;
   ATTNFORGE_DEVICE explicit Scale(float given) : scale(given), inverse(inverse_of(given)) {}
@@ -41,31 +41,61 @@ struct Scale {
     of.inverse = is_zero ? 1.0f : fmaf(fmaf(-exact, near, 1.0f), near, near);
     return of;
   }
+
+  /// Of floats of 16 bits from `least` to `most`, which become -8 and 7: as append_kv() says, where
+  /// halves are exact.
+  ATTNFORGE_DEVICE static Scale of_range(float least, float most) {
+    const float infinity = __uint_as_float(0x7f800000u);
+    const float exact = __fmul_rn(0.5f * most - 0.5f * least, 2.0f / 15);
+    const bool finite = fabsf(least) < infinity && fabsf(most) < infinity;
+    Scale of(finite ? (exact < 0x1p-126f ? 0.0f : exact) : __uint_as_float(0x7fffffffu));
+    of.zero = 2.0f * fmaf(4.0f, of.scale, 0.5f * least);  // 8 times a scale may be too large
+    return of;
+  }
 };
 
-/// The largest magnitudes among the lower and among the upper halves of words, 16-bit floats. A NaN
-/// is larger than all others.
-template <int kDtype, int kWords>
-ATTNFORGE_DEVICE u32 largest_magnitudes(const u32 (&words)[kWords]) {
-  u32 largest = 0;
-  unrolled<kWords>([&](int w) { largest = largest2<kDtype>(largest, words[w] & 0x7fff7fffu); });
-  return largest;
-}
+/// Of the lower and of the upper halves of words, 16-bit floats, the largest magnitudes; with zero
+/// points the largest numbers, and after these the largest of their negatives. A NaN is larger than
+/// all others.
+template <int kDtype, bool kZeros>
+struct LargestHalves {
+  enum : int { kWords = kZeros ? 2 : 1 };
+  enum : u32 { kOfNone = !kZeros ? 0u : kDtype == kBf16 ? 0xff80ff80u : 0xfc00fc00u };
+  u32 words[kWords];
 
-/// Those of kLanes lanes, a power of two, from a multiple of as many on.
-template <int kDtype, int kLanes>
-ATTNFORGE_DEVICE u32 largest_of_lanes(u32 x) {
+  ATTNFORGE_DEVICE LargestHalves() {
+    unrolled<kWords>([&](int w) { words[w] = kOfNone; });
+  }
+  template <int kVectorWords>
+  ATTNFORGE_DEVICE void add(const u32 (&vector)[kVectorWords]) {
+    unrolled<kVectorWords, kWords>([&](int i, int w) {
+      const u32 pair = kZeros ? vector[i] ^ (w == 0 ? 0u : 0x80008000u) : vector[i] & 0x7fff7fffu;
+      words[w] = largest2<kDtype>(words[w], pair);
+    });
+  }
+  ATTNFORGE_DEVICE void add(const LargestHalves& other) {
+    unrolled<kWords>([&](int w) { words[w] = largest2<kDtype>(words[w], other.words[w]); });
+  }
+
+  /// Those of kLanes lanes, a power of two, from a multiple of as many on.
+  template <int kLanes>
+  ATTNFORGE_DEVICE void join_lanes() {
 #pragma unroll
-  for (int distance = kLanes / 2; distance > 0; distance /= 2)
-    x = largest2<kDtype>(x, __shfl_xor_sync(~0u, x, distance));
-  return x;
-}
-
-/// The largest of both halves of x in the lower half of a word, and those of y in the upper one.
-template <int kDtype>
-ATTNFORGE_DEVICE u32 largest_of_halves(u32 x, u32 y) {
-  return largest2<kDtype>(__byte_perm(x, y, 0x5410), __byte_perm(x, y, 0x7632));
-}
+    for (int distance = kLanes / 2; distance > 0; distance /= 2)
+      unrolled<kWords>([&](int w) {
+        words[w] = largest2<kDtype>(words[w], __shfl_xor_sync(~0u, words[w], distance));
+      });
+  }
+  /// The largest of both halves of x in the lower half, and those of y in the upper one.
+  ATTNFORGE_DEVICE static LargestHalves of(const LargestHalves& x, const LargestHalves& y) {
+    LargestHalves both;
+    unrolled<kWords>([&](int w) {
+      both.words[w] = largest2<kDtype>(__byte_perm(x.words[w], y.words[w], 0x5410),
+                                       __byte_perm(x.words[w], y.words[w], 0x7632));
+    });
+    return both;
+  }
+};
 
 /// Rows of K or of V, kMoved, that lie in S.lanes() lanes.
 template <AppendShape S, int kMoved>
@@ -75,6 +105,7 @@ struct Quantised {
   static constexpr int kLanes = S.lanes(kMoved), kVector = S.vector();
   static constexpr int kGroup = scale_group(S, kColumns), kGroups = row_scales(S, kColumns);
   static constexpr bool kComputed = S.kv_scale >= kScaleToken;
+  using Largest = LargestHalves<S.dtype, S.kv_zero != 0>;
   /// Whether slices cover a row in order: a group is in lanes next to one another then.
   static constexpr bool kInOrder = kMoved == kMovedV || S.rope != kRopeHalf;
   static constexpr int kOfSlice = S.in_pairs(kMoved) ? 2 * kVector : kVector;  // columns
@@ -84,52 +115,68 @@ struct Quantised {
   /// group is then of one of them, in lanes next to one another.
   static constexpr bool kInHalves = !kInOrder && kGroups > 1 &&
                                     S.rope_dim == kColumns&& S.pairs() % kGroup == 0;
-  /// The scales of largest magnitudes in the halves of a word.
-  ATTNFORGE_DEVICE static void set(Scale& lower, Scale& upper, u32 largest) {
+  /// The scales of what is largest in the halves of a word.
+  ATTNFORGE_DEVICE static void set(Scale& lower, Scale& upper, const Largest& largest) {
     float of_lower, of_upper;
-    unpack2<S.dtype>(largest, of_lower, of_upper);
-    lower = Scale::of_largest<kCode>(of_lower), upper = Scale::of_largest<kCode>(of_upper);
+    unpack2<S.dtype>(largest.words[0], of_lower, of_upper);
+    if constexpr (S.kv_zero) {
+      float minus_lower, minus_upper;
+      unpack2<S.dtype>(largest.words[1], minus_lower, minus_upper);
+      lower = Scale::of_range(-minus_lower, of_lower);
+      upper = Scale::of_range(-minus_upper, of_upper);
+    } else {
+      lower = Scale::of_largest<kCode>(of_lower), upper = Scale::of_largest<kCode>(of_upper);
+    }
+  }
+  ATTNFORGE_DEVICE static void store_scale(float* of_row, int group, const Scale& found) {
+    if constexpr (S.kv_zero)
+      of_row[2 * group] = found.scale, of_row[2 * group + 1] = found.zero;
+    else
+      of_row[group] = found.scale;
   }
 
-  /// Scales of a lane's vectors of the rows of two heads, of these largest magnitudes;
+  /// Scales of a lane's vectors of the rows of two heads, of what is largest in these;
   /// `store(row, group, scale)` is called in one lane for each. All lanes of a warp call this;
   /// those without a part of a row bring zeros, and store nothing.
   template <class Store>
-  ATTNFORGE_DEVICE static void find_scales(const RowSlice& slice, const u32 (&largest)[2][2],
+  ATTNFORGE_DEVICE static void find_scales(const RowSlice& slice, const Largest (&largest)[2][2],
                                            Scale (&scales)[2][2], const Store& store) {
-    constexpr int kDtype = S.dtype;
     const int of_row = int(threadIdx.x) % kLanes;
     if constexpr (kInOrder || kGroups == 1) {
-      u32 of[2];
-      unrolled<2>([&](int i) { of[i] = largest2<kDtype>(largest[i][0], largest[i][1]); });
-      set(scales[0][0], scales[1][0],
-          largest_of_lanes<kDtype, kGroupLanes>(largest_of_halves<kDtype>(of[0], of[1])));
+      Largest of[2] = {largest[0][0], largest[1][0]};
+      unrolled<2>([&](int i) { of[i].add(largest[i][1]); });
+      Largest all = Largest::of(of[0], of[1]);
+      all.template join_lanes<kGroupLanes>();
+      set(scales[0][0], scales[1][0], all);
       unrolled<2>([&](int i) {
         scales[i][1] = scales[i][0];
-        if (of_row % kGroupLanes == 0) store(i, of_row / kGroupLanes, scales[i][0].scale);
+        if (of_row % kGroupLanes == 0) store(i, of_row / kGroupLanes, scales[i][0]);
       });
     } else if constexpr (kInHalves) {
       constexpr int kOfGroup = kGroup / kVector;  // lanes
       unrolled<2>([&](int i) {
-        const u32 both = largest_of_halves<kDtype>(largest[i][0], largest[i][1]);
-        set(scales[i][0], scales[i][1], largest_of_lanes<kDtype, kOfGroup>(both));
+        Largest both = Largest::of(largest[i][0], largest[i][1]);
+        both.template join_lanes<kOfGroup>();
+        set(scales[i][0], scales[i][1], both);
         if (of_row % kOfGroup != 0) return;
-        store(i, of_row / kOfGroup, scales[i][0].scale);
-        store(i, of_row / kOfGroup + kGroups / 2, scales[i][1].scale);
+        store(i, of_row / kOfGroup, scales[i][0]);
+        store(i, of_row / kOfGroup + kGroups / 2, scales[i][1]);
       });
     } else {
       unrolled<kGroups>([&](int group) {
         const bool has[2] = {slice.first / kGroup == group, slice.second / kGroup == group};
-        u32 of[2];
+        Largest of[2];
         unrolled<2>([&](int i) {
-          of[i] = largest2<kDtype>(has[0] ? largest[i][0] : 0u, has[1] ? largest[i][1] : 0u);
+          of[i] = has[0] ? largest[i][0] : Largest();
+          of[i].add(has[1] ? largest[i][1] : Largest());
         });
+        Largest all = Largest::of(of[0], of[1]);
+        all.template join_lanes<kLanes>();
         Scale found[2];
-        set(found[0], found[1],
-            largest_of_lanes<kDtype, kLanes>(largest_of_halves<kDtype>(of[0], of[1])));
+        set(found[0], found[1], all);
         unrolled<2>([&](int i) {
           unrolled<2>([&](int part) { scales[i][part] = has[part] ? found[i] : scales[i][part]; });
-          if (of_row == group) store(i, group, found[i].scale);
+          if (of_row == group) store(i, group, found[i]);
         });
       });
     }
@@ -142,7 +189,10 @@ struct Quantised {
                                      const Scale& scale) {
     float x[kVector];
     unrolled<kVector / 2>([&](int w) { unpack2<S.dtype>(vector[w], x[2 * w], x[2 * w + 1]); });
-    if constexpr (S.kv_scale != kNoScale)
+    if constexpr (S.kv_zero)
+      unrolled<kVector>(
+          [&](int i) { x[i] = fminf(fmaxf((x[i] - scale.zero) * scale.inverse, -8.0f), 7.0f); });
+    else if constexpr (S.kv_scale != kNoScale)
       unrolled<kVector>([&](int i) { x[i] = __fmul_rn(x[i], scale.inverse); });
     u32 words[kVector / 4];
     unrolled<kVector / 4>([&](int w) {

@@ -59,6 +59,7 @@ Problem weights_problem(const Problem& problem) {
   Problem p = problem;
   p.dtype_v = p.dtype_o = p.dtype_q;
   p.kv_scale = KvScale::kNone;
+  p.kv_zero = false;
   p.head_dim_v = p.head_dim;
   p.layout = Layout::kBshd;
   p.lse = true;     // it comes in

@@ -108,8 +108,8 @@ struct FwdNaive {
       if constexpr (is_low_bit(C.dtype_k)) {
 #pragma unroll
         for (int i = 0; i < 8; ++i)
-          k[i] = exact_element<C.dtype_k>(key_row, d + i) *
-                 scale_of<false>(params, rows, key, d + i);
+          k[i] = value_of<false>(params, rows, key, d + i,
+                                 exact_element<C.dtype_k>(key_row, d + i));
       } else {
         load_floats<C.dtype_k, C.alignment>(key_row + d * element_bytes(C.dtype_k), k);
       }
@@ -142,13 +142,14 @@ struct FwdNaive {
     return first + begin * tensor.stride_row * element_bytes(kDtype);
   }
 
-  /// The scale of element d of a key.
+  /// The value of element d of a key, of its number.
   template <bool kOfV>
-  ATTNFORGE_DEVICE static float scale_of(const Params& params, const Rows& rows, int key, int d) {
+  ATTNFORGE_DEVICE static float value_of(const Params& params, const Rows& rows, int key, int d,
+                                         float number) {
     const int head = rows.head / (params.fwd.num_heads_q / params.fwd.num_heads_kv);
     i64 batch = rows.lengths.batch(), row = rows.lengths.kv_begin() + key;
     if constexpr (C.page_size != 0) batch = page_of(params, rows, key), row = key % C.page_size;
-    return exact_scale<C, kOfV>(params, rows.sequence, batch, row, head, d);
+    return exact_value<C, kOfV>(params, rows.sequence, batch, row, head, d, number);
   }
 
   ATTNFORGE_DEVICE static i64 page_of(const Params& params, const Rows& rows, int key) {
@@ -290,7 +291,7 @@ struct FwdNaive {
         if (column() + d >= C.head_dim_v) break;
         float v = exact_element<C.dtype_v>(v_row, first + d);
         if constexpr (is_low_bit(C.dtype_v))
-          v *= scale_of<true>(params, rows, tile + i, column() + d);
+          v = value_of<true>(params, rows, tile + i, column() + d, v);
 #pragma unroll
         for (int r = 0; r < kRows; ++r) o[c][r] += smem.p[i][r] * v;
       }

@@ -123,6 +123,7 @@ Problem widened(const Problem& problem) {
   Problem wide = problem;
   wide.dtype_k = wide.dtype_v = problem.dtype_q;
   wide.kv_scale = KvScale::kNone;
+  wide.kv_zero = false;
   wide.page_size = has_own_pages(problem) ? kOwnPageRows : 0;
   return wide;
 }

@@ -1,6 +1,7 @@
 // step_widen.cuh - the step before a kernel that knows nothing of fewer bits: writes k and v in q's
-// dtype to the workspace, numbers times scales, rounded once. Rows that lie in pages come out in
-// order. Of fp16, what is finite stays so: no farther from 0 than its largest number.
+// dtype to the workspace, numbers times scales and plus zero points, rounded once. Rows that lie in
+// pages come out in order. Of fp16, what is finite stays so: no farther from 0 than its largest
+// number.
 #pragma once
 
 #include "low_bits.h"
@@ -112,7 +113,7 @@ struct WidenKeys {
                    bytes_of(kCode, head * part.rows.stride_head + column);
       if constexpr (kScaled<kCode>)
         part.scale = static_cast<const float*>(part.scales.data) + head * part.scales.stride_head +
-                     (scales_of_rows(C) ? column / scale_group(C, kDim)
+                     (scales_of_rows(C) ? column / scale_group(C, kDim) * (C.kv_zero ? 2 : 1)
                                         : keys.sequence * part.scales.stride_batch);
       part.to = static_cast<char*>(wide) + (keys.begin + keys.first) * part.key_bytes +
                 i64(own) * kBytes;
@@ -125,16 +126,20 @@ struct WidenKeys {
   ATTNFORGE_DEVICE static void widen_keys(const WideningWork& w, const Keys& keys, const Part& part,
                                           int first, int apart) {
     u32 words[kDepth][element_bits(kCode) / 4];
-    float factor[kDepth];
+    float factor[kDepth], zero[kDepth] = {};
     unrolled<kDepth>([&](int d) {
       const Place place(w, keys, keys.first + min(first + d * apart, keys.count - 1));
       load_words<16>(part.codes + bytes_of(kCode, place.batch * part.rows.stride_batch +
                                                       place.row * part.rows.stride_row),
                      words[d]);
-      if constexpr (kScaled<kCode>)
-        factor[d] = part.scale[scales_of_rows(C) ? place.batch * part.scales.stride_batch +
-                                                       place.row * part.scales.stride_row
-                                                 : 0];
+      if constexpr (kScaled<kCode>) {
+        const float* const scale = part.scale + (scales_of_rows(C)
+                                                     ? place.batch * part.scales.stride_batch +
+                                                           place.row * part.scales.stride_row
+                                                     : 0);
+        factor[d] = *scale;
+        if constexpr (C.kv_zero) zero[d] = scale[1];
+      }
     });
     unrolled<kDepth>([&](int d) {
       const int key = first + d * apart;
@@ -144,7 +149,9 @@ struct WidenKeys {
         float x[kColumns];
         numbers<kCode>(words[d], x);
         if constexpr (kScaled<kCode>)
-          unrolled<kColumns>([&](int i) { x[i] = within(x[i] * factor[d]); });
+          unrolled<kColumns>([&](int i) {
+            x[i] = within(C.kv_zero ? fmaf(x[i], factor[d], zero[d]) : x[i] * factor[d]);
+          });
         unrolled<4>([&](int i) { stored[i] = pack2<C.dtype>(x[2 * i], x[2 * i + 1]); });
       } else {
         unrolled<4>([&](int i) { stored[i] = words[d][i]; });

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "attnforge/host_tensors.h"
 #include "cli/files/npy.h"
 #include "tests/cli/program/program_fixture.h"
 
@@ -286,6 +287,100 @@ TEST_F(RunInputs, ArraysOfTextsAreGivenOrAskedFor) {
   expect_refused({tensors(1, 1, 5), text}, "--arg a=FILE.npy is missing");
   expect_refused({tensors(1, 1, 5), text, {"--arg", "a=" + floats("a.npy", {1}, {1})}},
                  "a: its file has 1 elements, and args=\"float* a[num_heads_q]\" says 2");
+}
+
+/// k and v of each format beside their values in fp16: 3 keys of 32 columns, of one query.
+class RunOfFewBits : public RunInputs {
+ protected:
+  static constexpr int kKeys = 3, kDim = 32;
+  using Values = std::vector<std::uint16_t>;  // fp16
+
+  static std::uint16_t fp16(float x) {
+    std::uint16_t bits;
+    values_from_float(DType::kFp16, &x, 1, &bits);
+    return bits;
+  }
+  static float value_of(int key, int column, float scale, float zero) {
+    return float((key * 5 + column * 3) % 16 - 8) * scale + zero;
+  }
+  std::vector<float> run_of(const Words& k_and_v) {
+    Values q(kDim);
+    for (int d = 0; d < kDim; ++d) q[std::size_t(d)] = fp16(0.25f * float(d % 5 - 2));
+    const Words of_q = {"--q", file("q.npy", "<f2", {1, 1, 1, kDim}, q), "--o",
+                        folder_.file("o.npy"), "o=fp32"};
+    const Outcome outcome = cpu({of_q, k_and_v});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return numbers_of("o.npy");
+  }
+  /// Of values of fp16, with these scales and zero points of keys.
+  std::vector<float> run_of_values(const float (&scales)[kKeys], const float (&zeros)[kKeys]) {
+    Values values;
+    for (int key = 0; key < kKeys; ++key)
+      for (int d = 0; d < kDim; ++d)
+        values.push_back(fp16(value_of(key, d, scales[key], zeros[key])));
+    const std::string name = file("values.npy", "<f2", {1, kKeys, 1, kDim}, values);
+    return run_of({"--k", name, "--v", name});
+  }
+  void expect_same(const std::vector<float>& got, const std::vector<float>& wanted) {
+    ASSERT_EQ(got.size(), wanted.size());
+    ASSERT_EQ(got.size(), std::size_t{kDim});
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], wanted[i]) << i;
+    EXPECT_NE(got[0], got[1]);
+  }
+};
+
+TEST_F(RunOfFewBits, BlocksComeFromFilesAsGgmlHasThem) {
+  const float scales[kKeys] = {0.5f, -0.25f, 2.0f};
+  std::vector<std::uint8_t> of8, of4;
+  for (int key = 0; key < kKeys; ++key) {
+    const std::uint16_t scale = fp16(scales[key]);
+    const auto number = [&](int d) { return (key * 5 + d * 3) % 16; };
+    for (auto* blocks : {&of8, &of4})
+      blocks->push_back(std::uint8_t(scale)), blocks->push_back(std::uint8_t(scale >> 8));
+    for (int d = 0; d < kDim; ++d) of8.push_back(std::uint8_t(number(d) - 8));
+    for (int d = 0; d < 16; ++d) of4.push_back(std::uint8_t(number(d) | number(d + 16) << 4));
+  }
+  const std::string k = file("k8.npy", "|u1", {1, kKeys, 1, 34}, of8),
+                    v = file("v4.npy", "|u1", {1, kKeys, 1, 18}, of4);
+  const std::vector<float> wanted = run_of_values(scales, {0, 0, 0});
+  expect_same(run_of({"--k", k, "--v", v, "k=q8_0", "v=q4_0"}), wanted);
+  expect_refused({{"--q", folder_.file("q.npy"), "--k", k, "--v", k, "k=q8_0", "v=q4_0"}},
+                 "head_dim_v=60 must be a multiple of 8");
+}
+
+TEST_F(RunOfFewBits, ZeroPointsLieAfterTheirScales) {
+  const float scales[kKeys] = {0.5f, 0.25f, 1.0f}, zeros[kKeys] = {-1.0f, 3.0f, 0.5f};
+  std::vector<std::uint8_t> bytes;
+  std::vector<float> pairs;
+  for (int key = 0; key < kKeys; ++key) {
+    const auto number = [&](int d) { return ((key * 5 + d * 3) % 16 - 8) & 15; };
+    for (int d = 0; d < kDim; d += 2) bytes.push_back(std::uint8_t(number(d) | number(d + 1) << 4));
+    pairs.push_back(scales[key]), pairs.push_back(zeros[key]);
+  }
+  const std::string k = file("k4.npy", "|u1", {1, kKeys, 1, kDim / 2}, bytes),
+                    of_k = floats("pairs.npy", {1, kKeys, 1, 1, 2}, pairs);
+  const std::vector<float> wanted = run_of_values(scales, zeros);
+  expect_same(run_of({"--k", k, "--v", k, "--k-scale", of_k, "--v-scale", of_k, "kv_scale=token",
+                      "kv_zero"}),
+              wanted);
+  expect_refused({{"--q", folder_.file("q.npy"), "--k", k, "--v", k, "--k-scale", of_k, "--v-scale",
+                   of_k, "kv_scale=token"}},
+                 "has 6 numbers in place of 3");
+}
+
+TEST_F(RunOfFewBits, RandomOnesAgreeWithTheReference) {
+  for (const char* words :
+       {"k=q8_0 v=q4_0 head_dim=64:96 lengths=used page_size=16", "k=q4_0 head_dim=32 causal",
+        "k=int4 v=int4 kv_scale=group32 kv_zero head_dim=72:40",
+        "v=int4 kv_scale=token kv_zero head_dim=64 lengths=packed"}) {
+    const Outcome outcome = cpu(
+        {{"--random", "3", "--check", "fwd bf16 batch=2 num_heads=4:2", "seqlen=5:50", words}});
+    EXPECT_EQ(outcome.exit_code, 0) << words << outcome.err;
+  }
+  EXPECT_EQ(cpu({{"--random", "3", "--check", "append bf16 k=int4 v=int4 kv_scale=token kv_zero",
+                  "batch=2 num_heads=2 seqlen=3:40 head_dim=64"}})
+                .exit_code,
+            0);
 }
 
 }  // namespace

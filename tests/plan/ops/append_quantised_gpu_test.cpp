@@ -80,6 +80,21 @@ TEST_F(AppendQuantisedGpu, RowsHaveTheirScales) {
   }
 }
 
+TEST_F(AppendQuantisedGpu, RowsOfInt4HaveTheirZeroPoints) {
+  for (const char* formats : {"k=int4 v=int4", "k=int4 v=bf16"}) {
+    for (const char* scale : {"token", "group32", "group64", "group128"}) {
+      for (const char* rest :
+           {"batch=64 num_heads=8 seqlen=1:512 head_dim=128 page_size=16 lengths_after",
+            "batch=9 num_heads=32:8 seqlen=1:300 head_dim=128 page_size=64 rope=half queries",
+            "batch=6 num_heads=3 seqlen=40:256 head_dim=72:40 lengths=packed tokens=150 "
+            "alignment=4"}) {
+        expect_two_steps(
+            fmt::format("append bf16 {} kv_scale={} kv_zero {}", formats, scale, rest).c_str());
+      }
+    }
+  }
+}
+
 TEST_F(AppendQuantisedGpu, OtherScalesAreReadAndOtherSizesServed) {
   expect_two_steps(
       "append fp16 k=e5m2 v=int4 kv_scale=head batch=7 num_heads=5 seqlen=9:64 head_dim=64");

@@ -18,6 +18,7 @@ TEST(WideningStepCompiles, OfEveryFormatWithoutSpills) {
   constexpr const char* kProblems[] = {
       "fwd bf16 k=int8 v=int8 kv_scale=token seqlen=64 head_dim=128",
       "fwd fp16 k=int4 v=int4 kv_scale=group32 seqlen=64 head_dim=128 lengths=packed",
+      "fwd bf16 k=int4 v=int4 kv_scale=token kv_zero seqlen=64 head_dim=128 lengths=packed",
       "fwd bf16 k=e4m3 v=e4m3 kv_scale=head seqlen=64 head_dim=64 lengths=packed page_size=16",
       "fwd fp16 k=e5m2 v=e5m2 kv_scale=tensor seqlen=64 head_dim=192:128 lengths=used page_size=24",
       "fwd bf16 k=int4 v=bf16 seqlen=64 head_dim=256 lengths=used",
