@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "generator/shape.h"
+#include "templates/fwd_wgmma_sm90a/fp8_sums.cuh"
 #include "templates/host/fwd_params.h"
 #include "templates/host/visited_keys.h"
 
@@ -46,7 +47,9 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c, const DeviceFacts& device) {
   const double tensor = scores * (round_up(c.head_dim, 16) + c.head_dim_v) / fma_per_clock;
   const double exponentials = kExponential * scores / kExponentialsPerClock;
   // An element of an array takes two more: to become a float, and to be added.
-  const double additions = c.two_levels() ? double(c.head_dim_v) / c.block_n / c.sum_tiles() : 0.0;
+  const double additions = Fp8Sums{c}.two_levels()
+                               ? double(c.head_dim_v) / c.block_n / Fp8Sums{c}.tiles()
+                               : 0.0;
   const double instructions = kInstructionsPerScore + (c.may_tile_rows() ? 2 : 0) + additions;
   const double issue = kIssue * scores * instructions / kLanesPerClock;
   // TMA reads rows in lines; those of odd head dims begin anywhere in a line.
@@ -78,7 +81,8 @@ double clocks_per_tile(const FwdWgmmaSm90aConfig& c, const TileCost& cost) {
                       kOwnSoftmax * cost.softmax / c.warpgroups + kOwnWait) /
                      c.blocks_per_sm;
   double clocks = std::max(cost.busy, own) + kUnoverlapped * std::min(cost.busy, own);
-  if (c.two_levels()) clocks *= 1 + kSumRound * (double(c.head_dim_v) / c.sum_columns() - 1);
+  if (Fp8Sums{c}.two_levels())
+    clocks *= 1 + kSumRound * (double(c.head_dim_v) / Fp8Sums{c}.columns() - 1);
   if (c.pingpong) clocks *= kPingpong;
   if (c.q_in_regs) clocks *= kQInRegs;
   if (c.blocks_per_sm > 1) clocks *= kSharedSm;

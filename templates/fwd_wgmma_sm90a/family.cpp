@@ -9,8 +9,8 @@
 #include "generator/problem/bucket.h"
 #include "generator/tensors/stored_rows.h"
 #include "generator/typed_family.h"
-#include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
+#include "templates/fwd_wgmma_sm90a/fp8_sums.cuh"
 #include "templates/hopper/wgmma_text.h"
 #include "templates/host/common_fields.h"
 #include "templates/host/common_rejects.h"
@@ -190,7 +190,7 @@ bool memory_fits(const Typed& c, const Arch& arch) {
 /// Of a thread: output, scores, probabilities and Q in the main loop, and what else it needs.
 int needed_registers(const Typed& c, const Problem& problem) {
   if (is_low_bit(c.dtype))
-    return c.fp8_registers(c.two_levels() ? c.sum_columns() : 0) +
+    return Fp8Sums{c}.registers(Fp8Sums{c}.two_levels() ? Fp8Sums{c}.columns() : 0) +
            (c.q_in_regs ? ceil_div(c.head_dim, 8) : 0);
   const int planned = c.head_dim_v / 2 + c.block_n / 2 + c.block_n / 4 +
                       (c.q_in_regs ? 4 * ceil_div(c.head_dim, 16) : 0);
@@ -308,7 +308,7 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
 /// Sums of two levels in so many rounds that each waits for the one before.
 Reason needless_rounds_of_sums(const Typed& c) {
   constexpr int kMostRounds = 4;
-  return c.head_dim_v > kMostRounds * c.sum_columns() ? "few registers are left for sums" : "";
+  return c.head_dim_v > kMostRounds * Fp8Sums{c}.columns() ? "few registers are left for sums" : "";
 }
 
 /// Buffers of Q, K and V that nothing waits for.
@@ -439,7 +439,7 @@ KernelTraits kernel_of(const Typed& c) {
 Source render(const Typed& c, const Problem& problem) {
   KernelTraits kernel = kernel_of(c);
   std::string products = wgmma_text(c.dtype, c.block_n);
-  if (c.sum_columns() != c.block_n) products += wgmma_text(c.dtype, c.sum_columns());
+  if (Fp8Sums{c}.columns() != c.block_n) products += wgmma_text(c.dtype, Fp8Sums{c}.columns());
   kernel.declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n";
   return kernel_source(untyped(kName, c, kFields), c, problem, kernel);
 }
