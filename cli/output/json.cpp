@@ -5,7 +5,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "attnforge/json.h"
+#include "attnforge/inspect.h"
 
 namespace attnforge::cli {
 

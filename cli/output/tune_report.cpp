@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "attnforge/json.h"
+#include "attnforge/inspect.h"
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
 #include "attnforge/work.h"

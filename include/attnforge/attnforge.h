@@ -14,7 +14,6 @@
 #include "attnforge/error.h"
 #include "attnforge/host_tensors.h"
 #include "attnforge/inspect.h"
-#include "attnforge/json.h"
 #include "attnforge/measure.h"
 #include "attnforge/merge_states.h"
 #include "attnforge/plan.h"
@@ -26,4 +25,3 @@
 #include "attnforge/version.h"
 #include "attnforge/weights.h"
 #include "attnforge/work.h"
-#include "attnforge/worker.h"

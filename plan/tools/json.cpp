@@ -1,4 +1,4 @@
-#include "attnforge/json.h"
+#include "attnforge/inspect.h"
 
 #include <nlohmann/json.hpp>
 
