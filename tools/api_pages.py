@@ -29,8 +29,8 @@ OTHER_HEADERS = {"attnforge.h", "c.h", "c_tensors.h", "c_block_mask.h", "c_tools
 CPP_HEADERS = {
     "Problems and plans": ("problem.h", "element_format.h", "code_texts.h", "device.h", "plan.h", "block_mask.h", "device_block_mask.h", "merge_states.h", "append_kv.h", "weights.h", "provenance.h", "error.h"),
     "Tuning and the database": ("tune.h", "cache.h"),
-    "Looking": ("inspect.h", "assembly_info.h", "problem_words.h", "printable.h", "version.h"),
-    "For programs without data or memory of their own": ("host_tensors.h", "device_memory.h", "check.h", "measure.h", "work.h"),
+    "Looking": ("inspect.h", "assembly_info.h", "json.h", "problem_words.h", "printable.h", "version.h"),
+    "For programs without data or memory of their own": ("host_tensors.h", "device_memory.h", "check.h", "measure.h"),
 }
 EXAMPLE = "## The smallest example"  # from here on a page is written
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "attnforge/inspect.h"
+#include "attnforge/json.h"
 #include "attnforge/printable.h"
 #include "cli/options/gpus.h"
 #include "cli/output/table.h"

@@ -5,7 +5,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "attnforge/inspect.h"
+#include "attnforge/json.h"
 
 namespace attnforge::cli {
 

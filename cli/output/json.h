@@ -11,7 +11,7 @@ namespace attnforge::cli {
 
 using Json = nlohmann::ordered_json;
 
-/// The library's nouns, with the keys of attnforge/inspect.h.
+/// The library's nouns, with the keys of attnforge/json.h.
 Json to_json(const DeviceFacts& device);
 Json to_json(const CompileInfo& compiled);
 

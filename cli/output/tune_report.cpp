@@ -6,10 +6,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "attnforge/inspect.h"
+#include "attnforge/json.h"
+#include "attnforge/measure.h"
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
-#include "attnforge/work.h"
 #include "cli/options/gpus.h"
 #include "cli/output/table.h"
 #include "cli/terminal/terminal.h"

@@ -14,6 +14,7 @@
 #include "attnforge/error.h"
 #include "attnforge/host_tensors.h"
 #include "attnforge/inspect.h"
+#include "attnforge/json.h"
 #include "attnforge/measure.h"
 #include "attnforge/merge_states.h"
 #include "attnforge/plan.h"
@@ -24,4 +25,3 @@
 #include "attnforge/tune.h"
 #include "attnforge/version.h"
 #include "attnforge/weights.h"
-#include "attnforge/work.h"

@@ -10,6 +10,7 @@
 #include "attnforge/c.h"
 #include "attnforge/device.h"
 #include "attnforge/inspect.h"
+#include "attnforge/json.h"
 #include "attnforge/version.h"
 #include "generator/problem/bucket.h"
 #include "plan/c/convert.h"

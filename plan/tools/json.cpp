@@ -1,9 +1,9 @@
-#include "attnforge/inspect.h"
+#include "attnforge/json.h"
 
 #include <nlohmann/json.hpp>
 
+#include "attnforge/measure.h"
 #include "attnforge/version.h"
-#include "attnforge/work.h"
 
 namespace attnforge {
 namespace {

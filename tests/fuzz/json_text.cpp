@@ -1,6 +1,6 @@
 // json_text.cpp - any texts and numbers in the library's nouns: the JSON of each is JSON, and its
 // texts are those of the noun wherever they are UTF-8.
-#include "attnforge/inspect.h"
+#include "attnforge/json.h"
 
 #include <cstring>
 #include <nlohmann/json.hpp>

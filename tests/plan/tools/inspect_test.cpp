@@ -16,6 +16,7 @@
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
+#include "attnforge/json.h"
 #include "cache/cache.h"
 #include "generator/arch.h"
 #include "generator/candidates.h"
