@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "attnforge/worker.h"
+#include "attnforge/tune.h"
 #include "cli/verbs/memory_check.h"
 #include "cli/verbs/verbs.h"
 
@@ -110,7 +110,7 @@ int run_program(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   attnforge::cli::hold_standard_files();
-  // Not a verb for people: searches start it (attnforge/worker.h).
+  // Not a verb for people: searches start it (attnforge/tune.h).
   if (argc == 4 && std::string_view(argv[1]) == "worker")
     std::_Exit(attnforge::serve_search(argv[2], std::atoi(argv[3])));
   return attnforge::cli::run_program(argc, argv);

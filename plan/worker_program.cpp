@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "attnforge/error.h"
+#include "attnforge/tune.h"
 #include "attnforge/version.h"
-#include "attnforge/worker.h"
 #include "generator/source.h"
 #include "runtime/compile/nvrtc_library.h"
 #include "runtime/device.h"

@@ -25,12 +25,12 @@ sys.path.insert(0, str(ROOT / "python"))
 import attnforge  # noqa: E402
 
 # In reading order; every public header is in one of these, except:
-OTHER_HEADERS = {"attnforge.h", "c.h", "c_tensors.h", "c_block_mask.h", "cxx20.h"}
+OTHER_HEADERS = {"attnforge.h", "c.h", "c_tensors.h", "c_block_mask.h", "c_tools.h", "cxx20.h"}
 CPP_HEADERS = {
     "Problems and plans": ("problem.h", "element_format.h", "code_texts.h", "device.h", "plan.h", "block_mask.h", "device_block_mask.h", "merge_states.h", "append_kv.h", "weights.h", "provenance.h", "error.h"),
-    "Tuning and the database": ("tune.h", "cache.h", "worker.h"),
+    "Tuning and the database": ("tune.h", "cache.h"),
     "Looking": ("inspect.h", "assembly_info.h", "json.h", "problem_words.h", "printable.h", "version.h"),
-    "For programs without data or memory of their own": ("host_tensors.h", "device_memory.h", "check.h", "measure.h", "work.h"),
+    "For programs without data or memory of their own": ("host_tensors.h", "device_memory.h", "check.h", "measure.h"),
 }
 EXAMPLE = "## The smallest example"  # from here on a page is written
 
@@ -172,7 +172,7 @@ def c_page():
     end = next(i for i in range(example, len(comment)) if comment[i] and not comment[i].startswith("  "))
     contract = [re.sub(r"^([A-Z]\w+(?: contexts)?)\. ", r"**\1.** ", line) for line in comment[end:]]
     out = [prose(comment[example:end], "c"), "## The contract", prose(contract), "## Status codes", *header_page(HEADERS / "c.h", "c", 3)]
-    for title, name in (("What a run reads and writes", "c_tensors.h"), ("Block masks", "c_block_mask.h")):
+    for title, name in (("What a run reads and writes", "c_tensors.h"), ("Block masks", "c_block_mask.h"), ("Tools", "c_tools.h")):
         out += [f"## {title}", *header_page(HEADERS / name, "c", 3)]
     return out
 

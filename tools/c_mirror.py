@@ -15,7 +15,7 @@ import textwrap
 import written
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-HEADERS = [ROOT / "include/attnforge" / name for name in ("c_tensors.h", "c.h", "c_block_mask.h")]
+HEADERS = [ROOT / "include/attnforge" / name for name in ("c_tensors.h", "c.h", "c_block_mask.h", "c_tools.h")]
 MIRROR = ROOT / "python/attnforge/_c.py"
 START = '''\
 """The structs, constants and functions of include/attnforge/c.h and the headers that it includes. Written by tools/c_mirror.py; change those."""

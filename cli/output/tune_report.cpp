@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "attnforge/json.h"
+#include "attnforge/measure.h"
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
-#include "attnforge/work.h"
 #include "cli/options/gpus.h"
 #include "cli/output/table.h"
 #include "cli/terminal/terminal.h"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "attnforge/host_tensors.h"
+#include "attnforge/measure.h"
 #include "attnforge/problem.h"
-#include "attnforge/work.h"
 #include "cli/options/command_line.h"
 #include "cli/options/problems.h"
 #include "cli/output/mask_drawing.h"

@@ -25,5 +25,3 @@
 #include "attnforge/tune.h"
 #include "attnforge/version.h"
 #include "attnforge/weights.h"
-#include "attnforge/work.h"
-#include "attnforge/worker.h"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "attnforge/assembly_info.h"
+#include "attnforge/measure.h"
 #include "attnforge/plan.h"
 #include "attnforge/tune.h"
-#include "attnforge/work.h"
 
 namespace attnforge {
 

@@ -306,7 +306,7 @@ ATTNFORGE_API Problem typical_problem(const Problem& problem);
 
 /// How many (query, key) pairs of one head of one sequence windows let through, those of a mask
 /// text among them. Exact, O(1); with a block mask about as many as its density says. Of a merge
-/// pairs of a query and a part. What else a text hides, work.h counts.
+/// pairs of a query and a part. What else a text hides, work_of() counts.
 ATTNFORGE_API std::int64_t visible_pairs(const Problem& problem);
 
 /// Floating point operations of `pairs` pairs: 2 * (head_dim + head_dim_v) each; 2.5 times that for
@@ -314,7 +314,7 @@ ATTNFORGE_API std::int64_t visible_pairs(const Problem& problem);
 ATTNFORGE_API double flops_of_pairs(const Problem& problem, double pairs);
 
 /// flops_of_pairs() of the visible_pairs() of all heads of typical_problem(): for estimates. What
-/// is known of the work, and whether anything is, says work.h.
+/// is known of the work, and whether anything is, says work_of().
 ATTNFORGE_API double flops(const Problem& problem);
 
 /// Bytes of q, k, v, the rows of rope's tables and the lists of a block mask read once and o, lse

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attnforge/plan.h"
@@ -84,5 +85,10 @@ inline double speed_up(const TuneResult& result) {
 /// Error(kUnsupported), Error(kCuda) if the GPU is lost.
 ATTNFORGE_API TuneResult tune(const Problem& problem, Device& device,
                               const TuneOptions& options = {});
+
+/// What `attnforge worker ROLE SUPERVISOR` does: answers a search of the process `supervisor` over
+/// standard input, a socket, until that is closed. `role`: "gpu" or "compile". Returns an exit
+/// code, with which the process should end at once (std::_Exit). Never throws.
+ATTNFORGE_API int serve_search(std::string_view role, int supervisor);
 
 }  // namespace attnforge

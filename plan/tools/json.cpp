@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attnforge/measure.h"
 #include "attnforge/version.h"
-#include "attnforge/work.h"
 
 namespace attnforge {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "attnforge/device_memory.h"
 #include "attnforge/error.h"
-#include "attnforge/work.h"
 #include "generator/tensors/operands.h"
 #include "plan/checks/option_checks.h"
 #include "plan/context_scope.h"

@@ -1,6 +1,6 @@
 // work.cpp - counts the pairs that a run computes: windows and blocks by their sizes, what else a
 // mask's text hides pair by pair, as long as there are not too many.
-#include "attnforge/work.h"
+#include "attnforge/measure.h"
 
 #include <fmt/format.h>
 

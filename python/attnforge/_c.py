@@ -126,8 +126,19 @@ class PlanOptions(Structure):
     ]
 
 
-class HostTensor(Structure):
-    _fields_ = [("name", c_char_p), ("data", c_void_p), ("bytes", c_size_t)]
+class BlockMaskShape(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("block_q", c_int32), ("block_kv", c_int32), ("seqlen_q", c_int64), ("seqlen_kv", c_int64),
+        ("heads", c_int64), ("batch", c_int64),
+    ]
+
+
+class BlockMaskInfo(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("row_begin", c_void_p), ("columns", c_void_p), ("bits", c_void_p), ("bit_blocks", c_void_p),
+        ("row_begin_count", c_int64), ("columns_count", c_int64), ("bits_count", c_int64), ("blocks", c_int64), ("full", c_int64),
+        ("partial", c_int64),
+    ]
 
 
 class TuneOptions(Structure):
@@ -144,19 +155,8 @@ class InspectOptions(Structure):
     ]
 
 
-class BlockMaskShape(Structure):
-    _fields_ = [
-        ("struct_size", c_uint32), ("block_q", c_int32), ("block_kv", c_int32), ("seqlen_q", c_int64), ("seqlen_kv", c_int64),
-        ("heads", c_int64), ("batch", c_int64),
-    ]
-
-
-class BlockMaskInfo(Structure):
-    _fields_ = [
-        ("struct_size", c_uint32), ("row_begin", c_void_p), ("columns", c_void_p), ("bits", c_void_p), ("bit_blocks", c_void_p),
-        ("row_begin_count", c_int64), ("columns_count", c_int64), ("bits_count", c_int64), ("blocks", c_int64), ("full", c_int64),
-        ("partial", c_int64),
-    ]
+class HostTensor(Structure):
+    _fields_ = [("name", c_char_p), ("data", c_void_p), ("bytes", c_size_t)]
 
 
 # Result and arguments. Structs that are passed by their addresses are c_void_p, as handles are.
@@ -185,11 +185,6 @@ FUNCTIONS = {
     "attnforge_plan_measured_us": (c_double, [c_void_p]),
     "attnforge_contiguous_tensors": (c_int, [c_void_p, c_void_p]),
     "attnforge_run": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p]),
-    "attnforge_attention_weights": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_void_p]),
-    "attnforge_key_mass": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
-    "attnforge_solve_on_cpu": (c_int, [c_void_p, c_void_p, c_size_t]),
-    "attnforge_tune": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
-    "attnforge_inspect": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "attnforge_block_mask_from_bsr": (c_int, [
         c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p,
     ]),
@@ -209,4 +204,9 @@ FUNCTIONS = {
     "attnforge_block_mask_get": (c_int, [c_void_p, c_void_p]),
     "attnforge_block_mask_words": (c_int, [c_void_p, c_void_p]),
     "attnforge_block_mask_draw": (c_int, [c_void_p, c_int64, c_int64, c_int32, c_void_p]),
+    "attnforge_tune": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
+    "attnforge_inspect": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
+    "attnforge_attention_weights": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_void_p]),
+    "attnforge_key_mass": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
+    "attnforge_solve_on_cpu": (c_int, [c_void_p, c_void_p, c_size_t]),
 }

@@ -19,9 +19,10 @@
 #include "ptx/reduction.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
+#include "ptx/stmatrix.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
-#include "ptx/wgmma.cuh"
+#include "ptx/wgmma_whole.cuh"
 #include "tile/unrolled.cuh"
 
 namespace attnforge {

@@ -137,20 +137,30 @@ struct FwdMmaSm80Config : Shape {
     const int partial = k_row_scales() > 1 + kv_zero ? scores : 0;  // sums of a group
     return output + scores + query + widened + partial + 4 * row_fragments() + 8;
   }
-  ATTNFORGE_CONSTEXPR bool valid() const {
-    return (dtype == kFp16 || dtype == kBf16) && (head_dim_warps == 1 || head_dim_warps == 2) &&
+  ATTNFORGE_CONSTEXPR bool warps_valid() const {
+    return (head_dim_warps == 1 || (head_dim_warps == 2 && step_n == block_n && !pad_head_dim)) &&
            num_warps % head_dim_warps == 0 && num_warps >= 2 &&
-           (block_m % (16 * row_warps()) == 0 ||
-            (block_m == 8 && row_warps() == 1 && low_bit_k() && low_bit_v() && !has_key_lists() &&
-             !user_score)) &&
-           block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 && pack_gqa >= 1 &&
-           (stages > 1 || step_n == block_n) && alignment >= 4 &&
-           (head_dim_warps == 1 || (step_n == block_n && !pad_head_dim)) &&
            (!low_bits() || (!pad_head_dim && head_dim_warps == 1)) &&
-           block_n / step_n % key_warps() == 0 && (key_warps() == 1 || !has_key_lists()) &&
-           (!has_key_lists() ||
-            (pack_gqa == 1 && blocks_fit(block_n) && head_dim_warps == 1 &&
-             (step_n % (block_n / key_groups()) == 0 || block_n / key_groups() % step_n == 0)));
+           (key_warps() == 1 || !has_key_lists());
+  }
+  ATTNFORGE_CONSTEXPR bool rows_valid() const {
+    if (block_m % (16 * row_warps()) == 0) return true;
+    return block_m == 8 && row_warps() == 1 && low_bit_k() && low_bit_v() && !has_key_lists() &&
+           !user_score;
+  }
+  ATTNFORGE_CONSTEXPR bool keys_valid() const {
+    return block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 &&
+           (stages > 1 || step_n == block_n) && block_n / step_n % key_warps() == 0;
+  }
+  ATTNFORGE_CONSTEXPR bool lists_valid() const {
+    if (!has_key_lists()) return true;
+    const int of_group = block_n / key_groups();
+    return pack_gqa == 1 && blocks_fit(block_n) && head_dim_warps == 1 &&
+           (step_n % of_group == 0 || of_group % step_n == 0);
+  }
+  ATTNFORGE_CONSTEXPR bool valid() const {
+    return (dtype == kFp16 || dtype == kBf16) && pack_gqa >= 1 && alignment >= 4 && warps_valid() &&
+           rows_valid() && keys_valid() && lists_valid();
   }
 };
 

@@ -142,28 +142,6 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR int launch_registers() const { return registers().launch(); }
   ATTNFORGE_CONSTEXPR int consumer_registers() const { return registers().consumer(); }
 
-  // Sums of two levels (e4m3): tensor cores keep fewer than 32 bits, so what they added up of some
-  // tiles goes to sums in fp32, of some columns at a time where registers are few.
-  ATTNFORGE_CONSTEXPR bool two_levels() const { return dtype == kE4m3 && !fast_sums; }
-  /// Of the main loop; the last of them is what ptxas needs beside numbers.
-  ATTNFORGE_CONSTEXPR int fp8_registers(int columns_of_part) const {
-    return head_dim_v / 2 + columns_of_part / 2 + block_n / 2 + block_n / 8 +
-           (block_n > (warpgroups == 3 ? 96 : 128) ? 40
-            : warpgroups == 3                      ? 32
-                                                   : 24) +
-           (head_dim_v > 192 ? 4 : 0);
-  }
-  ATTNFORGE_CONSTEXPR int sum_columns() const {
-    if (!two_levels()) return head_dim_v;
-    for (int rounds = 1; rounds < 8; ++rounds) {
-      const int columns = head_dim_v / rounds;
-      if (head_dim_v % rounds == 0 && columns % 8 == 0 &&
-          fp8_registers(columns) <= consumer_registers())
-        return columns;
-    }
-    return 16;
-  }
-  ATTNFORGE_CONSTEXPR int sum_tiles() const { return sum_columns() == head_dim_v ? 2 : 1; }
   ATTNFORGE_CONSTEXPR bool tiles_valid() const {
     return warpgroups >= 1 && warpgroups <= 3 && block_n % 16 == 0 && block_n >= 16 &&
            block_n <= 256 && k_stages >= 1 && v_stages >= 1 && q_stages >= 1 && q_stages <= 2 &&

@@ -6,7 +6,11 @@
 #include <cmath>
 
 #include "generator/shape.h"
+#include "templates/fwd_wgmma_sm90a/fp8_sums.cuh"
 #include "templates/host/fwd_params.h"
+#include "templates/host/memory_time.h"
+#include "templates/host/part.h"
+#include "templates/host/split_counts.h"
 #include "templates/host/visited_keys.h"
 
 namespace attnforge {
@@ -46,7 +50,9 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c, const DeviceFacts& device) {
   const double tensor = scores * (round_up(c.head_dim, 16) + c.head_dim_v) / fma_per_clock;
   const double exponentials = kExponential * scores / kExponentialsPerClock;
   // An element of an array takes two more: to become a float, and to be added.
-  const double additions = c.two_levels() ? double(c.head_dim_v) / c.block_n / c.sum_tiles() : 0.0;
+  const double additions = Fp8Sums{c}.two_levels()
+                               ? double(c.head_dim_v) / c.block_n / Fp8Sums{c}.tiles()
+                               : 0.0;
   const double instructions = kInstructionsPerScore + (c.may_tile_rows() ? 2 : 0) + additions;
   const double issue = kIssue * scores * instructions / kLanesPerClock;
   // TMA reads rows in lines; those of odd head dims begin anywhere in a line.
@@ -78,7 +84,8 @@ double clocks_per_tile(const FwdWgmmaSm90aConfig& c, const TileCost& cost) {
                       kOwnSoftmax * cost.softmax / c.warpgroups + kOwnWait) /
                      c.blocks_per_sm;
   double clocks = std::max(cost.busy, own) + kUnoverlapped * std::min(cost.busy, own);
-  if (c.two_levels()) clocks *= 1 + kSumRound * (double(c.head_dim_v) / c.sum_columns() - 1);
+  if (Fp8Sums{c}.two_levels())
+    clocks *= 1 + kSumRound * (double(c.head_dim_v) / Fp8Sums{c}.columns() - 1);
   if (c.pingpong) clocks *= kPingpong;
   if (c.q_in_regs) clocks *= kQInRegs;
   if (c.blocks_per_sm > 1) clocks *= kSharedSm;
@@ -88,10 +95,8 @@ double clocks_per_tile(const FwdWgmmaSm90aConfig& c, const TileCost& cost) {
   return clocks;
 }
 
-}  // namespace
-
-double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& problem,
-                                   const DeviceFacts& device) {
+/// Of query tiles with all their keys, or with a share of them.
+double tiles_us(const FwdWgmmaSm90aConfig& c, const Problem& problem, const DeviceFacts& device) {
   const TileCost cost = tile_cost(c, device);
   const double start = (kTileStart + kStorePerColumn * c.head_dim_v + kOwnTensor * cost.tensor +
                         cost.softmax + (c.grid == kGridPlain ? kNewBlock : 0.0) +
@@ -131,6 +136,64 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   if (many != (masked && problem.seqlen_kv > 1024)) idle *= kGroup;
   if (masked && problem.seqlen_kv <= 1024 && c.head_group_mb > 32) idle *= kLargeGroup;
   return clocks * idle / device.num_sms / device.sm_clock_mhz;
+}
+
+}  // namespace
+
+QueryTiling tiling_of(const FwdWgmmaSm90aTyped& c) {
+  return {.block_m = c.tile_rows(),
+          .block_n = c.block_n,
+          .pack_gqa = c.pack_gqa,
+          .blocks_per_sm = c.blocks_per_sm,
+          .num_splits = c.num_splits,
+          .shares = c.grid == kGridShares,
+          .own_list_groups = c.own_lists ? c.own_list_groups() : 0};
+}
+
+double blocks_of(const FwdWgmmaSm90aTyped& c, const Problem& problem) {
+  return double(query_tiles(problem, c.tile_rows(), c.pack_gqa)) * c.num_splits;
+}
+
+double spread_of_fwd_wgmma_sm90a(const FwdWgmmaSm90aTyped& c, const Problem& problem,
+                                 const DeviceFacts& device) {
+  if (c.grid == kGridShares) return 1;
+  return spread_of_batches(problem, blocks_of(c, problem), device) *
+         spread_of_rows(problem, c.tile_rows(), c.pack_gqa,
+                        tiles_are_equal(problem) ? places_of(tiling_of(c), device) : 1);
+}
+
+double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& problem,
+                                   const DeviceFacts& device) {
+  if (!c.has_parts() && !has_few_rows(problem))
+    return tiles_us(c, problem, device) * spread_of_fwd_wgmma_sm90a(c, problem, device) +
+           part_steps_us(c, problem, tiling_of(c), device);
+  const double reads = reads_us(problem, c.pack_gqa, device);
+  if (c.grid == kGridShares) {
+    constexpr double kFindUs = 1;  // a block counts all key tiles before its first load
+    // Where shares have several query tiles, the first keys of each come when others are used up.
+    constexpr double kNextTileUs = 2, kOneTile = 0.5;
+    const double rounds = blocks_of(c, problem) / places_of(tiling_of(c), device);
+    const double next_us = kNextTileUs * std::max(rounds - kOneTile, 0.0);
+    const double us = tiles_us(c, problem, device);
+    return kFindUs + next_us + std::max(with_memory_time(us, problem, device), reads) +
+           combine_us(problem, results_of_shares(problem, tiling_of(c), device), device);
+  }
+  // Splits count as sequences of their own.
+  Problem split = problem;
+  split.batch *= c.num_splits;
+  split.seqlen_kv = (problem.seqlen_kv + c.num_splits - 1) / c.num_splits;
+  const double rounds = problem.lengths == Lengths::kFixed
+                            ? late_readers(problem, blocks_of(c, problem), device)
+                            : 1;
+  constexpr double kAskUs = 2;  // blocks that ask for short tiles wait for the answers
+  const double us = tiles_us(c, split, device) + (c.grid == kGridDynamic ? kAskUs : 0) +
+                    part_steps_us(c, problem, tiling_of(c), device);
+  // What waits for the longest sequence at the end waits for more than the memory.
+  return std::max(with_memory_time(us, problem, device, rounds), reads) *
+             unequal_factor(
+                 c, problem, c.num_splits,
+                 blocks_of(c, problem) / c.num_splits / places_of(tiling_of(c), device)) +
+         combine_us(problem, c.num_splits, device);
 }
 
 }  // namespace attnforge

@@ -9,8 +9,8 @@
 #include "generator/problem/bucket.h"
 #include "generator/tensors/stored_rows.h"
 #include "generator/typed_family.h"
-#include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
+#include "templates/fwd_wgmma_sm90a/fp8_sums.cuh"
 #include "templates/hopper/wgmma_text.h"
 #include "templates/host/common_fields.h"
 #include "templates/host/common_rejects.h"
@@ -25,10 +25,7 @@
 namespace attnforge {
 namespace {
 
-/// What is compiled in, and what the launch alone decides.
-struct Typed : FwdWgmmaSm90aConfig {
-  int num_splits;  // blocks of a query tile, each with a part of its keys
-};
+using Typed = FwdWgmmaSm90aTyped;
 constexpr std::string_view kName = "fwd_wgmma_sm90a";
 
 constexpr Field<Typed> kFields[] = {
@@ -63,21 +60,6 @@ constexpr std::int64_t kMaxTiles = 1 << 30;  // and as many again do not overflo
 
 static_assert(sizeof(TileCounters) <= kCounterBytes);
 static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
-
-QueryTiling tiling_of(const Typed& c) {
-  return {.block_m = c.tile_rows(),
-          .block_n = c.block_n,
-          .pack_gqa = c.pack_gqa,
-          .blocks_per_sm = c.blocks_per_sm,
-          .num_splits = c.num_splits,
-          .shares = c.grid == kGridShares,
-          .own_list_groups = c.own_lists ? c.own_list_groups() : 0};
-}
-
-/// Query tiles, times the splits of their keys.
-double blocks_of(const Typed& c, const Problem& problem) {
-  return double(query_tiles(problem, c.tile_rows(), c.pack_gqa)) * c.num_splits;
-}
 
 TileSchedule work_of(const Problem& problem, const Typed& c) {
   const QueryTiling tiling = tiling_of(c);
@@ -190,7 +172,7 @@ bool memory_fits(const Typed& c, const Arch& arch) {
 /// Of a thread: output, scores, probabilities and Q in the main loop, and what else it needs.
 int needed_registers(const Typed& c, const Problem& problem) {
   if (is_low_bit(c.dtype))
-    return c.fp8_registers(c.two_levels() ? c.sum_columns() : 0) +
+    return Fp8Sums{c}.registers(Fp8Sums{c}.two_levels() ? Fp8Sums{c}.columns() : 0) +
            (c.q_in_regs ? ceil_div(c.head_dim, 8) : 0);
   const int planned = c.head_dim_v / 2 + c.block_n / 2 + c.block_n / 4 +
                       (c.q_in_regs ? 4 * ceil_div(c.head_dim, 16) : 0);
@@ -214,13 +196,11 @@ bool registers_fit(const Typed& c, const Problem& problem) {
   return needed_registers(c, problem) <= c.consumer_registers() && !product_too_wide(c);
 }
 
-/// Whether several blocks share the keys of a query tile.
-bool has_parts(const Typed& c) { return c.num_splits > 1 || c.grid == kGridShares; }
 int split_smem_bytes(const Typed& c) { return split_smem_bytes(c, c.grid == kGridShares); }
 
 /// Reasons against this number of splits that other numbers do not share.
 Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  if (!has_parts(c)) return "";
+  if (!c.has_parts()) return "";
   if (c.has_key_lists()) return "the tiles of a list are not split";
   if (c.grid != kGridPlain && c.num_splits > 1)
     return "blocks that take several query tiles do not split keys, but may have shares of them";
@@ -233,7 +213,7 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
 }
 Reason needless_number_of_splits(const Typed& c, const Problem& problem,
                                  const DeviceFacts& device) {
-  if (!has_parts(c)) return "";
+  if (!c.has_parts()) return "";
   if (!smem_has_room(c, device.arch, split_smem_bytes(c)))
     return "an SM has no room for so many blocks with what each knows of its splits";
   if (c.block_n % 32 != 0 || c.block_n < 64 || c.k_stages != c.v_stages)
@@ -251,7 +231,7 @@ Reason needless_number_of_splits(const Typed& c, const Problem& problem,
 Reason needless_rounds(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   constexpr double kMostRounds = 8;
   constexpr double kShortUs = 100;  // of keys from memory: fewer are gone before shares pay
-  if (has_parts(c) || c.has_key_lists() || !fits_one_tile(problem) || wrong_shares(problem) ||
+  if (c.has_parts() || c.has_key_lists() || !fits_one_tile(problem) || wrong_shares(problem) ||
       !one_tile(c, problem) || memory_us(problem, device) < kShortUs)
     return "";
   const double tiles = blocks_of(c, problem), places = places_of(tiling_of(c), device);
@@ -308,7 +288,7 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
 /// Sums of two levels in so many rounds that each waits for the one before.
 Reason needless_rounds_of_sums(const Typed& c) {
   constexpr int kMostRounds = 4;
-  return c.head_dim_v > kMostRounds * c.sum_columns() ? "few registers are left for sums" : "";
+  return c.head_dim_v > kMostRounds * Fp8Sums{c}.columns() ? "few registers are left for sums" : "";
 }
 
 /// Buffers of Q, K and V that nothing waits for.
@@ -365,47 +345,6 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
   return needless_by_parts(c, problem, tiling_of(c), device);
 }
 
-double spread(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  if (c.grid == kGridShares) return 1;
-  return spread_of_batches(problem, blocks_of(c, problem), device) *
-         spread_of_rows(problem, c.tile_rows(), c.pack_gqa,
-                        tiles_are_equal(problem) ? places_of(tiling_of(c), device) : 1);
-}
-
-double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  if (!has_parts(c) && !has_few_rows(problem))
-    return estimate_fwd_wgmma_sm90a_us(c, problem, device) * spread(c, problem, device) +
-           part_steps_us(c, problem, tiling_of(c), device);
-  const double reads = reads_us(problem, c.pack_gqa, device);
-  if (c.grid == kGridShares) {
-    constexpr double kFindUs = 1;  // a block counts all key tiles before its first load
-    // Where shares have several query tiles, the first keys of each come when others are used up.
-    constexpr double kNextTileUs = 2, kOneTile = 0.5;
-    const double rounds = blocks_of(c, problem) / places_of(tiling_of(c), device);
-    const double next_us = kNextTileUs * std::max(rounds - kOneTile, 0.0);
-    const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
-    return kFindUs + next_us + std::max(with_memory_time(us, problem, device), reads) +
-           combine_us(problem, results_of_shares(problem, tiling_of(c), device), device);
-  }
-  // Splits count as sequences of their own.
-  Problem split = problem;
-  split.batch *= c.num_splits;
-  split.seqlen_kv = (problem.seqlen_kv + c.num_splits - 1) / c.num_splits;
-  const double rounds = problem.lengths == Lengths::kFixed
-                            ? late_readers(problem, blocks_of(c, problem), device)
-                            : 1;
-  constexpr double kAskUs = 2;  // blocks that ask for short tiles wait for the answers
-  const double us = estimate_fwd_wgmma_sm90a_us(c, split, device) +
-                    (c.grid == kGridDynamic ? kAskUs : 0) +
-                    part_steps_us(c, problem, tiling_of(c), device);
-  // What waits for the longest sequence at the end waits for more than the memory.
-  return std::max(with_memory_time(us, problem, device, rounds), reads) *
-             unequal_factor(
-                 c, problem, c.num_splits,
-                 blocks_of(c, problem) / c.num_splits / places_of(tiling_of(c), device)) +
-         combine_us(problem, c.num_splits, device);
-}
-
 std::string describe(const Typed& c) {
   const char* const grids[] = {"one tile per block", "persistent", "dynamic", "shares of keys"};
   return phrases(
@@ -439,7 +378,7 @@ KernelTraits kernel_of(const Typed& c) {
 Source render(const Typed& c, const Problem& problem) {
   KernelTraits kernel = kernel_of(c);
   std::string products = wgmma_text(c.dtype, c.block_n);
-  if (c.sum_columns() != c.block_n) products += wgmma_text(c.dtype, c.sum_columns());
+  if (Fp8Sums{c}.columns() != c.block_n) products += wgmma_text(c.dtype, Fp8Sums{c}.columns());
   kernel.declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n";
   return kernel_source(untyped(kName, c, kFields), c, problem, kernel);
 }
@@ -504,8 +443,9 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
 }  // namespace
 
 extern const Family fwd_wgmma_sm90a;
-constinit const Family fwd_wgmma_sm90a = typed_family<kFields, illegal, needless, estimate_us,
-                                                      render, launch, describe, spread>({
+constinit const Family fwd_wgmma_sm90a = typed_family<kFields, illegal, needless,
+                                                      estimate_fwd_wgmma_sm90a_us, render, launch,
+                                                      describe, spread_of_fwd_wgmma_sm90a>({
     .name = kName,
     .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
     .tier = Tier::kProduct,

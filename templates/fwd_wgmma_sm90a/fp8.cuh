@@ -2,7 +2,7 @@
 // products with V, whose sums have two levels, and the scales of a query tile.
 #pragma once
 
-#include "fwd_wgmma_sm90a/config.h"
+#include "fwd_wgmma_sm90a/fp8_sums.cuh"
 #include "fwd_wgmma_sm90a/warpgroup.cuh"
 #include "hopper/transpose_v.cuh"
 #include "ptx/convert_float8.cuh"
@@ -11,19 +11,18 @@
 namespace attnforge {
 
 /// Outputs of a warpgroup with 64 rows. Tensor cores add products of 8 bits to about 14 bits of a
-/// sum. With C.two_levels() what they added up of C.sum_tiles() tiles, C.sum_columns() of it at a
-/// time, goes to `o` in fp32.
+/// sum. Where these have two levels, what they added up of some tiles goes to `o` in fp32.
 template <auto C>
 struct Fp8Outputs {
-  static constexpr int kColumns = C.sum_columns(), kRounds = C.head_dim_v / kColumns;
+  static constexpr int kColumns = Fp8Sums{C}.columns(), kRounds = C.head_dim_v / kColumns;
   static constexpr int kFragments = C.head_dim_v / 8, kPartFragments = kColumns / 8;
   static constexpr int kSteps = C.block_n / 32;  // of a product
-  static_assert(kRounds == 1 || C.sum_tiles() == 1, "a round's registers are the next one's");
+  static_assert(kRounds == 1 || Fp8Sums{C}.tiles() == 1, "a round's registers are the next one's");
   using Product = Wgmma<C.dtype, kColumns>;
   using Probabilities = u32[kSteps][4];
   using Rows = float[kFragments][4];
 
-  float part[C.two_levels() ? kPartFragments : 1][4] = {};
+  float part[Fp8Sums{C}.two_levels() ? kPartFragments : 1][4] = {};
   int tiles = 0;  // that part has
   float scale_log2 = 0.0f, v_scale = 0.0f;
 
@@ -75,9 +74,9 @@ struct Fp8Outputs {
   /// o += P V of the tile at `v`, or the first round of that.
   ATTNFORGE_DEVICE void begin_products(Rows& o, Probabilities& p, u32 v) {
     pin(p);
-    if constexpr (C.two_levels()) {
+    if constexpr (Fp8Sums{C}.two_levels()) {
       pin(part);
-      issue(part, p, v, 0, C.sum_tiles() > 1 && tiles > 0);
+      issue(part, p, v, 0, Fp8Sums{C}.tiles() > 1 && tiles > 0);
     } else {
       pin(o);
       issue(o, p, v, 0, 1);
@@ -85,9 +84,9 @@ struct Fp8Outputs {
   }
   /// The rest of it, after a wait.
   ATTNFORGE_DEVICE void end_products(Rows& o, Probabilities& p, u32 v) {
-    if constexpr (C.two_levels()) {
+    if constexpr (Fp8Sums{C}.two_levels()) {
       pin(part);
-      if (++tiles < C.sum_tiles()) return;
+      if (++tiles < Fp8Sums{C}.tiles()) return;
       add_part(o, 0);
 #pragma unroll
       for (int r = 1; r < kRounds; ++r) {
@@ -107,7 +106,7 @@ struct Fp8Outputs {
     tiles = 0;
   }
   ATTNFORGE_DEVICE void rescale(const float (&factor)[2]) {
-    if constexpr (C.two_levels() && C.sum_tiles() > 1) {
+    if constexpr (Fp8Sums{C}.two_levels() && Fp8Sums{C}.tiles() > 1) {
 #pragma unroll
       for (int j = 0; j < kPartFragments; ++j)
 #pragma unroll
@@ -116,8 +115,8 @@ struct Fp8Outputs {
   }
   /// When all keys were seen. inverse: of the rows' sums.
   ATTNFORGE_DEVICE void finish(Rows& o, float (&inverse)[2]) {
-    if constexpr (C.two_levels())
-      if (C.sum_tiles() > 1 && tiles > 0) add_part(o, 0);
+    if constexpr (Fp8Sums{C}.two_levels())
+      if (Fp8Sums{C}.tiles() > 1 && tiles > 0) add_part(o, 0);
     inverse[0] *= v_scale, inverse[1] *= v_scale;
   }
 };

@@ -31,6 +31,8 @@ struct FwdWgmmaSm90aProducer {
 
   ATTNFORGE_DEVICE FwdWgmmaSm90aProducer(const Params& p, Shared s) : params(p), smem(s) {}
 
+  /// Whether the first keys come before Q, whose one buffer consumers may still read.
+  ATTNFORGE_DEVICE static constexpr bool keys_first() { return C.q_stages == 1; }
   /// Whether this thread does what one thread does.
   ATTNFORGE_DEVICE static bool leads() { return !kByWarp || thread_index() % 128 == 0; }
 
@@ -85,13 +87,12 @@ struct FwdWgmmaSm90aProducer {
 
   // ---- A query tile ----
 
-  /// In the order in which consumers want them: K of a tile before V of the one before it. Where Q
-  /// has one buffer the first keys go before it, as consumers may still read the last one's.
+  /// In the order in which consumers want them: K of a tile before V of the one before it.
   template <class AskForNext>
   ATTNFORGE_DEVICE void load_in_order(const Keys& keys, const Work& work, int tile,
                                       const AskForNext& ask_for_next) {
     load_k(keys, work.walk.tile(0));
-    if constexpr (C.q_stages == 1) load_q(work, tile);
+    if constexpr (keys_first()) load_q(work, tile);
     const int last = work.walk.count() - 1;
     for (int i = 0; i < last; ++i) {
       if (i == last - 1) ask_for_next();
@@ -101,33 +102,15 @@ struct FwdWgmmaSm90aProducer {
     if (last == 0) ask_for_next();
     load_v(keys, work.walk.tile(last));
   }
-  /// Loads gathered tiles. Their groups, or pages, come from global memory: asked for two tiles
-  /// ahead.
-  template <class AskForNext>
-  ATTNFORGE_DEVICE void load_ahead(const Keys& keys, const Work& work, int tile,
-                                   const AskForNext& ask_for_next) {
-    auto now = keys.of_tile(work.walk, 0), next = keys.of_tile(work.walk, 1);
-    load_k(keys, now);
-    if constexpr (C.q_stages == 1) load_q(work, tile);
-    for (int i = 1; i < work.walk.count(); ++i) {
-      const auto later = keys.of_tile(work.walk, i + 1);
-      load_k(keys, next);
-      load_v(keys, now);
-      now = next;
-      next = later;
-    }
-    ask_for_next();
-    load_v(keys, now);
-  }
   /// ask_for_next() is called once, before the last keys are loaded.
   template <class AskForNext>
   ATTNFORGE_DEVICE void load(const Work& work, int tile, const AskForNext& ask_for_next) {
     const Keys keys(work.queries);
-    if (C.q_stages > 1 || work.empty()) load_q(work, tile);
+    if (!keys_first() || work.empty()) load_q(work, tile);
     if (work.empty())
       ask_for_next();
     else if constexpr (Keys::kAhead)
-      load_ahead(keys, work, tile, ask_for_next);
+      load_ahead(*this, keys, work, tile, ask_for_next);  // of parts/key_lists
     else
       load_in_order(keys, work, tile, ask_for_next);
   }

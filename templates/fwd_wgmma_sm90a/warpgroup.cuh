@@ -224,8 +224,8 @@ struct FwdWgmmaSm90aWarpgroup : WithFp8Outputs<C> {
     const float scale_log2 = scale_of_scores();
     if constexpr (Pieces::Score::kSeries) {
       const typename Pieces::Score::Series series{typename Pieces::Score(p), scale_log2};
-      const bool raised = softmax.probabilities_by_series(s, scale_log2, series, needs_mask,
-                                                          replace, rescale);
+      const bool raised = series.probabilities(softmax, s, scale_log2, needs_mask, replace,
+                                               rescale);
       settle(raised, rescale);
     } else if constexpr (kByRows) {
       replace();

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "ptx/convert.cuh"
-#include "ptx/ldmatrix.cuh"
 #include "ptx/shared_memory.cuh"
+#include "ptx/stmatrix.cuh"
 #include "tile/swizzle.cuh"
 
 namespace attnforge {

@@ -5,6 +5,7 @@
 #include "hopper/workers.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/special_registers.cuh"
+#include "ptx/stmatrix.cuh"
 #include "tile/swizzle.cuh"
 
 namespace attnforge {

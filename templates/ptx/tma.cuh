@@ -1,20 +1,11 @@
 // tma.cuh - copies by the tensor memory accelerator (PTX ISA, "cp.async.bulk.tensor"): tiles of
-// tensors by a map, with zeros for elements outside. One thread issues a copy; which one of a warp,
-// and how its copies are ordered with ordinary accesses, is here too. From sm_90 on.
+// tensors by a map, with zeros for elements outside. One thread issues a copy; how copies are
+// ordered with ordinary accesses is here too. From sm_90 on.
 #pragma once
 
 #include "base_params.h"
 
 namespace attnforge {
-
-/// Whether this is the lane that acts for its warp: the same one each time. All lanes must ask. The
-/// compiler knows that there is one: it moves TMA's operands to uniform registers as they are,
-/// where it else writes a loop over all lanes that may want a copy.
-ATTNFORGE_DEVICE bool elected() {
-  u32 is_it;
-  asm volatile("{ .reg .pred p; elect.sync _|p, -1; selp.u32 %0, 1, 0, p; }" : "=r"(is_it));
-  return is_it != 0;
-}
 
 /// What this thread wrote to shared memory before is seen by wgmma and TMA operations that are
 /// issued after a barrier which this thread passes, or arrives at, next.

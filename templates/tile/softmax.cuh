@@ -90,39 +90,6 @@ struct SoftmaxRows {
     }
   }
 
-  /// Probabilities of scores that a series may raise to exponents together with a function of the
-  /// Score's. hidden: the mask hides some of the tile. replace() applies the function, and hides.
-  template <int kFragments, class Series, class Replace>
-  ATTNFORGE_DEVICE bool probabilities_by_series(float (&s)[kFragments][4], float scale_log2,
-                                                const Series& series, bool hidden,
-                                                const Replace& replace, float (&rescale)[2]) {
-    float top[2];
-    static_assert(kRaise == 0, "series are of 16 bits");
-    bool leaves = false, grew = false;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      top[r] = top_of(s, r);
-      leaves |= base[r] != row_max[r] || series.leaves(top[r], row_max[r]);
-      grew |= series.exponent(top[r], row_max[r]) > kMostGrowth;
-    }
-    if (hidden || any_lane(leaves)) {
-      replace();
-      return probabilities(s, scale_log2, rescale);
-    }
-    const bool raised = any_lane(grew);
-    if (raised) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        raise_to(r, series.exponent(quad_max(top[r]), 0.0f), rescale[r]);
-        base[r] = row_max[r];
-      }
-    }
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-      exponentiate(s, r, [&](float x) { return series.exponent(x, row_max[r]); });
-    return raised;
-  }
-
   /// Sums of whole rows; `inverse` is 0 for a row that saw no key. Returns lse in natural logarithm
   /// through `lse`.
   ATTNFORGE_DEVICE void finish(float (&inverse)[2], float (&lse)[2]) {
@@ -136,7 +103,8 @@ struct SoftmaxRows {
     }
   }
 
- private:
+  // ---- Steps of these, which a Score with a series of its own takes too ----
+
   static constexpr float kMostGrowth = kRaise == 0 ? 8.0f : float(kRaise) + 2.75f;
 
   /// What goes from exponents of probabilities that are 2^kRaise times as large.

@@ -77,7 +77,7 @@ class ApiPagesTest(unittest.TestCase):
             self.assertIn(text, mirror.read_text())
 
     def test_every_function_of_the_c_api_has_an_entry(self):
-        header = "".join((ROOT / "include/attnforge" / name).read_text() for name in ("c.h", "c_tensors.h", "c_block_mask.h"))
+        header = "".join((ROOT / "include/attnforge" / name).read_text() for name in ("c.h", "c_tensors.h", "c_block_mask.h", "c_tools.h"))
         functions = set(re.findall(r"^ATTNFORGE_API [^;(]*?\b(attnforge_\w+)\(", header, flags=re.M))
         headings = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^### .*$", (ROOT / "docs/api/c.md").read_text(), flags=re.M)))
         self.assertGreater(len(functions), 20)

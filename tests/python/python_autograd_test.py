@@ -3,7 +3,7 @@
 reach the library.
 
 usage: ATTNFORGE_LIBRARY=libattnforge.so python_autograd_test.py PACKAGE_FOLDER [unittest arguments]
-The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp. tools/with_torch.sh finds a python that has torch.
+The first libcuda.so.1 must be the one of tests/support/fake_driver/fake_driver.cpp. tools/with_torch.sh finds a python that has torch.
 """
 
 import gc

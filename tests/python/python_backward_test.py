@@ -3,7 +3,7 @@
 what reaches the driver.
 
 usage: ATTNFORGE_LIBRARY=libattnforge.so python_backward_test.py PACKAGE_FOLDER [unittest arguments]
-The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp.
+The first libcuda.so.1 must be the one of tests/support/fake_driver/fake_driver.cpp.
 """
 
 import contextlib

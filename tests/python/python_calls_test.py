@@ -2,7 +2,7 @@
 """Calls of attention() with tensors that look like torch's: what is refused, what is remembered, what reaches the driver.
 
 usage: ATTNFORGE_LIBRARY=libattnforge.so python_calls_test.py PACKAGE_FOLDER [unittest arguments]
-The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp.
+The first libcuda.so.1 must be the one of tests/support/fake_driver/fake_driver.cpp.
 """
 
 import ctypes

@@ -3,7 +3,7 @@
 and a CPU that computes what plans enqueue.
 
 usage: ATTNFORGE_LIBRARY=libattnforge.so python_engines_test.py PACKAGE_FOLDER [unittest arguments]
-The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp; exits 77 without torch.
+The first libcuda.so.1 must be the one of tests/support/fake_driver/fake_driver.cpp; exits 77 without torch.
 """
 
 import abc

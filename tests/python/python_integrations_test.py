@@ -2,7 +2,7 @@
 """What torch traces, and attnforge under the names of others: with the real torch on the CPU, as python_autograd_test.py.
 
 usage: ATTNFORGE_LIBRARY=libattnforge.so python_integrations_test.py PACKAGE_FOLDER [unittest arguments]
-The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp. tools/with_torch.sh finds a python that has torch.
+The first libcuda.so.1 must be the one of tests/support/fake_driver/fake_driver.cpp. tools/with_torch.sh finds a python that has torch.
 """
 
 import gc

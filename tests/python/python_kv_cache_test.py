@@ -2,7 +2,7 @@
 """KvCache without a GPU: pages of the pool, what each step uploads and launches, and what is refused.
 
 usage: ATTNFORGE_LIBRARY=libattnforge.so python_kv_cache_test.py PACKAGE_FOLDER [unittest arguments]
-The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp.
+The first libcuda.so.1 must be the one of tests/support/fake_driver/fake_driver.cpp.
 """
 
 import array

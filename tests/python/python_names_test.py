@@ -2,7 +2,7 @@
 """What a newcomer types: names of other libraries, layouts of others, texts in the place of fields; each is answered by the right word.
 
 usage: ATTNFORGE_LIBRARY=libattnforge.so python_names_test.py PACKAGE_FOLDER [unittest arguments]
-The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp.
+The first libcuda.so.1 must be the one of tests/support/fake_driver/fake_driver.cpp.
 """
 
 import os

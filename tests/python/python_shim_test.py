@@ -2,7 +2,7 @@
 """libattnforge_torch.so under the real torch on the CPU: calls like an earlier one run without Python, and are as those that do not.
 
 usage: ATTNFORGE_LIBRARY=libattnforge.so python_shim_test.py PACKAGE_FOLDER [unittest arguments]
-The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp. tools/with_torch.sh finds a python that has torch. Skipped where
+The first libcuda.so.1 must be the one of tests/support/fake_driver/fake_driver.cpp. tools/with_torch.sh finds a python that has torch. Skipped where
 torch is older than 2.10.
 """
 

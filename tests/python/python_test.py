@@ -461,7 +461,7 @@ class PlanCacheTest(unittest.TestCase):
 
 
 class RunTest(unittest.TestCase):
-    """On the fake driver of tests/support/fake_driver.cpp: everything but the arithmetic."""
+    """On the fake driver of tests/support/fake_driver/fake_driver.cpp: everything but the arithmetic."""
 
     @classmethod
     def setUpClass(cls):

@@ -1,6 +1,7 @@
 // tma_keys.cuh - Keys gathered by TMA: groups of neighbours that lie anywhere in the sequence.
 #pragma once
 
+#include "parts/key_lists/load_ahead.cuh"
 #include "parts/key_lists/params.h"
 #include "ptx/special_registers.cuh"
 #include "ptx/tma.cuh"

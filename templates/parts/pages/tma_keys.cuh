@@ -1,8 +1,10 @@
 // tma_keys.cuh - Keys of a cache in pages, for TMA: a table says where each page lies.
 #pragma once
 
+#include "parts/key_lists/load_ahead.cuh"
 #include "parts/key_lists/params.h"
 #include "parts/pages/params.h"
+#include "ptx/elect.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/tma.cuh"

@@ -61,6 +61,37 @@ struct SoftcapScore {
     ATTNFORGE_DEVICE bool leaves(float top, float maximum) const {
       return top > near || maximum < least;
     }
+    /// Scores to probabilities, as softmax.probabilities() makes them of capped scores. hidden: the
+    /// mask hides some of the tile. replace() caps them, and hides.
+    template <class Softmax, int kFragments, class Replace>
+    ATTNFORGE_DEVICE bool probabilities(Softmax& softmax, float (&s)[kFragments][4],
+                                        float scale_log2, bool hidden, const Replace& replace,
+                                        float (&rescale)[2]) const {
+      float top[2];
+      bool leaves_it = false, grew = false;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        top[r] = softmax.top_of(s, r);
+        leaves_it |= softmax.base[r] != softmax.row_max[r] || leaves(top[r], softmax.row_max[r]);
+        grew |= exponent(top[r], softmax.row_max[r]) > Softmax::kMostGrowth;
+      }
+      if (hidden || any_lane(leaves_it)) {
+        replace();
+        return softmax.probabilities(s, scale_log2, rescale);
+      }
+      const bool raised = any_lane(grew);
+      if (raised) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          softmax.raise_to(r, exponent(quad_max(top[r]), 0.0f), rescale[r]);
+          softmax.base[r] = softmax.row_max[r];
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        softmax.exponentiate(s, r, [&](float x) { return exponent(x, softmax.row_max[r]); });
+      return raised;
+    }
   };
 
   /// The piece's interface: scores of a lane, and the QueryTile of their rows.

@@ -33,19 +33,4 @@ inline void ldmatrix_x2_trans(u32& r0, u32& r1, u32 smem_address) {
   r1 = of_matrix(lanes, 1, true);
 }
 
-inline void stmatrix_x4(u32 smem_address, const u32 (&r)[4]) {
-  const auto lanes = test::words_of_lanes(std::array<unsigned, 1>{smem_address});
-  const u32 lane = threadIdx.x % 32;
-  for (u32 i = 0; i < 4; ++i) test::own_sm().store(lanes[i * 8 + lane / 4][0] + lane % 4 * 4, r[i]);
-}
-
-inline void stmatrix_x4_trans(u32 smem_address, const u32 (&r)[4]) {
-  const auto lanes = test::words_of_lanes(std::array<unsigned, 1>{smem_address});
-  const u32 lane = threadIdx.x % 32;
-  for (u32 i = 0; i < 4; ++i)
-    for (u32 e = 0; e < 2; ++e)
-      test::own_sm().store(lanes[i * 8 + lane % 4 * 2 + e][0] + lane / 4 * 2,
-                           static_cast<u16>(r[i] >> 16 * e));
-}
-
 }  // namespace attnforge

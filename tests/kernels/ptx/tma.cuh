@@ -11,12 +11,6 @@
 
 namespace attnforge {
 
-/// The machine's slow warp lets the others go on for a while.
-inline bool elected() {
-  test::words_of_lanes(std::array<unsigned, 1>{0});
-  return threadIdx.x % 32 == 0;
-}
-
 inline constexpr u64 kEvictFirst = 0, kEvictLast = 1;
 
 inline void tma_load_4d(u32 smem_dst, const TensorMap& map, u32 barrier, u64, int column, int row,

@@ -1,5 +1,5 @@
 // work_test.cpp - what a run computes is counted pair by pair where it can be, and else not said.
-#include "attnforge/work.h"
+#include "attnforge/measure.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -18,6 +18,7 @@
 #include "ptx/special_registers.cuh"
 #define tma_load_4d tma_load_4d_on_gpu
 #define elected elected_on_gpu
+#include "templates/ptx/elect.cuh"
 #include "templates/ptx/tma.cuh"
 #undef tma_load_4d
 #undef elected

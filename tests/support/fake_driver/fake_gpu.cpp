@@ -1,6 +1,6 @@
 // fake_gpu.cpp - memory is the host's and stays zero, since no kernel computes: oracle and
 // candidates agree on nothing but zeros.
-#include "tests/support/fake_gpu.h"
+#include "tests/support/fake_driver/fake_gpu.h"
 
 #include <cuda.h>
 

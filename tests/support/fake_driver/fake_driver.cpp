@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "tests/support/fake_cuda.h"
-#include "tests/support/fake_gpu.h"
+#include "tests/support/fake_driver/fake_gpu.h"
 
 namespace {
 
