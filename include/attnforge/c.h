@@ -286,7 +286,7 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *   page_size needs lengths=used, or lengths=packed and tokens_kv=0: then q and o are packed, and k
  *   and v lie in pages, of which a run's lengths.kv says how many rows of each sequence count. It
  *   does not go with blocks or layout=packed_qkv.
- *   k and v of 8 or 4 bits need q and o in 16, no bwd, and rope in append alone; only they have a
+ *   k and v of 8 or 4 bits need q in 16, no bwd, and rope in append alone; only they have a
  *   kv_scale, and rows of int4 alone kv_zero.
  *   args needs score or mask (USER_CODE.md). In quotes \", \\ and \n are a quote, a backslash and
  *   the end of a line; a text without blanks needs no quotes, and on a command line the shell's do.
