@@ -1,8 +1,8 @@
 /* c_api_test.c - the C API from C99: contract, errors and struct sizes without a GPU; a plan and a
  * run where there is one.
  *
- * usage: c_api_test [fake]   `fake`: the driver is tests/support/fake_driver/fake_driver.cpp, which launches
- * nothing */
+ * usage: c_api_test [fake]   `fake`: the driver is tests/support/fake_driver/fake_driver.cpp, which
+ * launches nothing */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <stdio.h>
