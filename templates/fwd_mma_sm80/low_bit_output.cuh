@@ -9,6 +9,7 @@
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
 #include "ptx/shuffle.cuh"
+#include "tile/softmax.cuh"
 #include "tile/unrolled.cuh"
 #include "tile/widen.cuh"
 

@@ -5,7 +5,7 @@
 #include "pieces/plain_score.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
-#include "tile/maximum.cuh"
+#include "tile/softmax.cuh"
 #include "tile/tanh.cuh"
 
 namespace attnforge {
