@@ -1,5 +1,7 @@
 #include "cli/options/job_rank.h"
 
+#include <algorithm>
+
 #include "cli/options/command_line.h"
 #include "cli/refuse.h"
 
@@ -8,39 +10,62 @@ namespace {
 
 struct Launcher {
   const char *rank, *world, *local;
-  const char *first, *step;  // of ranks that do not count from 0 by 1
 };
 constexpr Launcher kLaunchers[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK", nullptr, nullptr},  // torchrun
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", nullptr,
-     nullptr},
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", nullptr, nullptr},  // MPICH
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr, nullptr},
-    {"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", nullptr, "SLURM_ARRAY_TASK_MIN",
-     "SLURM_ARRAY_TASK_STEP"},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK"},  // torchrun
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},  // MPICH
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
 };
 
-}  // namespace
+using Variable = std::function<const char*(const char*)>;
 
-std::optional<JobRank> job_rank(const std::function<const char*(const char*)>& variable) {
-  const auto number = [&](const char* name) -> std::optional<int> {
-    const char* const text = name == nullptr ? nullptr : variable(name);
-    return text == nullptr ? std::nullopt : number_in<int>(text);
-  };
+std::optional<int> number(const Variable& variable, const char* name) {
+  const char* const text = variable(name);
+  return text == nullptr ? std::nullopt : number_in<int>(text);
+}
+
+/// Of a process among those of its launch.
+std::optional<JobRank> rank_of_launch(const Variable& variable) {
   std::optional<JobRank> alone;
   for (const Launcher& launcher : kLaunchers) {
-    const std::optional<int> id = number(launcher.rank), world = number(launcher.world);
-    if (!id || !world) continue;
-    const int step = number(launcher.step).value_or(1);
-    const int rank = (*id - number(launcher.first).value_or(0)) / (step > 0 ? step : 1);
-    if (rank < 0 || rank >= *world)
-      refuse(kInvalidArgument, "{}={} is no rank of {}={}: say --shard I/N", launcher.rank, *id,
+    const std::optional<int> rank = number(variable, launcher.rank),
+                             world = number(variable, launcher.world);
+    if (!rank || !world) continue;
+    if (*rank < 0 || *rank >= *world)
+      refuse(kInvalidArgument, "{}={} is no rank of {}={}: say --shard I/N", launcher.rank, *rank,
              launcher.world, *world);
-    const JobRank found{rank, *world, number(launcher.local).value_or(0)};
+    const JobRank found{*rank, *world, number(variable, launcher.local).value_or(0)};
     if (found.world > 1) return found;
     if (!alone) alone = found;
   }
   return alone;
+}
+
+/// Of a task among those of a Slurm array, whose ids count from any number by any step.
+std::optional<JobRank> rank_of_array(const Variable& variable) {
+  const std::optional<int> id = number(variable, "SLURM_ARRAY_TASK_ID"),
+                           count = number(variable, "SLURM_ARRAY_TASK_COUNT");
+  if (!id || !count) return std::nullopt;
+  const int first = number(variable, "SLURM_ARRAY_TASK_MIN").value_or(0);
+  const int step = std::max(1, number(variable, "SLURM_ARRAY_TASK_STEP").value_or(1));
+  const int last = number(variable, "SLURM_ARRAY_TASK_MAX").value_or(first + (*count - 1) * step);
+  const int rank = (*id - first) / step;
+  if (rank < 0 || rank >= *count || (last - first) / step + 1 != *count)
+    refuse(kInvalidArgument,
+           "SLURM_ARRAY_TASK_ID={} is of an array with gaps: no shares follow from it; say --shard "
+           "I/N",
+           *id);
+  return JobRank{rank, *count, 0};
+}
+
+}  // namespace
+
+std::optional<JobRank> job_rank(const Variable& variable) {
+  const std::optional<JobRank> launch = rank_of_launch(variable), array = rank_of_array(variable);
+  if (!launch || !array) return launch ? launch : array;
+  return JobRank{array->rank * launch->world + launch->rank, array->world * launch->world,
+                 launch->local};
 }
 
 }  // namespace attnforge::cli

@@ -12,10 +12,10 @@ struct JobRank {
   int local = 0;  // on its machine; 0 where the launcher does not say
 };
 
-/// By torchrun, OpenMPI, MPICH, Slurm's tasks or Slurm's arrays, the first that started several
-/// processes, else the first that started one; nothing without a launcher. `variable` reads the
-/// environment, nullptr where it lacks a name. Throws Error(kInvalidArgument) for a rank that is
-/// none of its world.
+/// By torchrun, OpenMPI, MPICH or Slurm, the first that started several processes, else the first
+/// that started one; nothing without a launcher. Processes of each task of a Slurm array are ranks
+/// of one world. `variable` reads the environment, nullptr where it lacks a name. Throws
+/// Error(kInvalidArgument) for a rank that is none of its world, and for arrays with gaps.
 std::optional<JobRank> job_rank(const std::function<const char*(const char*)>& variable);
 
 }  // namespace attnforge::cli

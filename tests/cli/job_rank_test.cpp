@@ -51,12 +51,28 @@ TEST(JobRank, OfAnArrayCountsFromItsFirstTaskByItsStep) {
   expect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}, 0, 1, 0);
 }
 
+TEST(JobRank, OfTasksOfAnArrayCountsThroughAllOfThem) {
+  expect({{"SLURM_PROCID", "1"},
+          {"SLURM_NTASKS", "2"},
+          {"SLURM_LOCALID", "1"},
+          {"SLURM_ARRAY_TASK_ID", "3"},
+          {"SLURM_ARRAY_TASK_COUNT", "3"},
+          {"SLURM_ARRAY_TASK_MIN", "1"}},
+         5, 6, 1);
+}
+
 TEST(JobRank, ThatIsNoneOfItsWorldIsRefused) {
   EXPECT_THROW(rank_in({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}), Error);
   // ids 1 and 7 of a list: no shares follow from them
   EXPECT_THROW(rank_in({{"SLURM_ARRAY_TASK_ID", "7"},
                         {"SLURM_ARRAY_TASK_COUNT", "2"},
                         {"SLURM_ARRAY_TASK_MIN", "1"}}),
+               Error);
+  // ids 1, 3 and 9: the first would be right by itself
+  EXPECT_THROW(rank_in({{"SLURM_ARRAY_TASK_ID", "1"},
+                        {"SLURM_ARRAY_TASK_COUNT", "3"},
+                        {"SLURM_ARRAY_TASK_MIN", "1"},
+                        {"SLURM_ARRAY_TASK_MAX", "9"}}),
                Error);
 }
 
