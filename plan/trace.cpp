@@ -31,7 +31,7 @@ bool has_line(int file, std::string_view line) {
 }  // namespace
 
 void Trace::add(const Problem& bucket, const Logger& log) {
-  if (path_.empty()) return;
+  if (path_.empty() || bucket.batch == 0 || bucket.seqlen_q == 0) return;  // nothing to tune
   const std::string line = to_string(bucket) + "\n";
   if (!written_.first(line)) return;
   const int file = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);

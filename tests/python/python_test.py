@@ -616,7 +616,7 @@ class RunTest(unittest.TestCase):
             class Array:
                 def __init__(self, pointer, seqlen):
                     self.__cuda_array_interface__ = {"shape": (1, seqlen, 2, 64), "typestr": "<f2", "data": (pointer, False), "version": 3}
-            for seqlen in (1000, 1024, 1000, 64):
+            for seqlen in (1000, 0, 1024, 1000, 64):
                 x = [Array(0x100000 * i, seqlen) for i in (1, 2, 3, 4)]
                 attnforge.attention(*x[:3], out=x[3])
             attnforge.configure(no_jit=True)
