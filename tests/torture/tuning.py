@@ -8,6 +8,7 @@ On the fake GPU, whose compiles sleep. Ends with 0 if all of that held.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -38,13 +39,19 @@ def rows(database):
     if not database.exists():
         return set()
     try:
-        connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10)
+        return _rows(database, "ro")
+    except sqlite3.OperationalError as error:
+        if "no such table" in str(error):  # not there yet
+            return set()
+        # A kill may leave the journal's index half written, which a connection that only reads may not mend.
+        return _rows(database, "rw")
+
+
+def _rows(database, mode):
+    with contextlib.closing(sqlite3.connect(f"file:{database}?mode={mode}", uri=True, timeout=10)) as connection:
         tries = connection.execute("SELECT problem_id, config, digest FROM tries").fetchall()
         searches = connection.execute("SELECT problem_id, winner FROM searches WHERE rigor = 'full'").fetchall()
-        connection.close()
-        return set(tries) | set(searches)
-    except sqlite3.OperationalError:  # the tables are not there yet
-        return set()
+    return set(tries) | set(searches)
 
 
 class Torture:
