@@ -17,7 +17,6 @@
 namespace attnforge::cli {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using Words = std::vector<std::string>;
 using Shape = std::vector<std::int64_t>;
