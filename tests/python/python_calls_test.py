@@ -715,6 +715,11 @@ class ScalesTest(CallTest):
         attnforge.plan_cache.clear()
         self.k, self.v = torch.Tensor(SHAPE, "int8"), torch.Tensor((*SHAPE[:-1], 32), "uint8")
 
+    def test_tune_takes_int4_with_scales_for_no_blocks(self):
+        q, v = torch.Tensor((1, 4, 2, 64)), torch.Tensor((1, 4, 2, 36), "uint8")
+        problem, _ = _arguments.problem_of(q, torch.Tensor((1, 4, 2, 64)), v, v_scale=torch.Tensor((1, 4, 2), "float32"))
+        self.assertEqual((problem.dtype_v, problem.head_dim_v), ("int4", 72))
+
     def test_shapes_of_scales_say_what_shares_one(self):
         for kind, shape in self.SCALES.items():
             with self.subTest(kind=kind):

@@ -63,14 +63,14 @@ def check_rows(name, array, places):
         raise InvalidError(f"the last dimension of {name} has stride {array.strides[-1]}; it must be contiguous, of stride 1")
 
 
-def view_inputs(q, k, v, stream, given=None, words=NO_WORDS, v_scale=None):
+def view_inputs(q, k, v, stream, given=None, words=NO_WORDS):
     """Arrays of q, k and v. given, words: Options and Words of the call; with them shapes that are wrong are named before a GPU that is
-    missing. v_scale, or given's: v has scales of its own, so bytes of it are int4; they are beside k of other few bits too."""
+    missing, and bytes of v that has scales of its own are int4, as they are beside k of other few bits."""
     of_each = (("q", q, OF_Q), ("k", k, OF_CACHES), ("v", v, OF_CACHES))
     try:
         q, k, v = (backend_of(each).view(name, each, stream, allowed) for name, each, allowed in of_each)
         k = _in_blocks("k", k, q)
-        if k.code in LOW_BITS or v_scale is not None or (given is not None and given.v_scale is not None):
+        if k.code in LOW_BITS or given is not None and given.v_scale is not None:
             return q, k, v
         return q, k, _in_blocks("v", v, q)
     except InvalidError:
@@ -193,10 +193,11 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, batch, words):
 def problem_of(q, k, v, rope_offset=0, **options):
     """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge."""
     given = options_of(options)
-    q, k, v = view_inputs(q, k, v, None)
     code = code_of(given.score, given.mask, given.args, None, given.block_mask)
     kind, arrays = _parts.view(given, None)
-    options = check_options(given, _parts.words_of(given, code, kind, arrays))
+    words = _parts.words_of(given, code, kind, arrays)
+    q, k, v = view_inputs(q, k, v, None, given, words)
+    options = check_options(given, words)
     check_inputs(q, k, v, options)
     check_devices(code, q.device)
     batch = _parts.check(arrays, options, q, k, v)
