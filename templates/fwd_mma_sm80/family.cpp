@@ -325,7 +325,7 @@ Source render(const Typed& c, const Problem& problem) {
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   KernelTraits kernel = kernel_of(c, problem);
-  kernel.tiling.num_splits = splits_of_batch(problem, kernel.tiling, device);
+  kernel.tiling.num_splits = splits_of_launch(problem, kernel.tiling, device);
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(assembly, device, c.head_group_mb);
   LaunchStep step = step_of(symbol_of(assembly), c.num_threads(), c.smem_bytes());

@@ -417,7 +417,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   KernelTraits kernel = kernel_of(c);
   kernel.tiling.num_splits = c.grid == kGridShares
                                  ? results_of_shares(problem, kernel.tiling, device)
-                                 : splits_of_batch(problem, kernel.tiling, device);
+                                 : splits_of_launch(problem, kernel.tiling, device);
   const Assembly assembly = assemble(problem, c, kernel);
   const LaunchWork work = launch_work(assembly, device, c.head_group_mb);
   const std::int64_t tiles = work.tiles.all_tiles();

@@ -11,6 +11,7 @@
 namespace attnforge {
 namespace {
 
+constexpr double kMostWaves = 2;      // of blocks that split keys
 constexpr int kSplitsOfFullGrid = 4;  // of a sequence of mean length, where others are unequal
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial results, in a search
 
@@ -29,6 +30,22 @@ double least_of_every_batch(const Problem& typical, double busy_alone) {
   constexpr double kMostMerged = 1.0 / 16;
   const double bytes_of_split = 2.0 * double(partial_bytes(typical, 1));  // written and read
   return std::min(busy_alone, kMostMerged * double(kv_bytes(typical)) / bytes_of_split);
+}
+
+/// Splits, no fewer than were measured, with which blocks end soonest whose products take the time:
+/// in waves that are full.
+int splits_of_whole_waves(int measured, double tiles, double key_tiles, double places) {
+  constexpr double kBegin = 2,  // what a block takes beside its key tiles, in these
+      kSooner = 0.95;           // what was measured is left for no less
+  const auto time = [&](int splits) {
+    return std::ceil(tiles * splits / places) * (std::ceil(key_tiles / splits) + kBegin);
+  };
+  int best = measured;
+  for (int splits = measured + 1; splits <= std::min<double>(key_tiles, kMostSplits); ++splits) {
+    if (tiles * splits > kMostWaves * places) break;
+    if (time(splits) < kSooner * time(best)) best = splits;
+  }
+  return best;
 }
 
 }  // namespace
@@ -82,16 +99,35 @@ bool has_unequal_sequences(const Shape& shape, const Problem& typical) {
          !typical.batch_invariant && has_few_rows(typical);
 }
 
-int splits_of_batch(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device) {
+int splits_of_launch(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device) {
   const int splits = tiling.num_splits;
   // Of packed sequences the batch does not say how many rows have partial results.
   if (splits == 1 || problem.batch <= 0 || problem.batch_invariant ||
-      problem.lengths == Lengths::kPacked ||
-      tiles_of_all(problem, tiling) * splits >= places_of(tiling, device))
+      problem.lengths == Lengths::kPacked)
     return splits;
+  const double tiles = tiles_of_all(problem, tiling), places = places_of(tiling, device);
   const auto key_tiles = std::max<std::int64_t>(problem.seqlen_kv / tiling.block_n, splits);
-  const std::int64_t as_many = splits * bucket_batch(problem.batch) / problem.batch;
+  const std::int64_t of_bucket = bucket_batch(problem.batch);
+  if (!has_few_rows(problem)) {
+    Problem measured = problem;
+    measured.batch = of_bucket;
+    measured.seqlen_q = bucket_seqlen(problem.seqlen_q);
+    return tiles == tiles_of_all(measured, tiling)
+               ? splits
+               : splits_of_whole_waves(splits, tiles, double(key_tiles), places);
+  }
+  if (tiles * splits >= places) return splits;
+  const std::int64_t as_many = splits * of_bucket / problem.batch;
   return static_cast<int>(std::min({as_many, key_tiles, std::int64_t{kMostSplits}}));
+}
+
+std::int64_t most_partial_rows(const Problem& problem, const QueryTiling& tiling,
+                               const DeviceFacts& device) {
+  const std::int64_t rows = partial_rows(problem) * tiling.num_splits;
+  if (has_few_rows(problem) || problem.batch_invariant || problem.lengths == Lengths::kPacked)
+    return rows;
+  return std::max(
+      rows, static_cast<std::int64_t>(kMostWaves * places_of(tiling, device)) * tiling.block_m);
 }
 
 std::int64_t partial_rows(const Problem& problem) {
@@ -114,7 +150,7 @@ Reason wrong_splits(const Problem& problem, int splits, const DeviceFacts& devic
 
 Reason needless_splits(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device,
                        bool unequal) {
-  constexpr double kMostRounds = 2, kFewerWaves = 0.85;
+  constexpr double kFewerWaves = 0.85;
   const int splits = tiling.num_splits;
   if (splits == 1) return "";
   if (partial_bytes(problem, splits) > kMostBytes)
@@ -131,7 +167,7 @@ Reason needless_splits(const Problem& problem, const QueryTiling& tiling, const 
       return "query tiles fill the GPU without splits";
     return "";
   }
-  if (tiles * splits > kMostRounds * places) return "fewer splits fill the GPU twice";
+  if (tiles * splits > kMostWaves * places) return "fewer splits fill the GPU twice";
   return "";
 }
 

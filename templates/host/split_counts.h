@@ -31,10 +31,16 @@ bool has_unequal_sequences(const Shape& shape, const Problem& typical);
 /// Blocks that the GPU runs at once.
 double places_of(const QueryTiling& tiling, const DeviceFacts& device);
 
-/// How many splits the launch of a problem has whose bucket was measured with those of `tiling`.
-/// For a smaller batch whose blocks leave places empty: as many blocks in all as there, within the
-/// key tiles. Not of packed sequences.
-int splits_of_batch(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device);
+/// How many splits the launch of a problem has whose bucket was measured with those of `tiling`. Of
+/// few rows, for a smaller batch whose blocks leave places empty: as many blocks in all as there,
+/// within the key tiles. Of many rows, where the bucket has more query tiles: what fills whole
+/// waves of blocks. Not of packed sequences.
+int splits_of_launch(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device);
+
+/// Rows of partial results that a launch with the splits of `tiling`, which are splits_of_launch(),
+/// has room for: no fewer than any problem of fewer rows and keys needs.
+std::int64_t most_partial_rows(const Problem& problem, const QueryTiling& tiling,
+                               const DeviceFacts& device);
 
 /// Results of a query tile, on the average, that persistent blocks with shares leave.
 int results_of_shares(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device);

@@ -51,6 +51,17 @@ std::size_t o_bytes(const LaunchWork& work) {
                          sizeof(float));
 }
 
+/// Of a launch, and of others of its kernel that have fewer rows and more splits.
+std::size_t scratch_bytes(const LaunchWork& work) {
+  const Problem& problem = work.problem();
+  const std::size_t taken = o_bytes(work) + results(work) * sizeof(float);
+  if (work.tiles.source == TileSource::kShares) return taken;
+  const auto rows = static_cast<std::size_t>(
+      most_partial_rows(problem, work.assembly.kernel.tiling, work.device));
+  const auto row_bytes = static_cast<std::size_t>(problem.head_dim_v + 1) * sizeof(float);
+  return std::max(taken, scratch_aligned(rows * row_bytes) + scratch_aligned(1));
+}
+
 void fill_splits(Entry& entry, const Assembly& a) {
   constexpr const char* kHeader = "parts/splits/walk.cuh";
   constexpr const char* kOfLengths = "parts/splits/by_length.cuh";
@@ -155,7 +166,6 @@ constinit const Part splits_part{
     .steps_have_it = false,
     .fill = fill_splits,
     .steps = {&kCombine, 1},
-    .scratch =
-        [](const LaunchWork& work) { return o_bytes(work) + results(work) * sizeof(float); }};
+    .scratch = scratch_bytes};
 
 }  // namespace attnforge

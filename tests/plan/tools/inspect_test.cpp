@@ -168,6 +168,24 @@ TEST(WorkspaceBound, OfSplitKeysSufficesForEverySmallerBatch) {
   }
 }
 
+TEST(WorkspaceBound, OfSplitKeysSufficesForFewerQueriesToo) {
+  const DeviceFacts& device = typical_device("90a");
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=11 num_heads=71:1 seqlen=8:7769 head_dim=64 causal");
+  for (const Candidate& candidate : candidates(registry(), bucket(problem), device)) {
+    if (candidate.config.get("num_splits") < 2) continue;
+    const std::string config = to_string(candidate.config);
+    std::size_t most = 0;
+    for (std::int64_t queries = 1; queries <= 40; ++queries) {
+      Problem exact = problem;
+      exact.seqlen_q = queries;
+      most = std::max(most,
+                      candidate.family->launch(candidate.config, exact, device).workspace_bytes);
+      EXPECT_GE(workspace_bound(exact, config, device), most) << queries << ' ' << config;
+    }
+  }
+}
+
 TEST(WorkspaceBound, OfSizesThatNoKernelServesIsRefusedAndNoAssertion) {
   const DeviceFacts& device = typical_device("sm_90");
   Problem many = kProblem;

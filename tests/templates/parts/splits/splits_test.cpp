@@ -147,7 +147,7 @@ TEST(SplitKeys, OfASmallerBatchAreAsManyBlocksAsThoseOfItsBucket) {
   const auto splits = [](const char* words, int measured) {
     const Problem problem = parse_problem(
         fmt::format("fwd bf16 num_heads=32:8 head_dim=128 {}", words));
-    return splits_of_batch(
+    return splits_of_launch(
         problem,
         {.block_m = 64, .block_n = 64, .pack_gqa = 4, .blocks_per_sm = 2, .num_splits = measured},
         typical_device("90a"));
@@ -163,6 +163,30 @@ TEST(SplitKeys, OfASmallerBatchAreAsManyBlocksAsThoseOfItsBucket) {
   for (int batch = 1; batch <= 200; ++batch) {
     const std::string words = fmt::format("batch={} seqlen=1:60000", batch);
     EXPECT_LE(splits(words.c_str(), 3) * batch, 3 * bucket_batch(batch));
+  }
+}
+
+TEST(SplitKeys, OfManyRowsFillWavesWhereTheBucketHasMoreTiles) {
+  // 71 heads of 5 new tokens are 3 tiles, of the 8 of their bucket 5.
+  const auto splits = [](const char* words, int measured) {
+    const Problem problem = parse_problem(
+        fmt::format("fwd bf16 num_heads=71:1 head_dim=64 causal {}", words));
+    return splits_of_launch(
+        problem, {.block_m = 128, .block_n = 160, .pack_gqa = 71, .num_splits = measured},
+        typical_device("90a"));
+  };
+  EXPECT_EQ(splits("batch=12 seqlen=8:7769", 2), 2) << "the bucket itself";
+  EXPECT_EQ(splits("batch=11 seqlen=5:7769", 2), 4) << "132 blocks of as many SMs";
+  EXPECT_EQ(splits("batch=11 seqlen=5:7769", 1), 1) << "another kernel";
+  EXPECT_EQ(splits("batch=11 seqlen=5:7769 lengths=packed", 2), 2);
+  EXPECT_EQ(splits("batch=11 seqlen=5:7769", 5), 8) << "two waves that are full";
+  EXPECT_EQ(splits("batch=11 seqlen=5:500", 2), 3) << "a tile of keys for each";
+  for (int batch = 1; batch <= 64; ++batch) {
+    for (int queries = 2; queries <= 64; ++queries) {
+      const std::string words = fmt::format("batch={} seqlen={}:60000", batch, queries);
+      const int blocks = splits(words.c_str(), 2) * batch * ((queries * 71 + 127) / 128);
+      EXPECT_LE(blocks, std::max(2 * 132, 2 * batch * ((queries * 71 + 127) / 128))) << words;
+    }
   }
 }
 
