@@ -18,6 +18,7 @@
 #include "templates/host/memory_time.h"
 #include "templates/host/split_counts.h"
 #include "templates/host/tile_order.h"
+#include "templates/host/visited_keys.h"
 
 namespace attnforge {
 namespace {
@@ -242,8 +243,11 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
 }
 
 double spread(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  const QueryTiling tiling = tiling_of(c);
   return spread_of_batches(
-      problem, double(query_tiles(problem, c.block_m, c.pack_gqa)) * c.num_splits, device);
+             problem, double(query_tiles(problem, c.block_m, c.pack_gqa)) * c.num_splits, device) *
+         spread_of_rows(problem, c.block_m, c.pack_gqa,
+                        tiles_are_equal(problem) ? places_of(tiling, device) : 1);
 }
 
 double model_us(const Typed& c, const Problem& problem, const DeviceFacts& device,

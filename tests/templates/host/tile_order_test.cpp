@@ -4,6 +4,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "generator/candidates.h"
+#include "templates/registry.h"
+
 namespace attnforge {
 namespace {
 
@@ -64,6 +69,17 @@ TEST(SpreadOfRows, IsWhatLengthsOfABucketLeaveEmptyInTheirLastTileAndRound) {
   EXPECT_EQ(spread(2, 300, 128, 1), 1) << "no bucket";
   // 7 or 8 sequences of 129 to 160 queries on 132 SMs: tiles of 192 rows are always two rounds.
   EXPECT_GT(spread(8, 160, 192, 16, 132), spread(8, 160, 128, 16, 132));
+}
+
+TEST(SpreadOfRows, CountsInTheFinalOfEveryFamilyThatHasTilesOfQueries) {
+  // 17 to 24 images of 225 to 256 queries: the last round of 3 x 132 blocks is full for 24 of 256.
+  const Problem problem = parse_problem("fwd bf16 batch=24 num_heads=16 seqlen=256 head_dim=72");
+  for (const char* name : {"fwd_mma_sm80", "fwd_wgmma_sm90a"}) {
+    const Family& family = *find_family(name);
+    const std::vector<Candidate> all = candidates(family, problem, typical_device("90a"));
+    ASSERT_FALSE(all.empty());
+    EXPECT_TRUE(std::ranges::all_of(all, [](const Candidate& c) { return c.spread > 1; })) << name;
+  }
 }
 
 }  // namespace
