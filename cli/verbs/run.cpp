@@ -310,9 +310,13 @@ Verb add_run(Command& program) {
   verb.add_flag("--check-all", a.check_all, "The same on all rows, however long it takes");
   add_number(verb, "--repeat N", a.repeat, "Timed runs", 1, kMostSamples);
   auto* gpu = add_number(verb, "--gpu N", a.gpu, "CUDA number of the GPU");
-  verb.add_flag("--cpu", a.cpu, "Compute the reference on the CPU in fp64 instead; no GPU needed")
-      ->excludes(gpu);
+  auto* cpu = verb.add_flag("--cpu", a.cpu,
+                            "Compute the reference on the CPU in fp64 instead; no GPU needed")
+                  ->excludes(gpu);
   add_plan_options(verb, a.plan);
+  // No kernel runs; what would be ignored is refused.
+  for (const char* option : {"--repeat", "--policy", "--time-limit", "--family", "--config"})
+    cpu->excludes(verb.get_option(option));
   add_cache_option(verb, a.cache);
   verb.add_flag("--full", a.full, kFullHelp);
   verb.add_flag("--json", a.json, "As JSON");

@@ -224,6 +224,10 @@ TuneResult tune(const Problem& problem, Device& device, const TuneOptions& optio
   validate(problem);
   require_seconds("time_limit_s", options.time_limit_s);
   require_count("compile_threads", options.compile_threads, 0, kMaxThreads);
+  if (problem.batch == 0 || problem.seqlen_q == 0)
+    throw_error(ErrorCode::kInvalidArgument,
+                "\"{}\" has nothing to tune: without sequences or queries no kernel is launched",
+                to_string(problem));
   DeviceState& state = state_of(device);
   if (options.must_keep) state.cache.require_keeping("results");
   const ChoiceKey key{bucket(problem), options.family, ""};

@@ -59,6 +59,8 @@ TEST_F(Program, TheReferenceRunsWithoutAGpu) {
   EXPECT_GT(json["check"]["max_error"], 0.0);  // bf16 rounds
   EXPECT_TRUE(std::filesystem::exists(o));
   EXPECT_EQ(run({"run", "--cpu", "--gpu", "0", "--random", "1", "fwd seqlen=8"}).exit_code, 2);
+  EXPECT_EQ(run({"run", "--cpu", "--repeat", "7", "--random", "1", "fwd seqlen=8"}).exit_code, 2)
+      << "nothing is timed";
 }
 
 TEST_F(Program, TheReferenceReadsTexts) {

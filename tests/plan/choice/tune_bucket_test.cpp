@@ -89,6 +89,17 @@ TEST_F(TuneBucketTest, ATuningRenewsThePlansOfItsBucketButForcedOnes) {
   EXPECT_EQ(plan.measured_us(), result.winner_us);
 }
 
+TEST_F(TuneBucketTest, OfAProblemWithoutWorkSaysSoAndStoresNothing) {
+  Device device({.cache_path = path("a.db")});
+  for (const char* words : {"fwd bf16 batch=0 seqlen=64", "bwd bf16 batch=0 seqlen=64",
+                            "fwd bf16 seqlen=0:64", "append bf16 batch=0 seqlen=1:64"}) {
+    const Error error = error_of([&] { tune(parse_problem(words), device); });
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(error.what(), HasSubstr("has nothing to tune")) << words;
+  }
+  EXPECT_THAT(state_of(device).cache.chosen(state_of(device).device_class), testing::IsEmpty());
+}
+
 // ---- results that cannot be stored ----
 
 TEST_F(TuneBucketTest, WhereNothingCanBeKeptATuningSaysSoOrDoesNotBegin) {
