@@ -95,16 +95,16 @@ double clocks_per_tile(const FwdWgmmaSm90aConfig& c, const TileCost& cost) {
   return clocks;
 }
 
-/// Reads of as many key tiles by query tiles that come longest first among all heads: what is under
-/// way at once shares the keys of a head, and the L2 has forgotten them before the next.
-double all_heads_us(const FwdWgmmaSm90aConfig& c, const Problem& problem, const DeviceFacts& device,
-                    double key_tiles) {
+/// How many times as much as once through the tensors as many reads of key tiles are, of query
+/// tiles that come longest first among all heads: what is under way at once shares the keys of a
+/// head, and the L2 has forgotten them before the next.
+double reads_of_all_heads(const FwdWgmmaSm90aConfig& c, const Problem& problem,
+                          const DeviceFacts& device, double key_tiles) {
   const double places = double(device.num_sms) * c.blocks_per_sm;
   const double sharing = std::max(places / double(std::max<std::int64_t>(problem.num_heads_kv, 1)),
                                   double(gqa_group(problem)) / c.pack_gqa);
-  const double least = std::max(minimum_bytes(problem), 1.0);
-  const double bytes = least + key_tiles * (c.k_bytes() + c.v_bytes()) / sharing;
-  return memory_us(problem, device) * bytes / least;
+  const double again = key_tiles * (c.k_bytes() + c.v_bytes()) / sharing;
+  return 1 + again / std::max(minimum_bytes(problem), 1.0);
 }
 
 /// Of query tiles with all their keys, or with a share of them.
@@ -139,7 +139,9 @@ double tiles_us(const FwdWgmmaSm90aConfig& c, const Problem& problem, const Devi
     const double tail = std::max(1 + kTail / rounds, 1 / rounds);
     const bool all = c.head_group_mb > int(device.l2_bytes >> 21);
     const double us = clocks * tail * (all ? 1.0 : kGroup) / device.num_sms / device.sm_clock_mhz;
-    return all ? std::max(us, all_heads_us(c, problem, device, heads * tiles.all)) : us;
+    if (!all) return us;
+    const double reads = reads_of_all_heads(c, problem, device, heads * tiles.all);
+    return with_memory_time(us, problem, device, reads);
   }
   const double tail = c.has_key_lists() ? kTail : kWindowTail;
   double idle = masked && !tiles_are_equal(problem) ? std::max(1 + tail / rounds, 1 / rounds)
