@@ -20,6 +20,7 @@ import torch
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
 import cpu_kernels  # noqa: E402
+from attnforge._calls import native  # noqa: E402
 from attnforge._library import library_path  # noqa: E402
 from attnforge.integrations import torch_kernels, torch_shim  # noqa: E402,F401
 
@@ -47,9 +48,9 @@ class OnCpu(unittest.TestCase):
 
     def known(self, function, calls=1):
         """What function gives, of which so many calls of ops run without Python."""
-        before = torch_shim.runs()
+        before = native.runs()
         result = function()
-        self.assertEqual(torch_shim.runs() - before, calls)
+        self.assertEqual(native.runs() - before, calls)
         return result
 
 
@@ -150,9 +151,9 @@ class OpsTest(OnCpu):
         q, k, v = inputs()
         for _ in range(2):
             ops.decode(q, k, v, [], [], "{}")
-        plan = weakref.ref(torch_shim._held.copy().pop()) if hasattr(attnforge._plans.Plan, "__weakref__") else None
+        plan = weakref.ref(native._held.copy().pop()) if hasattr(attnforge._plans.Plan, "__weakref__") else None
         attnforge.plan_cache.clear()
-        self.assertFalse(torch_shim._held)
+        self.assertFalse(native._held)
         self.assertTrue(plan is None or plan() is None)
         self.known(lambda: ops.decode(q, k, v, [], [], "{}"), 0)
         self.known(lambda: ops.decode(q, k, v, [], [], "{}"))

@@ -201,3 +201,18 @@ def remember_backward(call, since, values, gradients):
     _, _, *tensors, _ = values
     if call is not None:
         _remember(words_of(backward_recipe(call, *tensors, gradients)), gradients, since, *values)
+
+
+def remember_append(key, values, q_out):
+    """As remember_attention(), for append_kv(), which returned q_out."""
+    since, call = epoch(), plan_cache.get_call(key)
+    if call is None:
+        return
+    _, given, k, v, k_cache, v_cache, q, *_ = values
+    new, places = () if q_out is None or given is not None else (q_out,), itertools.count()
+    _, *arrays, rope, _, _, _, _ = _marked(values[1:], type(k), places)
+    marks = [0 if each is None else each.mark for each in (*arrays, *(rope or (None, None)))]
+    if new:
+        marks[5] = MARK + next(places)
+    low = _low(*(each for each in (k, v, k_cache, v_cache, q, q_out) if each is not None))
+    _remember(words_of(call.recipe(marks, low)), new, since, *values)
