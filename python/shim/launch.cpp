@@ -41,9 +41,9 @@ bool read_outputs(const Call& call, std::vector<Output>& outputs) {
     int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
     Output& each = outputs.emplace_back();
     const bool read = !abi.aoti_torch_get_dim(call.tensors[i], &dim) &&
-                  !abi.aoti_torch_get_sizes(call.tensors[i], &sizes) &&
-                  !abi.aoti_torch_get_strides(call.tensors[i], &strides) &&
-                  !abi.aoti_torch_get_dtype(call.tensors[i], &each.dtype);
+                      !abi.aoti_torch_get_sizes(call.tensors[i], &sizes) &&
+                      !abi.aoti_torch_get_strides(call.tensors[i], &strides) &&
+                      !abi.aoti_torch_get_dtype(call.tensors[i], &each.dtype);
     if (!read) return false;
     each.sizes.assign(sizes, sizes + dim);
     each.strides.assign(strides, strides + dim);
@@ -70,7 +70,8 @@ bool allocate(const Output& output, const Call& call, Tensors& made, uint64_t& a
                                    call.device, &tensor))
     return false;
   made.all.push_back(tensor);
-  if (is_plain != nullptr && !is_plain(tensor)) return false;  // a mode or transform of torch made it
+  if (is_plain != nullptr && !is_plain(tensor))
+    return false;  // a mode or transform of torch made it
   if (abi.aoti_torch_get_data_ptr(tensor, &data) || data == nullptr) return false;
   address = reinterpret_cast<uint64_t>(data);
   return true;

@@ -1,5 +1,5 @@
-// launch.h - a call of torch's tensors like an earlier one: its arguments as a key, and its run by a
-// recipe.
+// launch.h - a call of torch's tensors like an earlier one: its arguments as a key, and its run by
+// a recipe.
 #pragma once
 #include <array>
 #include <atomic>

@@ -1,6 +1,6 @@
-// python_calls.cpp - calls of attention() and others, of torch's tensors, as functions of Python that
-// are not written in it: a call like an earlier one is read, known and run here. Every other one is
-// left to Python, which then says how the next like it runs.
+// python_calls.cpp - calls of attention() and others, of torch's tensors, as functions of Python
+// that are not written in it: a call like an earlier one is read, known and run here. Every other
+// one is left to Python, which then says how the next like it runs.
 #include "python_abi.h"
 
 #include <dlfcn.h>
@@ -166,8 +166,8 @@ Object give(const Tensors& outputs) {
 }
 
 /// call(which, out, ...values): what a call like an earlier one returns: `out`, or new tensors. A
-/// number: the call is Python's, by this number. False: no call like it is known. None: nor will be,
-/// or Python has to say why it fails.
+/// number: the call is Python's, by this number. False: no call like it is known. None: nor will
+/// be, or Python has to say why it fails.
 Object call(Object, Object const* values, ptrdiff_t count) {
   PythonCall call;
   if (!read(values, count, call)) return owned(layout.none);
@@ -210,8 +210,9 @@ bool read_recipe(Object told, Object outputs, Recipe& recipe) {
   return parse(numbers, recipe) && made.plain && read_outputs(made, recipe.outputs);
 }
 
-/// remember(recipe, outputs, epoch, ...what call() was given): how the next such call runs. recipe: of
-/// read_recipe(); a number, by which Python knows the call; None: never here. True if it is kept.
+/// remember(recipe, outputs, epoch, ...what call() was given): how the next such call runs. recipe:
+/// of read_recipe(); a number, by which Python knows the call; None: never here. True if it is
+/// kept.
 Object remember(Object, Object const* values, ptrdiff_t count) {
   PythonCall call;
   Recipe recipe;
@@ -224,7 +225,10 @@ Object remember(Object, Object const* values, ptrdiff_t count) {
     recipe.number = python.PyLong_AsLongLong(told);
   const auto epoch = static_cast<uint64_t>(python.PyLong_AsLongLong(values[2]));
   if (python.PyErr_Occurred() != nullptr) return nullptr;
+  void* const thread = python
+                           .PyEval_SaveThread();  // a run that keeps put() waiting may need the GIL
   if (fits) plans.put(call.key, std::move(recipe), epoch);
+  python.PyEval_RestoreThread(thread);
   return owned(fits ? layout.yes : layout.no);
 }
 
@@ -232,9 +236,9 @@ Method methods[] = {{"call", call, kFastCall, nullptr}, {"remember", remember, k
 
 /// NULL, or what the process does not have.
 const char* find_python() {
-#define ATTNFORGE_PYTHON_FIND(name, result, arguments)                                       \
-  if (python.name = reinterpret_cast<result(*) arguments>(dlsym(RTLD_DEFAULT, #name));       \
-      python.name == nullptr)                                                                \
+#define ATTNFORGE_PYTHON_FIND(name, result, arguments)                                 \
+  if (python.name = reinterpret_cast<result(*) arguments>(dlsym(RTLD_DEFAULT, #name)); \
+      python.name == nullptr)                                                          \
     return #name;
   ATTNFORGE_PYTHON_FUNCTIONS(ATTNFORGE_PYTHON_FIND)
 #undef ATTNFORGE_PYTHON_FIND

@@ -9,7 +9,8 @@ namespace {
 
 // Libraries of torch are loaded for themselves, not for the whole process.
 void* symbol(const char* name) {
-  for (const char* library : {"libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so", "libstdc++.so.6"}) {
+  for (const char* library :
+       {"libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so", "libstdc++.so.6"}) {
     void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     if (handle == nullptr) continue;
     void* found = dlsym(handle, name);
