@@ -53,6 +53,7 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, 
             return found
         if (result := autograd.again(found, q, k, v)) is not None:
             return result
+        found = False
     values = ATTENTION, out, q, k, v, stream, rope_offset, attn_mask, options
     if attn_mask is not None:
         from .integrations.masks import with_attn_mask

@@ -24,6 +24,7 @@ import attnforge  # noqa: E402
 import cpu_kernels  # noqa: E402
 from attnforge._calls import native  # noqa: E402
 from attnforge._calls.fast import fast  # noqa: E402
+from attnforge._gradients import autograd  # noqa: E402
 from attnforge._library import library_path  # noqa: E402
 from attnforge.integrations import torch_kernels, torch_shim  # noqa: E402,F401
 
@@ -325,6 +326,9 @@ class NativeTest(OnCpu):
             with torch.no_grad():
                 self.assertIsNone(self.known(lambda: call(trained)).grad_fn)
             self.assertIsNone(self.known(call).grad_fn)
+        with self.subTest("gradients under a transform"):
+            under = lambda: torch.func.vmap(lambda x: x * call(trained))(torch.ones(2).bfloat16())  # noqa: E731
+            self.same(under(), self.python_alone(under))
         with self.subTest("tangents"), torch.autograd.forward_ad.dual_level():
             self.known(lambda: call(torch.autograd.forward_ad.make_dual(q, torch.ones_like(q))), 0)
         with self.subTest("vmap"):
@@ -435,6 +439,18 @@ class NativeTest(OnCpu):
         self.assertFalse(native._held)
         self.known(call, 0)
         self.hot(call)
+
+    def test_what_is_remembered_does_not_grow_without_bound(self):
+        before = native.runs()
+        self.addCleanup(lambda: self.assertGreater(native.runs() - before, 8))
+        with mock.patch.object(attnforge.plan_cache, "limit", 3):
+            for rows in range(1, 9):
+                tensors = inputs((1, rows, 2, 16), grad=True)
+                step = lambda: torch.autograd.grad(attnforge.attention(*tensors), tensors, tensors[0].detach())  # noqa: B023, E731
+                made = [step() for _ in range(5)]
+                self.same(made[-1], self.python_alone(step))
+                self.assertLessEqual(len(native._held), 3)
+                self.assertLessEqual(len(autograd._numbered), 3)
 
     def test_threads(self):
         q, k, v = inputs((1, 8, 2, 16))

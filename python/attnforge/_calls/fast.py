@@ -49,7 +49,7 @@ class FastPath:
         self.autocasts = lambda: is_autocast_enabled(torch)
         self.torch = torch
         self.key_of, self.key_of_attention = _key_functions(torch)
-        self.native = native.open_calls(torch, *backend.native) or _no_key if backend.native else _no_key
+        self.native = backend.native and native.open_calls(torch, *backend.native) or _no_key
 
     def again(self, names, values, *arguments):
         """(key, ran) of a call with these values, of which each is plain, None, a tensor, or a tuple or list of such. ran: what the

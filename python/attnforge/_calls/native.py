@@ -51,7 +51,7 @@ def open_calls(torch, device, run=None):
     global _remember
     try:
         shim, layout = load(), _layout(torch, device)
-    except (OSError, AttributeError, RuntimeError):  # not there, or a torch of which nothing is known
+    except Exception:  # whatever it is: not there, or a torch of which nothing is known
         return None
     if layout is None:
         return None
@@ -112,6 +112,8 @@ def words_of(recipe):
     if recipe is None or recipe[0].passing:
         return None
     plan, tensors, structs, pairs = recipe
+    if len(_held) >= plan_cache.limit:
+        forget()
     _held.add(plan)
     starts, memory = {}, bytearray(tensors)
     for struct in structs:

@@ -26,10 +26,10 @@ class Leaf(NamedTuple):
 class Plain(dict):
     """The options of a call whose only tensors are q, k and v, which is remembered."""
 
-    def __init__(self, options, epoch, apply=None):
-        """epoch: plan_cache's when the call began. apply: of the function of autograd, without torch.func's part."""
+    def __init__(self, options, epoch, again=None):
+        """epoch: plan_cache's when the call began. again: what the function of autograd does for calls like an earlier one."""
         super().__init__(options)
-        self.apply = apply
+        self.again = again
         self.forward, self.epoch = {**options, "return_lse": True}, epoch
         self.of_backward = of_backward(options)
         self.backward = {}  # a BackwardCall by the layouts of its arrays: hooks of saved tensors may change these
@@ -66,13 +66,15 @@ plan_cache.on_clear.append(_numbered.clear)
 def again(number, q, k, v):
     """attention() of a call with gradients that is known by a number; None where more must be looked at."""
     known = _numbered.get(number)
-    return None if known is None else known.apply(known, None, q, k, v)
+    return None if known is None else known.again(known, q, k, v)
 
 
 def _remember(known, q, k, v, values):
     """The call of `values` has a number from now on, if autocast has nothing to convert in it."""
     since, number = native.epoch(), next(_numbers)
-    if known.epoch == plan_cache.epoch and all(each.element_size() == 2 for each in (q, k, v)):
+    if len(_numbered) >= plan_cache.limit:
+        _numbered.clear()
+    if known.again is not None and known.epoch == plan_cache.epoch and all(each.element_size() == 2 for each in (q, k, v)):
         _numbered[number] = known
         native.remember_number(number, since, values)
 
@@ -217,7 +219,7 @@ def attend(attention, name, q, k, v, given, out, stream, values=None):
     leaves, function = [], _function_of(torch, attention)
     given = without_tensors(torch, given.named(), leaves)
     if key is not None and place is None and not leaves and "args" not in given:
-        given = Plain(given, epoch, getattr(super(torch.autograd.Function, function), "apply", function.apply))
+        given = Plain(given, epoch, function.again)
         plan_cache.put_call(key, given, epoch)
     return function.apply(given, place, q, k, v, *leaves)
 
@@ -284,6 +286,14 @@ def _make_function(torch, attention):
         def backward(ctx, *_):
             raise UnsupportedError("attention has a first derivative, but no second one: its gradients were differentiated again")
 
+    # Function.apply() looks for torch.func's transforms in all that it is given, which takes a third of its time.
+    apply = getattr(super(torch.autograd.Function, Attention), "apply", Attention.apply)
+    transforms = getattr(getattr(torch, "_C", None), "_are_functorch_transforms_active", None)
+
+    def again(given, q, k, v):
+        return None if transforms() else apply(given, None, q, k, v)
+
+    Attention.again = None if transforms is None else staticmethod(again)
     return Attention
 
 
