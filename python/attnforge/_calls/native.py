@@ -67,11 +67,12 @@ def open_calls(torch, device, run=None):
 
 def _layout(torch, device):
     """None where something is not as it has to be."""
-    plain = torch.empty(2, 3, device=device)
     with torch.inference_mode():
         of_inference = torch.empty(1, device=device)
-    odd = torch._neg_view(plain), torch.empty(3, device="meta"), torch.empty(1, dtype=torch.complex64, device=device).conj()
-    tensors = plain, of_inference, plain.t(), plain.new_empty(1, requires_grad=True), *odd
+    with torch.inference_mode(False):
+        plain = torch.empty(2, 3, device=device)
+        odd = torch._neg_view(plain), torch.empty(3, device="meta"), torch.empty(1, dtype=torch.complex64, device=device).conj()
+        tensors = plain, of_inference, plain.t(), plain.new_empty(1, requires_grad=True), *odd
 
     def keys(tensor):
         return torch._C._dispatch_keys(tensor).raw_repr()
