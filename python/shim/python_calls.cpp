@@ -234,12 +234,16 @@ Object remember(Object, Object const* values, ptrdiff_t count) {
 
 Method methods[] = {{"call", call, kFastCall, nullptr}, {"remember", remember, kFastCall, nullptr}};
 
+template <typename Function>
+bool find(const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
+  return function != nullptr;
+}
+
 /// NULL, or what the process does not have.
 const char* find_python() {
-#define ATTNFORGE_PYTHON_FIND(name, result, arguments)                                 \
-  if (python.name = reinterpret_cast<result(*) arguments>(dlsym(RTLD_DEFAULT, #name)); \
-      python.name == nullptr)                                                          \
-    return #name;
+#define ATTNFORGE_PYTHON_FIND(name, result, arguments) \
+  if (!find(#name, python.name)) return #name;
   ATTNFORGE_PYTHON_FUNCTIONS(ATTNFORGE_PYTHON_FIND)
 #undef ATTNFORGE_PYTHON_FIND
   return nullptr;
