@@ -21,6 +21,9 @@ class Leaf(NamedTuple):
     index: int
 
 
+_CHECKED = "checked"  # what is remembered of a call with other tensors, or blocks: it differs from call to call
+
+
 class Plain(dict):
     """The options of a call whose only tensors are q, k and v, which is remembered."""
 
@@ -35,7 +38,7 @@ class Plain(dict):
         if self.epoch != plan_cache.epoch or dout.is_neg():
             return None
         call = self.backward.get(_layouts(saved, dout))
-        ran = call and call.run(*saved, dout, None, None, None)
+        ran = call and call.run(*saved, dout, None, None, None, {}, None)
         if not ran:
             return None
         status, found = ran
@@ -115,8 +118,9 @@ def name_that_requires_grad(args, **tensors):
 def _find(torch, always, q, k, v, given):
     """(key, what is known of a call like it); None where there is none."""
     try:
+        needs = [name for name, x in (given.args or {}).items() if isinstance(x, torch.Tensor) and x.requires_grad]
         with torch.no_grad():
-            key = fast.key_of(("attend", always), (q, k, v, *given))
+            key = fast.key_of(("attend", always, given.sinks is not None and given.sinks.requires_grad, *needs), (q, k, v, *given))
         known = find(key)
         if known is not None and not (q.data_ptr() and k.data_ptr() and v.data_ptr()):  # tensors of modes and transforms of torch
             known = None
@@ -148,7 +152,10 @@ def attend(attention, name, q, k, v, given, out, stream):
     if out is None and stream is None:
         key, known = _find(torch, always, q, k, v, given)
         if known is not None:
-            return _function_of(torch).apply(attention, known, None, q, k, v)
+            leaves = []
+            if known is _CHECKED:
+                known = without_tensors(torch, given._replace(deterministic=given.deterministic or always).named(), leaves)
+            return _function_of(torch).apply(attention, known, None, q, k, v, *leaves)
 
     # ---- 1. What has no gradients ----
     instead = f"call it under torch.no_grad(), or pass {name}.detach()"
@@ -188,9 +195,10 @@ def attend(attention, name, q, k, v, given, out, stream):
 
     leaves = []
     given = without_tensors(torch, given.named(), leaves)
-    if key is not None and place is None and not leaves and "args" not in given:
-        given = Plain(given, epoch)
-        plan_cache.put_call(key, given, epoch)
+    if key is not None and place is None:
+        plain = not leaves and "args" not in given and "block_mask" not in given
+        given = Plain(given, epoch) if plain else given
+        plan_cache.put_call(key, given if plain else _CHECKED, epoch)
     return _function_of(torch).apply(attention, given, place, q, k, v, *leaves)
 
 
@@ -278,13 +286,13 @@ def gradients_of(torch, given, saved, needs, dout, dlse):
     kind = q.dtype, q.device, q.shape[0] > 1, options.get("score"), options.get("softcap"), *trained
     dargs, whole = new_dargs(torch, trained, kind not in _not_whole)
     try:
-        found = by_plans(q, k, v, o, lse, dout, dlse, dargs, options)
+        found = by_plans(q, k, v, o, lse, dout, dlse, dargs, options, dargs_are_new=True)
     except (InvalidError, UnsupportedError):
         if not whole:
             raise
         _not_whole.add(kind)  # no kernel writes it: added up in float32 it is
         dargs, _ = new_dargs(torch, trained, False)
-        found = by_plans(q, k, v, o, lse, dout, dlse, dargs, options)
+        found = by_plans(q, k, v, o, lse, dout, dlse, dargs, options, dargs_are_new=True)
     gradients = [each if wanted else None for each, wanted in zip(found[:3], needs)] + [None] * len(leaves)
     if of_sinks:
         gradients[3 + sinks.index] = found[3]
