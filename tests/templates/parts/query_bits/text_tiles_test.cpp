@@ -140,8 +140,8 @@ void expect_the_tiles_of_the_text(int window_left, int window_right) {
   const i64 of_pairs = kBits ? bits.pair_bytes(kBlockM, kBlockN) : 0;
   std::vector<char> workspace(static_cast<std::size_t>(bits.bytes() + of_pairs), 0x55);
   params.scratch.lse_log2 = reinterpret_cast<float*>(workspace.data() + workspace.size());
-  test::run_on_host(static_cast<unsigned>(bits.lists() * bits.words), Step::kThreads,
-                    [&] { Step::run(params); });
+  test::run_on_host(static_cast<unsigned>(bits.lists() * bits.words * Step::kBlocksOfWord),
+                    Step::kThreads, [&] { Step::run(params); });
 
   using Walk = ListedQueries<Window, kBlockM, kBlockN, Masks>;
   int left_out = 0, clear = 0;
