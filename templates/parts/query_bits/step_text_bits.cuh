@@ -4,7 +4,9 @@
 
 #include "parts/query_bits/bits.cuh"
 #include "parts/query_bits/params.h"
+#include "parts/user_code/mask_rows.cuh"
 #include "parts/user_code/terms.cuh"
+#include "ptx/global_memory.cuh"
 #include "ptx/grid_dependency.cuh"
 #include "ptx/shuffle.cuh"
 
@@ -124,7 +126,8 @@ struct TextTiles {
           const int query = tile * kBlockM + w * 32, lane_key = key + int(threadIdx.x) % 32;
           const u32 present = ~0u >> (32 - min(32, end - query));
           u32 word = 0;
-          if (lane_key < keys) word = sees(params, query, end, first_key + lane_key) & present;
+          if (!read(params, query, end, first_key + key, first_key + keys, word) && lane_key < keys)
+            word = sees(params, query, end, first_key + lane_key) & present;
           if (kBits && lane_key < keys) to[lane_key * kRowWords + w] = word;
           const bool some = any_lane(word != 0),
                      all = !any_lane(lane_key < keys && word != present);
@@ -135,6 +138,23 @@ struct TextTiles {
     }
   }
 
+  /// Whether 32 queries and as many keys could be read by rows; the word of this lane's key.
+  template <class Params>
+  ATTNFORGE_DEVICE bool read(const Params& params, int query, int end, int key, int end_key,
+                             u32& word) const {
+    if constexpr (ReadsMaskRows<Rule>) {
+      if (query + 32 > end || key + 32 > end_key) return false;
+      const bool* const row = Rule::place(params, lengths, sequence, head,
+                                          query + int(threadIdx.x) % 32, key);
+      if (any_lane(reinterpret_cast<u64>(row) % 16 != 0)) return false;
+      u32 bytes[2][4];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) load_global(bytes[i], row + 16 * i, true);
+      word = transposed_bits(bits_of_bytes(bytes[0]) | bits_of_bytes(bytes[1]) << 16);
+      return true;
+    }
+    return false;
+  }
   /// Bit i: whether query + i sees a key, of queries before `end`.
   template <class Params>
   ATTNFORGE_DEVICE u32 sees(const Params& params, int query, int end, int key) const {
