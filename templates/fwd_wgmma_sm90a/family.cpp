@@ -178,10 +178,11 @@ int needed_registers(const Typed& c, const Problem& problem) {
                       (c.q_in_regs ? 4 * ceil_div(c.head_dim, 16) : 0);
   // Each cap of a wide tile's scores has its own.
   const int softcap = c.softcap ? std::max(kSoftcapSlack, c.block_n / 16) : 0;
+  const int text_bits = problem.lengths == Lengths::kFixed ? kTextBitsSlack
+                                                           : kTextBitsOfLengthsSlack;
   const int usual = planned + kRegisterSlack + softcap + (c.user_score ? kScoreCodeSlack : 0) +
                     (c.user_mask == 0   ? 0
-                     : c.text_bits      ? (problem.lengths == Lengths::kFixed ? kTextBitsSlack
-                                                                              : kTextBitsOfLengthsSlack)
+                     : c.text_bits      ? text_bits
                      : c.user_mask == 1 ? kMaskCodeSlack
                                         : kMaskArgumentsSlack);
   // Elements that lanes read by themselves are there while others are not.

@@ -65,9 +65,9 @@ class FastPath:
             torch_eager.install()
 
     def again(self, names, values, *arguments):
-        """(key, ran) of a call with these values, of which each is plain, None, a tensor, args, a block mask, or a tuple or list of such. ran: what the
-        run() of an earlier one gave for the arguments, (status, result), or None where the long way is to be gone; key: None where
-        that has to find one of its own."""
+        """(key, ran) of a call with these values, of which each is plain, None, a tensor, args, a block mask, or a tuple or list of such.
+        ran: what the run() of an earlier one gave for the arguments, (status, result), or None where the long way is to be gone; key:
+        None where that has to find one of its own."""
         try:
             key = self.key_of(names, values)
             call = find(key)

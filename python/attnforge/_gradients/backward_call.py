@@ -59,8 +59,10 @@ class BackwardCall:
             if below < at[i] - at[j] < above:
                 return None
         of_run = {}
-        if self._has_of_run and (of_run := of_run_again(options, self._device, [x.data_ptr() for x in dargs.values()] if dargs else ())) is None:
-            return None
+        if self._has_of_run:
+            of_run = of_run_again(options, self._device, [x.data_ptr() for x in dargs.values()] if dargs else ())
+            if of_run is None:
+                return None
         tensors, kept = self._argument(at, **of_run)
         if plan.workspace_bytes == 0:
             return fast.run(plan.handle, tensors, None, fast.NO_BYTES, fast.queues[queue]), result
