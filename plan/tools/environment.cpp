@@ -59,7 +59,7 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"ATTNFORGE_LIBRARY", "Python package: path of libattnforge.so",
        "the package's folder, the prefix that it is installed in, build folders of its checkout "
        "(release first), then the loader"},
-      {"ATTNFORGE_TORCH_SHIM", "Python package: 0: torch ops by Python alone",
+      {"ATTNFORGE_TORCH_SHIM", "Python package: 0: torch calls by Python alone",
        "libattnforge_torch.so beside the library"},
       {"FLASH_ATTENTION_DETERMINISTIC",
        "Python package, for transformers: 1: gradients are deterministic", "they need not be"},

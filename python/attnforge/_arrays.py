@@ -42,6 +42,8 @@ class Array(NamedTuple):
 class _Torch:
     """torch.Tensor."""
 
+    native = ("cuda",)  # what open_calls() of _calls/native.py takes
+
     def __init__(self, torch):
         self.torch = torch
         self._dtypes = [getattr(torch, name, None) for name in _NAMES]  # older ones have no float8

@@ -1,12 +1,13 @@
 """attention(): a call like an earlier one is one look-up and one call of the library."""
 
 from . import _checks, _graphs
-from ._calls import parts as _parts
+from ._calls import native, parts as _parts
 from ._calls.arguments import check_inputs, check_outputs, new_outputs, view_inputs, view_outputs
 from ._arrays import backend_of
 from ._calls.call import Call
 from ._calls.code import check_devices, code_of
 from ._calls.fast import fast, find
+from ._calls.native import ATTENTION
 from ._gradients import autograd
 from ._graphs import with_op
 from ._library import check
@@ -45,6 +46,15 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, 
     """
     if _graphs.waiting and _graphs.torch_is_there():
         return attention(q, k, v, out=out, stream=stream, rope_offset=rope_offset, attn_mask=attn_mask, **options)
+    # ---- A call like an earlier one, which has passed every check ----
+    found = fast.native(ATTENTION, out, q, k, v, stream, rope_offset, attn_mask, options)
+    if found is not None and found is not False:
+        if type(found) is not int:
+            return found
+        if (result := autograd.again(found, q, k, v)) is not None:
+            return result
+        found = False
+    values = ATTENTION, out, q, k, v, stream, rope_offset, attn_mask, options
     if attn_mask is not None:
         from .integrations.masks import with_attn_mask
 
@@ -61,11 +71,9 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, 
         status, result = ran
         if status:
             check(status)
+        if found is False:
+            native.remember_attention(key, values, result)
         return result
-    trains = key is None and out is None and stream is None and not rope_offset
-    if trains and fast.attend is not None and (result := fast.attend(q, k, v, options)) is not None:
-        return result
-    epoch = plan_cache.epoch
     given, backend = options_of(options), backend_of(q)
     if backend.torch is not None:
         if backend.is_traced(q, k, v):
@@ -75,11 +83,7 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, 
             return attention(*converted, stream=stream, rope_offset=rope_offset, **options)
     name = autograd.name_that_requires_grad(given.args, q=q, k=k, v=v, sinks=given.sinks)
     if name is not None:
-        fast.ask_ops(backend.torch)
-        result = autograd.attend(attention, name, q, k, v, given, out, stream)
-        if trains and fast.remember is not None:
-            fast.remember(q, k, v, options, epoch)
-        return result
+        return autograd.attend(attention, name, q, k, v, given, out, stream, values if found is False and not rope_offset else None)
     return _attend(key, q, k, v, given, out, stream, rope_offset)
 
 

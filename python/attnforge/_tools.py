@@ -2,9 +2,9 @@
 
 import ctypes
 import json
-import sys
 
 from . import _c, _checks
+from ._calls import native
 from ._calls.arguments import problem_of
 from ._gradients.backward import problem_of_backward
 from ._errors import InvalidError, NoDriverError, UnsupportedError
@@ -135,7 +135,7 @@ def stats(device=None):
 
     compiles: by NVRTC, of a search's tries only the winner's. plans: for problems of which none like it was asked for before.
     untuned_plans: of these, those that policy="cached_only" would have refused; shipped_plans: those that go by a winner that ships
-    with the library. calls_without_python: of torch's ops, on all GPUs, by libattnforge_torch.so (torch 2.10 and later;
+    with the library. calls_without_python: of torch's tensors, on all GPUs, by libattnforge_torch.so (torch 2.10 and later;
     ATTNFORGE_TORCH_SHIM=0 turns it off). To assert that serving compiles nothing, compare two.
     """
     total = {"compiles": 0, "plans": 0, "untuned_plans": 0, "shipped_plans": 0}
@@ -144,8 +144,7 @@ def stats(device=None):
         of_device = _c.Stats(struct_size=ctypes.sizeof(_c.Stats))
         check(lib().attnforge_context_stats(context(each), ctypes.byref(of_device)))
         total = {name: count + getattr(of_device, name) for name, count in total.items()}
-    shim = sys.modules.get(f"{__package__}.integrations.torch_shim")
-    total["calls_without_python"] = 0 if shim is None else shim.runs()
+    total["calls_without_python"] = native.runs()
     return total
 
 

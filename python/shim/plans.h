@@ -32,7 +32,8 @@ struct Recipe {
         above;  // they may share memory if below < address of output - address of other < above
   };
 
-  void* plan = nullptr;
+  void* plan = nullptr;  // or none, and the call is Python's, which knows it by a number
+  int64_t number = 0;    // 0: it does not
   int64_t workspace_bytes = 0;
   std::string bytes;  // an attnforge_tensors and the structs it points to, without addresses
   std::vector<Place> pointers, addresses;

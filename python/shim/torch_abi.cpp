@@ -9,7 +9,8 @@ namespace {
 
 // Libraries of torch are loaded for themselves, not for the whole process.
 void* symbol(const char* name) {
-  for (const char* library : {"libtorch_cpu.so", "libtorch_cuda.so", "libstdc++.so.6"}) {
+  for (const char* library :
+       {"libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so", "libstdc++.so.6"}) {
     void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     if (handle == nullptr) continue;
     void* found = dlsym(handle, name);
@@ -37,6 +38,7 @@ const char* find_abi(bool on_gpu, Abi& abi) {
   if (!find("_ZN2at13globalContextEv", abi.global_context)) return "at::globalContext";
   if (!find("_ZNK2at7Context23deterministicAlgorithmsEv", abi.deterministic))
     return "at::Context::deterministicAlgorithms";
+  find("_Z16THPVariable_WrapRKN2at10TensorBaseE", abi.wrap);
   if (!find("_ZSt21__throw_runtime_errorPKc", abi.throw_error)) return "std::__throw_runtime_error";
   return nullptr;
 }

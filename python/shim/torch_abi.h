@@ -32,6 +32,7 @@ constexpr uint64_t kVersion = uint64_t{2} << 56 | uint64_t{10} << 48;
   X(aoti_torch_empty_strided, int32_t,                                                     \
     (int64_t dim, const int64_t* sizes, const int64_t* strides, int32_t dtype,             \
      int32_t device_type, int32_t device, Tensor*))                                        \
+  X(aoti_torch_grad_mode_is_enabled, bool, ())                                             \
   X(aoti_torch_delete_tensor_object, int32_t, (Tensor))                                    \
   X(aoti_torch_device_type_cuda, int32_t, ())                                              \
   X(aoti_torch_dtype_uint8, int32_t, ())                                                   \
@@ -53,6 +54,8 @@ struct Abi {
   // at::Context::deterministicAlgorithms().
   const void* (*global_context)() = nullptr;
   bool (*deterministic)(const void* context) = nullptr;
+  // THPVariable_Wrap(): a new object of Python of a tensor. Null where torch does not have it.
+  void* (*wrap)(const void* tensor) = nullptr;
   // std::__throw_runtime_error of the libstdc++ that torch has; this library may have one of its
   // own inside.
   void (*throw_error)(const char* text) = nullptr;

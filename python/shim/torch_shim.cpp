@@ -9,16 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "plans.h"
-#include "torch_abi.h"
+#include "launch.h"
 
 #define ATTNFORGE_TORCH_API extern "C" __attribute__((visibility("default")))
 
 namespace attnforge_torch {
 namespace {
-
-using Run = int32_t (*)(void* plan, const void* tensors, void* workspace, size_t workspace_bytes,
-                        void* stream);
 
 struct Op {
   const char* name;
@@ -36,11 +32,6 @@ constexpr Op kOps[] = {
     {"run_backward", "attnforge::run_backward_cold", "ttttt?t?tTIsB", "T", true},
 };
 
-Abi abi;
-Run library_run;
-Plans plans;
-std::atomic<uint64_t> runs;  // without Python
-
 // Of the cold call that this thread is in, what Python says of it.
 struct Cold {
   bool known = false;
@@ -49,51 +40,6 @@ struct Cold {
   std::string failure;
 };
 thread_local Cold* cold;
-
-// Owners of what torch hands over.
-struct Tensors {
-  std::vector<Tensor> all;
-  ~Tensors() {
-    for (Tensor each : all) abi.aoti_torch_delete_tensor_object(each);
-  }
-};
-
-/// A call's arguments, read and not owned.
-struct Call {
-  Key key;
-  std::array<Tensor, 24> tensors;
-  size_t num_tensors = 0;
-  uint64_t addresses[24 + 8];  // and those of outputs
-  uint64_t low_bits = 0;
-  int32_t device_type = 0, device = 0;
-  bool plain = true;  // one that may be known
-};
-
-void add_tensor(Call& call, Tensor tensor) {
-  int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
-  int32_t dtype = 0, device_type = 0, device = 0;
-  void* data = nullptr;
-  if (call.num_tensors == call.tensors.size() || abi.aoti_torch_get_dim(tensor, &dim) ||
-      abi.aoti_torch_get_sizes(tensor, &sizes) || abi.aoti_torch_get_strides(tensor, &strides) ||
-      abi.aoti_torch_get_dtype(tensor, &dtype) ||
-      abi.aoti_torch_get_device_type(tensor, &device_type) ||
-      abi.aoti_torch_get_device_index(tensor, &device) ||
-      abi.aoti_torch_get_data_ptr(tensor, &data) || data == nullptr) {
-    call.plain = false;
-    return;
-  }
-  if (call.num_tensors == 0) {
-    call.device_type = device_type;
-    call.device = device;
-  }
-  call.plain &= call.device_type == device_type && call.device == device;
-  call.key.add(dim << 32 | dtype);
-  for (int64_t i = 0; i < dim; ++i) call.key.add(sizes[i]);
-  for (int64_t i = 0; i < dim; ++i) call.key.add(strides[i]);
-  call.addresses[call.num_tensors] = reinterpret_cast<uint64_t>(data);
-  call.tensors[call.num_tensors++] = tensor;
-  call.low_bits |= reinterpret_cast<uint64_t>(data) & 15;
-}
 
 void add_list(Call& call, char kind, void* list) {
   size_t size = 0;
@@ -179,58 +125,6 @@ void release(const char* kind, const Value* stack) {
   }
 }
 
-/// Whether outputs may share memory with other tensors.
-bool is_close(const Recipe& recipe, const Call& call) {
-  for (const auto& [output, other, below, above] : recipe.pairs) {
-    const auto apart = static_cast<int64_t>(call.addresses[output] - call.addresses[other]);
-    if (below < apart && apart < above) return true;
-  }
-  return false;
-}
-
-bool allocate(const Output& output, const Call& call, Tensors& made, uint64_t& address) {
-  Tensor tensor = nullptr;
-  void* data = nullptr;
-  if (abi.aoti_torch_empty_strided(static_cast<int64_t>(output.sizes.size()), output.sizes.data(),
-                                   output.strides.data(), output.dtype, call.device_type,
-                                   call.device, &tensor))
-    return false;
-  made.all.push_back(tensor);
-  if (abi.aoti_torch_get_data_ptr(tensor, &data) || data == nullptr) return false;
-  address = reinterpret_cast<uint64_t>(data);
-  return true;
-}
-
-/// False where Python has to say why not.
-bool launch(const Recipe& recipe, Call& call, Tensors& outputs) {
-  if (is_close(recipe, call)) return false;
-  outputs.all.reserve(recipe.outputs.size());
-  size_t next = call.num_tensors;
-  for (const Output& each : recipe.outputs)
-    if (!allocate(each, call, outputs, call.addresses[next++])) return false;
-  alignas(8) char bytes[kMostBytes];
-  std::memcpy(bytes, recipe.bytes.data(), recipe.bytes.size());
-  for (const auto& [source, at] : recipe.pointers) {
-    const char* const inside = bytes + source;
-    std::memcpy(bytes + at, &inside, sizeof inside);
-  }
-  for (const auto& [source, at] : recipe.addresses)
-    std::memcpy(bytes + at, &call.addresses[source], 8);
-  void* stream = nullptr;
-  if (call.device_type == abi.aoti_torch_device_type_cuda() &&
-      abi.current_stream(call.device, &stream))
-    return false;
-  Tensors scratch;  // torch frees it in the stream's order
-  uint64_t workspace = 0;
-  if (recipe.workspace_bytes > 0) {
-    const Output memory{{recipe.workspace_bytes + 255}, {1}, abi.aoti_torch_dtype_uint8()};
-    if (!allocate(memory, call, scratch, workspace)) return false;
-    workspace = (workspace + 255) & ~uint64_t{255};
-  }
-  return library_run(recipe.plan, bytes, reinterpret_cast<void*>(workspace),
-                     static_cast<size_t>(recipe.workspace_bytes), stream) == 0;
-}
-
 /// Hands outputs over as an op's results.
 bool give(const Op& op, Tensors& outputs, Value* stack) {
   if (*op.results == 'T') {
@@ -254,18 +148,7 @@ bool read_outputs(const Op& op, const Value* stack, std::vector<Output>& outputs
   else
     for (size_t i = 0; op.results[i] != 0; ++i)
       add_tensor(call, reinterpret_cast<Tensor>(stack[i]));
-  for (size_t i = 0; call.plain && i < call.num_tensors; ++i) {
-    int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
-    Output& each = outputs.emplace_back();
-    call.plain &= !abi.aoti_torch_get_dim(call.tensors[i], &dim) &&
-                  !abi.aoti_torch_get_sizes(call.tensors[i], &sizes) &&
-                  !abi.aoti_torch_get_strides(call.tensors[i], &strides) &&
-                  !abi.aoti_torch_get_dtype(call.tensors[i], &each.dtype);
-    if (!call.plain) return false;
-    each.sizes.assign(sizes, sizes + dim);
-    each.strides.assign(strides, strides + dim);
-  }
-  return call.plain;
+  return call.plain && read_outputs(call, outputs);
 }
 
 /// The op of Python's takes the arguments and leaves its results.

@@ -25,6 +25,8 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 class Cpu(_arrays._Torch):
     """Tensors of the CPU that the package takes for those of GPU 0."""
 
+    native = None
+
     def __init__(self):
         super().__init__(torch)
         self.stream = lambda device: torch_stream[-1]
@@ -435,13 +437,14 @@ def shim_run(handle, tensors, *_):
 
 
 def open_shim():
-    """Whether ops on tensors of the CPU go through libattnforge_torch.so, from now on."""
-    from attnforge.integrations import torch_eager, torch_shim
+    """Whether calls of tensors of the CPU, and ops, go through libattnforge_torch.so, from now on."""
+    from attnforge.integrations import torch_kernels, torch_shim  # noqa: F401: the first defines the ops
 
     if not cpu_key:
         torch_shim.open_shim("CPU", shim_run)
         cpu_key.append("CPU")
-    torch_eager.install()
+    Cpu.native = ("cpu", shim_run)
+    _fast.fast.close()
     return torch_shim.is_open()
 
 

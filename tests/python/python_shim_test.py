@@ -6,25 +6,35 @@ The first libcuda.so.1 must be the one of tests/support/fake_driver/fake_driver.
 torch is older than 2.10.
 """
 
+import contextlib
 import ctypes
 import gc
 import os
 import subprocess
 import sys
 import threading
+import types
 import unittest
 import weakref
+from unittest import mock
 
 import torch
 
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
 import cpu_kernels  # noqa: E402
+from attnforge._calls import native  # noqa: E402
+from attnforge._calls.fast import fast  # noqa: E402
+from attnforge._gradients import autograd  # noqa: E402
 from attnforge._library import library_path  # noqa: E402
 from attnforge.integrations import torch_kernels, torch_shim  # noqa: E402,F401
 
 ops = torch.ops.attnforge
 TEXTS = ("{}", "{'causal':True}", "{'causal':True,'softcap':2.0}", "{'layout':'=bhsd'}", "{'window':('#0',0,)}")
+
+
+class Subclass(torch.Tensor):
+    pass
 
 
 def inputs(q=(2, 20, 4, 16), kv=None, dtype=torch.bfloat16, grad=False):
@@ -47,9 +57,9 @@ class OnCpu(unittest.TestCase):
 
     def known(self, function, calls=1):
         """What function gives, of which so many calls of ops run without Python."""
-        before = torch_shim.runs()
+        before = native.runs()
         result = function()
-        self.assertEqual(torch_shim.runs() - before, calls)
+        self.assertEqual(native.runs() - before, calls)
         return result
 
 
@@ -150,9 +160,9 @@ class OpsTest(OnCpu):
         q, k, v = inputs()
         for _ in range(2):
             ops.decode(q, k, v, [], [], "{}")
-        plan = weakref.ref(torch_shim._held.copy().pop()) if hasattr(attnforge._plans.Plan, "__weakref__") else None
+        plan = weakref.ref(native._held.copy().pop()) if hasattr(attnforge._plans.Plan, "__weakref__") else None
         attnforge.plan_cache.clear()
-        self.assertFalse(torch_shim._held)
+        self.assertFalse(native._held)
         self.assertTrue(plan is None or plan() is None)
         self.known(lambda: ops.decode(q, k, v, [], [], "{}"), 0)
         self.known(lambda: ops.decode(q, k, v, [], [], "{}"))
@@ -249,6 +259,227 @@ class CallsTest(OnCpu):
                 k.add_(1)
             with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
                 o.sum().backward()
+
+
+class NativeTest(OnCpu):
+    """attention(), attention_backward() and append_kv() of tensors like earlier ones, without a step of Python."""
+
+    def python_alone(self, function):
+        with mock.patch.object(fast, "native", lambda *_: None):
+            return function()
+
+    def hot(self, function, calls=1):
+        """What a third call gives, which is known by then."""
+        function(), function()
+        return self.known(function, calls)
+
+    def test_results_are_those_of_python(self):
+        q, k, v = inputs()
+        lse, lengths = torch.empty(2, 4, 20), torch.tensor([5, 20]).int()
+        for options in (
+            {}, {"causal": True, "softcap": 2.0}, {"return_lse": True}, {"window": (3, 0)}, {"layout": "bhsd"}, {"used_kv": lengths},
+            {"sinks": torch.randn(4)}, {"out": torch.empty_like(q)}, {"out": (torch.empty_like(q), lse), "return_lse": True},
+            {"out": torch.empty_like(q), "used_kv": lengths}, {"cu_seqlens": torch.tensor([0, 3, 20]).int(), "max_seqlen": 20},
+        ):  # fmt: skip
+            of = (q[0], k[0], v[0]) if "cu_seqlens" in options else (q, k, v)
+            with self.subTest(options=list(options)):
+                made = self.hot(lambda: attnforge.attention(*of, **options))
+                self.assertTrue("out" not in options or made is options["out"])
+                made = made if type(made) is tuple else (made,)
+                made = [each.clone() for each in made]
+                wanted = self.python_alone(lambda: attnforge.attention(*of, **options))
+                self.same(made, wanted if type(wanted) is tuple else (wanted,))
+
+    def test_no_call_is_taken_for_another(self):
+        """Calls in turn, three times, each against what Python alone gives."""
+        base = torch.randn(3, 2, 24, 4, 32).bfloat16()
+        changes = [
+            lambda x: x, lambda x: x[..., :16], lambda x: x[:, 4:], lambda x: x.half(), lambda x: x.float(), lambda x: x[:1], torch._neg_view,
+            lambda x: x.transpose(1, 2).contiguous().transpose(1, 2), lambda x: x.unflatten(1, (2, 12))[:, 1], lambda x: x[:, :, :, 1:25],
+            lambda x: torch.nn.Parameter(x, requires_grad=False), lambda x: x.clone().as_subclass(Subclass),
+        ]  # fmt: skip
+        cases = [([change(x) for x in base], {}) for change in changes]
+        with torch.inference_mode():
+            cases.append(([x.clone() for x in base], {}))
+        for options in ({"causal": True}, {"causal": 1}, {"window": (3, 0)}, {"window": (0, 3)}, {"softcap": 1.0}, {"softcap": 2.0},
+                        {"softmax_scale": 1}, {"softmax_scale": 2.0}, {"sinks": torch.zeros(4)}, {"sinks": torch.ones(4)}):  # fmt: skip
+            cases.append((list(base), options))
+
+        def run(tensors, options):
+            try:
+                return attnforge.attention(*tensors, **options)
+            except attnforge.InvalidError as error:
+                return str(error)
+
+        wanted = [self.python_alone(lambda: run(*case)) for case in cases]
+        for _ in range(4):
+            for case, o in zip(cases, wanted):
+                self.assertEqual(type(got := run(*case)), type(o))
+                self.same([got], [o]) if isinstance(o, torch.Tensor) else self.assertEqual(got, o)
+
+    def test_what_torch_does_with_tensors_is_seen_in_each_call(self):
+        q, k, v = inputs()
+        call = lambda q=q: attnforge.attention(q, k, v, causal=True)  # noqa: E731
+        wanted = self.hot(call)
+        with self.subTest("gradients"):
+            trained = q.clone().requires_grad_()
+            self.assertIsNotNone(self.hot(lambda: call(trained)).grad_fn)
+            with torch.no_grad():
+                self.assertIsNone(self.known(lambda: call(trained)).grad_fn)
+            self.assertIsNone(self.known(call).grad_fn)
+        with self.subTest("gradients under a transform"):
+            under = lambda: torch.func.vmap(lambda x: x * call(trained))(torch.ones(2).bfloat16())  # noqa: E731
+            self.same(under(), self.python_alone(under))
+        with self.subTest("tangents"), torch.autograd.forward_ad.dual_level():
+            self.known(lambda: call(torch.autograd.forward_ad.make_dual(q, torch.ones_like(q))), 0)
+        with self.subTest("vmap"):
+            mapped = torch.func.vmap(lambda x: attnforge.attention(x, k, v, causal=True))(torch.stack([q, q]))
+            self.same(mapped, [wanted, wanted])
+        with self.subTest("autocast"):
+            wide = [x.float() for x in (q, k, v)]
+            attend = lambda: attnforge.attention(*wide).dtype  # noqa: E731
+            [self.assertEqual(attend(), torch.float32) for _ in range(3)]
+            with mock.patch.object(torch, "is_autocast_enabled", lambda *_: True), mock.patch.object(
+                torch, "get_autocast_dtype", lambda *_: torch.bfloat16
+            ):
+                [self.assertEqual(attend(), torch.bfloat16) for _ in range(3)]
+        with self.subTest("inference mode"), torch.inference_mode():
+            self.same([self.known(call)], [wanted])
+
+    def test_gradients(self):
+        dout = torch.randn(2, 20, 4, 16).bfloat16()
+        for options in ({}, {"causal": True, "softcap": 2.0}, {"layout": "bhsd"}):
+            tensors = inputs(grad=True)
+
+            def step():
+                return torch.autograd.grad(attnforge.attention(*tensors, **options), tensors, dout)
+
+            made = self.hot(step, 2)
+            self.same(made, self.python_alone(step))
+            with self.subTest("in deterministic order"):
+                torch.use_deterministic_algorithms(True)
+                self.addCleanup(torch.use_deterministic_algorithms, False)
+                self.hot(step, 2)
+                self.assertIn("deterministic", cpu_kernels.runs[-1])
+                torch.use_deterministic_algorithms(False)
+                self.known(step, 2)
+                self.assertNotIn("deterministic", cpu_kernels.runs[-1])
+
+    def test_backward_by_hand(self):
+        q, k, v = inputs()
+        o, lse = attnforge.attention(q, k, v, causal=True, return_lse=True)
+        for dlse in (None, torch.randn(2, 4, 20)):
+            call = lambda: attnforge.attention_backward(q, k, v, o, lse, o, dlse=dlse, causal=True)  # noqa: E731
+            self.same(self.hot(call), self.python_alone(call))
+        q.requires_grad_()
+        with self.assertRaisesRegex(attnforge.InvalidError, "q requires grad"):
+            call()
+
+    def test_a_cache(self):
+        def steps():
+            torch.manual_seed(2)
+            cache = attnforge.KvCache(3, 64, heads_kv=2, head_dim=16, page_size=8, layers=2, device="cpu")
+            with mock.patch.object(cache, "_upload", lambda data, columns: torch.frombuffer(bytearray(data), dtype=torch.int32).view(-1, columns)):
+                made = []
+                for step in range(8):
+                    for layer in range(2):
+                        k, v = torch.randn(2, 2, 1, 2, 16).bfloat16()
+                        cache.append(k, v, ["a", "b"] if step % 3 else ["b", "a"], layer=layer)
+                        made.append(cache.attend(torch.randn(2, 1, 4, 16).bfloat16(), layer=layer))
+            return made
+
+        wanted, before = self.python_alone(steps), native.runs()
+        self.same(steps(), wanted)
+        self.assertGreater(native.runs() - before, 20)
+
+    def test_append_kv_with_a_rope(self):
+        k, v, q, rope = *torch.randn(3, 2, 3, 2, 16).bfloat16(), tuple(torch.randn(2, 20, 8))
+        pools, used, out = torch.zeros(2, 2, 20, 2, 16).bfloat16(), torch.tensor([1, 4]).int(), torch.empty_like(q)
+        call = lambda **more: attnforge.append_kv(k, v, *pools, used, rope=rope, q=q, **more)  # noqa: E731
+        wanted = self.python_alone(call)
+        self.same([self.hot(call)], [wanted])
+        self.assertIs(self.hot(lambda: call(q_out=out)), out)
+        self.same([out], [wanted])
+        self.assertIsNone(self.hot(lambda: attnforge.append_kv(k, v, *pools, used)))
+        pools = [torch.zeros(2, 20, 2, 16, dtype=torch.int8) for _ in range(2)]
+        scales = [torch.zeros(2, 20, 2) for _ in range(2)]
+        narrow = lambda: attnforge.append_kv(k, v, *pools, used, k_scale=scales[0], v_scale=scales[1])  # noqa: E731
+        self.python_alone(narrow)
+        wanted = [each.clone() for each in (*pools, *scales)]
+        [each.zero_() for each in (*pools, *scales)]
+        self.hot(narrow)
+        self.same((*pools, *scales), wanted)
+
+    def test_outputs_that_overlap_are_refused(self):
+        q, k, v, out = torch.randn(4, 2, 20, 4, 16).bfloat16()
+        self.hot(lambda: attnforge.attention(q, k, v, out=out))
+        with self.assertRaisesRegex(attnforge.InvalidError, "out shares memory with v"):
+            attnforge.attention(q, k, v, out=v)
+
+    def test_nothing_is_left_of_tensors(self):
+        q, k, v = inputs()
+        call = lambda: attnforge.attention(q, k, v, return_lse=True)  # noqa: E731
+        there = [weakref.ref(each) for each in self.hot(call)]
+        there += [weakref.ref(each) for each in self.hot(lambda: attnforge.attention_backward(q, k, v, *call(), q), 2)]
+        self.assertEqual([each() for each in there], [None] * 5)
+
+        softcap, window = float("2.5"), (int("1000"), 0)
+        counted = q, softcap, window, window[0], torch.Tensor
+        before = [sys.getrefcount(each) for each in counted]
+        for _ in range(300):
+            attnforge.attention(q, k, v, softcap=softcap, window=window)
+        after = [sys.getrefcount(each) for each in counted]
+        self.assertTrue(all(abs(x - y) < 50 for x, y in zip(before, after)), (before, after))
+
+    def test_forgotten_calls_are_made_anew(self):
+        q, k, v = inputs(grad=True)
+        call = lambda: attnforge.attention(q, k, v)  # noqa: E731
+        self.hot(call)
+        attnforge.plan_cache.clear()
+        self.assertFalse(native._held)
+        self.known(call, 0)
+        self.hot(call)
+
+    def test_what_is_remembered_does_not_grow_without_bound(self):
+        before = native.runs()
+        self.addCleanup(lambda: self.assertGreater(native.runs() - before, 8))
+        with mock.patch.object(attnforge.plan_cache, "limit", 3):
+            for rows in range(1, 7):
+                tensors = inputs((1, rows, 2, 16), grad=True)
+                step = lambda: torch.autograd.grad(attnforge.attention(*tensors), tensors, tensors[0].detach())  # noqa: B023, E731
+                made = [step() for _ in range(5)]
+                self.same(made[-1], self.python_alone(step))
+                self.assertLessEqual(len(native._held), 3)
+                self.assertLessEqual(len(autograd._numbered), 3)
+
+    def test_threads(self):
+        q, k, v = inputs((1, 8, 2, 16))
+        wanted, wrong = attnforge.attention(q, k, v), []
+
+        def calls():
+            for _ in range(100):
+                if not torch.equal(attnforge.attention(q, k, v), wanted):
+                    wrong.append(1)
+
+        threads = [threading.Thread(target=each) for each in (calls, calls, calls, lambda: [attnforge.plan_cache.clear() for _ in range(50)])]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        self.assertEqual(wrong, [])
+
+    def test_a_torch_of_other_objects_is_left_to_python(self):
+        keys = torch._C._dispatch_keys
+        for name, change in (
+            ("torch._C._dispatch_keys", lambda x: types.SimpleNamespace(raw_repr=lambda: 7)),
+            ("torch._C._dispatch_keys", lambda x: types.SimpleNamespace(raw_repr=lambda: keys(x).raw_repr() ^ 1)),
+            ("torch._neg_view", lambda x: x),
+        ):
+            with mock.patch(name, change):
+                self.assertIsNone(native.open_calls(torch, "cpu"))
+        for mode in (contextlib.nullcontext, torch.inference_mode, torch.no_grad):
+            with mode():
+                self.assertIsNotNone(native.open_calls(torch, "cpu", cpu_kernels.shim_run))
 
 
 class OpeningTest(unittest.TestCase):

@@ -2,6 +2,7 @@
 
 import array
 import itertools
+import operator
 
 from .. import _checks
 from .append import append_kv
@@ -24,22 +25,26 @@ class Pages:
 
     def extend(self, added):
         """Gives each sequence of {sequence: more rows}, new ones too, the pages for these. All of them, or AttnforgeError and none."""
-        counts = []
+        lengths, size = {}, self.page_size
+        grown, missing = [], -len(self.free)
         for sequence, rows in added.items():
             before = self.lengths.get(sequence, 0)
-            counts.append((sequence, self._count(before), self._count(before + rows)))
-        missing = sum(after - before for _, before, after in counts) - len(self.free)
+            lengths[sequence] = after = before + rows
+            first, last = -(-before // size), -(-after // size)
+            if first < last or sequence not in self.rows:  # of few sequences in a step
+                grown.append((sequence, first, last))
+                missing += last - first
         if missing > 0:
             raise AttnforgeError(
-                f"the cache has {len(self.free)} free pages of {self.page_size} rows, and {sum(added.values())} more rows of {len(counts)} "
+                f"the cache has {len(self.free)} free pages of {self.page_size} rows, and {sum(added.values())} more rows of {len(added)} "
                 f"sequences take {missing} more; release() sequences, or make it with more num_pages"
             )
-        for sequence, before, after in counts:
+        for sequence, first, last in grown:
             row = self.rows.setdefault(sequence, self._nothing[:])
-            for column in range(before, after):
+            for column in range(first, last):
                 row[column] = self.free.pop()
-            self.lengths[sequence] = self.lengths.get(sequence, 0) + added[sequence]
-            self.changes += after > before
+            self.changes += last > first
+        self.lengths.update(lengths)
 
     def trim(self, sequence, length):
         """Takes back the rows from `length` on, and pages that have none left."""
@@ -255,8 +260,9 @@ class KvCache:
         """Pages for more rows of sequences, all of them or none. Returns the lengths before."""
         if len(set(sequences)) != len(sequences) or not sequences:
             raise InvalidError(f"sequences={list(sequences)!r} must be different ones, at least one")
-        before = [self.length(sequence) for sequence in sequences]
-        longest = max(length + count for length, count in zip(before, rows))
+        lengths = self._pages.lengths
+        before = [lengths.get(sequence, 0) for sequence in sequences]
+        longest = max(map(operator.add, before, rows))
         if longest > self.max_len:
             raise InvalidError(f"a sequence would have {longest} rows, more than max_len={self.max_len}")
         self._pages.extend(dict(zip(sequences, rows)))

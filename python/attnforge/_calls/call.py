@@ -134,15 +134,17 @@ class Call:
 
     def recipe(self, marks, options, low):
         """What the shim takes to run such a call of torch: (plan, bytes of a _c.Tensors with marks for addresses, the structs that these
-        point to, pairs that may not share memory). None where a run has more to look at. marks: of q, k, v, o and lse. options: by their
-        names, with marks' own kind of tensors. low: of the addresses, as for plan()."""
+        point to, pairs that may not share memory, by marks). None where a run has more to look at. marks: of q, k, v, o and lse. options:
+        by their names, with marks' own kind of tensors. low: of the addresses, as for plan()."""
         plan = self._plans.get(low)
         if plan is None or self._may_convert or self._has_of_run:
             return None
         q, k, v, o, lse = marks
         parts = addresses_of(options) if self._has_parts else NO_ADDRESSES
         tensors, kept = self.argument(q, k, v, o, lse if self._has_lse else 0, parts)
-        return plan, tensors, [each for each in kept if each is not None], self._pairs
+        of_arrays = (*marks, *parts)
+        pairs = [(of_arrays[output], of_arrays[other], below, above) for output, other, below, above in self._pairs]
+        return plan, tensors, [each for each in kept if each is not None], pairs
 
     def _is_close(self, q, k, v, o):
         """Whether o may share memory with an input."""

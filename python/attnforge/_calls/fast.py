@@ -5,8 +5,8 @@ and offsets. What differs, or is wrong, goes the long way, which checks it. Each
 """
 
 import ctypes
-import os
 
+from . import native
 from .._block_mask import BlockMask, block_words_of
 from .._library import lib
 from .._plans import plan_cache
@@ -34,13 +34,11 @@ class FastPath:
 
     def __init__(self):
         self.queues = _Queues()
-        self.attend = self.attend_backward = None  # those of integrations/torch_eager.py, and what they remember
-        self.remember = self.remember_backward = None
-        self._asked = None
         self.close()
 
     def close(self):
         self.torch = None
+        self.native = _no_key  # call() of native.py
         self.key_of = self.key_of_attention = _no_key
 
     def open(self, backend):
@@ -53,16 +51,7 @@ class FastPath:
         self.autocasts = lambda: is_autocast_enabled(torch)
         self.torch = torch
         self.key_of, self.key_of_attention = _key_functions(torch)
-
-    def ask_ops(self, torch):
-        """Before the long way of a call that ops run faster, where torch has them."""
-        if self._asked is torch:
-            return
-        self._asked = torch
-        if hasattr(torch, "library") and os.environ.get("ATTNFORGE_TORCH_SHIM") != "0":
-            from ..integrations import torch_eager
-
-            torch_eager.install()
+        self.native = backend.native and native.open_calls(torch, *backend.native) or _no_key
 
     def again(self, names, values, *arguments):
         """(key, ran) of a call with these values, of which each is plain, None, a tensor, args, a block mask, or a tuple or list of such.

@@ -1,15 +1,17 @@
 """attention() with a derivative, for tensors of torch: the function of autograd, made once torch is there, and autocast."""
 
+import itertools
 from typing import NamedTuple
 
 from .. import _checks
-from .._calls import parts as _parts
+from .._calls import native, parts as _parts
 from .._calls.arguments import check_inputs, new_outputs, view_inputs
 from .._arrays import backend_of
-from .backward import by_plans, why_not_served
+from .backward import attention_backward, by_plans, why_not_served
 from .._calls.code import check_devices, code_of, name_of, new_dargs
 from .._errors import InvalidError, UnsupportedError
 from .._calls.fast import fast, find, is_autocast_enabled
+from .._calls.native import ATTENTION, BACKWARD
 from .._library import check
 from .._options import NO_GRADIENTS, OF_FORWARD, check_options
 from .._plans import plan_cache
@@ -27,14 +29,18 @@ _CHECKED = "checked"  # what is remembered of a call with other tensors, or bloc
 class Plain(dict):
     """The options of a call whose only tensors are q, k and v, which is remembered."""
 
-    def __init__(self, options, epoch):
-        """epoch: plan_cache's when the call began."""
+    def __init__(self, options, epoch, again=None):
+        """epoch: plan_cache's when the call began. again: what the function of autograd does for calls like an earlier one."""
         super().__init__(options)
+        self.again = again
         self.forward, self.epoch = {**options, "return_lse": True}, epoch
+        self.of_backward = of_backward(options)
         self.backward = {}  # a BackwardCall by the layouts of its arrays: hooks of saved tensors may change these
 
-    def gradients(self, saved, dout):
-        """(dq, dk, dv) of a call like an earlier one; None where more must be looked at."""
+    def gradients(self, saved, dout, values=None):
+        """(dq, dk, dv) of a call like an earlier one; None where more must be looked at. values: those of fast.native() that are to be
+        remembered."""
+        since = 0 if values is None else native.epoch()
         if self.epoch != plan_cache.epoch or dout.is_neg():
             return None
         call = self.backward.get(_layouts(saved, dout))
@@ -44,6 +50,8 @@ class Plain(dict):
         status, found = ran
         if status:
             check(status)
+        if values is not None:
+            native.remember_backward(call, since, values, found)
         return found
 
     def remember(self, saved, dout, options):
@@ -52,6 +60,26 @@ class Plain(dict):
         call = find(fast.key_of(("backward", *options), values))
         if call is not None:
             self.backward[_layouts(saved, dout)] = call
+
+
+_numbered, _numbers = {}, itertools.count(1)
+plan_cache.on_clear.append(_numbered.clear)
+
+
+def again(number, q, k, v):
+    """attention() of a call with gradients that is known by a number; None where more must be looked at."""
+    known = _numbered.get(number)
+    return None if known is None else known.again(known, q, k, v)
+
+
+def _remember(known, q, k, v, values):
+    """The call of `values` has a number from now on, if autocast has nothing to convert in it."""
+    since, number = native.epoch(), next(_numbers)
+    if len(_numbered) >= plan_cache.limit:
+        _numbered.clear()
+    if known.again is not None and known.epoch == plan_cache.epoch and all(each.element_size() == 2 for each in (q, k, v)):
+        _numbered[number] = known
+        native.remember_number(number, since, values)
 
 
 def _layouts(saved, dout):
@@ -140,9 +168,9 @@ def _check_has_gradients(torch, name, given, out, instead):
         raise InvalidError(f"{name} requires grad, and sinks is of another framework than torch; pass a tensor, or {instead}")
 
 
-def attend(attention, name, q, k, v, given, out, stream):
-    """attention() of tensors of which the one called `name` requires grad. given: its Options. Raises UnsupportedError, which names
-    the reason, where no kernel computes gradients.
+def attend(attention, name, q, k, v, given, out, stream, values=None):
+    """attention() of tensors of which the one called `name` requires grad. given: its Options. values: those of fast.native() that are
+    to be remembered. Raises UnsupportedError, which names the reason, where no kernel computes gradients.
     """
     backend, epoch = backend_of(q), plan_cache.epoch
     torch = backend.torch
@@ -155,7 +183,9 @@ def attend(attention, name, q, k, v, given, out, stream):
             leaves = []
             if known is _CHECKED:
                 known = without_tensors(torch, given._replace(deterministic=given.deterministic or always).named(), leaves)
-            return _function_of(torch).apply(attention, known, None, q, k, v, *leaves)
+            elif values is not None:
+                _remember(known, q, k, v, values)
+            return _function_of(torch, attention).apply(known, None, q, k, v, *leaves)
 
     # ---- 1. What has no gradients ----
     instead = f"call it under torch.no_grad(), or pass {name}.detach()"
@@ -193,35 +223,38 @@ def attend(attention, name, q, k, v, given, out, stream):
         def place():
             return new_outputs(backend, inputs, options.places, True, queue, zeros=True)
 
-    leaves = []
+    leaves, function = [], _function_of(torch, attention)
     given = without_tensors(torch, given.named(), leaves)
     if key is not None and place is None:
         plain = not leaves and "args" not in given and "block_mask" not in given
-        given = Plain(given, epoch) if plain else given
+        given = Plain(given, epoch, function.again) if plain else given
         plan_cache.put_call(key, given if plain else _CHECKED, epoch)
-    return _function_of(torch).apply(attention, given, place, q, k, v, *leaves)
+    return function.apply(given, place, q, k, v, *leaves)
 
 
 _functions = {}
 
 
-def _function_of(torch):
+def _function_of(torch, attention):
     function = _functions.get(torch)
     if function is None:
-        function = _functions[torch] = _make_function(torch)
+        function = _functions[torch] = _make_function(torch, attention)
     return function
 
 
-def _make_function(torch):
+def _make_function(torch, attention):
     class Attention(torch.autograd.Function):
         """o, and lse where it was asked for, of q, k, v and the other tensors of a call. Keeps these, o and lse, and nothing else of
         their size."""
 
         @staticmethod
-        def forward(ctx, attention, given, place, q, k, v, *leaves):
+        def forward(ctx, given, place, q, k, v, *leaves):
             plain = type(given) is Plain
-            forward = given.forward if plain else {**with_tensors(given, leaves), "return_lse": True}
-            o, lse = attention(q, k, v, out=place and place(), **forward)
+            made = plain and fast.native(ATTENTION, None, q, k, v, None, 0, None, given.forward)
+            if not made:
+                forward = given.forward if plain else {**with_tensors(given, leaves), "return_lse": True}
+                made = attention(q, k, v, out=place and place(), **forward)
+            o, lse = made
             ctx.given = given
             ctx.save_for_backward(q, k, v, o, lse, *leaves)  # refuses what was written to in between
             ctx.set_materialize_grads(False)
@@ -229,24 +262,26 @@ def _make_function(torch):
 
         @staticmethod
         def backward(ctx, dout, dlse=None):
-            nothing = (None,) * len(ctx.needs_input_grad)
             if dout is None and dlse is None:
-                return nothing
+                return (None,) * len(ctx.needs_input_grad)
             again = torch.is_grad_enabled()  # create_graph=True
             plain = type(ctx.given) is Plain and dlse is None and not again
             saved = ctx.saved_tensors
-            if plain and (found := ctx.given.gradients(saved, dout)):
-                return (*nothing[:3], *found)
+            if plain:
+                values = (BACKWARD, None, *saved, dout, None, ctx.given.of_backward)
+                found = fast.native(*values)
+                if found or (found := ctx.given.gradients(saved, dout, values if found is False else None)):
+                    return (None, None, *found)
             with torch.no_grad():
-                gradients = gradients_of(torch, ctx.given, saved, ctx.needs_input_grad[3:], dout, dlse)
+                gradients = gradients_of(torch, ctx.given, saved, ctx.needs_input_grad[2:], dout, dlse)
                 if plain:
-                    ctx.given.remember(saved, dout, of_backward(ctx.given))
+                    ctx.given.remember(saved, dout, ctx.given.of_backward)
             if again:
                 q, k, v, _, _, *leaves = saved
                 inputs = q, k, v, *leaves
                 there = iter(NoSecond.apply(len(inputs), *inputs, *(each for each in gradients if each is not None)))
                 gradients = [None if each is None else next(there) for each in gradients]
-            return (*nothing[:3], *gradients)
+            return (None, None, *gradients)
 
     class NoSecond(torch.autograd.Function):
         """Gradients as they are, of which no derivative is taken without a word."""
@@ -259,6 +294,14 @@ def _make_function(torch):
         def backward(ctx, *_):
             raise UnsupportedError("attention has a first derivative, but no second one: its gradients were differentiated again")
 
+    # Function.apply() looks for torch.func's transforms in all that it is given, which takes a third of its time.
+    apply = getattr(super(torch.autograd.Function, Attention), "apply", Attention.apply)
+    transforms = getattr(getattr(torch, "_C", None), "_are_functorch_transforms_active", None)
+
+    def again(given, q, k, v):
+        return None if transforms() else apply(given, None, q, k, v)
+
+    Attention.again = None if transforms is None else staticmethod(again)
     return Attention
 
 
@@ -286,13 +329,13 @@ def gradients_of(torch, given, saved, needs, dout, dlse):
     kind = q.dtype, q.device, q.shape[0] > 1, options.get("score"), options.get("softcap"), *trained
     dargs, whole = new_dargs(torch, trained, kind not in _not_whole)
     try:
-        found = by_plans(q, k, v, o, lse, dout, dlse, dargs, options, dargs_are_new=True)
+        found = _by_kernels(q, k, v, o, lse, dout, dlse, dargs, options)
     except (InvalidError, UnsupportedError):
         if not whole:
             raise
         _not_whole.add(kind)  # no kernel writes it: added up in float32 it is
         dargs, _ = new_dargs(torch, trained, False)
-        found = by_plans(q, k, v, o, lse, dout, dlse, dargs, options, dargs_are_new=True)
+        found = _by_kernels(q, k, v, o, lse, dout, dlse, dargs, options)
     gradients = [each if wanted else None for each, wanted in zip(found[:3], needs)] + [None] * len(leaves)
     if of_sinks:
         gradients[3 + sinks.index] = found[3]
@@ -300,6 +343,13 @@ def gradients_of(torch, given, saved, needs, dout, dlse):
         gradient = dargs[each].to(leaves[i].dtype)
         gradients[3 + i] = gradient if gradients[3 + i] is None else gradients[3 + i] + gradient
     return gradients
+
+
+def _by_kernels(q, k, v, o, lse, dout, dlse, dargs, options):
+    """attention_backward(). dargs: new arrays, which share memory with no other."""
+    if dargs:
+        return by_plans(q, k, v, o, lse, dout, dlse, dargs, options, dargs_are_new=True)
+    return attention_backward(q, k, v, o, lse, dout, dlse=dlse, **options)
 
 
 def readable(torch, tensor):

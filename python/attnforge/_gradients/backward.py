@@ -5,7 +5,7 @@ import warnings
 from dataclasses import replace
 
 from .. import _c, _checks, _graphs
-from .._calls import parts as _parts
+from .._calls import native, parts as _parts
 from .._calls.arguments import (
     alignment_of_all, check_inputs, check_rows, problem_of, problem_of_arrays, check_lse, shape_of_lse, view_inputs
 )
@@ -13,9 +13,10 @@ from .._arrays import backend_of
 from .backward_call import BackwardCall
 from .._calls.code import check_dargs_apart, check_devices, code_of, dargs_of, may_be_whole, name_of
 from .._errors import InvalidError, PerformanceWarning, UnsupportedError
-from .._calls.fast import fast
+from .._calls.fast import fast, find
 from .._formats import FP32
 from .._graphs import with_op
+from .._calls.native import BACKWARD
 from .._library import check, context, lib
 from .._options import OF_FORWARD, check_options, options_of, takes_options
 from .._calls.overlap import first_overlap, overlaps_itself
@@ -67,22 +68,19 @@ def attention_backward(
     if _graphs.waiting and _graphs.torch_is_there():
         own = dict(stream=stream, dlse=dlse, accumulate=accumulate, fp32_gradients=fp32_gradients, dargs=dargs)
         return attention_backward(q, k, v, o, lse, dout, out=out, **own, **options)
-    epoch = plan_cache.epoch
-    plain = out is None and stream is None and not accumulate and not fp32_gradients and (dargs is None or type(dargs) is dict and not dargs)
-    if plain and fast.attend_backward is not None and (found := fast.attend_backward(q, k, v, o, lse, dout, dlse, options)):
-        return found
-    if plain and (torch := backend_of(q).torch) is not None:
-        fast.ask_ops(torch)
-    result = by_plans(q, k, v, o, lse, dout, dlse, dargs, options, out, stream, accumulate, fp32_gradients)
-    if plain and fast.remember_backward is not None:
-        fast.remember_backward(options, epoch)
-    return result
+    found = told = None
+    if out is None and stream is None and accumulate is False and fp32_gradients is False and dargs is None:
+        found = fast.native(*(told := (BACKWARD, None, q, k, v, o, lse, dout, dlse, options)))
+        if found:
+            return found
+    told = told if found is False else None
+    return by_plans(q, k, v, o, lse, dout, dlse, dargs, options, out, stream, accumulate, fp32_gradients, told=told)
 
 
 def by_plans(
-    q, k, v, o, lse, dout, dlse, dargs, options, out=None, stream=None, accumulate=False, fp32_gradients=False, dargs_are_new=False
+    q, k, v, o, lse, dout, dlse, dargs, options, out=None, stream=None, accumulate=False, fp32_gradients=False, dargs_are_new=False, told=None
 ):
-    """attention_backward(), never by an op. dargs_are_new: they share memory with no other array."""
+    """attention_backward() by Python. dargs_are_new: they share memory with no other array. told: what fast.native() is to remember."""
     epoch = plan_cache.epoch
     key = ran = None
     if dargs is None or type(dargs) is dict and (dargs_are_new or not dargs):
@@ -93,6 +91,9 @@ def by_plans(
         status, result = ran
         if status:
             check(status)
+        if told is not None:
+            since = native.epoch()
+            native.remember_backward(find(key), since, told, result)
         return result
     given = options_of(options, OF_FORWARD)
     return _run(key, epoch, (q, k, v), o, lse, dout, given, out, stream, dlse, accumulate, fp32_gradients, dargs)

@@ -1,0 +1,221 @@
+"""Calls of torch's tensors like an earlier one, without a step of Python: libattnforge_torch.so reads tensors where torch and CPython have
+them, and runs the plan.
+
+What is read of objects (python/shim/python_abi.h) is in no stable ABI. It is found out here, of tensors of which torch says what must be
+found; where it is not, calls stay Python's. So they do with ATTNFORGE_TORCH_SHIM=0, and with torch before 2.10.
+"""
+
+import ctypes
+import itertools
+import os
+import sys
+
+from .._library import lib, library_path
+from .._plans import plan_cache
+
+ATTENTION, BACKWARD, APPEND = range(3)  # what `call` is told first
+MARK = 0x5AF0 << 48  # no address of a GPU, and no stride
+_WORDS_OF_TENSOR_IMPL = 26  # the dispatch keys are its last member that tells apart
+_shim = _remember = None
+_held = set()  # plans that the shim may run
+_kept = []  # what the shim has borrowed
+
+
+class _Layout(ctypes.Structure):
+    """As in python_abi.h."""
+
+    _fields_ = [
+        *((name, ctypes.py_object) for name in ("none", "yes", "no", "integer", "real", "text", "tuple", "dict", "tensor")),
+        *((name, ctypes.py_object) for name in ("forward_ad", "current_level", "requires_grad")),
+        *((name, ctypes.c_int64) for name in ("type", "handle", "keys")),
+        *((name, ctypes.c_uint64) for name in ("plain_keys", "plain_inference_keys")),
+    ]
+
+
+def load():
+    """The library; raises OSError where it is not, or is not wanted."""
+    global _shim
+    if os.environ.get("ATTNFORGE_TORCH_SHIM") == "0":
+        raise OSError("ATTNFORGE_TORCH_SHIM is 0")
+    if _shim is None:
+        shim = ctypes.CDLL(os.path.join(os.path.dirname(library_path()), "libattnforge_torch.so"))
+        shim.attnforge_torch_epoch.restype = shim.attnforge_torch_runs.restype = ctypes.c_uint64
+        plan_cache.on_clear.append(forget)
+        _shim = shim
+    return _shim
+
+
+def open_calls(torch, device, run=None):
+    """call() of python_calls.cpp for tensors of a device, "cuda"; of tests "cpu", with `run` in place of attnforge_run(). None where there
+    is none."""
+    global _remember
+    try:
+        shim, layout = load(), _layout(torch, device)
+    except Exception:  # whatever it is: not there, or a torch of which nothing is known
+        return None
+    if layout is None:
+        return None
+    functions = (ctypes.c_void_p * 2)()
+    with_gil = ctypes.PyDLL(shim._name).attnforge_torch_calls
+    with_gil.restype = ctypes.c_char_p
+    if with_gil(device.upper().encode(), ctypes.cast(run or lib()["attnforge_run"], ctypes.c_void_p), ctypes.byref(layout), functions):
+        return None
+    _kept.append(layout)
+    call, _remember = (ctypes.cast(each, ctypes.py_object).value for each in functions)
+    return call
+
+
+def _layout(torch, device):
+    """None where something is not as it has to be."""
+    with torch.inference_mode():
+        of_inference = torch.empty(1, device=device)
+    with torch.inference_mode(False):
+        plain = torch.empty(2, 3, device=device)
+        odd = torch._neg_view(plain), torch.empty(3, device="meta"), torch.empty(1, dtype=torch.complex64, device=device).conj()
+        tensors = plain, of_inference, plain.t(), plain.new_empty(1, requires_grad=True), *odd
+
+    def keys(tensor):
+        return torch._C._dispatch_keys(tensor).raw_repr()
+
+    types = _place(object.__basicsize__, [(id(each), id(type(each))) for each in (None, True, 1 << 70, 0.5, "text", (1,), {}, plain)])
+    handles = _place(torch.Tensor.__basicsize__, [(id(each), each._cdata) for each in tensors])
+    of_keys = _place(8 * _WORDS_OF_TENSOR_IMPL, [(each._cdata, keys(each)) for each in tensors])
+    if None in (types, handles, of_keys) or len({keys(each) for each in tensors}) != 5:
+        return None
+    objects = None, True, False, int, float, str, tuple, dict, torch.Tensor
+    names = torch.autograd.forward_ad, sys.intern("_current_level"), sys.intern("requires_grad")
+    return _Layout(*objects, *names, types, handles, of_keys, keys(plain), keys(of_inference))
+
+
+def _place(size, pairs):
+    """Where, in bytes, memory has a word, for each of (address, word); the first place, None if there is none."""
+    for at in range(0, size, 8):
+        if all(ctypes.c_uint64.from_address(address + at).value == word for address, word in pairs):
+            return at
+    return None
+
+
+def forget():
+    """Before plans go: the shim knows none afterwards."""
+    global _held
+    before, _held = _held, set()  # first: what is remembered meanwhile is held by the new one
+    _shim.attnforge_torch_forget()
+    before.clear()
+
+
+def epoch():
+    """Which forget() was the last. Asked before a plan is known to be there that is remembered."""
+    return _shim.attnforge_torch_epoch()
+
+
+def words_of(recipe):
+    """What the shim takes of a call's recipe(): (handle of the plan, bytes, words); None where there is none. The plan is kept."""
+    if recipe is None or recipe[0].passing:
+        return None
+    plan, tensors, structs, pairs = recipe
+    if len(_held) >= plan_cache.limit:
+        forget()
+    _held.add(plan)
+    starts, memory = {}, bytearray(tensors)
+    for struct in structs:
+        starts[ctypes.addressof(struct)] = len(memory)
+        memory += bytes(struct) + bytes(-ctypes.sizeof(struct) % 8)
+    pointers, addresses = [], []
+    for at in range(0, len(memory), 8):
+        word = int.from_bytes(memory[at : at + 8], sys.byteorder)
+        if word in starts:
+            pointers += starts[word], at
+        elif word >> 48 == MARK >> 48:
+            addresses += word - MARK, at
+    pairs = [word for output, other, below, above in pairs for word in (output - MARK, other - MARK, below, above)]
+    words = plan.workspace_bytes, len(pointers) // 2, *pointers, len(addresses) // 2, *addresses, len(pairs) // 4, *pairs
+    return plan.handle.value, bytes(memory), bytes((ctypes.c_int64 * len(words))(*words))
+
+
+def runs():
+    """How many calls ran without Python."""
+    return 0 if _shim is None else _shim.attnforge_torch_runs()
+
+
+# ---- What calls are remembered ----
+
+
+class Marked:
+    """A tensor of which only the place among a call's tensors is known."""
+
+    def __init__(self, place):
+        self.mark = MARK + place
+
+    def data_ptr(self):
+        return self.mark
+
+
+def _marked(value, Tensor, places):
+    """`value`, with a Marked for each tensor in it, in the order in which the shim reads them."""
+    if type(value) is Tensor:
+        return Marked(next(places))
+    if type(value) is tuple:
+        return tuple(_marked(each, Tensor, places) for each in value)
+    if type(value) is dict:
+        return {name: _marked(each, Tensor, places) for name, each in value.items()}
+    return value
+
+
+def _low(*tensors):
+    """The low four bits of addresses."""
+    bits = 0
+    for each in tensors:
+        bits |= each.data_ptr()
+    return bits & 15
+
+
+def remember_number(number, since, values):
+    """Calls with these values have a number, by which Python knows them. since: epoch() of before they were known."""
+    _remember(number, (), since, *values)
+
+
+def remember_attention(key, values, result):
+    """After a run of what is remembered by a key. values: what call() was given."""
+    which, out, q, k, v, stream, rope_offset, attn_mask, options = values
+    since, call = epoch(), plan_cache.get_call(key)
+    if call is None or stream is not None or attn_mask is not None or rope_offset:
+        return
+    outputs, places = result if type(result) is tuple else (result,), itertools.count()
+    marked = _marked((out, q, k, v, options), type(q), places)
+    new = () if out is not None else outputs
+    if new:
+        of_outputs = [Marked(next(places)) for _ in new]
+    else:
+        of_outputs = marked[0] if type(out) is tuple else marked[:1]
+    marks = [each.mark for each in (*marked[1:4], *of_outputs)] + [0] * (2 - len(of_outputs))
+    recipe = call.recipe(marks, marked[4], _low(q, k, v, outputs[0]))
+    _remember(words_of(recipe), new, since, *values)
+
+
+def backward_recipe(call, q, k, v, o, lse, dout, dlse, gradients):
+    """recipe() of a BackwardCall whose tensors are these, in this order, and new gradients; None without."""
+    last = 6 if dlse is None else 7
+    marks = [MARK + place for place in (0, 1, 2, 3, 5, last, last + 1, last + 2, 4)] + [0 if dlse is None else MARK + 6]
+    return call.recipe(marks, _low(q, k, v, o, dout, *gradients))
+
+
+def remember_backward(call, since, values, gradients):
+    """The same for attention_backward(). since: epoch() of before call was known to be there."""
+    _, _, *tensors, _ = values
+    if call is not None:
+        _remember(words_of(backward_recipe(call, *tensors, gradients)), gradients, since, *values)
+
+
+def remember_append(key, values, q_out):
+    """As remember_attention(), for append_kv(), which returned q_out."""
+    since, call = epoch(), plan_cache.get_call(key)
+    if call is None:
+        return
+    _, given, k, v, k_cache, v_cache, q, *_ = values
+    new, places = () if q_out is None or given is not None else (q_out,), itertools.count()
+    _, *arrays, rope, _, _, _, _ = _marked(values[1:], type(k), places)
+    marks = [0 if each is None else each.mark for each in (*arrays, *(rope or (None, None)))]
+    if new:
+        marks[5] = MARK + next(places)
+    low = _low(*(each for each in (k, v, k_cache, v_cache, q, q_out) if each is not None))
+    _remember(words_of(call.recipe(marks, low)), new, since, *values)

@@ -1,0 +1,111 @@
+#include "launch.h"
+
+#include <cstring>
+
+namespace attnforge_torch {
+
+Abi abi;
+Run library_run;
+Plans plans;
+std::atomic<uint64_t> runs;
+bool (*is_plain)(Tensor);
+
+void add_tensor(Call& call, Tensor tensor) {
+  int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
+  int32_t dtype = 0, device_type = 0, device = 0;
+  void* data = nullptr;
+  if (call.num_tensors == call.tensors.size() || abi.aoti_torch_get_dim(tensor, &dim) ||
+      abi.aoti_torch_get_sizes(tensor, &sizes) || abi.aoti_torch_get_strides(tensor, &strides) ||
+      abi.aoti_torch_get_dtype(tensor, &dtype) ||
+      abi.aoti_torch_get_device_type(tensor, &device_type) ||
+      abi.aoti_torch_get_device_index(tensor, &device) ||
+      abi.aoti_torch_get_data_ptr(tensor, &data) || data == nullptr) {
+    call.plain = false;
+    return;
+  }
+  if (call.num_tensors == 0) {
+    call.device_type = device_type;
+    call.device = device;
+  }
+  call.plain &= call.device_type == device_type && call.device == device;
+  call.key.add(dim << 32 | dtype);
+  for (int64_t i = 0; i < dim; ++i) call.key.add(sizes[i]);
+  for (int64_t i = 0; i < dim; ++i) call.key.add(strides[i]);
+  call.addresses[call.num_tensors] = reinterpret_cast<uint64_t>(data);
+  call.tensors[call.num_tensors++] = tensor;
+  call.low_bits |= reinterpret_cast<uint64_t>(data) & 15;
+}
+
+bool read_outputs(const Call& call, std::vector<Output>& outputs) {
+  for (size_t i = 0; i < call.num_tensors; ++i) {
+    int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
+    Output& each = outputs.emplace_back();
+    const bool read = !abi.aoti_torch_get_dim(call.tensors[i], &dim) &&
+                      !abi.aoti_torch_get_sizes(call.tensors[i], &sizes) &&
+                      !abi.aoti_torch_get_strides(call.tensors[i], &strides) &&
+                      !abi.aoti_torch_get_dtype(call.tensors[i], &each.dtype);
+    if (!read) return false;
+    each.sizes.assign(sizes, sizes + dim);
+    each.strides.assign(strides, strides + dim);
+  }
+  return true;
+}
+
+namespace {
+
+/// Whether outputs may share memory with other tensors.
+bool is_close(const Recipe& recipe, const Call& call) {
+  for (const auto& [output, other, below, above] : recipe.pairs) {
+    const auto apart = static_cast<int64_t>(call.addresses[output] - call.addresses[other]);
+    if (below < apart && apart < above) return true;
+  }
+  return false;
+}
+
+bool allocate(const Output& output, const Call& call, Tensors& made, uint64_t& address) {
+  Tensor tensor = nullptr;
+  void* data = nullptr;
+  if (abi.aoti_torch_empty_strided(static_cast<int64_t>(output.sizes.size()), output.sizes.data(),
+                                   output.strides.data(), output.dtype, call.device_type,
+                                   call.device, &tensor))
+    return false;
+  made.all.push_back(tensor);
+  if (is_plain != nullptr && !is_plain(tensor))
+    return false;  // a mode or transform of torch made it
+  if (abi.aoti_torch_get_data_ptr(tensor, &data) || data == nullptr) return false;
+  address = reinterpret_cast<uint64_t>(data);
+  return true;
+}
+
+}  // namespace
+
+bool launch(const Recipe& recipe, Call& call, Tensors& outputs) {
+  if (is_close(recipe, call)) return false;
+  outputs.all.reserve(recipe.outputs.size());
+  size_t next = call.num_tensors;
+  for (const Output& each : recipe.outputs)
+    if (!allocate(each, call, outputs, call.addresses[next++])) return false;
+  alignas(8) char bytes[kMostBytes];
+  std::memcpy(bytes, recipe.bytes.data(), recipe.bytes.size());
+  for (const auto& [source, at] : recipe.pointers) {
+    const char* const inside = bytes + source;
+    std::memcpy(bytes + at, &inside, sizeof inside);
+  }
+  for (const auto& [source, at] : recipe.addresses)
+    std::memcpy(bytes + at, &call.addresses[source], 8);
+  void* stream = nullptr;
+  if (call.device_type == abi.aoti_torch_device_type_cuda() &&
+      abi.current_stream(call.device, &stream))
+    return false;
+  Tensors scratch;  // torch frees it in the stream's order
+  uint64_t workspace = 0;
+  if (recipe.workspace_bytes > 0) {
+    const Output memory{{recipe.workspace_bytes + 255}, {1}, abi.aoti_torch_dtype_uint8()};
+    if (!allocate(memory, call, scratch, workspace)) return false;
+    workspace = (workspace + 255) & ~uint64_t{255};
+  }
+  return library_run(recipe.plan, bytes, reinterpret_cast<void*>(workspace),
+                     static_cast<size_t>(recipe.workspace_bytes), stream) == 0;
+}
+
+}  // namespace attnforge_torch

@@ -1,0 +1,49 @@
+// launch.h - a call of torch's tensors like an earlier one: its arguments as a key, and its run by
+// a recipe.
+#pragma once
+#include <array>
+#include <atomic>
+#include <vector>
+
+#include "plans.h"
+#include "torch_abi.h"
+
+namespace attnforge_torch {
+
+using Run = int32_t (*)(void* plan, const void* tensors, void* workspace, size_t workspace_bytes,
+                        void* stream);
+
+extern Abi abi;
+extern Run library_run;
+extern Plans plans;
+extern std::atomic<uint64_t> runs;  // without Python
+extern bool (*is_plain)(Tensor);    // whether memory may be asked for, where that is known
+
+// Owners of what torch hands over.
+struct Tensors {
+  std::vector<Tensor> all;
+  ~Tensors() {
+    for (Tensor each : all) abi.aoti_torch_delete_tensor_object(each);
+  }
+};
+
+/// A call's arguments, read and not owned.
+struct Call {
+  Key key;
+  std::array<Tensor, 24> tensors;
+  size_t num_tensors = 0;
+  uint64_t addresses[24 + 8];  // and those of outputs
+  uint64_t low_bits = 0;
+  int32_t device_type = 0, device = 0;
+  bool plain = true;  // one that may be known
+};
+
+void add_tensor(Call& call, Tensor tensor);
+
+/// The layouts of a call's tensors; false where they cannot be read.
+bool read_outputs(const Call& call, std::vector<Output>& outputs);
+
+/// Runs a call, with new outputs; false where Python has to say why not.
+bool launch(const Recipe& recipe, Call& call, Tensors& outputs);
+
+}  // namespace attnforge_torch
