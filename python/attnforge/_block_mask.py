@@ -147,6 +147,7 @@ class BlockMask:
         self.block = shape.block_q, shape.block_kv
         self.heads, self.batch = shape.heads, shape.batch
         self._uploaded, self._lock = {}, threading.Lock()
+        self.of_problem = None  # block_words_of()
         self.number = next(_numbers)
         _by_number[self.number] = self
 
@@ -320,6 +321,10 @@ class BlockMask:
             lists += [(info.bits, info.bits_count), (info.bit_blocks, info.columns_count)]
         return tuple(ctypes.string_at(address, 4 * count) if count else bytes(4) for address, count in lists)
 
+    def uploaded(self, device):
+        """What on_gpu() has given for a GPU; None: it was not asked."""
+        return self._uploaded.get(device)
+
     def on_gpu(self, backend, device, stream):
         """The lists on a GPU, for use on any stream after the first call has returned; uploaded there once."""
         if self.device is not None and self.device != device:
@@ -361,5 +366,7 @@ def block_words_of(block_mask):
     if not isinstance(block_mask, BlockMask):
         _checks.refuse_type("block_mask", block_mask, "an attnforge.BlockMask")
     m = block_mask
-    density = 2.0 ** round(math.log2(max(m.density, 2.0**-19)))
-    return BlockWords(m.seqlen, *m.block, m.heads, m.batch, m.has_bits, min(density, 1.0))
+    if m.of_problem is None:
+        density = 2.0 ** round(math.log2(max(m.density, 2.0**-19)))
+        m.of_problem = BlockWords(m.seqlen, *m.block, m.heads, m.batch, m.has_bits, min(density, 1.0))
+    return m.of_problem

@@ -7,6 +7,13 @@
 
 namespace attnforge {
 
+template <class Warpgroup>
+struct MaskOfWarpgroup;
+template <FwdWgmmaSm90aConfig C, class Pieces, class Params>
+struct MaskOfWarpgroup<FwdWgmmaSm90aWarpgroup<C, Pieces, Params>> {
+  using Type = typename Pieces::Mask;
+};
+
 /// See the form for ranges (consumer.cuh).
 template <FwdWgmmaSm90aConfig C, class Warpgroup>
 struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, true> {
@@ -21,10 +28,15 @@ struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, true> {
   static constexpr bool kLeavesOut = C.warpgroups > 1 && C.pingpong&& Walk::kInParts;
   static constexpr bool kSkips = C.warpgroups > 1 && !C.pingpong;
 
+  /// What its mask asks for while those scores are on their way.
+  using Ahead = typename MaskOfWarpgroup<Warpgroup>::Type::Ahead;
+
   Groups groups;  // of the tile whose scores are next
-  int present;    // rows of the first tile before those after the sequence's last key
+  Ahead ahead;
+  int present;  // rows of the first tile before those after the sequence's last key
 
   ATTNFORGE_DEVICE void note_first(const Warpgroup& wg, const Tile& queries) {
+    ahead.begin(queries, queries.first_row + wg.warpgroup * 64 + wg.lane_row());
     note(wg);
     present = present_rows(queries);
   }
@@ -33,14 +45,20 @@ struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, true> {
 
   ATTNFORGE_DEVICE void attend(Warpgroup& wg, const Tile& queries, int row, const Walk&, int,
                                bool in_flight, bool begun) const {
-    const Scores view{wg.s, row, groups};
-    wg.attend(queries, view, in_flight, begun, view.needs_mask());
+    if constexpr (Ahead::kNone) {
+      const Scores view{wg.s, row, groups};
+      wg.attend(queries, view, in_flight, begun, view.needs_mask());
+    } else {
+      const typename Ahead::template Scores<Scores> view{{wg.s, row, groups}, ahead};
+      wg.attend(queries, view, in_flight, begun, view.needs_mask());
+    }
   }
 
   /// Of a list's tiles those that this warpgroup's rows see anything of.
   ATTNFORGE_DEVICE void attend_seen_tiles(Warpgroup& wg, const Work& work) {
     const int row = work.queries.first_row + wg.warpgroup * 64 + wg.lane_row();
     wg.begin_rows(work.queries);
+    ahead.begin(work.queries, row);
     bool pending = false;  // probabilities of a tile, whose V is next in the ring
     bool begun = false;    // there are scores, for which Q is read
     present = C.block_n;
@@ -88,6 +106,7 @@ struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, true> {
   ATTNFORGE_DEVICE bool note(const Warpgroup& wg) {
     bool sees;
     groups = Groups::load(wg.smem.groups(wg.k_ring.stage), wg.warpgroup * 4 + wg.warp(), sees);
+    ahead.load(groups);
     return sees;
   }
   /// Rows of the tile before those after the sequence's last key: it lies in the last group that

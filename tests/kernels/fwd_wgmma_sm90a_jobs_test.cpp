@@ -42,6 +42,7 @@
 #include "parts/lengths/queue_order.cuh"
 #include "parts/lengths/used_lengths.cuh"
 #include "parts/pages/tma_keys.cuh"
+#include "parts/user_code/lists.cuh"
 #include "parts/user_code/params.h"
 #include "parts/user_code/row_ring.cuh"
 #include "tile/swizzle.cuh"
@@ -148,6 +149,25 @@ template <FwdWgmmaSm90aConfig C>
 struct OfListsInParts : OfLists<C> {
   using Walk = PartedListWalk<C.warpgroups>;
 };
+/// The same under bits of pairs: as any rule is asked, and asked for ahead.
+template <FwdWgmmaSm90aConfig C>
+using BitsOfText = TextBits<C.block_m(), C.block_n>;
+template <FwdWgmmaSm90aConfig C>
+struct AskedBits {
+  static constexpr bool kNone = false;
+  template <class Scores, class QueryTile>
+  static void apply(const Scores& scores, const QueryTile& tile) {
+    BitsOfText<C>::apply(scores, tile);
+  }
+};
+template <FwdWgmmaSm90aConfig C>
+struct OfAskedBits : OfListsInParts<C> {
+  using Mask = ListMask<typename DenseTmaPieces<C>::Mask, AskedBits<C>>;
+};
+template <FwdWgmmaSm90aConfig C>
+struct OfBits : OfListsInParts<C> {
+  using Mask = ListMask<typename DenseTmaPieces<C>::Mask, BitsOfText<C>>;
+};
 template <FwdWgmmaSm90aConfig C>
 struct OfListsAndPages : OfLists<C> {
   using Lengths = UsedLengths;
@@ -220,7 +240,7 @@ struct World {
   std::vector<std::byte> queue;
   std::vector<KeyGroup> groups;
   std::vector<int> counts;
-  std::vector<u32> parts;
+  std::vector<u32> parts, bits;
   TileCounters counters{};
   Params params{};
 
@@ -430,6 +450,41 @@ void expect_same_in_parts(const std::vector<int>& rows_q, const std::vector<int>
   }
 }
 
+/// Some fragments see some pairs of a key tile alone, by bits.
+template <FwdWgmmaSm90aConfig C>
+void set_text_bits(World& w) {
+  std::mt19937 random(13);
+  for (KeyGroup& group : w.groups)
+    group.rows |= (group.rows & random() & 0xffff) << KeyGroup::kMostFragments;
+  w.bits.resize(w.counts.size() * test::index_of(ceil_div(w.params.fwd.seqlen_kv, C.block_n)) *
+                (C.block_m() / 16) * kTextBitsWords<C.block_n>);
+  for (u32& word : w.bits) word = static_cast<u32>(random());
+  w.params.lists.bits = w.bits.data();
+}
+
+/// Bits that are asked for ahead hide what they do where they are read as scores are there.
+template <FwdWgmmaSm90aConfig C>
+void expect_same_under_bits(const std::vector<int>& rows_q, const std::vector<int>& rows_kv,
+                            int blocks) {
+#ifdef ATTNFORGE_THREADS_OF_SYSTEM
+  GTEST_SKIP() << "blocks that wait for one another want threads that take turns";
+#endif
+  World asked = world_of<C>(rows_q, rows_kv, false), ahead = world_of<C>(rows_q, rows_kv, false),
+        whole = world_of<C>(rows_q, rows_kv, false);
+  set_text_bits<C>(asked), set_text_bits<C>(ahead);
+  test::Machine machine;
+  ASSERT_EQ((run<C, OfListsInParts>(whole, machine, blocks)), "");
+  ASSERT_EQ((run<C, OfAskedBits>(asked, machine, blocks)), "");
+  EXPECT_FALSE(asked.lse == whole.lse) << "bits hide something";
+  for (const auto& [late, slow] : {std::pair{false, 1u}, {false, 5u}, {true, 4u * C.warpgroups}}) {
+    test::Machine its;
+    its.late = late, its.slow_warp = slow;
+    EXPECT_EQ((run<C, OfBits>(ahead, its, blocks)), "") << "slow warp " << slow;
+    EXPECT_TRUE(ahead.o == asked.o) << "slow warp " << slow;
+    EXPECT_TRUE(ahead.lse == asked.lse) << "slow warp " << slow;
+  }
+}
+
 /// Tiles of rows that workers load change no bit of what lanes read ahead by themselves.
 template <FwdWgmmaSm90aConfig C, template <FwdWgmmaSm90aConfig> class Pieces, class T = Bf16>
 void expect_same_rows(const std::vector<int>& rows_q, const std::vector<int>& rows_kv, int blocks) {
@@ -503,6 +558,16 @@ TEST(ListsInParts, AreWalkedOverByWarpgroupsAsFarAsTheySee) {
                        with_text(with_turns(config_of(3, kGridDynamic)))>({530}, {420}, 1);
   // Those that take no turns leave out any tile as they come to it.
   expect_same_in_parts<with_lists(config_of(2, kGridDynamic), 64)>({200}, {500}, 2);
+}
+
+TEST(BitsOfTexts, AreAskedForAhead) {
+  constexpr auto kTwo = with_text(with_turns(config_of(2, kGridDynamic)));
+  static_assert(kTwo.joins());
+  expect_same_under_bits<kTwo>({400}, {700}, 2);
+  expect_same_under_bits<with_keys(kTwo, 112)>({270, 270}, {420, 420}, 3);
+  expect_same_under_bits<test::with_q_in_regs(with_keys(kTwo, 80))>({270}, {420}, 3);
+  expect_same_under_bits<with_text(with_turns(config_of(3, kGridDynamic)))>({330}, {700}, 2);
+  expect_same_under_bits<with_text(config_of(2, kGridDynamic))>({200}, {500}, 2);
 }
 
 TEST(JobsOnTheHost, OfOneQueryTile) {

@@ -6,6 +6,7 @@ usage: ATTNFORGE_LIBRARY=libattnforge.so python_autograd_test.py PACKAGE_FOLDER 
 The first libcuda.so.1 must be the one of tests/support/fake_driver/fake_driver.cpp. tools/with_torch.sh finds a python that has torch.
 """
 
+import contextlib
 import gc
 import math
 import os
@@ -18,7 +19,7 @@ import torch
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
 import cpu_kernels  # noqa: E402
-from attnforge._gradients import autograd  # noqa: E402
+from attnforge._gradients import autograd, backward  # noqa: E402
 from cpu_kernels import ALIBI, CAP, DOCUMENTS, TABLE, Cpu, plain, runs  # noqa: E402
 
 
@@ -51,6 +52,42 @@ class AutogradTest(unittest.TestCase):
             loss, wanted = loss + (lse * dlse).double().sum(), wanted + (wanted_lse * dlse).sum()
         self.compare(torch.autograd.grad(loss, leaves), torch.autograd.grad(wanted, leaves))
         self.assertEqual(len(runs) % 2, 0)
+
+    def test_calls_with_arrays_numbers_and_blocks_are_remembered_but_not_what_these_hold(self):
+        q, k, v = self.inputs((1, 32, 4, 16))
+        dout = torch.randn_like(q)
+        slope, text = torch.rand(4).requires_grad_(), f"({DOCUMENTS}) && k != hole"
+
+        def both(document, hole, blocks):
+            args = {"document": torch.tensor(document, dtype=torch.int32), "hole": hole, "slope": slope}
+            o = attnforge.attention(q, k, v, mask=text, score=ALIBI, args=args, block_mask=blocks)
+            return o, *torch.autograd.grad(o, [q, k, v, slope], dout)
+
+        def wanted(document, hole, seen):
+            at, document = torch.arange(32), torch.tensor(document)
+            seen = seen & (document[:, None] == document) & (at != hole)
+            o, _ = plain(*(x.double() for x in (q, k, v)), mask=seen, score=lambda s: s + slope.double()[:, None, None] * (at - at[:, None]))
+            return o, *torch.autograd.grad(o, [q, k, v, slope], dout.double())
+
+        def blocks(columns):
+            seen = torch.zeros(32, 32, dtype=torch.bool)
+            for row, column in enumerate(columns):
+                seen[16 * row : 16 * row + 16, 16 * column : 16 * column + 16] = True
+            return attnforge.BlockMask.from_bsr([0, 1, 2], columns, 16, (32, 32), partial=[1, 1]), seen
+
+        first, (other, seen) = blocks([0, 1]), blocks([1, 0])
+        cases = ([0] * 32, 3, first), ([0] * 32, 3, first), ([0] * 9 + [1] * 23, 20, first), ([0] * 32, 1, (other, seen))
+        for i, (document, hole, (mask, seen)) in enumerate(cases):
+            long_way = mock.patch.object(autograd, "why_not_served", side_effect=AssertionError), mock.patch.object(
+                backward, "_run", side_effect=AssertionError
+            )
+            with contextlib.ExitStack() as stack:
+                if i == 2:  # the last has blocks that no run has brought to the GPU yet
+                    for each in long_way:
+                        stack.enter_context(each)
+                got = both(document, hole, mask)
+            for name, one, other in zip(("o", "dq", "dk", "dv", "slope"), got, wanted(document, hole, seen)):
+                self.assertLessEqual((one.double() - other.double()).abs().max().item(), 2e-2 * (other.abs().max().item() + 1e-3), (i, name))
 
     def test_gradients_are_those_of_plain_operators(self):
         cases = ({}, {"causal": True}, {"window": 5}, {"softcap": 2.0, "causal": True}, {"both": True}, {"both": True, "causal": True})

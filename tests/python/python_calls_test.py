@@ -104,14 +104,18 @@ class FastPathTest(CallTest):
             **{name: torch.Tensor((3,), "int32") for name in ("cu_seqlens", "used_kv", "page_table", *_options.OF_HEADS)},
             **{name: torch.Tensor((4,), "float32") for name in ("k_scale", "v_scale", "q_scale")},
             "rope": (torch.Tensor((64, 32), "float32"), torch.Tensor((64, 32), "float32")),
+            "args": {"n": 1},
         }
-        self.assertEqual(set(values) | {"block_mask", "args"}, set(_options.Options._fields))
+        self.assertEqual(set(values) | {"block_mask"}, set(_options.Options._fields))
         inputs = self.q, self.k, self.v, self.o
         keys = {_fast.fast.key_of_attention(*inputs, {}), *(_fast.fast.key_of_attention(*inputs, {name: values[name]}) for name in values)}
         self.assertEqual(len(keys), len(values) + 1)
         self.assertNotIn(None, keys)
-        for name, value in (("args", {}), ("block_mask", object()), ("window", torch.Parameter(()))):
+        for name, value in (("args", {"n": object()}), ("block_mask", object()), ("window", torch.Parameter(()))):
             self.assertIsNone(_fast.fast.key_of_attention(*inputs, {name: value}), "not remembered by it")
+        of_args = [{"n": 1}, {"n": 1.0}, {"m": 1}, {"n": torch.Tensor((3,), "int32")}, {"n": torch.Tensor((4,), "int32")}]
+        self.assertEqual(len({_fast.fast.key_of_attention(*inputs, {"args": each}) for each in of_args}), len(of_args))
+        self.assertEqual(*(_fast.fast.key_of_attention(*inputs, {"args": {"n": each}}) for each in (1, 2)))
 
     def test_launches_with_the_addresses_of_this_call(self):
         for _ in range(3):

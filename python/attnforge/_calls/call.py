@@ -11,7 +11,7 @@ from .fast import fast
 from .._formats import DTYPES, FP32, ITEM_BYTES, LOW_BITS, Q4_0, Q8_0, numbers_in
 from .._library import packer
 from .overlap import overlap, span
-from .parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, words_of_arrays
+from .parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, has_of_run, of_run_again, words_of_arrays
 from .._plans import plan_of
 
 _NAMES = ("q", "k", "v", "out", "the lse of out", *NAMES)
@@ -32,6 +32,7 @@ class Call:
         "_new_lse",
         "_has_lse",
         "_has_parts",
+        "_has_of_run",
         "_may_convert",  # under torch.autocast
         "_arrays",
         "_batch",
@@ -54,6 +55,7 @@ class Call:
         self._arrays = tuple(array and array._replace(address=0, owner=None) for array in arrays)
         self.options, self.device, self._batch = options, q.device, batch
         self._has_lse, self._has_parts = options.lse, any(part is not None for part in parts)
+        self._has_of_run = has_of_run(options)
         self._may_convert = FP32 in (q.code, k.code, v.code) and allocator is not None and not options.tf32
         used = [used_strides(array) for array in (q, k, v, o)]
         self._bits = used[0].bits | used[1].bits | used[2].bits | used[3].bits
@@ -113,13 +115,16 @@ class Call:
             return None
         at_lse = 0 if lse is None else lse.data_ptr()
         parts = addresses_of(options) if self._has_parts else None
+        of_run = of_run_again(options, self.device) if self._has_of_run else {}
+        if of_run is None:
+            return None
         if self._pairs and (at_lse or parts is not None or self._is_close(at_q, at_k, at_v, at_o)):
             self.check_apart((at_q, at_k, at_v, at_o, at_lse, *(parts or NO_ADDRESSES)))
-        if parts is None:
+        if parts is None and not of_run:
             of_q, of_k, of_v, of_o, of_lse = self._fixed
             tensors = _pack_bare(_HEAD, at_q, of_q, at_k, of_k, at_v, of_v, at_o, of_o, at_lse, of_lse)
         else:
-            tensors, kept = self.argument(at_q, at_k, at_v, at_o, at_lse, parts, offset)
+            tensors, kept = self.argument(at_q, at_k, at_v, at_o, at_lse, parts or NO_ADDRESSES, offset, **of_run)
         if plan.workspace_bytes == 0:
             return fast.run(plan.handle, tensors, None, fast.NO_BYTES, fast.queues[queue]), result
         if queue != fast.stream(self.device):  # the workspace too
@@ -132,7 +137,7 @@ class Call:
         point to, pairs that may not share memory, by marks). None where a run has more to look at. marks: of q, k, v, o and lse. options:
         by their names, with marks' own kind of tensors. low: of the addresses, as for plan()."""
         plan = self._plans.get(low)
-        if plan is None or self._may_convert:
+        if plan is None or self._may_convert or self._has_of_run:
             return None
         q, k, v, o, lse = marks
         parts = addresses_of(options) if self._has_parts else NO_ADDRESSES

@@ -32,6 +32,24 @@ class Code:
 NO_CODE = Code(("", "", ""), (), ())
 
 
+def argument_again(args, more_words=()):
+    """Code.argument() of args like those of an earlier call, which passed every check; None without any. Raises for a number that has no
+    word and for an array without memory."""
+    if not args and not more_words:
+        return None
+    words = []
+    for value in args.values() if args else ():
+        kind = type(value)
+        if kind is float or kind is int or kind is bool:
+            words.append(_number("", value)[1])
+        else:
+            words.append(value.data_ptr())
+            if not words[-1]:
+                raise InvalidError("no memory")
+    words += more_words
+    return (ctypes.c_uint64 * len(words))(*words)
+
+
 def code_of(score, mask, args, stream, block_mask=None):
     """The Code of attention()'s arguments. Where there is no mask among them it is the text that the block mask was made of, with its
     args, if it was. Raises InvalidError, which names the argument."""

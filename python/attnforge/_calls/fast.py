@@ -7,10 +7,12 @@ and offsets. What differs, or is wrong, goes the long way, which checks it. Each
 import ctypes
 
 from . import native
+from .._block_mask import BlockMask, block_words_of
 from .._library import lib
 from .._plans import plan_cache
 
 _PLAIN = frozenset((bool, int, float, str, type(None)))
+_NUMBERS = frozenset((bool, int, float))
 _STREAM_LIMIT = 2**64
 find = plan_cache.get_call  # None of None
 
@@ -52,9 +54,9 @@ class FastPath:
         self.native = backend.native and native.open_calls(torch, *backend.native) or _no_key
 
     def again(self, names, values, *arguments):
-        """(key, ran) of a call with these values, of which each is plain, None, a tensor, or a tuple or list of such. ran: what the
-        run() of an earlier one gave for the arguments, (status, result), or None where the long way is to be gone; key: None where
-        that has to find one of its own."""
+        """(key, ran) of a call with these values, of which each is plain, None, a tensor, args, a block mask, or a tuple or list of such.
+        ran: what the run() of an earlier one gave for the arguments, (status, result), or None where the long way is to be gone; key:
+        None where that has to find one of its own."""
         try:
             key = self.key_of(names, values)
             call = find(key)
@@ -101,6 +103,13 @@ def _key_functions(torch):
                 if inner is None:
                     return None
                 key.append(inner)
+            elif kind is dict:  # args: of numbers a problem has the type alone
+                inner = key_of(value, [type(each).__name__ if type(each) in _NUMBERS else each for each in value.values()])
+                if inner is None:
+                    return None
+                key.append(inner)
+            elif kind is BlockMask and value.mask is None:
+                key.append(block_words_of(value))
             else:
                 return None
         return None if forward_ad._current_level >= 0 else tuple(key)

@@ -9,6 +9,7 @@ from .._arrays import backend_of
 from .._block_mask import block_words_of
 from .._errors import InvalidError
 from .._formats import FP32, INTEGERS
+from .code import argument_again
 from .lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
 from .._options import OF_HEADS, Words
 from .._problem import DTYPES
@@ -78,6 +79,19 @@ def of_run(given, code, backend, device, queue, more_words=()):
     a gradient."""
     blocks = None if given.block_mask is None else given.block_mask.on_gpu(backend, device, queue)
     return {"block_mask": blocks, "code": code.argument(more_words)}
+
+
+def has_of_run(options):
+    """Whether runs of a call with CheckedOptions have anything of these."""
+    return options.parts.blocks is not None or options.parts.code[2] != ""
+
+
+def of_run_again(options, device, more_words=()):
+    """of_run() of a call like an earlier one, of options by their names; None where more must be looked at."""
+    blocks = options.get("block_mask")
+    if blocks is not None and (blocks := blocks.uploaded(device)) is None:
+        return None
+    return {"block_mask": blocks, "code": argument_again(options.get("args"), more_words)}
 
 
 def words_of_arrays(arrays, options, batch, q, k, v=None):

@@ -7,7 +7,7 @@ from .. import _checks
 from .._calls import native, parts as _parts
 from .._calls.arguments import check_inputs, new_outputs, view_inputs
 from .._arrays import backend_of
-from .backward import attention_backward, why_not_served
+from .backward import attention_backward, by_plans, why_not_served
 from .._calls.code import check_devices, code_of, name_of, new_dargs
 from .._errors import InvalidError, UnsupportedError
 from .._calls.fast import fast, find, is_autocast_enabled
@@ -21,6 +21,9 @@ class Leaf(NamedTuple):
     """In the place of a tensor of torch, which autograd must see beside."""
 
     index: int
+
+
+_CHECKED = "checked"  # what is remembered of a call with other tensors, or blocks: it differs from call to call
 
 
 class Plain(dict):
@@ -41,7 +44,7 @@ class Plain(dict):
         if self.epoch != plan_cache.epoch or dout.is_neg():
             return None
         call = self.backward.get(_layouts(saved, dout))
-        ran = call and call.run(*saved, dout, None, None, None)
+        ran = call and call.run(*saved, dout, None, None, None, {}, None)
         if not ran:
             return None
         status, found = ran
@@ -143,8 +146,9 @@ def name_that_requires_grad(args, **tensors):
 def _find(torch, always, q, k, v, given):
     """(key, what is known of a call like it); None where there is none."""
     try:
+        needs = [name for name, x in (given.args or {}).items() if isinstance(x, torch.Tensor) and x.requires_grad]
         with torch.no_grad():
-            key = fast.key_of(("attend", always), (q, k, v, *given))
+            key = fast.key_of(("attend", always, given.sinks is not None and given.sinks.requires_grad, *needs), (q, k, v, *given))
         known = find(key)
         if known is not None and not (q.data_ptr() and k.data_ptr() and v.data_ptr()):  # tensors of modes and transforms of torch
             known = None
@@ -176,9 +180,12 @@ def attend(attention, name, q, k, v, given, out, stream, values=None):
     if out is None and stream is None:
         key, known = _find(torch, always, q, k, v, given)
         if known is not None:
-            if values is not None:
+            leaves = []
+            if known is _CHECKED:
+                known = without_tensors(torch, given._replace(deterministic=given.deterministic or always).named(), leaves)
+            elif values is not None:
                 _remember(known, q, k, v, values)
-            return _function_of(torch, attention).apply(known, None, q, k, v)
+            return _function_of(torch, attention).apply(known, None, q, k, v, *leaves)
 
     # ---- 1. What has no gradients ----
     instead = f"call it under torch.no_grad(), or pass {name}.detach()"
@@ -218,9 +225,10 @@ def attend(attention, name, q, k, v, given, out, stream, values=None):
 
     leaves, function = [], _function_of(torch, attention)
     given = without_tensors(torch, given.named(), leaves)
-    if key is not None and place is None and not leaves and "args" not in given:
-        given = Plain(given, epoch, function.again)
-        plan_cache.put_call(key, given, epoch)
+    if key is not None and place is None:
+        plain = not leaves and "args" not in given and "block_mask" not in given
+        given = Plain(given, epoch, function.again) if plain else given
+        plan_cache.put_call(key, given if plain else _CHECKED, epoch)
     return function.apply(given, place, q, k, v, *leaves)
 
 
@@ -321,13 +329,13 @@ def gradients_of(torch, given, saved, needs, dout, dlse):
     kind = q.dtype, q.device, q.shape[0] > 1, options.get("score"), options.get("softcap"), *trained
     dargs, whole = new_dargs(torch, trained, kind not in _not_whole)
     try:
-        found = attention_backward(q, k, v, o, lse, dout, dlse=dlse, dargs=dargs or None, **options)
+        found = _by_kernels(q, k, v, o, lse, dout, dlse, dargs, options)
     except (InvalidError, UnsupportedError):
         if not whole:
             raise
         _not_whole.add(kind)  # no kernel writes it: added up in float32 it is
         dargs, _ = new_dargs(torch, trained, False)
-        found = attention_backward(q, k, v, o, lse, dout, dlse=dlse, dargs=dargs or None, **options)
+        found = _by_kernels(q, k, v, o, lse, dout, dlse, dargs, options)
     gradients = [each if wanted else None for each, wanted in zip(found[:3], needs)] + [None] * len(leaves)
     if of_sinks:
         gradients[3 + sinks.index] = found[3]
@@ -335,6 +343,13 @@ def gradients_of(torch, given, saved, needs, dout, dlse):
         gradient = dargs[each].to(leaves[i].dtype)
         gradients[3 + i] = gradient if gradients[3 + i] is None else gradients[3 + i] + gradient
     return gradients
+
+
+def _by_kernels(q, k, v, o, lse, dout, dlse, dargs, options):
+    """attention_backward(). dargs: new arrays, which share memory with no other."""
+    if dargs:
+        return by_plans(q, k, v, o, lse, dout, dlse, dargs, options, dargs_are_new=True)
+    return attention_backward(q, k, v, o, lse, dout, dlse=dlse, **options)
 
 
 def readable(torch, tensor):

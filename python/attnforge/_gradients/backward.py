@@ -68,21 +68,30 @@ def attention_backward(
     if _graphs.waiting and _graphs.torch_is_there():
         own = dict(stream=stream, dlse=dlse, accumulate=accumulate, fp32_gradients=fp32_gradients, dargs=dargs)
         return attention_backward(q, k, v, o, lse, dout, out=out, **own, **options)
-    found = None
+    found = told = None
     if out is None and stream is None and accumulate is False and fp32_gradients is False and dargs is None:
         found = fast.native(*(told := (BACKWARD, None, q, k, v, o, lse, dout, dlse, options)))
         if found:
             return found
+    told = told if found is False else None
+    return by_plans(q, k, v, o, lse, dout, dlse, dargs, options, out, stream, accumulate, fp32_gradients, told=told)
+
+
+def by_plans(
+    q, k, v, o, lse, dout, dlse, dargs, options, out=None, stream=None, accumulate=False, fp32_gradients=False, dargs_are_new=False, told=None
+):
+    """attention_backward() by Python. dargs_are_new: they share memory with no other array. told: what fast.native() is to remember."""
     epoch = plan_cache.epoch
     key = ran = None
-    if dargs is None or type(dargs) is dict and not dargs:
-        values = q, k, v, o, lse, dout, dlse, out, accumulate, fp32_gradients, *options.values()
-        key, ran = fast.again(("backward", *options), values, q, k, v, o, lse, dout, dlse, out, stream)
+    if dargs is None or type(dargs) is dict and (dargs_are_new or not dargs):
+        values = q, k, v, o, lse, dout, dlse, out, accumulate, fp32_gradients, *options.values(), *(dargs or {}).values()
+        names = ("backward", *options, "dargs", *dargs) if dargs else ("backward", *options)
+        key, ran = fast.again(names, values, q, k, v, o, lse, dout, dlse, out, stream, options, dargs)
     if ran is not None:
         status, result = ran
         if status:
             check(status)
-        if found is False:
+        if told is not None:
             since = native.epoch()
             native.remember_backward(find(key), since, told, result)
         return result
@@ -142,8 +151,8 @@ def _run(key, epoch, inputs, o, lse, dout, given, out, stream, dlse, accumulate,
     of_run = _parts.of_run(given, code, backend, device, queue, dargs.addresses())
     tail = _parts.Tail(parts, options, batch, *inputs[:2])
     argument = _argument(tensors, lse, dlse, dsinks, parts, tail, options, of_run)
-    if key is not None and not any(each is not None for each in (*parts, *of_run.values())):
-        call = known or BackwardCall((*tensors, lse, dlse), options.places, allocator)
+    if key is not None and not any(each is not None for each in parts):
+        call = known or BackwardCall((*tensors, lse, dlse), options.places, allocator, _parts.has_of_run(options))
         call.add([array.address for array in tensors], plan)
         plan_cache.put_call(key, call, epoch)
     fast.open(backend)

@@ -1,28 +1,32 @@
 """A call of attention_backward() that was checked: its plans, and the argument of the launch but for the addresses."""
 
 import struct
-from ctypes import addressof
+from ctypes import addressof, sizeof
 
 from .. import _c
 from .._calls.fast import fast
+from .._calls.parts import of_run_again
 from .._formats import ITEM_BYTES
 from .._library import packer
 from .._calls.overlap import span
 
 _TENSORS_HEAD, _pack_tensors = packer(_c.Tensors, "q", "k", "v", "o", "lse", "gradients")
+_, _pack_of_run = packer(_c.Tensors, "q", "k", "v", "o", "lse", "block_mask", "gradients", "code_arguments")
 _GRADIENTS_HEAD, _pack_gradients = packer(_c.Gradients, "dout", "dq", "dk", "dv", "dlse")
 _OUTPUTS = (5, 6, 7)
 
 
 class BackwardCall:
-    """Of a call without parts, whose arrays are q, k, v, o, dout, dq, dk, dv, lse and dlse, the last one or None. Immutable but for
+    """Of a call without parts but args and blocks, whose arrays are q, k, v, o, dout, dq, dk, dv, lse and dlse, the last one or None. Immutable but for
     its plans; thread-safe."""
 
-    __slots__ = ("_device", "_new", "_plans", "_pairs", "_of", "_of_lse", "_of_dlse")
+    __slots__ = ("_device", "_new", "_plans", "_pairs", "_of", "_of_lse", "_of_dlse", "_has_of_run")
 
-    def __init__(self, arrays, places, allocator):
-        """allocator: the backend that allocates the gradients, None if the caller passed out=. Keeps no array."""
+    def __init__(self, arrays, places, allocator, has_of_run):
+        """allocator: the backend that allocates the gradients, None if the caller passed out=. has_of_run: whether it has args or blocks.
+        Keeps no array."""
         self._device, self._plans, self._pairs, self._new = arrays[0].device, {}, (), None
+        self._has_of_run = has_of_run
         self._of = tuple(struct.pack("=qqq", *(array.strides[i] for i in places)) for array in arrays[:8])
         self._of_lse, self._of_dlse = (
             struct.pack("=qq", *((0, 0) if array is None else (0, *array.strides)[-3:-1])) for array in arrays[8:]
@@ -36,8 +40,9 @@ class BackwardCall:
         """The plan for arrays at these addresses: of q, k, v, o, dout, dq, dk and dv."""
         self._plans[_low(addresses)] = plan
 
-    def run(self, q, k, v, o, lse, dout, dlse, out, stream):
-        """(status, (dq, dk, dv)) of a run with plain tensors of torch; None where more must be looked at."""
+    def run(self, q, k, v, o, lse, dout, dlse, out, stream, options, dargs):
+        """(status, (dq, dk, dv)) of a run with plain tensors of torch; None where more must be looked at. options: by their names. dargs:
+        by their names tensors that share memory with no other."""
         queue = fast.stream(self._device) if stream is None else fast.queue(self._device, stream, out is None)
         if queue is None:
             return None
@@ -53,7 +58,12 @@ class BackwardCall:
         for i, j, below, above in self._pairs:
             if below < at[i] - at[j] < above:
                 return None
-        tensors, gradients = self._argument(at)
+        of_run = {}
+        if self._has_of_run:
+            of_run = of_run_again(options, self._device, [x.data_ptr() for x in dargs.values()] if dargs else ())
+            if of_run is None:
+                return None
+        tensors, kept = self._argument(at, **of_run)
         if plan.workspace_bytes == 0:
             return fast.run(plan.handle, tensors, None, fast.NO_BYTES, fast.queues[queue]), result
         if queue != fast.stream(self._device):  # the workspace too
@@ -61,8 +71,9 @@ class BackwardCall:
         memory, workspace, size = fast.scratch(plan.workspace_bytes, self._device)
         return fast.run(plan.handle, tensors, workspace, size, fast.queues[queue]), result
 
-    def _argument(self, at):
-        """(the bytes of a _c.Tensors, the struct it points to) with the addresses of all arrays, in their order."""
+    def _argument(self, at, block_mask=None, code=None):
+        """(the bytes of a _c.Tensors, the struct of gradients that it points to and what else it does) with the addresses of all arrays,
+        in their order. block_mask, code: as Tail.pack() has them."""
         at_q, at_k, at_v, at_o, at_dout, at_dq, at_dk, at_dv, at_lse, at_dlse = at
         of_q, of_k, of_v, of_o, of_dout, of_dq, of_dk, of_dv = self._of
         gradients = _c.Gradients.from_buffer_copy(
@@ -70,18 +81,20 @@ class BackwardCall:
                 _GRADIENTS_HEAD, at_dout, of_dout, at_dq, of_dq, at_dk, of_dk, at_dv, of_dv, at_dlse, self._of_dlse
             )
         )
-        tensors = _pack_tensors(
-            _TENSORS_HEAD, at_q, of_q, at_k, of_k, at_v, of_v, at_o, of_o, at_lse, self._of_lse, addressof(gradients)
-        )
-        return tensors, gradients
+        tensors = _TENSORS_HEAD, at_q, of_q, at_k, of_k, at_v, of_v, at_o, of_o, at_lse, self._of_lse
+        if block_mask is None and code is None:
+            return _pack_tensors(*tensors, addressof(gradients)), (gradients,)
+        lists = None if block_mask is None else _c.BlockMaskLists(sizeof(_c.BlockMaskLists), *block_mask[:4])
+        at_lists, at_code = (0 if each is None else addressof(each) for each in (lists, code))
+        return _pack_of_run(*tensors, at_lists, addressof(gradients), at_code), (gradients, lists, block_mask, code)
 
     def recipe(self, marks, low):
         """As that of Call, of new gradients. marks: of all arrays, 0 for a dlse that is not there."""
         plan = self._plans.get(low)
-        if plan is None or self._new is None:
+        if plan is None or self._new is None or self._has_of_run:
             return None
-        tensors, gradients = self._argument(marks)
-        return plan, tensors, [gradients], ()
+        tensors, kept = self._argument(marks)
+        return plan, tensors, list(kept), ()
 
 
 def _low(addresses):

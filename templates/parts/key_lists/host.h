@@ -43,7 +43,7 @@ void bind_key_lists(KeyListParams& lists, const Tensors& tensors, const RunMemor
 inline constexpr int kListStepThreads = 256, kListStepBlocks = 4;
 /// Blocks of the step before, of a mask's text, each of so many groups of a list: of many where the
 /// text's terms decide all of it, as few pairs are left to ask then.
-constexpr int state_groups_of_block(bool terms_decide) { return terms_decide ? 16 : 8; }
+constexpr int state_groups_of_block(bool terms_decide) { return terms_decide ? 16 : 4; }
 std::int64_t state_blocks(const KeyLists& lists, int groups_of_block);
 
 }  // namespace attnforge

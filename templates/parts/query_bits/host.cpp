@@ -133,7 +133,11 @@ constexpr Step kBitsSteps[] = {
                                    entry.pieces.dense(Slot::kQueries), masks_of_text(a.problem),
                                    tiles_of(a))};
          },
-     .launch = [](const LaunchWork& work) { return bwd_step(kBitsKernel, words_of(work)); }}};
+     .launch =
+         [](const LaunchWork& work) {
+           constexpr int kTilesOfBlock = kBwdStepThreads / 32, kBlocksOfWord = 32 / kTilesOfBlock;
+           return bwd_step(kBitsKernel, words_of(work) * kBlocksOfWord);
+         }}};
 
 }  // namespace
 

@@ -6,8 +6,12 @@
 #include "parts/key_lists/params.h"
 #include "parts/key_lists/place.cuh"
 #include "parts/key_lists/walk.cuh"
+#include "ptx/global_memory.cuh"
 #include "ptx/grid_dependency.cuh"
+#include "ptx/mma_fragment.cuh"
 #include "ptx/special.cuh"
+#include "ptx/special_registers.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
@@ -31,9 +35,50 @@ struct TextBits {
   static constexpr bool kNone = false;
   static constexpr int kRowWords = kTextBitsRowWords<kGroupKeys>;
 
+  /// The words of a lane's two rows of a key tile that is one group, asked for while its scores are
+  /// on their way: where they are takes divisions, once for a query tile, and they are far away.
+  struct Ahead {
+    static constexpr bool kNone = false;
+    const u32* first;  // of the first row, in group 0
+    u32 words[2][kRowWords];
+
+    /// `row`: of the lane's first row, which is among the first 8 of its fragment.
+    template <class QueryTile>
+    ATTNFORGE_DEVICE void begin(const QueryTile& tile, int row) {
+      first = words_of(tile, row, 0);
+    }
+    template <class Groups>
+    ATTNFORGE_DEVICE void load(const Groups& groups) {
+      const u32* const from = first + i64(groups.own) * (kBlockM * kRowWords);
+      unrolled<2, kRowWords>([&](int r, int w) {
+        load_global(words[r][w], from + r * 8 * kRowWords + w, groups.partial != 0);
+      });
+    }
+    ATTNFORGE_DEVICE void hide(float (&s)[kGroupKeys / 8][4]) const {
+      const int column = MmaFragment::column(thread_index() % 32);
+      unrolled<2, kRowWords>([&](int r, int w) {
+        const u32 word = words[r][w] >> column;
+        unrolled<4, 2>([&](int j, int c) {
+          if (w * 4 + j >= kGroupKeys / 8) return;
+          float& x = s[w * 4 + j][2 * r + c];
+          x = word >> (j * 8 + c) & 1 ? x : negative_infinity();
+        });
+      });
+    }
+    /// Scores with the words of their rows.
+    template <class Of>
+    struct Scores : Of {
+      const Ahead& ahead;
+    };
+  };
+
   /// Scores of keys of one group.
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
+    if constexpr (requires { scores.scores.ahead; }) {
+      scores.scores.ahead.hide(scores.scores.all);
+      return;
+    }
     scores.for_each([&](int row, int lane_key) {
       const u32* const words = words_of(tile, row, lane_key / kGroupKeys);
       // A word holds all of the lane's keys that follow one multiple of 8, as in

@@ -10,6 +10,7 @@ namespace attnforge {
 template <class Code>
 struct UserRule {
   static constexpr bool kNone = false;
+  static constexpr bool kReadsRows = requires { &Code::place_of_mask; };
 
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
@@ -25,6 +26,13 @@ struct UserRule {
                                       int head, int query, int first_key) {
     const UserRow<Code> user(params, lengths, sequence, head, query, first_key);
     return [user](int i) { return user.mask_of_present(i); };
+  }
+  /// kReadsRows: where its boolean is for a query and a key.
+  template <class Params, class Lengths>
+  ATTNFORGE_DEVICE static const bool* place(const Params& params, const Lengths& lengths,
+                                            int sequence, int head, int query, int key) {
+    return Code::place_of_mask(params.code, sequence, head, query, KeyPosition{key, 0}, lengths.q(),
+                               lengths.kv());
   }
   /// Whether the text lets a query see a key.
   template <class Params, class Lengths>

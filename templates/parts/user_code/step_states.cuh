@@ -4,24 +4,28 @@
 
 #include "parts/key_lists/params.h"
 #include "parts/key_lists/place.cuh"
+#include "parts/user_code/mask_rows.cuh"
 #include "parts/user_code/terms.cuh"
+#include "ptx/global_memory.cuh"
 #include "ptx/grid_dependency.cuh"
 #include "ptx/shuffle.cuh"
 
 namespace attnforge {
 
-/// Groups of a list, eight warps a block, some groups a warp. Terms (parts/user_code/terms.cuh)
-/// decide where they can; what is left is asked of Rule::of_row(), pair by pair. kBits: whose pairs
-/// are asked gets a bit for each, else it is done at the first mix of seen and unseen.
+/// Groups of a list, eight warps a block, some groups a warp or one. Terms
+/// (parts/user_code/terms.cuh) decide where they can; what is left is asked of Rule::of_row(), pair
+/// by pair. kBits: whose pairs are asked gets a bit for each, else it is done at the first mix of
+/// seen and unseen.
 template <class Lengths, class Rule, class Terms, int kBlockM, int kGroupKeys, class Window,
           bool kBits, int kGroupsOfBlock>
 struct MaskStates {
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
-  static constexpr int kFragments = kBlockM / 16, kPerWarp = kGroupsOfBlock / kWarps;
+  static constexpr int kDeciding = kGroupsOfBlock < kWarps ? kGroupsOfBlock : kWarps;  // warps
+  static constexpr int kFragments = kBlockM / 16, kPerWarp = kGroupsOfBlock / kDeciding;
   static constexpr int kVerdicts = Terms::kCount > 0 ? Terms::kCount : 1;
   static_assert(kGroupKeys % 16 == 0, "keys are shared by all lanes of a warp, or by halves");
   static_assert(kFragments <= 2 * kWarps, "a fragment a lane, and one for half a warp");
-  static_assert(kGroupsOfBlock <= 32 && kGroupsOfBlock % kWarps == 0, "a group a lane");
+  static_assert(kGroupsOfBlock <= 32 && kGroupsOfBlock % kDeciding == 0, "a group a lane");
 
   template <class Params>
   ATTNFORGE_DEVICE static void run(const Params& params) {
@@ -47,8 +51,9 @@ struct MaskStates {
     u32 some[kPerWarp], any = 0;
 #pragma unroll
     for (int i = 0; i < kPerWarp; ++i) {
-      const int first = (first_group + i * kWarps + warp) * kGroupKeys;
-      some[i] = lanes_where(lane < kFragments && first < lengths.kv() && first <= keys.last &&
+      const int first = (first_group + i * kDeciding + warp) * kGroupKeys;
+      some[i] = lanes_where(warp < kDeciding && lane < kFragments && first < lengths.kv() &&
+                            first <= keys.last &&
                             (!Window::kLeft || first + kGroupKeys > keys.first));
       any |= some[i];
     }
@@ -75,8 +80,9 @@ struct MaskStates {
     }
 #pragma unroll
     for (int i = 0; i < kPerWarp; ++i) {
-      const int group = i * kWarps + warp;
-      if (lane == 0) of_groups[group] = some[i], asked[group] = left[i], partial[group] = 0;
+      const int group = i * kDeciding + warp;
+      if (lane == 0 && warp < kDeciding)
+        of_groups[group] = some[i], asked[group] = left[i], partial[group] = 0;
     }
     __syncthreads();
 
@@ -144,7 +150,7 @@ struct MaskStates {
                                       TermVerdicts (&found)[kPerWarp][kVerdicts]) {
     const int lane = int(threadIdx.x) % 32;
     const auto of_key = [&](int group, int i) {
-      const int key = first_key + group * kWarps * kGroupKeys + lane + i;
+      const int key = first_key + group * kDeciding * kGroupKeys + lane + i;
       return Terms::template of_key<kTerm>(params, lengths, place.sequence, place.head,
                                            min(key, lengths.kv() - 1));
     };
@@ -178,6 +184,14 @@ struct MaskStates {
   template <class Params>
   ATTNFORGE_DEVICE static u32 of_rows(const Params& params, const ListPlace& place,
                                       const Lengths& lengths, int query, int first_key, u32* bits) {
+    if constexpr (ReadsMaskRows<Rule>) {
+      if (query + 16 <= lengths.q() && first_key + kGroupKeys <= lengths.kv()) {
+        const int lane = int(threadIdx.x) % 32;
+        const bool* const row = Rule::place(params, lengths, place.sequence, place.head,
+                                            query + lane / 2, first_key + lane % 2 * 16);
+        if (!any_lane(reinterpret_cast<u64>(row) % 16 != 0)) return read_rows(row, bits);
+      }
+    }
     const auto bits_of = [&](int key) { return kBits ? bits + key / 32 : nullptr; };
     Seen seen;
 #pragma unroll 1
@@ -188,6 +202,27 @@ struct MaskStates {
     if constexpr (kGroupKeys % 32 != 0)
       ask<16>(params, place, lengths, query, first_key + kGroupKeys / 32 * 32, seen,
               bits_of(kGroupKeys));
+    return any_lane(seen.some) ? 1 + 2 * any_lane(!seen.all) : 0;
+  }
+
+  /// The same of rows that are there to be read: a lane has half of one, 16 of each 32 keys.
+  ATTNFORGE_DEVICE static u32 read_rows(const bool* row, u32* bits) {
+    constexpr int kWords = ceil_div(kGroupKeys, 32);
+    const int lane = int(threadIdx.x) % 32;
+    u32 bytes[kWords][4];
+#pragma unroll
+    for (int i = 0; i < kWords; ++i)
+      load_global(bytes[i], row + 32 * i, i * 32 + lane % 2 * 16 < kGroupKeys);
+    Seen seen;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      const u32 half = bits_of_bytes(bytes[i]), other = __shfl_xor_sync(~0u, half, 1);
+      seen.some |= half != 0;
+      seen.all &= half == 0xffff || i * 32 + lane % 2 * 16 >= kGroupKeys;
+      if constexpr (kBits) {
+        if (lane % 2 == 0) bits[lane / 2 * kTextBitsRowWords<kGroupKeys> + i] = half | other << 16;
+      }
+    }
     return any_lane(seen.some) ? 1 + 2 * any_lane(!seen.all) : 0;
   }
 

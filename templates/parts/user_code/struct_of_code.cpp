@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "generator/user_code/code_tree.h"
 #include "generator/user_code/pair_terms.h"
 #include "generator/user_code/user_code.h"
 #include "generator/user_code/wide_indexes.h"
@@ -124,6 +125,35 @@ std::string value_of_terms(const PairTerms& found) {
   return operands.back();
 }
 
+/// The function place_of_mask of a text that is one element of an array of booleans, at "... + k"
+/// of which the rest does not name k; "" of other texts.
+std::string lines_of_place(std::string_view mask, const std::vector<CodeArgument>& arguments,
+                           bool wide) {
+  const CodeTree tree = code_tree(mask, CodeText::kMask, arguments);
+  if (tree.assigns || !tree.unknown.empty()) return "";
+  int at = static_cast<int>(tree.nodes.size()) - 1;
+  while (tree[at].op == CodeOp::kAnd && tree[tree[at].a].op == CodeOp::kNumber &&
+         tree[tree[at].a].number != 0)
+    at = tree[at].b;  // what windows leave of a text
+  const CodeNode& element = tree[at];
+  if (element.op != CodeOp::kElement || element.type != CodeArgument::Type::kBool) return "";
+  const CodeNode& index = tree[element.a];
+  const auto names_k = [](const CodeNode& node) { return node.op == CodeOp::kK; };
+  if (index.op != CodeOp::kPlus || !names_k(tree[index.b]) ||
+      std::ranges::any_of(tree.under(index.a), names_k))
+    return "";
+  const Places places = places_of(wide);
+  return fmt::format(
+      "  ATTNFORGE_DEVICE static const bool* place_of_mask([[maybe_unused]] const Words& "
+      "attnforge_code, {}) {{\n"
+      "{}"
+      "{}"
+      "    return {}.data + i64({});\n"
+      "  }}\n",
+      places.taken, places.first_line, locals(arguments, wide), arguments[element.argument].name,
+      mask.substr(index.begin, index.end - index.begin));
+}
+
 /// Functions term_of_query<i> and term_of_key<i> of the terms that decide many pairs at once.
 std::string lines_of_terms(const PairTerms& found, const std::vector<CodeArgument>& arguments,
                            bool wide) {
@@ -235,7 +265,9 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, const 
         "  }}\n",
         of_mask.taken, of_mask.first_line, locals(arguments, wide_mask),
         lines_of("mask", "return value_of_mask((", mask, "));"));
-    if (terms != nullptr) lines += lines_of_terms(*terms, arguments, wide_mask);
+    if (terms != nullptr)
+      lines += lines_of_terms(*terms, arguments, wide_mask) +
+               lines_of_place(mask, arguments, wide_mask);
   }
   return lines + "};\n}  // namespace attnforge\n";
 }

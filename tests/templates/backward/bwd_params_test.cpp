@@ -253,9 +253,9 @@ TEST(BwdSteps, UnderAMasksTextItsPairsAndTheTilesComeFirst) {
   const Launch launch = launch_of(p, steps, "90a");
   ASSERT_EQ(launch.steps.size(), 4u);
   EXPECT_EQ(launch.steps[0].kernel, "bwd_tiles");
-  EXPECT_EQ(launch.steps[0].grid.x, 2 * 6 * 2u) << "a block two words";
+  EXPECT_EQ(launch.steps[0].grid.x, 2 * 6 * 2 * 4u) << "four blocks two words";
   p.mask = "document[q] == document[k] + head";
-  EXPECT_EQ(launch_of(p, steps, "90a").steps[0].grid.x, 4 * 6 * 2u);
+  EXPECT_EQ(launch_of(p, steps, "90a").steps[0].grid.x, 4 * 6 * 2 * 4u);
   p.deterministic = true;
   EXPECT_EQ(work_of(p, steps).lse_log2, 0u);
   EXPECT_EQ(launch_of(p, steps, "90a").steps[0].kernel, "bwd_rows");

@@ -52,6 +52,31 @@ struct Rule {
     return [=](int i) { return Text::sees(sequence, head, query, key + i); };
   }
 };
+/// The same of booleans of each head, whose rows are `stride` apart.
+struct ReadRule : Rule {
+  static constexpr bool kReadsRows = true;
+  static inline std::vector<u8> seen{};
+  static inline int stride = 0;
+
+  template <class Params, class Lengths>
+  static const bool* place(const Params&, const Lengths&, int sequence, int head, int query,
+                           int key) {
+    return reinterpret_cast<const bool*>(seen.data()) +
+           ((sequence * kHeads + head) * kQueries + query) * stride + key;
+  }
+  static void fill(int of_row) {
+    stride = of_row;
+    seen.assign(static_cast<std::size_t>(kBatch * kHeads * kQueries * stride), 0x55);
+    for (int sequence = 0; sequence < kBatch; ++sequence)
+      for (int head = 0; head < kHeads; ++head)
+        for (int q = 0; q < kQueries; ++q)
+          for (int k = 0; k < kKeys; ++k)
+            seen[static_cast<std::size_t>(((sequence * kHeads + head) * kQueries + q) * stride +
+                                          k)] = static_cast<u8>(Text::sees(sequence, head, q, k)
+                                                                    ? 1 << (q + k) % 8
+                                                                    : 0);
+  }
+};
 /// kRest: something that no term tells is joined by "and".
 template <int kTerms, bool kRest>
 struct TermsOf {
@@ -126,7 +151,8 @@ void expect_the_pairs_of_the_text(const HostKeys& keys, QueryPlace place, bool w
     });
 }
 
-template <class Terms, int kBlockM, int kBlockN, bool kOfHeads, bool kBits = true>
+template <class Terms, int kBlockM, int kBlockN, bool kOfHeads, bool kBits = true,
+          class Rule = Rule>
 void expect_the_tiles_of_the_text(int window_left, int window_right) {
   using Window = QueryWalk<true, true>;
   using Masks = MasksOfText<kOfHeads, true>;
@@ -140,8 +166,8 @@ void expect_the_tiles_of_the_text(int window_left, int window_right) {
   const i64 of_pairs = kBits ? bits.pair_bytes(kBlockM, kBlockN) : 0;
   std::vector<char> workspace(static_cast<std::size_t>(bits.bytes() + of_pairs), 0x55);
   params.scratch.lse_log2 = reinterpret_cast<float*>(workspace.data() + workspace.size());
-  test::run_on_host(static_cast<unsigned>(bits.lists() * bits.words), Step::kThreads,
-                    [&] { Step::run(params); });
+  test::run_on_host(static_cast<unsigned>(bits.lists() * bits.words * Step::kBlocksOfWord),
+                    Step::kThreads, [&] { Step::run(params); });
 
   using Walk = ListedQueries<Window, kBlockM, kBlockN, Masks>;
   int left_out = 0, clear = 0;
@@ -215,6 +241,15 @@ TEST_F(TextTilesOfTexts, AreThoseOfEveryPairWhereTermsTellOfMany) {
 TEST_F(TextTilesOfTexts, AreThoseOfEveryPairWhereNoTermDoes) {
   expect_the_tiles_of_the_text<NoTerms, 80, 96, false>(kOpenWindow, kOpenWindow);
   expect_the_tiles_of_the_text<NoTerms, 16, 48, false, false>(200, 100);
+}
+
+TEST_F(TextTilesOfTexts, AreThoseOfRowsOfBooleans) {
+  Text::rare = 7;
+  for (const int stride : {528, kKeys}) {
+    ReadRule::fill(stride);
+    expect_the_tiles_of_the_text<NoTerms, 128, 128, true, true, ReadRule>(kOpenWindow, kOpenWindow);
+    expect_the_tiles_of_the_text<NoTerms, 80, 96, true, true, ReadRule>(300, 0);
+  }
 }
 
 TEST_F(TextTilesOfTexts, AskPairsWhereOtherTermsMayHideSomeOfAHead) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <random>
 #include <vector>
 
@@ -51,6 +52,33 @@ struct Rule {
     return [=](int i) { return Text::sees(query, key + i); };
   }
 };
+/// The same of booleans, rows of keys `stride` apart: what a text is that reads them.
+struct ReadRule : Rule {
+  static constexpr bool kReadsRows = true;
+  static inline std::vector<u8> seen{};
+  static inline int stride = 0;
+  static inline std::atomic<int> asked = 0;
+
+  template <class Params, class Lengths>
+  static auto of_row(const Params& params, const Lengths& lengths, int sequence, int head,
+                     int query, int key) {
+    ++asked;
+    return Rule::of_row(params, lengths, sequence, head, query, key);
+  }
+  template <class Params, class Lengths>
+  static const bool* place(const Params&, const Lengths&, int, int, int query, int key) {
+    return reinterpret_cast<const bool*>(seen.data()) + query * stride + key;
+  }
+  /// As the text says, of any bytes for true.
+  static void fill(int queries, int keys, int of_row) {
+    stride = of_row, asked = 0;
+    seen.assign(static_cast<std::size_t>(queries * stride), 0x55);
+    for (int q = 0; q < queries; ++q)
+      for (int k = 0; k < keys; ++k)
+        seen[static_cast<std::size_t>(q * stride + k)] = static_cast<u8>(
+            Text::sees(q, k) ? 1 << (q + k) % 8 : 0);
+  }
+};
 template <int kTerms, bool kAllTerms>
 struct TermsOf {
   static constexpr int kCount = kTerms;
@@ -84,7 +112,8 @@ struct EitherTerms : TermsOf<2, true> {
 constexpr int kQueries = 150, kKeys = 700, kUnwritten = 0x5a5a5a5a;
 
 /// Runs the step and compares what it wrote with the text.
-template <class Terms, int kBlockM, int kGroupKeys, bool kLeft, bool kBits, int kGroupsOfBlock>
+template <class Terms, int kBlockM, int kGroupKeys, bool kLeft, bool kBits, int kGroupsOfBlock,
+          class Rule = Rule>
 void expect_what_the_text_says(int window_left, int window_right) {
   using Kernel = MaskStates<FixedLengths, Rule, Terms, kBlockM, kGroupKeys, WindowMask<kLeft>,
                             kBits, kGroupsOfBlock>;
@@ -175,10 +204,27 @@ TEST_F(MaskStatesOfTexts, AreThoseOfEveryPairWhereNoTermDoes) {
   expect_what_the_text_says<TermsOf<0, true>, 128, 128, false, false, 8>(kOpenWindow, 0);
 }
 
+TEST_F(MaskStatesOfTexts, ReadRowsOfBooleansWhereTheyLieOnMultiplesOf16) {
+  Text::rare = 7;
+  ReadRule::fill(kQueries, kKeys, 704);
+  expect_what_the_text_says<TermsOf<0, false>, 128, 64, false, true, 4, ReadRule>(kOpenWindow,
+                                                                                  kOpenWindow);
+  const int at_the_end = kQueries * 64 + (kQueries - kQueries / 16 * 16) * kKeys;
+  EXPECT_GT(ReadRule::asked, 0);
+  EXPECT_LE(ReadRule::asked, at_the_end);
+  expect_what_the_text_says<TermsOf<0, false>, 192, 112, true, true, 4, ReadRule>(200, 100);
+  expect_what_the_text_says<TermsOf<0, false>, 64, 80, false, false, 8, ReadRule>(kOpenWindow, 0);
+  ReadRule::fill(kQueries, kKeys, kKeys);
+  expect_what_the_text_says<TermsOf<0, false>, 128, 64, false, true, 4, ReadRule>(kOpenWindow,
+                                                                                  kOpenWindow);
+  EXPECT_GT(ReadRule::asked, at_the_end);
+}
+
 TEST_F(MaskStatesOfTexts, AskPairsWhereOtherTermsMayHideSome) {
   Text::rare = 7;
   expect_what_the_text_says<TermsOf<2, false>, 128, 64, false, true, 32>(kOpenWindow, kOpenWindow);
   expect_what_the_text_says<TermsOf<1, false>, 32, 112, true, false, 8>(300, 0);
+  expect_what_the_text_says<TermsOf<2, false>, 192, 112, true, true, 4>(200, 0);
 }
 
 TEST_F(MaskStatesOfTexts, AskNothingOfWhatATermLetsBeSeenAnyway) {

@@ -14,6 +14,8 @@
 #include "generator/arch.h"
 #include "generator/candidates.h"
 #include "generator/problem/bucket.h"
+#include "generator/user_code/mask_windows.h"
+#include "generator/user_code/pair_terms.h"
 #include "generator/user_code/user_code.h"
 #include "templates/registry.h"
 #include "tests/support/argument_fields.h"
@@ -53,6 +55,26 @@ TEST(UserCode, StandsInTheEntryByteForByteBetweenItsLines) {
               HasSubstr("\n#line 1 \"score\"\n" + problem.score + " ));\n#line 1 \"entry\"\n"));
   EXPECT_THAT(entry, Not(HasSubstr("#line 1 \"mask\"")));
   EXPECT_EQ(entry.find(problem.score), entry.rfind(problem.score)) << "once";
+}
+
+TEST(UserCode, ReadsRowsOfAMaskThatIsAnElementOfBooleansAtKAndTheRest) {
+  Problem problem = dense();
+  problem.args = "bool* seen, int* kinds, int pitch";
+  const auto reads = [&](const std::string& mask) {
+    problem.mask = mask;
+    const PairTerms terms = pair_terms(problem);
+    return struct_of_code(problem, mask_code(problem), &terms).find("place_of_mask") !=
+           std::string::npos;
+  };
+  for (const char* mask :
+       {"seen[q * 1024 + k]", "(seen[(head * seqlen_q + q) * pitch + k])", "seen[pitch + k]",
+        "seen[kinds[q] + k]", "(q >= k) && seen[q * pitch + (k)]"})
+    EXPECT_TRUE(reads(mask)) << mask;
+  for (const char* mask :
+       {"seen[k + q]", "seen[q * pitch + k] && q < 9", "!seen[q * pitch + k]", "kinds[q + k]",
+        "seen[q * pitch + k / 2]", "seen[kinds[k] + k]", "seen[q - k]", "seen[q ? q : q + k]",
+        "seen[k]", "(q % 2 == 0) && seen[q * pitch + k]", "[&] { return seen[q + k]; }()"})
+    EXPECT_FALSE(reads(mask)) << mask;
 }
 
 TEST(UserCode, IsNoPartOfSymbolsButForItsHash) {
