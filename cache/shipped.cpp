@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kFormat = 1;
+constexpr int kShippedFormat = 1;
 
 std::string_view next_line(std::string_view& rest) {
   const std::string_view line = rest.substr(0, rest.find('\n'));
@@ -26,8 +26,9 @@ std::string_view next_line(std::string_view& rest) {
 /// What all winners of a file share.
 Try head_of(std::string_view line) {
   const Json object = Json::parse(line);
-  if (object.at("format") != kFormat)
-    throw_error(ErrorCode::kCache, "its format is {}, not {}", object.at("format").dump(), kFormat);
+  if (object.at("format") != kShippedFormat)
+    throw_error(ErrorCode::kCache, "its format is {}, not {}", object.at("format").dump(),
+                kShippedFormat);
   Try head;
   object.at("device_class").get_to(head.device_class);
   object.at("driver").get_to(head.driver);
@@ -111,7 +112,7 @@ std::vector<Shipped> read_winners(WinnersFile file) {
 std::string winners_text(std::span<const Shipped> winners) {
   ATTNFORGE_ASSERT(!winners.empty(), "a file of winners says whose GPU they are of");
   const Try& first = winners.front().best;
-  std::string text = Json{{"format", kFormat},
+  std::string text = Json{{"format", kShippedFormat},
                           {"device_class", first.device_class},
                           {"driver", first.driver},
                           {"nvrtc", first.nvrtc},

@@ -62,7 +62,6 @@ if(EXISTS ${ATTNFORGE_EXPORTS})
   set_target_properties(attnforge_shared PROPERTIES LINK_DEPENDS ${ATTNFORGE_EXPORTS})
 endif()
 
-include(${PROJECT_SOURCE_DIR}/cmake/OldGlibc.cmake)
 attnforge_for_old_glibc(attnforge_shared)
 
 add_library(attnforge::static ALIAS attnforge_static)

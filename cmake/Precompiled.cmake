@@ -1,5 +1,5 @@
 # attnforge_precompiled(TARGET [<header>...]): headers of the standard library and of fmt, and these, are parsed once for all files of
-# TARGET: most of a small file's compile time. attnforge_precompiled(TARGET REUSE_FROM OTHER): with OTHER's, which has the same -O. For
+# TARGET: most of a small file's compile time. attnforge_precompiled(TARGET REUSE_FROM OTHER): with OTHER's, which must have the same -O. For
 # whole builds (ATTNFORGE_UNITY) by g++: what is edited is compiled without, where each file includes what it needs. ccache does not
 # keep such objects: with it there are none.
 set(ATTNFORGE_PRECOMPILED_HEADERS
