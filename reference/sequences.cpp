@@ -131,15 +131,11 @@ std::vector<int> beginnings(const std::vector<std::int64_t>& lengths) {
   return begins;
 }
 
-/// Between `seqlen` / 2^octaves and `seqlen`, any octave as likely; the first is in the last one.
-std::vector<int> used_lengths(std::int64_t count, std::int64_t seqlen, std::uint64_t seed,
-                              std::uint64_t octaves = 1) {
+std::vector<int> used_lengths(std::int64_t count, std::int64_t seqlen, std::uint64_t seed) {
   std::vector<int> lengths;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t most = octaves == 1 || i == 0 ? seqlen : seqlen >> (next(seed) % octaves);
-    const auto choices = static_cast<std::uint64_t>(most - (most + 1) / 2 + 1);
-    lengths.push_back(static_cast<int>((most + 1) / 2) + static_cast<int>(next(seed) % choices));
-  }
+  const auto choices = static_cast<std::uint64_t>(seqlen - (seqlen + 1) / 2 + 1);
+  for (std::int64_t i = 0; i < count; ++i)
+    lengths.push_back(static_cast<int>((seqlen + 1) / 2) + static_cast<int>(next(seed) % choices));
   return lengths;
 }
 
@@ -354,10 +350,7 @@ void set_random_sequences(const Problem& problem, HostTensors& host, std::uint64
   const Problem& p = problem;
   if (p.lengths == Lengths::kUsed) {
     host.lengths_q = used_lengths(p.batch, p.seqlen_q, 2 * seed);
-    // Sequences that decode are of all ages.
-    constexpr std::int64_t kFewQueries = 16, kOctaves = 3;
-    const bool decodes = kFewQueries * p.seqlen_q <= p.seqlen_kv;
-    host.lengths_kv = used_lengths(p.batch, p.seqlen_kv, 2 * seed + 1, decodes ? kOctaves : 1);
+    host.lengths_kv = used_lengths(p.batch, p.seqlen_kv, 2 * seed + 1);
   }
   if (p.lengths != Lengths::kPacked) return;
   // A sequence of many queries has many keys: the same weights for both.

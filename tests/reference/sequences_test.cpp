@@ -232,21 +232,10 @@ TEST(RandomSequences, FillTheTokensWithManyShortSequencesAndOneOfTheLongest) {
 
 TEST(RandomSequences, OfPaddedTensorsAreBetweenHalfAndAll) {
   const Problem problem = parse_problem(
-      "fwd bf16 batch=50 num_heads=1 seqlen=101:1001 head_dim=64 lengths=used");
+      "fwd bf16 batch=50 num_heads=1 seqlen=1:1001 head_dim=64 lengths=used");
   const HostTensors host = random_sequences(problem, 1);
   EXPECT_THAT(host.lengths_kv, testing::Each(testing::AllOf(testing::Ge(501), testing::Le(1001))));
-  EXPECT_THAT(host.lengths_q, testing::Each(testing::AllOf(testing::Ge(51), testing::Le(101))));
-}
-
-TEST(RandomSequences, OfCachesAreOfAllAges) {
-  const Problem problem = parse_problem(
-      "fwd bf16 batch=90 num_heads=1 seqlen=1:1001 head_dim=64 lengths=used");
-  const HostTensors host = random_sequences(problem, 1);
-  EXPECT_THAT(host.lengths_kv, testing::Each(testing::AllOf(testing::Ge(125), testing::Le(1001))));
-  EXPECT_GE(host.lengths_kv.front(), 501) << "a single sequence is no short one";
-  const auto short_ones = std::ranges::count_if(host.lengths_kv, [](int n) { return n <= 250; });
-  EXPECT_GE(short_ones, 15);
-  EXPECT_LE(short_ones, 45);
+  EXPECT_THAT(host.lengths_q, testing::Each(1));
 }
 
 /// A problem of lengths against the problems that its sequences are, each in tensors of its own.
