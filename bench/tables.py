@@ -353,11 +353,10 @@ def drawn_ratios(rows, impl):
 
 
 def drawn():
-    """Problems that a seed drew: what a first call finds, what plans take before one, and what the model chooses."""
+    """Problems that a seed drew: what a first call finds, and what plans take before one."""
     cells = lambda ratios: [f"{statistics.geometric_mean(ratios):.2f}x", f"{min(ratios):.3f}x"] if ratios else ["", ""]
     files = {what: read(f"drawn_{what}.csv")[1] for what in ("decode", "forward", "backward")}
-    names = {"attnforge": "`first_run`", "estimate": "untuned", "model": "the model's"}
-    names = {impl: name for impl, name in names.items() if any(row["impl"] == impl for rows in files.values() for row in rows)}
+    names = {"attnforge": "`first_run`", "estimate": "untuned"}
     table = []
     for what, rows in files.items():
         found = [drawn_ratios(rows, impl) for impl in names]
