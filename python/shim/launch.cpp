@@ -28,12 +28,13 @@ void add_tensor(Call& call, Tensor tensor) {
     call.device = device;
   }
   call.plain &= call.device_type == device_type && call.device == device;
-  call.key.add(dim << 32 | dtype);
+  const auto address = reinterpret_cast<uint64_t>(data);
+  // Each tensor's own alignment: a plan follows from that of some of them.
+  call.key.add(dim << 40 | static_cast<int64_t>(address & 15) << 32 | dtype);
   for (int64_t i = 0; i < dim; ++i) call.key.add(sizes[i]);
   for (int64_t i = 0; i < dim; ++i) call.key.add(strides[i]);
-  call.addresses[call.num_tensors] = reinterpret_cast<uint64_t>(data);
+  call.addresses[call.num_tensors] = address;
   call.tensors[call.num_tensors++] = tensor;
-  call.low_bits |= reinterpret_cast<uint64_t>(data) & 15;
 }
 
 bool read_outputs(const Call& call, std::vector<Output>& outputs) {
@@ -79,7 +80,8 @@ bool allocate(const Output& output, const Call& call, Tensors& made, uint64_t& a
 
 }  // namespace
 
-bool launch(const Recipe& recipe, Call& call, Tensors& outputs) {
+bool launch(const Plans::Known& known, Call& call, Tensors& outputs) {
+  const Recipe& recipe = *known.recipe;
   if (is_close(recipe, call)) return false;
   outputs.all.reserve(recipe.outputs.size());
   size_t next = call.num_tensors;
@@ -104,8 +106,10 @@ bool launch(const Recipe& recipe, Call& call, Tensors& outputs) {
     if (!allocate(memory, call, scratch, workspace)) return false;
     workspace = (workspace + 255) & ~uint64_t{255};
   }
-  return library_run(recipe.plan, bytes, reinterpret_cast<void*>(workspace),
-                     static_cast<size_t>(recipe.workspace_bytes), stream) == 0;
+  return plans.run(known.epoch, [&] {
+    return library_run(recipe.plan, bytes, reinterpret_cast<void*>(workspace),
+                       static_cast<size_t>(recipe.workspace_bytes), stream) == 0;
+  });
 }
 
 }  // namespace attnforge_torch

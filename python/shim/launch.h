@@ -33,7 +33,6 @@ struct Call {
   std::array<Tensor, 24> tensors;
   size_t num_tensors = 0;
   uint64_t addresses[24 + 8];  // and those of outputs
-  uint64_t low_bits = 0;
   int32_t device_type = 0, device = 0;
   bool plain = true;  // one that may be known
 };
@@ -44,6 +43,6 @@ void add_tensor(Call& call, Tensor tensor);
 bool read_outputs(const Call& call, std::vector<Output>& outputs);
 
 /// Runs a call, with new outputs; false where Python has to say why not.
-bool launch(const Recipe& recipe, Call& call, Tensors& outputs);
+bool launch(const Plans::Known& known, Call& call, Tensors& outputs);
 
 }  // namespace attnforge_torch

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 namespace attnforge_torch {
@@ -18,15 +17,22 @@ void Key::add(std::string_view text) {
 
 void Plans::put(const Key& key, Recipe recipe, uint64_t epoch) {
   constexpr size_t kMost = 4096;  // as attnforge.plan_cache
-  std::unique_lock lock(mutex_);
-  if (epoch != epoch_) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || epoch != epoch_) return;
   if (recipes_.size() >= kMost) recipes_.clear();
   recipes_.insert_or_assign(std::string(key.bytes()),
-                            std::make_unique<const Recipe>(std::move(recipe)));
+                            std::make_shared<const Recipe>(std::move(recipe)));
+}
+
+Plans::Known Plans::find(const Key& key) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = recipes_.find(key.bytes());
+  return found == recipes_.end() ? Known{} : Known{found->second, epoch_};
 }
 
 void Plans::forget() {
-  std::unique_lock lock(mutex_);
+  const std::lock_guard gate(gate_);
+  const std::unique_lock lock(mutex_);
   ++epoch_;
   recipes_.clear();
 }

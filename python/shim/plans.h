@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -69,20 +70,25 @@ class Key {
 /// Thread-safe.
 class Plans {
  public:
-  /// Calls `run` with the recipe of a key, which no forget() ends meanwhile; false where there is
-  /// none.
+  struct Known {
+    std::shared_ptr<const Recipe> recipe;  // null: none
+    uint64_t epoch = 0;                    // for run()
+  };
+  Known find(const Key& key) const;
+  /// Calls `run`, which may not ask torch or Python for anything, as forget() waits for it; false
+  /// where a forget() came after the find() of that epoch: the plan is gone.
   template <typename Run>
-  bool with(const Key& key, Run run) const {
-    std::shared_lock lock(mutex_);
-    const auto found = recipes_.find(key.bytes());
-    return found != recipes_.end() && run(*found->second);
+  bool run(uint64_t epoch, Run run) const {
+    { const std::lock_guard forgetting_comes_first(gate_); }
+    const std::shared_lock lock(mutex_);
+    return epoch == epoch_ && run();
   }
   uint64_t epoch() const {
-    std::shared_lock lock(mutex_);
+    const std::shared_lock lock(mutex_);
     return epoch_;
   }
   /// epoch: of when the recipe's plan was known to be there. After a forget() it may be gone, and
-  /// nothing is kept.
+  /// nothing is kept; nor is it while others run theirs.
   void put(const Key& key, Recipe recipe, uint64_t epoch);
   void forget();
 
@@ -91,8 +97,9 @@ class Plans {
     using is_transparent = void;
     size_t operator()(std::string_view bytes) const { return std::hash<std::string_view>{}(bytes); }
   };
+  mutable std::mutex gate_;  // held by a forget() that waits
   mutable std::shared_mutex mutex_;
-  std::unordered_map<std::string, std::unique_ptr<const Recipe>, Hash, std::equal_to<>> recipes_;
+  std::unordered_map<std::string, std::shared_ptr<const Recipe>, Hash, std::equal_to<>> recipes_;
   uint64_t epoch_ = 0;
 };
 

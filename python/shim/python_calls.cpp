@@ -93,7 +93,7 @@ void add_dict(PythonCall& call, Object object) {
   call.key.add(kDict);
   ptrdiff_t at = 0;
   Object name = nullptr, value = nullptr;
-  while (call.plain && python.PyDict_Next(object, &at, &name, &value) != 0) {
+  while (call.plain && call.key.whole() && python.PyDict_Next(object, &at, &name, &value) != 0) {
     add(call, name);
     add(call, value);
   }
@@ -122,7 +122,8 @@ void add(PythonCall& call, Object object) {
     const ptrdiff_t size = python.PyTuple_Size(object);
     call.key.add(kTuple);
     call.key.add(size);
-    for (ptrdiff_t i = 0; i < size && call.plain; ++i) add(call, python.PyTuple_GetItem(object, i));
+    for (ptrdiff_t i = 0; i < size && call.plain && call.key.whole(); ++i)
+      add(call, python.PyTuple_GetItem(object, i));
   } else if (type == layout.dict) {
     add_dict(call, object);
   } else {
@@ -143,8 +144,8 @@ bool read(Object const* values, ptrdiff_t count, PythonCall& call) {
     return false;
   }
   const int64_t deterministic = call.requires_grad && abi.deterministic(abi.global_context());
-  call.key.add(deterministic << 17 | static_cast<int64_t>(call.requires_grad) << 16 |
-               static_cast<int64_t>(call.low_bits) << 8 | (call.device & 255));
+  call.key.add(deterministic << 9 | static_cast<int64_t>(call.requires_grad) << 8 |
+               (call.device & 255));
   return call.key.whole();
 }
 
@@ -171,18 +172,14 @@ Object give(const Tensors& outputs) {
 Object call(Object, Object const* values, ptrdiff_t count) {
   PythonCall call;
   if (!read(values, count, call)) return owned(layout.none);
+  const Plans::Known known = plans.find(call.key);
+  if (known.recipe == nullptr) return owned(layout.no);
+  if (known.recipe->number != 0) return python.PyLong_FromLongLong(known.recipe->number);
+  if (known.recipe->plan == nullptr) return owned(layout.none);
   Tensors outputs;
-  int64_t number = 0;
-  bool ran = false;
   void* const thread = python.PyEval_SaveThread();
-  const bool known = plans.with(call.key, [&](const Recipe& recipe) {
-    number = recipe.number;
-    ran = recipe.plan != nullptr && launch(recipe, call, outputs);
-    return true;
-  });
+  const bool ran = launch(known, call, outputs);
   python.PyEval_RestoreThread(thread);
-  if (!known) return owned(layout.no);
-  if (number != 0) return python.PyLong_FromLongLong(number);
   if (!ran) return owned(layout.none);
   runs.fetch_add(1, std::memory_order_relaxed);
   return values[1] == layout.none ? give(outputs) : owned(values[1]);
@@ -225,10 +222,7 @@ Object remember(Object, Object const* values, ptrdiff_t count) {
     recipe.number = python.PyLong_AsLongLong(told);
   const auto epoch = static_cast<uint64_t>(python.PyLong_AsLongLong(values[2]));
   if (python.PyErr_Occurred() != nullptr) return nullptr;
-  void* const thread = python
-                           .PyEval_SaveThread();  // a run that keeps put() waiting may need the GIL
   if (fits) plans.put(call.key, std::move(recipe), epoch);
-  python.PyEval_RestoreThread(thread);
   return owned(fits ? layout.yes : layout.no);
 }
 

@@ -90,7 +90,7 @@ void read(const Op& op, const Value* stack, Call& call) {
         call.key.add(static_cast<int64_t>(value));
     }
   }
-  call.key.add(static_cast<int64_t>(call.low_bits) << 8 | (call.device & 255));
+  call.key.add(call.device);
   call.plain = call.plain && call.key.whole() &&
                !(op.may_differ && abi.deterministic(abi.global_context()));
 }
@@ -175,9 +175,8 @@ void run(const Op& op, Value* stack) {
   read(op, stack, call);
   if (call.plain) {
     Tensors outputs;
-    const bool known = plans.with(
-        call.key, [&](const Recipe& recipe) { return launch(recipe, call, outputs); });
-    if (known) {
+    const Plans::Known known = plans.find(call.key);
+    if (known.recipe != nullptr && launch(known, call, outputs)) {
       release(op.arguments, stack);
       runs.fetch_add(1, std::memory_order_relaxed);
       if (give(op, outputs, stack)) return;

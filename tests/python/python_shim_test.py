@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import types
 import unittest
 import weakref
@@ -467,6 +468,72 @@ class NativeTest(OnCpu):
         for each in threads:
             each.join()
         self.assertEqual(wrong, [])
+
+    def test_the_alignment_of_each_tensor_counts(self):
+        """Which plan runs follows from q, k, v and o alone."""
+
+        def at(tensor, element):
+            memory = tensor.new_empty(tensor.numel() + 16)
+            memory = memory[-(memory.data_ptr() % 16) // memory.element_size() % 8 :]
+            return memory[element : element + tensor.numel()].view_as(tensor).copy_(tensor)
+
+        q, k, v = inputs()
+        used, lse, o = torch.tensor([5, 20]).int(), torch.randn(2, 4, 20), torch.randn_like(q)
+        run = {
+            "used_kv": (lambda q, used: attnforge.attention(q, k, v, used_kv=used), used),
+            "lse": (lambda q, lse: attnforge.attention_backward(q, k, v, o, lse, o), lse),
+        }
+        for name, (function, other) in run.items():
+            odd = at(other, 1)
+            for _ in range(3):
+                function(q, odd)
+            self.assertNotIn("alignment=", cpu_kernels.runs[-1], name)
+            for _ in range(3):
+                function(at(q, 2), odd)
+                self.assertIn("alignment=4", cpu_kernels.runs[-1], name)
+                function(at(q, 2), other)
+                self.assertIn("alignment=4", cpu_kernels.runs[-1], name)
+            function(q, other)
+            self.assertNotIn("alignment=", cpu_kernels.runs[-1], name)
+
+    def test_a_dict_in_itself_is_refused(self):
+        args = {}
+        args["a"] = args
+        with self.assertRaises(attnforge.InvalidError):
+            attnforge.attention(*inputs(), args=args, score="s * a")
+
+    def test_calls_that_wait_for_the_gpu_keep_nobody_waiting(self):
+        """A launch waits while the stream's queue is full: others may remember calls and forget them meanwhile."""
+        out, small, stop = torch.empty(2, 20, 4, 16).bfloat16(), inputs((1, 5, 1, 16)), threading.Event()
+        q, k, v = inputs()
+        for _ in range(3):
+            attnforge.attention(q, k, v, out=out)
+
+        def wait():
+            own = torch.empty_like(out)
+            while not stop.is_set():
+                attnforge.attention(q, k, v, out=own)
+
+        with mock.patch.object(cpu_kernels, "library_run", lambda *_: time.sleep(0.02) or 0):
+            threads = [threading.Thread(target=wait) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            begin = time.monotonic()
+            for _ in range(5):
+                attnforge.attention(*small)
+                native.forget()
+            took = time.monotonic() - begin
+            stop.set()
+            for thread in threads:
+                thread.join()
+        self.assertLess(took, 3)
+
+    def test_nothing_is_found_out_of_tensors_of_transforms_and_modes(self):
+        found = []
+        torch.func.grad(lambda x: (found.append(native.makes_plain_tensors(torch)), x.sum())[1])(torch.ones(2))
+        with torch._subclasses.FakeTensorMode():
+            found.append(native.makes_plain_tensors(torch))
+        self.assertEqual([*found, native.makes_plain_tensors(torch)], [False, False, True])
 
     def test_a_torch_of_other_objects_is_left_to_python(self):
         keys = torch._C._dispatch_keys

@@ -44,7 +44,7 @@ class FastPath:
     def open(self, backend):
         """backend: that of the tensors of a call."""
         torch = backend.torch
-        if torch is None or torch is self.torch:
+        if torch is None or torch is self.torch or not native.makes_plain_tensors(torch):
             return
         self.run = lib()["attnforge_run"]  # another object than lib().attnforge_run: without conversions, all arguments are ctypes'
         self.stream, self.scratch = backend.stream, backend.current_scratch

@@ -65,6 +65,12 @@ def open_calls(torch, device, run=None):
     return call
 
 
+def makes_plain_tensors(torch):
+    """False under modes and transforms of torch, of whose tensors nothing can be found out."""
+    transforms = getattr(torch._C, "_are_functorch_transforms_active", None)
+    return not (transforms and transforms()) and type(torch.empty(0)) is torch.Tensor
+
+
 def _layout(torch, device):
     """None where something is not as it has to be."""
     with torch.inference_mode():
