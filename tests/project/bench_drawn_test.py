@@ -8,6 +8,7 @@ import contextlib
 import io
 import math
 import pathlib
+import re
 import sys
 import tempfile
 import types
@@ -147,7 +148,7 @@ class DrawnTest(unittest.TestCase):
             self.assertRegex(said, rf"attnforge: geometric mean \S+ the fastest peer, least .*, \d+ points\nestimate: .*\nmodel: ")
             comments, rows = figures.read_csv(path)
         with mock.patch.object(tables, "read", lambda name: (comments, rows)):
-            self.assertRegex(tables.drawn(), r"\| packed rows \| \d+ \| 1.30x \| 1.300x \| 1.18x \| 1.182x \| 1.08x \|")
+            self.assertRegex(tables.drawn(), r"\| packed rows \| \d+ \| 1.30x \| 1.300x \| 1.18x \| 1.182x \|")
             capped = {row["point"]: float(row["softcap"]) > 0 for row in rows}
             sentence = f"first_run found no winner at {sum(capped.values())} of {len(capped)} points"
             self.assertIn(sentence, said)
@@ -179,6 +180,7 @@ class OptionsTest(unittest.TestCase):
         for words, sentence in (
             (["--shard", "x"], "x is not I/N with I below N"), (["--shard", "2/2"], "2/2 is not"), (["--shard", "0/0"], "0/0 is not"),
             (["--rounds", "0"], "0 must be at least 1"), (["--count", "0"], "0 must be at least 1"),
+            (["--only", "["], "[ is no regular expression"),
         ):  # fmt: skip
             said = io.StringIO()
             argv = mock.patch.object(sys, "argv", ["drawn.py", "decode", *words])
@@ -211,6 +213,16 @@ class ExactTest(unittest.TestCase):
 
 
 class ProblemsTest(unittest.TestCase):
+    def test_shards_share_those_that_only_leaves(self):
+        def names(only, *shard):
+            args = types.SimpleNamespace(kind="decode", seed=1, count=40, first=3, only=re.compile(only), shard=shard)
+            return [drawn_problems.words_of(point) for point in drawn.drawn(args)]
+
+        every = names("", 0, 1)
+        wanted = [name for name in every if "pages of 16" in name]
+        self.assertEqual(len(every), 40)
+        self.assertTrue(wanted and names("pages of 16", 0, 2) == wanted[::2] and names("pages of 16", 1, 2) == wanted[1::2])
+
     def test_a_seed_draws_the_same_and_more_of_it_goes_on(self):
         for op in ("forward", "backward"):
             points = drawn_problems.dense(op, 1, 40)
