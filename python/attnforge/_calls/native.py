@@ -67,8 +67,8 @@ def open_calls(torch, device, run=None):
 
 def makes_plain_tensors(torch):
     """False under modes and transforms of torch, of whose tensors nothing can be found out."""
-    transforms = getattr(torch._C, "_are_functorch_transforms_active", None)
-    return not (transforms and transforms()) and type(torch.empty(0)) is torch.Tensor
+    names = "_are_functorch_transforms_active", "_len_torch_dispatch_stack"
+    return not any(ask() for ask in (getattr(torch._C, name, None) for name in names) if ask)
 
 
 def _layout(torch, device):
