@@ -122,8 +122,9 @@ std::size_t workspace_bound(Problem largest, const std::string& config_text,
   const Config config = parse_config(config_text);
   const Family* family = find_family(config.family);
   ATTNFORGE_ASSERT(family != nullptr, "the config of a plan is of a family of this build");
-  // A batch below its bucket's may have more splits of the keys than a larger one
-  // (splits_of_launch() in templates/host/split_counts.h), but no more in all than the bucket's.
+  // A batch below its bucket's may have more splits of the keys than a larger one, but no more in
+  // all than the bucket's; for those of many rows each launch has room
+  // (templates/host/split_counts.h: splits_of_launch(), most_partial_rows()).
   Problem of_bucket = largest;
   of_bucket.batch = bucket_batch(largest.batch);
   if (of_bucket.mask_batch != 1) of_bucket.mask_batch = of_bucket.batch;

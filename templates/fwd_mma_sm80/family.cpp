@@ -18,7 +18,6 @@
 #include "templates/host/memory_time.h"
 #include "templates/host/split_counts.h"
 #include "templates/host/tile_order.h"
-#include "templates/host/visited_keys.h"
 
 namespace attnforge {
 namespace {
@@ -243,11 +242,7 @@ Reason needless(const Typed& c, const Problem& problem, const DeviceFacts& devic
 }
 
 double spread(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const QueryTiling tiling = tiling_of(c);
-  return spread_of_batches(
-             problem, double(query_tiles(problem, c.block_m, c.pack_gqa)) * c.num_splits, device) *
-         spread_of_rows(problem, c.block_m, c.pack_gqa,
-                        tiles_are_equal(problem) ? places_of(tiling, device) : 1);
+  return spread_of(problem, tiling_of(c), device);
 }
 
 double model_us(const Typed& c, const Problem& problem, const DeviceFacts& device,

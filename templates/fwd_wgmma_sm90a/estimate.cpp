@@ -171,10 +171,7 @@ double blocks_of(const FwdWgmmaSm90aTyped& c, const Problem& problem) {
 
 double spread_of_fwd_wgmma_sm90a(const FwdWgmmaSm90aTyped& c, const Problem& problem,
                                  const DeviceFacts& device) {
-  if (c.grid == kGridShares) return 1;
-  return spread_of_batches(problem, blocks_of(c, problem), device) *
-         spread_of_rows(problem, c.tile_rows(), c.pack_gqa,
-                        tiles_are_equal(problem) ? places_of(tiling_of(c), device) : 1);
+  return spread_of(problem, tiling_of(c), device);
 }
 
 double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& problem,
@@ -201,7 +198,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
                             ? late_readers(problem, blocks_of(c, problem), device)
                             : 1;
   constexpr double kAskUs = 2;  // blocks that ask for short tiles wait for the answers
-  // Eleven drawn decode steps of 300 to 1100 keys on H200 and H100 took 1.3 to 4.3 longer with
+  // Eleven drawn decode steps of 300 to 1100 keys on H200 and H100 took 1.3 to 4.3 us more with
   // splits than fwd_mma_sm80, or than without them, where the model saw them alike.
   constexpr double kSplitUs = 2;
   const double us = tiles_us(c, split, device) + (c.grid == kGridDynamic ? kAskUs : 0) +

@@ -7,6 +7,7 @@
 #include "generator/tensors/stored_rows.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/memory_time.h"
+#include "templates/host/visited_keys.h"
 
 namespace attnforge {
 namespace {
@@ -57,6 +58,13 @@ int split_smem_bytes(const Shape& shape, bool shares) {
 
 double places_of(const QueryTiling& tiling, const DeviceFacts& device) {
   return double(device.num_sms) * tiling.blocks_per_sm;
+}
+
+double spread_of(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device) {
+  if (tiling.shares) return 1;
+  return spread_of_batches(problem, tiles_of_all(problem, tiling) * tiling.num_splits, device) *
+         spread_of_rows(problem, tiling.block_m, tiling.pack_gqa,
+                        tiles_are_equal(problem) ? places_of(tiling, device) : 1);
 }
 
 int results_of_shares(const Problem& problem, const QueryTiling& tiling,
@@ -112,9 +120,13 @@ int splits_of_launch(const Problem& problem, const QueryTiling& tiling, const De
     Problem measured = problem;
     measured.batch = of_bucket;
     measured.seqlen_q = bucket_seqlen(problem.seqlen_q);
-    return tiles == tiles_of_all(measured, tiling)
-               ? splits
-               : splits_of_whole_waves(splits, tiles, double(key_tiles), places);
+    if (tiles == tiles_of_all(measured, tiling)) return splits;
+    // Windows leave a query tile few of all key tiles.
+    const auto rows = double(problem.seqlen_q * tiling.pack_gqa);
+    const double visited = visited_keys(problem, tiling.block_m, tiling.pack_gqa, tiling.block_n)
+                               .all /
+                           std::max(std::ceil(rows / tiling.block_m), 1.0);
+    return splits_of_whole_waves(splits, tiles, std::min(visited, double(key_tiles)), places);
   }
   if (tiles * splits >= places) return splits;
   const std::int64_t as_many = splits * of_bucket / problem.batch;

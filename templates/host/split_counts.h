@@ -31,6 +31,10 @@ bool has_unequal_sequences(const Shape& shape, const Problem& typical);
 /// Blocks that the GPU runs at once.
 double places_of(const QueryTiling& tiling, const DeviceFacts& device);
 
+/// Family::spread() of kernels with such query tiles: what smaller batches and lengths of a bucket
+/// leave empty. 1 of shares, which leave nothing.
+double spread_of(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device);
+
 /// How many splits the launch of a problem has whose bucket was measured with those of `tiling`. Of
 /// few rows, for a smaller batch whose blocks leave places empty: as many blocks in all as there,
 /// within the key tiles. Of many rows, where the bucket has more query tiles: what fills whole

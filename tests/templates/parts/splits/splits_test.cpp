@@ -181,6 +181,7 @@ TEST(SplitKeys, OfManyRowsFillWavesWhereTheBucketHasMoreTiles) {
   EXPECT_EQ(splits("batch=11 seqlen=5:7769 lengths=packed", 2), 2);
   EXPECT_EQ(splits("batch=11 seqlen=5:7769", 5), 8) << "two waves that are full";
   EXPECT_EQ(splits("batch=11 seqlen=5:500", 2), 3) << "a tile of keys for each";
+  EXPECT_LE(splits("batch=3 seqlen=5:7769 window_left=300", 2), 3) << "300 to 305 keys are seen";
   for (int batch = 1; batch <= 64; ++batch) {
     for (int queries = 2; queries <= 64; ++queries) {
       const std::string words = fmt::format("batch={} seqlen={}:60000", batch, queries);
