@@ -23,6 +23,7 @@ from typing import NamedTuple, Optional
 import choice
 import exact
 import figures
+import machine
 import peer_kernels
 import rounds
 from peer_kernels import first_line
@@ -84,7 +85,7 @@ def chosen(args):
         raise SystemExit(f"no list is named {', '.join(unknown)}; there are {', '.join(known)}")
     found = [(name, p) for name in args.list.split(",") for p in known[name].points]
     if args.only:
-        found = [(name, p) for name, p in found if re.search(args.only, f"{name} {label_of(p)}")]
+        found = [(name, p) for name, p in found if args.only.search(f"{name} {label_of(p)}")]
     if args.points:
         match = re.fullmatch(r"(\d*)(:?)(\d*)", args.points)
         if not match:
@@ -217,7 +218,7 @@ def run(args):
 def main():
     parser = rounds.options(__doc__, "configs", "dtype", "summary", rounds=15)
     parser.add_argument("--list", default=",".join(lists("bf16")), help="separated by commas; default: %(default)s")
-    parser.add_argument("--only", metavar="REGEX", help='only points whose line of --dry-run has it, as "d128 causal s(512|1024) "')
+    parser.add_argument("--only", type=machine.regex, metavar="REGEX", help='only points whose line of --dry-run has it, as "d128 causal s(512|1024) "')
     parser.add_argument("--points", metavar="BEGIN:END", help="only these of what is left, by the numbers of --dry-run")
     parser.add_argument("--peers", help=f"only these, of {', '.join(peer_kernels.BACKWARD)}; \"\": none")
     parser.add_argument("--tune-seconds", type=float, default=0, help="the most for a point; 0: no limit")

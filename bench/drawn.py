@@ -184,19 +184,12 @@ def shard(text):
     return int(found[1]), int(found[2])
 
 
-def regex(text):
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise argparse.ArgumentTypeError(f"{text} is no regular expression: {error}") from None
-
-
 def main():
     parser = rounds.options(__doc__, rounds=15, heat_ms=50, tune=None, seed_of="problems and tensors")
     parser.add_argument("kind", choices=tuple(COLUMNS), help="what is drawn")
     parser.add_argument("--count", type=machine.positive, default=60, help="problems (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="leave the first N of them out")
-    parser.add_argument("--only", type=regex, default="", metavar="REGEX", help='only problems whose name has it, as "71:1|pages of 16"')
+    parser.add_argument("--only", type=machine.regex, default="", metavar="REGEX", help='only problems whose name has it, as "71:1|pages of 16"')
     parser.add_argument("--shard", type=shard, default="0/1", metavar="I/N", help="of those, each N-th from number I on: a process for each of N GPUs")
     parser.add_argument("--limit-s", type=float, default=float("inf"), metavar="S", help="begin no point after so many seconds")
     parser.add_argument("--go-on", action="store_true", help="add to a file the points that it does not have")

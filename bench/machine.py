@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -31,6 +32,13 @@ def cpu():
 def command():
     """"python3 bench/NAME.py ...": what runs, as it can be typed again."""
     return f"python3 bench/{shlex.join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])}"
+
+
+def regex(text):
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text} is no regular expression: {error}") from None
 
 
 def positive(text):
