@@ -167,7 +167,7 @@ def _marked(value, Tensor, places):
     return value
 
 
-def _low(*tensors):
+def low_bits(*tensors):
     """The low four bits of addresses."""
     bits = 0
     for each in tensors:
@@ -194,7 +194,7 @@ def remember_attention(key, values, result):
     else:
         of_outputs = marked[0] if type(out) is tuple else marked[:1]
     marks = [each.mark for each in (*marked[1:4], *of_outputs)] + [0] * (2 - len(of_outputs))
-    recipe = call.recipe(marks, marked[4], _low(q, k, v, outputs[0]))
+    recipe = call.recipe(marks, marked[4], low_bits(q, k, v, outputs[0]))
     _remember(words_of(recipe), new, since, *values)
 
 
@@ -202,7 +202,7 @@ def backward_recipe(call, q, k, v, o, lse, dout, dlse, gradients):
     """recipe() of a BackwardCall whose tensors are these, in this order, and new gradients; None without."""
     last = 6 if dlse is None else 7
     marks = [MARK + place for place in (0, 1, 2, 3, 5, last, last + 1, last + 2, 4)] + [0 if dlse is None else MARK + 6]
-    return call.recipe(marks, _low(q, k, v, o, dout, *gradients))
+    return call.recipe(marks, low_bits(q, k, v, o, dout, *gradients))
 
 
 def remember_backward(call, since, values, gradients):
@@ -223,5 +223,5 @@ def remember_append(key, values, q_out):
     marks = [0 if each is None else each.mark for each in (*arrays, *(rope or (None, None)))]
     if new:
         marks[5] = MARK + next(places)
-    low = _low(*(each for each in (k, v, k_cache, v_cache, q, q_out) if each is not None))
+    low = low_bits(*(each for each in (k, v, k_cache, v_cache, q, q_out) if each is not None))
     _remember(words_of(call.recipe(marks, low)), new, since, *values)

@@ -88,7 +88,7 @@ def remember_forward(q, k, v, parts, options, outputs, out):
         return
     count = 3 + len(parts)
     marks = [native.MARK + i for i in (0, 1, 2, count, count + 1)]
-    low = (q.data_ptr() | k.data_ptr() | v.data_ptr() | outputs[0].data_ptr()) & 15
+    low = native.low_bits(q, k, v, outputs[0])
     _remember(call.recipe(marks, with_tensors(options, [native.Marked(3 + i) for i in range(len(parts))]), low), epoch)
 
 
