@@ -14,9 +14,10 @@ extern const Part sinks_part;
 namespace {
 
 /// A kernel that splits keys stores parts of rows: the step that adds these up counts the sinks.
+/// One that has shares of them finishes some rows itself.
 void fill_output(Entry& entry, const Assembly& a) {
   entry.pieces.include("parts/sinks/params.h");
-  if (a.splits()) return;
+  if (a.splits() && a.tiles != TileSource::kShares) return;
   entry.pieces.fill(Slot::kOutput,
                     {"SinkOutput<kDtype, kAlignment, kLse>", "parts/sinks/output.cuh",
                      "template <int kDtype, int kAlignment, bool kLse> "});

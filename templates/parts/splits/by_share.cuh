@@ -1,8 +1,8 @@
-// by_share.cuh - Splits, Order and Walk of persistent kernels with one query tile a head: the key
-// tiles of all sequences and heads lie in one row, and each block has as many of them as the
-// others. So all end together, whatever the lengths are, and load without a break (Osama et al.,
-// "Stream-K", 2023, for products of matrices). Blocks are in teams, each with a row of its own, of
-// every so many heads: what a team reads at a time lies together in memory.
+// by_share.cuh - Splits, Order, Walk and Output of persistent kernels with one query tile a head:
+// the key tiles of all sequences and heads lie in one row, and each block has as many of them as
+// the others. So all end together, whatever the lengths are, and load without a break (Osama et
+// al., "Stream-K", 2023, for products of matrices). Blocks are in teams, each with a row of its
+// own, of every so many heads: what a team reads at a time lies together in memory.
 #pragma once
 
 #include "parts/splits/by_length.cuh"
@@ -107,20 +107,41 @@ struct SharedSplits {
     __shared__ Share<SharedSplits> share;
     return share;
   }
-  /// All threads of a block call this, before a barrier.
+  /// The query tiles that its share begins and ends in the middle of, as number_of() has them; -1:
+  /// at the end of another.
+  ATTNFORGE_DEVICE static int* cut_tiles() {
+    __shared__ int tiles[2];
+    return tiles;
+  }
+  template <class Params>
+  ATTNFORGE_DEVICE static int number_of(const Params& params, int sequence, int head) {
+    return sequence * heads(params) + head;
+  }
+  /// Whether other blocks, too, have keys of a query tile of this block's.
+  template <class Params>
+  ATTNFORGE_DEVICE static bool is_cut(const Params& params, int sequence, int head) {
+    const int tile = number_of(params, sequence, head);
+    return tile == cut_tiles()[0] || tile == cut_tiles()[1];
+  }
+
+  /// All threads of a block, two warps or more, call this before a barrier.
   template <class Params>
   ATTNFORGE_DEVICE static void find(const Params& params) {
     count_all(params);
-    if (thread_index() >= 32) return;
+    const int warp = thread_index() / 32;
+    if (warp >= 2) return;
     const int batch = params.fwd.batch;
     const i64 all = i64(tiles_before(batch)) * row_heads(params);
     const i64 begin = all == 0 ? 0 : begin_of(params, all, own_team(params));
     const i64 end = all == 0 ? 0 : begin_of(params, all, own_team(params) + 1);
-    own() = share_from(params, begin, int(end - begin));
+    const int left = warp == 0 ? int(end - begin) : end < all;
+    const Share<SharedSplits> share = share_from(params, warp == 0 ? begin : end, left);
+    if (warp == 0) own() = share;
+    cut_tiles()[warp] = share.first > 0 ? number_of(params, share.sequence, share.head) : -1;
   }
 
-  /// The partial results of row `row` of query head `head`. All lanes of a warp call this, after
-  /// count_all().
+  /// The partial results of row `row` of query head `head`: with fewer than two the query tile is
+  /// not cut, and has none. All lanes of a warp call this, after count_all().
   template <class Params>
   ATTNFORGE_DEVICE static SplitsOfRow of_row(const Params& params, int sequence, int head,
                                              int row) {
@@ -153,7 +174,7 @@ struct SharedSplits {
   template <class Params>
   ATTNFORGE_DEVICE static i64 first_of_row(const Params& params, int sequence, int head, int row,
                                            int team) {
-    const int tile = sequence * heads(params) + head / kPackGqa;
+    const int tile = number_of(params, sequence, head / kPackGqa);
     return i64(tile + team * params.partials.team) * rows_of_tile(params) + row * kPackGqa +
            head % kPackGqa;
   }
@@ -224,6 +245,20 @@ struct ShareWalk : Walk {
   }
   ATTNFORGE_DEVICE void load_slice(u32 from) {
     cut({from_lane_0(load_shared(from)), from_lane_0(load_shared(from + 4))});
+  }
+};
+
+/// Output of rows whose query tile has all its keys in one share to Whole, of others to Partial.
+template <class Whole, class Partial, class Splits>
+struct ShareOutput {
+  /// Stores as RowsOutput does.
+  template <int kHalf, int kStored, class QueryTile, int kComputed>
+  ATTNFORGE_DEVICE static void store(const QueryTile& tile, int row, int first_column,
+                                     const float (&o)[kComputed][4], float inverse, float lse) {
+    if (Splits::is_cut(tile.params, tile.batch, tile.head))
+      Partial::template store<kHalf, kStored>(tile, row, first_column, o, inverse, lse);
+    else
+      Whole::template store<kHalf, kStored>(tile, row, first_column, o, inverse, lse);
   }
 };
 

@@ -21,6 +21,7 @@ constexpr const char* kCombineKernel = "combine_splits";
 constexpr int kUnequalSplits = 16;  // what the step that merges expects of a long sequence
 constexpr std::int64_t kMostMergeBlocks = 384;   // of that step, for rows to have more warps
 constexpr std::int64_t kMostSpreadBlocks = 256;  // of it: two on each SM of a large GPU
+constexpr std::int64_t kMostCutBlocks = 512;     // of it after shares: about what runs at once
 static_assert(kMostSequencesOfSplits == kMostSharingSequences);
 
 /// Blocks that are under way at once.
@@ -87,8 +88,15 @@ void fill_splits(Entry& entry, const Assembly& a) {
     pieces.wrap(Slot::kWalk, {"ShareWalk<{}>", kOfShares});
   else
     pieces.wrap(Slot::kWalk, {"SplitWalk<{}, Splits>", kHeader});
-  pieces.fill(Slot::kOutput, {"PartialOutput<kConfig.head_dim_v, Splits>", kHeader,
-                              "template <int kDtype, int kAlignment, bool kLse> "});
+  constexpr const char* kParameters = "template <int kDtype, int kAlignment, bool kLse> ";
+  constexpr const char* kPartial = "PartialOutput<kConfig.head_dim_v, Splits>";
+  const char* const whole = pieces.is_dense(Slot::kOutput) ? "RowsOutput<kDtype, kAlignment, kLse>"
+                                                           : "{}";
+  if (shares)
+    pieces.wrap(Slot::kOutput, {fmt::format("ShareOutput<{}, {}, Splits>", whole, kPartial),
+                                kOfShares, kParameters});
+  else
+    pieces.fill(Slot::kOutput, {kPartial, kHeader, kParameters});
 }
 
 /// Warps that merge a row. A long sequence may have many more splits than its share, and rows may
@@ -133,6 +141,13 @@ LaunchStep combine(const LaunchWork& work) {
   LaunchStep step = step_of(kCombineKernel, MergeShape::kThreads,
                             MergeShape::smem_bytes(static_cast<int>(problem.head_dim_v)),
                             (partial_rows(problem) + rows - 1) / rows);
+  if (work.tiles.source == TileSource::kShares) {
+    const std::int64_t tiles = std::max<std::int64_t>(work.tiles.all_tiles(), 1);
+    const std::int64_t of_tile = (partial_rows(problem) / tiles + rows - 1) / rows;
+    const std::int64_t columns = std::min(tiles, kMostCutBlocks);
+    step.grid = {static_cast<unsigned>(columns), static_cast<unsigned>(std::clamp<std::int64_t>(
+                                                     kMostCutBlocks / columns, 1, of_tile))};
+  }
   // They start as SMs become free, and would crowd on the first of them: two have room on each.
   if (!work.assembly.kernel.shares_sms && step.grid.x <= kMostSpreadBlocks)
     step.smem_bytes = std::max(
@@ -146,11 +161,14 @@ constexpr Step kCombine{
     .after = true,
     .text =
         [](Entry& entry, const Assembly& a) {
-          entry.pieces.include("parts/splits/step_combine.cuh");
+          const bool shares = a.tiles == TileSource::kShares;
+          entry.pieces.include(shares ? "parts/splits/step_combine_shares.cuh"
+                                      : "parts/splits/step_combine.cuh");
           return Step::Text{
               .threads = MergeShape::kThreads,
               .blocks_per_sm = MergeShape::blocks_per_sm(static_cast<int>(a.problem.head_dim_v)),
-              .type = "Combine<kConfig, Pieces::Lengths, Pieces::Splits>"};
+              .type = shares ? "CombineShares<kConfig, Pieces::Lengths, Pieces::Splits>"
+                             : "Combine<kConfig, Pieces::Lengths, Pieces::Splits>"};
         },
     .launch = combine};
 
