@@ -188,7 +188,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
     const double next_us = kNextTileUs * std::max(rounds - kOneTile, 0.0);
     const double us = tiles_us(c, problem, device);
     return kFindUs + next_us + std::max(with_memory_time(us, problem, device), reads) +
-           combine_us(problem, results_of_shares(problem, tiling_of(c), device), device);
+           combine_shares_us(problem, tiling_of(c), device);
   }
   // Splits count as sequences of their own.
   Problem split = problem;

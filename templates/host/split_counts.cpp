@@ -49,6 +49,17 @@ int splits_of_whole_waves(int measured, double tiles, double key_tiles, double p
   return best;
 }
 
+/// To merge so many results of each of so many rows.
+double merge_us(const Problem& problem, double rows, double results, const DeviceFacts& device) {
+  constexpr double kStepUs = 2.5;  // its launch overlaps; it waits for the last block, then reads
+  // A warp has a row at a time, for so long beside its reads.
+  constexpr double kRowUs = 3, kWarpsOfSm = 48;
+  const double bytes = rows * results * double(problem.head_dim_v + 1) * sizeof(float);
+  const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
+  return kStepUs + kRowUs * rows / (kWarpsOfSm * device.num_sms) +
+         2.0 * bytes / std::max(bytes_per_us, 1.0);
+}
+
 }  // namespace
 
 int split_smem_bytes(const Shape& shape, bool shares) {
@@ -234,14 +245,16 @@ double unequal_factor(const Shape& shape, const Problem& typical, int splits, do
 }
 
 double combine_us(const Problem& problem, int splits, const DeviceFacts& device) {
-  constexpr double kStepUs = 2.5;  // its launch overlaps; it waits for the last block, then reads
-  // A warp has a row at a time, for so long beside its reads.
-  constexpr double kRowUs = 3, kWarpsOfSm = 48;
   if (splits == 1) return 0;
-  const double rows = double(problem.batch) * problem.num_heads_q * double(problem.seqlen_q);
-  const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
-  return kStepUs + kRowUs * rows / (kWarpsOfSm * device.num_sms) +
-         2.0 * double(partial_bytes(problem, splits)) / std::max(bytes_per_us, 1.0);
+  return merge_us(problem, double(partial_rows(problem)), splits, device);
+}
+
+double combine_shares_us(const Problem& problem, const QueryTiling& tiling,
+                         const DeviceFacts& device) {
+  const double tiles = tiles_of_all(problem, tiling), places = places_of(tiling, device);
+  const double cut = std::max(std::min(tiles, places), 1.0);
+  return merge_us(problem, double(partial_rows(problem)) * cut / std::max(tiles, 1.0),
+                  1 + places / cut, device);
 }
 
 }  // namespace attnforge

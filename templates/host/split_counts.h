@@ -76,7 +76,10 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device);
 /// of so many rounds of query tiles.
 double unequal_factor(const Shape& shape, const Problem& typical, int splits, double rounds);
 
-/// What the step takes.
+/// What the step takes that merges as many results of every row, or those of the query tiles that
+/// shares cut.
 double combine_us(const Problem& problem, int splits, const DeviceFacts& device);
+double combine_shares_us(const Problem& problem, const QueryTiling& tiling,
+                         const DeviceFacts& device);
 
 }  // namespace attnforge

@@ -50,6 +50,7 @@ struct Piece {
   TileSlice slice;
   int block;
   std::int64_t place;  // of its first row and head
+  bool cut;            // as the block sees it
 };
 
 struct Found {
@@ -65,7 +66,8 @@ Found found(const TestParams& params, int rows) {
     if (threadIdx.x == 0) {
       for (Share<Splits> share = Splits::own(); share.more(); share.advance(params)) {
         all.pieces.push_back({share.sequence, share.head, share.slice(), block_index(),
-                              Splits::place(params, share.sequence, share.head * kGroup, 0)});
+                              Splits::place(params, share.sequence, share.head * kGroup, 0),
+                              Splits::is_cut(params, share.sequence, share.head)});
         EXPECT_EQ(share.place(params).head, share.sequence * params.fwd.num_heads_kv + share.head);
       }
     }
@@ -113,6 +115,8 @@ void expect_shared(const std::vector<int>& tiles, int heads_kv, int blocks, int 
         at = next.slice.last;
         of_block[static_cast<std::size_t>(next.block)] += at - next.slice.first;
         its.push_back(next.place);
+        EXPECT_EQ(next.cut, next.slice.first > 0 || at < tiles[sequence])
+            << "of what is whole the block stores the rows itself";
       }
       for (int row = 0; row < rows; ++row)
         for (int q = head * kGroup; q < (head + 1) * kGroup; ++q) {
