@@ -2,6 +2,7 @@
 // merges the partial results of the query tiles that shares cut. The kernel has stored the others.
 #pragma once
 
+#include "parts/lengths/params.h"
 #include "parts/splits/merge_row.cuh"
 #include "parts/splits/params.h"
 #include "parts/splits/walk.cuh"
