@@ -201,8 +201,15 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
   // Eleven drawn decode steps of 300 to 1100 keys on H200 and H100 took 1.3 to 4.3 us more with
   // splits than fwd_mma_sm80, or than without them, where the model saw them alike.
   constexpr double kSplitUs = 2;
-  const double us = tiles_us(c, split, device) + (c.grid == kGridDynamic ? kAskUs : 0) +
-                    (c.num_splits > 1 ? kSplitUs : 0) +
+  // A block that comes in the place of another first waits for its lengths and pages.
+  constexpr double kNextBlockUs = 1.5;
+  const double waves = blocks_of(c, problem) / places_of(tiling_of(c), device);
+  const double next_us = c.grid == kGridPlain && problem.lengths != Lengths::kFixed
+                             ? kNextBlockUs * std::max(waves - 1, 0.0)
+                             : 0;
+  const double us = tiles_us(c, split, device) + (c.grid == kGridDynamic ? kAskUs : 0) + next_us +
+                    (c.num_splits > 1 ? kSplitUs * (has_few_rows(problem) ? 1 : std::ceil(waves))
+                                      : 0) +
                     part_steps_us(c, problem, tiling_of(c), device);
   // What waits for the longest sequence at the end waits for more than the memory.
   return std::max(with_memory_time(us, problem, device, rounds), reads) *
