@@ -204,19 +204,20 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
   // A block that comes in the place of another first waits for its lengths and pages.
   constexpr double kNextBlockUs = 1.5;
   const double waves = blocks_of(c, problem) / places_of(tiling_of(c), device);
-  const double next_us = c.grid == kGridPlain && problem.lengths != Lengths::kFixed
-                             ? kNextBlockUs * std::max(waves - 1, 0.0)
+  const double next_us = c.grid == kGridPlain && problem.lengths == Lengths::kUsed
+                             ? kNextBlockUs * std::max(waves - 1, 0.0) / c.blocks_per_sm
                              : 0;
-  const double us = tiles_us(c, split, device) + (c.grid == kGridDynamic ? kAskUs : 0) + next_us +
-                    (c.num_splits > 1 ? kSplitUs * (has_few_rows(problem) ? 1 : std::ceil(waves))
-                                      : 0) +
+  const double split_us = c.num_splits == 1       ? 0
+                          : has_few_rows(problem) ? kSplitUs
+                                                  : kSplitUs * std::ceil(waves);
+  const double us = tiles_us(c, split, device) + (c.grid == kGridDynamic ? kAskUs : 0) + split_us +
                     part_steps_us(c, problem, tiling_of(c), device);
   // What waits for the longest sequence at the end waits for more than the memory.
   return std::max(with_memory_time(us, problem, device, rounds), reads) *
              unequal_factor(
                  c, problem, c.num_splits,
                  blocks_of(c, problem) / c.num_splits / places_of(tiling_of(c), device)) +
-         combine_us(problem, c.num_splits, device);
+         next_us + combine_us(problem, c.num_splits, device);
 }
 
 }  // namespace attnforge
