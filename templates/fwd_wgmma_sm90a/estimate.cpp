@@ -204,7 +204,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
   // A block that comes in the place of another first waits for its lengths and pages.
   constexpr double kNextBlockUs = 1.5;
   const double waves = blocks_of(c, problem) / places_of(tiling_of(c), device);
-  const double next_us = c.grid == kGridPlain && problem.lengths == Lengths::kUsed
+  const double next_us = c.grid == kGridPlain && c.lengths == kUsedLengths
                              ? kNextBlockUs * std::max(waves - 1, 0.0) / c.blocks_per_sm
                              : 0;
   const double split_us = c.num_splits == 1       ? 0
