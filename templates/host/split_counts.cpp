@@ -56,8 +56,8 @@ double merge_us(const Problem& problem, double rows, double results, const Devic
   constexpr double kRowUs = 3, kWarpsOfSm = 48;
   const double bytes = rows * results * double(problem.head_dim_v + 1) * sizeof(float);
   const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
-  // Written and read; blocks of many rows all write at their end (48:1, 6 x 5947, 4 new tokens).
-  const double times = has_few_rows(problem) ? 2 : 4;
+  // Written and read; blocks of more rows than a warpgroup has all write at their end.
+  const double times = problem.seqlen_q * gqa_group(problem) <= 64 ? 2 : 4;
   return kStepUs + kRowUs * rows / (kWarpsOfSm * device.num_sms) +
          times * bytes / std::max(bytes_per_us, 1.0);
 }
