@@ -86,6 +86,8 @@ int results_of_shares(const Problem& problem, const QueryTiling& tiling,
   return 1 + static_cast<int>(std::ceil(places_of(tiling, device) / std::max(tiles, 1.0)));
 }
 
+bool finishes_tiles(const QueryTiling& tiling) { return tiling.shares && tiling.block_m > 64; }
+
 Reason wrong_shares(const Problem& problem) {
   if (problem.batch_invariant) return "shares of the keys depend on the batch";
   if (problem.lengths == Lengths::kPacked) return "packed sequences have no shares of their keys";
@@ -253,6 +255,8 @@ double combine_us(const Problem& problem, int splits, const DeviceFacts& device)
 
 double combine_shares_us(const Problem& problem, const QueryTiling& tiling,
                          const DeviceFacts& device) {
+  if (!finishes_tiles(tiling))
+    return combine_us(problem, results_of_shares(problem, tiling, device), device);
   const double tiles = tiles_of_all(problem, tiling), places = places_of(tiling, device);
   const double cut = std::max(std::min(tiles, places), 1.0);
   return merge_us(problem, double(partial_rows(problem)) * cut / std::max(tiles, 1.0),

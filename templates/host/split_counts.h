@@ -49,6 +49,10 @@ std::int64_t most_partial_rows(const Problem& problem, const QueryTiling& tiling
 /// Results of a query tile, on the average, that persistent blocks with shares leave.
 int results_of_shares(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device);
 
+/// Whether persistent blocks with shares store the rows of the query tiles that they do not cut: of
+/// more rows than a warpgroup has, where partial results and the step that merges them take long.
+bool finishes_tiles(const QueryTiling& tiling);
+
 /// Illegal, and needless, where persistent blocks have shares of all key tiles.
 Reason wrong_shares(const Problem& problem);
 Reason needless_shares(const Problem& problem, const QueryTiling& tiling,
@@ -76,8 +80,7 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device);
 /// of so many rounds of query tiles.
 double unequal_factor(const Shape& shape, const Problem& typical, int splits, double rounds);
 
-/// What the step takes that merges as many results of every row, or those of the query tiles that
-/// shares cut.
+/// What the step takes that merges as many results of every row, or what shares leave.
 double combine_us(const Problem& problem, int splits, const DeviceFacts& device);
 double combine_shares_us(const Problem& problem, const QueryTiling& tiling,
                          const DeviceFacts& device);

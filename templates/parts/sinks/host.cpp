@@ -5,6 +5,7 @@
 #include "templates/backward/host.h"
 #include "templates/host/assembly.h"
 #include "templates/host/launch_work.h"
+#include "templates/host/split_counts.h"
 #include "templates/parts/sinks/params.h"
 
 namespace attnforge {
@@ -14,10 +15,10 @@ extern const Part sinks_part;
 namespace {
 
 /// A kernel that splits keys stores parts of rows: the step that adds these up counts the sinks.
-/// One that has shares of them finishes some rows itself.
+/// One that finishes some rows itself counts them there, too.
 void fill_output(Entry& entry, const Assembly& a) {
   entry.pieces.include("parts/sinks/params.h");
-  if (a.splits() && a.tiles != TileSource::kShares) return;
+  if (a.splits() && !finishes_tiles(a.kernel.tiling)) return;
   entry.pieces.fill(Slot::kOutput,
                     {"SinkOutput<kDtype, kAlignment, kLse>", "parts/sinks/output.cuh",
                      "template <int kDtype, int kAlignment, bool kLse> "});

@@ -50,7 +50,9 @@ struct Share {
 /// blocks, and heads are a multiple of partials.team. Query tile t, of all sequences and heads, in
 /// a team whose first block is b has the partial results number t + b: from one to the next the
 /// tile or the team is another. Each has the rows of kPackGqa heads.
-template <class Lengths, class Walk, int kBlockN, int kPackGqa>
+/// kFinishes: the kernel stores the rows of a query tile itself where one block has all its keys;
+/// only what shares cut has partial results then.
+template <class Lengths, class Walk, int kBlockN, int kPackGqa, bool kFinishes = false>
 struct SharedSplits {
   using Counted = LengthSplits<Lengths, Walk, kBlockN, kPackGqa>;
 
@@ -124,24 +126,25 @@ struct SharedSplits {
     return tile == cut_tiles()[0] || tile == cut_tiles()[1];
   }
 
-  /// All threads of a block, two warps or more, call this before a barrier.
+  /// All threads of a block call this, before a barrier.
   template <class Params>
   ATTNFORGE_DEVICE static void find(const Params& params) {
     count_all(params);
-    const int warp = thread_index() / 32;
-    if (warp >= 2) return;
+    if (thread_index() >= (kFinishes ? 64 : 32)) return;
     const int batch = params.fwd.batch;
     const i64 all = i64(tiles_before(batch)) * row_heads(params);
     const i64 begin = all == 0 ? 0 : begin_of(params, all, own_team(params));
     const i64 end = all == 0 ? 0 : begin_of(params, all, own_team(params) + 1);
-    const int left = warp == 0 ? int(end - begin) : end < all;
-    const Share<SharedSplits> share = share_from(params, warp == 0 ? begin : end, left);
-    if (warp == 0) own() = share;
-    cut_tiles()[warp] = share.first > 0 ? number_of(params, share.sequence, share.head) : -1;
+    if (kFinishes && thread_index() >= 32) {
+      cut_tiles()[1] = cut_by(params, share_from(params, end, end < all));
+      return;
+    }
+    own() = share_from(params, begin, int(end - begin));
+    if constexpr (kFinishes) cut_tiles()[0] = cut_by(params, own());
   }
 
-  /// The partial results of row `row` of query head `head`: with fewer than two the query tile is
-  /// not cut, and has none. All lanes of a warp call this, after count_all().
+  /// The partial results of row `row` of query head `head`. All lanes of a warp call this, after
+  /// count_all().
   template <class Params>
   ATTNFORGE_DEVICE static SplitsOfRow of_row(const Params& params, int sequence, int head,
                                              int row) {
@@ -167,6 +170,11 @@ struct SharedSplits {
   }
 
  private:
+  /// The query tile that a share which begins here cuts, or -1.
+  template <class Params>
+  ATTNFORGE_DEVICE static int cut_by(const Params& params, const Share<SharedSplits>& share) {
+    return share.first > 0 ? number_of(params, share.sequence, share.head) : -1;
+  }
   template <class Params>
   ATTNFORGE_DEVICE static int rows_of_tile(const Params& params) {
     return kPackGqa * params.partials.rows_of_head;
@@ -174,7 +182,7 @@ struct SharedSplits {
   template <class Params>
   ATTNFORGE_DEVICE static i64 first_of_row(const Params& params, int sequence, int head, int row,
                                            int team) {
-    const int tile = number_of(params, sequence, head / kPackGqa);
+    const int tile = sequence * heads(params) + head / kPackGqa;
     return i64(tile + team * params.partials.team) * rows_of_tile(params) + row * kPackGqa +
            head % kPackGqa;
   }

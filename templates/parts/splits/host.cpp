@@ -68,14 +68,14 @@ void fill_splits(Entry& entry, const Assembly& a) {
   constexpr const char* kOfLengths = "parts/splits/by_length.cuh";
   constexpr const char* kOfShares = "parts/splits/by_share.cuh";
   PieceSet& pieces = entry.pieces;
-  const bool shares = a.tiles == TileSource::kShares;
+  const bool shares = a.tiles == TileSource::kShares, finishes = finishes_tiles(a.kernel.tiling);
   if (shares || a.tiles == TileSource::kLengths) {
     const char* const header = shares ? kOfShares : kOfLengths;
-    pieces.fill(
-        Slot::kSplits,
-        {fmt::format("{}Splits<{}, {}, kConfig.{}, kConfig.pack_gqa>", shares ? "Shared" : "Length",
-                     pieces.type(Slot::kLengths), pieces.type(Slot::kWalk), a.kernel.block_n),
-         header});
+    pieces.fill(Slot::kSplits,
+                {fmt::format("{}Splits<{}, {}, kConfig.{}, kConfig.pack_gqa{}>",
+                             shares ? "Shared" : "Length", pieces.type(Slot::kLengths),
+                             pieces.type(Slot::kWalk), a.kernel.block_n, finishes ? ", true" : ""),
+                 header});
     pieces.fill(Slot::kOrder, {shares ? "ShareOrder<Splits>" : "LengthSplitOrder<Splits>", header});
   } else if (!a.kernel.grid_order.empty()) {
     pieces.fill(Slot::kSplits, {"GridSplits", kHeader});
@@ -92,7 +92,7 @@ void fill_splits(Entry& entry, const Assembly& a) {
   constexpr const char* kPartial = "PartialOutput<kConfig.head_dim_v, Splits>";
   const char* const whole = pieces.is_dense(Slot::kOutput) ? "RowsOutput<kDtype, kAlignment, kLse>"
                                                            : "{}";
-  if (shares)
+  if (finishes)
     pieces.wrap(Slot::kOutput, {fmt::format("ShareOutput<{}, {}, Splits>", whole, kPartial),
                                 kOfShares, kParameters});
   else
@@ -141,7 +141,7 @@ LaunchStep combine(const LaunchWork& work) {
   LaunchStep step = step_of(kCombineKernel, MergeShape::kThreads,
                             MergeShape::smem_bytes(static_cast<int>(problem.head_dim_v)),
                             (partial_rows(problem) + rows - 1) / rows);
-  if (work.tiles.source == TileSource::kShares) {
+  if (finishes_tiles(work.assembly.kernel.tiling)) {
     const std::int64_t tiles = std::max<std::int64_t>(work.tiles.all_tiles(), 1);
     const std::int64_t of_tile = (partial_rows(problem) / tiles + rows - 1) / rows;
     const std::int64_t columns = std::min(tiles, kMostCutBlocks);
@@ -161,14 +161,14 @@ constexpr Step kCombine{
     .after = true,
     .text =
         [](Entry& entry, const Assembly& a) {
-          const bool shares = a.tiles == TileSource::kShares;
-          entry.pieces.include(shares ? "parts/splits/step_combine_shares.cuh"
-                                      : "parts/splits/step_combine.cuh");
+          const bool cut = finishes_tiles(a.kernel.tiling);
+          entry.pieces.include(cut ? "parts/splits/step_combine_cut.cuh"
+                                   : "parts/splits/step_combine.cuh");
           return Step::Text{
               .threads = MergeShape::kThreads,
               .blocks_per_sm = MergeShape::blocks_per_sm(static_cast<int>(a.problem.head_dim_v)),
-              .type = shares ? "CombineShares<kConfig, Pieces::Lengths, Pieces::Splits>"
-                             : "Combine<kConfig, Pieces::Lengths, Pieces::Splits>"};
+              .type = cut ? "CombineCut<kConfig, Pieces::Lengths, Pieces::Splits>"
+                          : "Combine<kConfig, Pieces::Lengths, Pieces::Splits>"};
         },
     .launch = combine};
 

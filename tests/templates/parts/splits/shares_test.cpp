@@ -42,7 +42,7 @@ struct TestWalk {
   }
 };
 constexpr int kGroup = 3;
-using Splits = SharedSplits<TestLengths, TestWalk, 64, kGroup>;
+using Splits = SharedSplits<TestLengths, TestWalk, 64, kGroup, true>;
 
 /// A slice of a query tile that a block has: (sequence, head, first tile, end), and the block.
 struct Piece {

@@ -1,4 +1,4 @@
-// step_combine_shares.cuh - the step after persistent blocks that have shares of all key tiles:
+// step_combine_cut.cuh - the step after persistent blocks that have shares of all key tiles:
 // merges the partial results of the query tiles that shares cut. The kernel has stored the others.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace attnforge {
 /// C is the config of the kernel before, Lengths and Splits its pieces. Blocks of a column of the
 /// grid share the rows of a query tile, columns the tiles.
 template <auto C, class Lengths, class Splits>
-struct CombineShares {
+struct CombineCut {
   template <class Params>
   ATTNFORGE_DEVICE static void run(const Params& params) {
     Splits::count_all(params);
