@@ -183,10 +183,10 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
   if (c.grid == kGridShares) {
     constexpr double kFindUs = 1;  // a block counts all key tiles before its first load
     // Where shares have several query tiles, the first keys of each come when others are used up,
-    // and its rows go out and come in: fitted to drawn decode steps of 64 and 112 rows.
+    // and its rows go out and come in: drawn decode steps of 64 and 112 rows, and of up to 16.
     const double rows = double(std::min<std::int64_t>(problem.seqlen_q * c.pack_gqa, c.block_m()));
-    constexpr double kNextRowUs = 0.03, kOneTile = 0.5;
-    const double next_tile_us = 2 + kNextRowUs * rows;
+    constexpr double kNextRowUs = 0.036, kOneTile = 0.5;
+    const double next_tile_us = 2 + kNextRowUs * std::max(rows - 16, 0.0);
     const double rounds = blocks_of(c, problem) / places_of(tiling_of(c), device);
     const double next_us = next_tile_us * std::max(rounds - kOneTile, 0.0);
     const double us = tiles_us(c, problem, device);
