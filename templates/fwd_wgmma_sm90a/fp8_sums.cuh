@@ -15,7 +15,7 @@ struct Fp8Sums {
   ATTNFORGE_CONSTEXPR int registers(int columns_of_part) const {
     return c.head_dim_v / 2 + columns_of_part / 2 + c.block_n / 2 + c.block_n / 8 +
            (c.block_n > (c.warpgroups == 3 ? 96 : 128) ? 40
-            : c.warpgroups == 3                        ? 32
+            : c.warpgroups == 3                        ? (two_levels() ? 32 : 28)
                                                        : 24) +
            (c.head_dim_v > 192 ? 4 : 0);
   }
