@@ -13,6 +13,7 @@
 #include "generator/arch.h"
 #include "generator/candidates.h"
 #include "runtime/compile/compiler.h"
+#include "templates/hopper/grid.cuh"
 #include "templates/registry.h"
 #include "tests/templates/compile_together.h"
 
@@ -21,8 +22,9 @@ namespace {
 
 struct Case {
   std::string_view part, family, arch, problem;
-  int block_m = 0;     // of the first candidate that has it; 0: the first of all
-  bool split = false;  // of those, the first with several splits of the keys
+  int block_m = 0;      // of the first candidate that has it; 0: the first of all
+  bool split = false;   // of those, the first with several splits of the keys
+  bool shares = false;  // or with shares of them
 };
 
 // Tiles are small, and compile fast, where there is little shared memory.
@@ -152,6 +154,14 @@ constexpr Case kCases[] = {
      "fwd bf16 batch=4 num_heads=16:1 seqlen=1:8192 head_dim=64:256 lengths=used", 64, true},
     {"splits", "fwd_mma_sm80", "80",
      "fwd bf16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=64:512", 16, true},
+    {"splits", "fwd_wgmma_sm90a", "90a",
+     "fwd bf16 batch=64 num_heads=64:4 seqlen=7:4096 head_dim=128 causal", 128, false, true},
+    {"splits", "fwd_wgmma_sm90a", "90a",
+     "fwd fp16 batch=60 num_heads=64:4 seqlen=8:4096 head_dim=64 page_size=64 lengths=used lse",
+     128, false, true},
+    {"sinks", "fwd_wgmma_sm90a", "90a",
+     "fwd bf16 batch=60 num_heads=64:4 seqlen=7:4096 head_dim=128 lengths=used causal sinks lse",
+     128, false, true},
     {"sinks", "fwd_wgmma_sm90a", "90a",
      "fwd bf16 batch=2 num_heads=16 seqlen=8192 head_dim=128 blocks=128 sinks"},
     {"sinks", "fwd_wgmma_sm90a", "90a",
@@ -177,7 +187,8 @@ std::string fault_of(const Case& c) {
   const auto found = std::ranges::find_if(all, [&](const Candidate& each) {
     const bool tile = c.block_m == 0 ||
                       family.tile_shape(each.config, problem).block_m == c.block_m;
-    return tile && (!c.split || each.config.get("num_splits") > 1);
+    return tile && (!c.split || each.config.get("num_splits") > 1) &&
+           (!c.shares || each.config.get("grid") == kGridShares);
   });
   if (found == all.end()) return "no candidate";
   const auto cubin = test::compiled(family.render(found->config, problem), device.arch);
