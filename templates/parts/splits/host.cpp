@@ -21,7 +21,8 @@ constexpr const char* kCombineKernel = "combine_splits";
 constexpr int kUnequalSplits = 16;  // what the step that merges expects of a long sequence
 constexpr std::int64_t kMostMergeBlocks = 384;   // of that step, for rows to have more warps
 constexpr std::int64_t kMostSpreadBlocks = 256;  // of it: two on each SM of a large GPU
-constexpr std::int64_t kMostCutBlocks = 512;     // of it after shares: about what runs at once
+constexpr int kCutBlocksPerSm = 3;               // of it after shares: registers for its loops
+constexpr std::int64_t kMostCutBlocks = 384;     // about what then runs at once
 static_assert(kMostSequencesOfSplits == kMostSharingSequences);
 
 /// Blocks that are under way at once.
@@ -164,11 +165,11 @@ constexpr Step kCombine{
           const bool cut = finishes_tiles(a.kernel.tiling);
           entry.pieces.include(cut ? "parts/splits/step_combine_cut.cuh"
                                    : "parts/splits/step_combine.cuh");
-          return Step::Text{
-              .threads = MergeShape::kThreads,
-              .blocks_per_sm = MergeShape::blocks_per_sm(static_cast<int>(a.problem.head_dim_v)),
-              .type = cut ? "CombineCut<kConfig, Pieces::Lengths, Pieces::Splits>"
-                          : "Combine<kConfig, Pieces::Lengths, Pieces::Splits>"};
+          const int blocks = MergeShape::blocks_per_sm(static_cast<int>(a.problem.head_dim_v));
+          return Step::Text{.threads = MergeShape::kThreads,
+                            .blocks_per_sm = cut ? std::min(blocks, kCutBlocksPerSm) : blocks,
+                            .type = cut ? "CombineCut<kConfig, Pieces::Lengths, Pieces::Splits>"
+                                        : "Combine<kConfig, Pieces::Lengths, Pieces::Splits>"};
         },
     .launch = combine};
 
