@@ -32,7 +32,7 @@ namespace {
 using namespace attnforge;
 
 constexpr double
-    kMostGrowth = 1.25;  // noise; a look-up that walks all rows takes 10 times as long
+    kMostGrowth = 1.25;  // noise; a look-up that walks all rows takes 100 times as long
 constexpr int kProcesses = 15;
 constexpr std::size_t kBatch = 5000;
 constexpr const char* kTuned = "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal";
@@ -135,7 +135,7 @@ int main(int argc, char** argv) try {
   if (what == "--tune") return tune_one(argv[2]);
   if (what == "--fill" && argc == 4) return fill(argv[2], std::stoul(argv[3]));
   if (what == "--plan") return fresh_plan(argv[2]);
-  return compare(argc > 1 ? std::stoul(argv[1]) : 20'000, argc > 2 ? std::stod(argv[2]) : 0);
+  return compare(argc > 1 ? std::stoul(argv[1]) : 100'000, argc > 2 ? std::stod(argv[2]) : 0);
 } catch (const std::exception& error) {
   std::fprintf(stderr, "large_database: %s\n", error.what());
   return 1;
