@@ -49,19 +49,30 @@ struct NamedBarrier {
   bool all = true, were_all = true;  // of what was said in this round, in the last one
 };
 
+/// Those of every other time: who writes again has met all lanes since they read what is written
+/// over.
+struct WordsOfLanes {
+  using Words = std::array<std::array<unsigned, 8>, 32>;
+  std::array<Words, 2> words;
+  std::array<unsigned, 32> asked{};
+};
+
 /// A block's.
 struct Sm {
   std::vector<std::byte> memory;
   std::map<unsigned, Mbarrier> mbarriers;
   std::array<NamedBarrier, 16> named{};
   std::deque<std::function<void()>> copies;  // on their way
-  std::vector<std::array<std::array<unsigned, 8>, 32>> words_of_warps;
+  std::vector<WordsOfLanes> words_of_warps;
 
+  const std::byte* at(unsigned address, std::size_t bytes) const {
+    ATTNFORGE_ASSERT(address + bytes <= memory.size(), "outside of shared memory");
+    return memory.data() + address;
+  }
   template <class T>
   T load(unsigned address) const {
-    ATTNFORGE_ASSERT(address + sizeof(T) <= memory.size(), "outside of shared memory");
     T value;
-    std::memcpy(&value, memory.data() + address, sizeof(T));
+    std::memcpy(&value, at(address, sizeof(T)), sizeof(T));
     return value;
   }
   template <class T>
@@ -131,13 +142,12 @@ void wait_until(const IsOver& is_over) {
   machine->waits = 0;
 }
 
-inline void issue(Groups& groups, std::function<void()> work) {
+template <class Work>
+void issue(Groups& groups, const Work& work) {
+  if (!machine->late) return work();
   auto& own = groups[own_number()];
   if (own.empty()) own.emplace_back();
-  if (machine->late)
-    own.back().push_back(std::move(work));
-  else
-    work();
+  own.back().push_back(work);
 }
 inline void commit(Groups& groups) {
   auto& own = groups[own_number()];
@@ -166,16 +176,16 @@ inline void dawdle() {
   for (int i = 0; thread_index.x / 32 == machine->slow_warp && i < kOthersGoOn; ++i) yield();
 }
 
-/// What all lanes of this warp have, word by word.
+/// What all lanes of this warp have, word by word, until this lane asks again.
 template <std::size_t kWords>
-std::array<std::array<unsigned, 8>, 32> words_of_lanes(const std::array<unsigned, kWords>& words) {
+const WordsOfLanes::Words& words_of_lanes(const std::array<unsigned, kWords>& words) {
   dawdle();
-  auto& all = own_sm().words_of_warps[thread_index.x / 32];
-  for (std::size_t i = 0; i < kWords; ++i) all[thread_index.x % 32][i] = words[i];
+  const unsigned lane = thread_index.x % 32;
+  WordsOfLanes& all = own_sm().words_of_warps[thread_index.x / 32];
+  WordsOfLanes::Words& own = all.words[all.asked[lane]++ % 2];
+  for (std::size_t i = 0; i < kWords; ++i) own[lane][i] = words[i];
   wait_at(own_warp->barrier);
-  const auto copy = all;
-  wait_at(own_warp->barrier);
-  return copy;
+  return own;
 }
 
 /// Bytes of a 128-byte swizzle: bits 4 to 6 of an address change with bits 7 to 9.

@@ -405,8 +405,9 @@ class ScriptsTest(unittest.TestCase):
         names = {stem: self.names_of(tree) for stem, tree in trees.items()}
         taken = 0
         for stem, tree in trees.items():
+            modules = self.modules_of(tree) & set(names)
             for node in ast.walk(tree):
-                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.modules_of(tree) & set(names):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
                     self.assertIn(node.attr, names[node.value.id], f"{stem}.py:{node.lineno} {node.value.id}.{node.attr}")
                     taken += 1
         self.assertGreater(taken, 200)

@@ -28,10 +28,12 @@ struct Index {
 };
 inline thread_local Index thread_index, block_index, grid_size;
 
-/// What the lanes of a warp lay down for one another.
+/// What the lanes of a warp lay down for one another. Every other time in the same place: who
+/// writes again has met all lanes since they read what is written over.
 struct HostWarp {
   HostBarrier barrier{32};
-  std::array<std::uint64_t, 32> values{};
+  std::array<std::array<std::uint64_t, 32>, 2> values{};
+  std::array<unsigned, 32> asked{};
 };
 inline thread_local HostWarp* own_warp = nullptr;
 inline thread_local HostBarrier* own_block = nullptr;
@@ -45,13 +47,14 @@ inline void wait_at(HostBarrier& barrier) {
   thread_index = thread, block_index = block, own_warp = warp, own_block = threads;
 }
 
-/// All lanes' values of x, seen by all: every lane of the warp must come.
+/// All lanes' values of x, seen by all until they ask again: every lane of the warp must come.
 template <class Value>
-std::array<std::uint64_t, 32> of_all_lanes(Value x) {
-  own_warp->values[thread_index.x % 32] = static_cast<std::uint64_t>(x);
-  wait_at(own_warp->barrier);
-  const std::array<std::uint64_t, 32> all = own_warp->values;
-  wait_at(own_warp->barrier);
+const std::array<std::uint64_t, 32>& of_all_lanes(Value x) {
+  const unsigned lane = thread_index.x % 32;
+  HostWarp& warp = *own_warp;
+  auto& all = warp.values[warp.asked[lane]++ % 2];
+  all[lane] = static_cast<std::uint64_t>(x);
+  wait_at(warp.barrier);
   return all;
 }
 
@@ -161,7 +164,7 @@ inline int __syncthreads_or(int predicate) {
   return found;
 }
 inline unsigned __ballot_sync(unsigned, bool predicate) {
-  const auto all = attnforge::test::of_all_lanes(predicate);
+  const auto& all = attnforge::test::of_all_lanes(predicate);
   unsigned bits = 0;
   for (unsigned lane = 0; lane < 32; ++lane) bits |= static_cast<unsigned>(all[lane]) << lane;
   return bits;
@@ -175,7 +178,7 @@ inline unsigned __reduce_add_sync(unsigned, unsigned x) {
 }
 template <class Join>
 int joined_lanes(unsigned lanes, int x, const Join& join) {
-  const auto all = attnforge::test::of_all_lanes(x);
+  const auto& all = attnforge::test::of_all_lanes(x);
   for (unsigned lane = 0; lane < 32; ++lane)
     if (lanes >> lane & 1) x = join(x, static_cast<int>(all[lane]));
   return x;
@@ -208,7 +211,7 @@ inline int __shfl_sync(unsigned, int x, int lane) {
 }
 template <class Value>
 Value __shfl_up_sync(unsigned, Value x, int distance) {
-  const auto all = attnforge::test::of_all_lanes(x);
+  const auto& all = attnforge::test::of_all_lanes(x);
   const int lane = static_cast<int>(attnforge::test::thread_index.x) % 32;
   return lane < distance ? x : static_cast<Value>(all[static_cast<unsigned>(lane - distance)]);
 }

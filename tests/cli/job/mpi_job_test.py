@@ -15,8 +15,8 @@ import time
 import unittest
 
 WITH_MPI, PLAIN, DRIVER, NVRTC = sys.argv[1:5]
-PROBLEMS = "fwd fp16 seqlen=64,128,256,512,1024,2048 head_dim=64\nfwd bf16 seqlen=64,128,256,512 head_dim=128\n"
-COUNT = 10
+PROBLEMS = "fwd fp16 seqlen=64,128,256,512 head_dim=64\nfwd bf16 seqlen=64,128 head_dim=128\n"
+COUNT = 6
 
 
 def children(pid):
@@ -102,14 +102,14 @@ class MpiJob(unittest.TestCase):
         self.fail("it did not happen within 30 s")
 
     def test_a_rank_that_is_killed_is_no_loss(self):
-        job = self.start("--enable-recovery", "-n", "3", *self.tune("a.db"), compile_ms=150)
+        job = self.start("--enable-recovery", "-n", "3", *self.tune("a.db"), compile_ms=40)
         victim = self.wait_for(lambda: (lambda known: known.get(1) if len(known) == 3 and children(known[1]) else None)(ranks(job.pid)))
         os.kill(victim, signal.SIGKILL)
         self.results(job)
         self.assertEqual(len(self.stored("a.db")), COUNT)
 
     def test_a_problem_whose_process_is_killed_fails_alone(self):
-        job = self.start("-n", "2", *self.tune("a.db"), compile_ms=150)
+        job = self.start("-n", "2", *self.tune("a.db"), compile_ms=40)
         victim = self.wait_for(lambda: [pid for rank in ranks(job.pid).values() for pid in children(rank)][:1])[0]
         os.kill(victim, signal.SIGKILL)
         out, err = job.communicate(timeout=100)

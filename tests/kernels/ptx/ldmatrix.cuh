@@ -20,15 +20,15 @@ u32 of_matrix(const Lanes& lanes, u32 i, bool transposed) {
   return word;
 }
 inline void ldmatrix_x4(u32 (&r)[4], u32 smem_address) {
-  const auto lanes = test::words_of_lanes(std::array<unsigned, 1>{smem_address});
+  const auto& lanes = test::words_of_lanes(std::array<unsigned, 1>{smem_address});
   for (u32 i = 0; i < 4; ++i) r[i] = of_matrix(lanes, i, false);
 }
 inline void ldmatrix_x4_trans(u32 (&r)[4], u32 smem_address) {
-  const auto lanes = test::words_of_lanes(std::array<unsigned, 1>{smem_address});
+  const auto& lanes = test::words_of_lanes(std::array<unsigned, 1>{smem_address});
   for (u32 i = 0; i < 4; ++i) r[i] = of_matrix(lanes, i, true);
 }
 inline void ldmatrix_x2_trans(u32& r0, u32& r1, u32 smem_address) {
-  const auto lanes = test::words_of_lanes(std::array<unsigned, 1>{smem_address});
+  const auto& lanes = test::words_of_lanes(std::array<unsigned, 1>{smem_address});
   r0 = of_matrix(lanes, 0, true);
   r1 = of_matrix(lanes, 1, true);
 }

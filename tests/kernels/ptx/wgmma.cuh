@@ -2,26 +2,32 @@
 // product is issued or when it is waited for.
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <functional>
-#include <utility>
+#include <cstring>
 
 #include "base.cuh"
 #include "generator/formats/codes.h"
 #include "ptx/convert.cuh"
+#include "tests/kernels/products.h"
 
 namespace attnforge {
 
-template <int kDtype>
-float of_bits(u32 bits) {
-  if constexpr (kDtype == kE4m3)
-    return e4m3_to_float(static_cast<u8>(bits));
-  else
-    return of_half<kDtype>(bits);
+inline const std::vector<float> kOfE4m3 = all_of(e4m3_to_float);
+
+/// Elements of 16 bits, or of 8, that lie one after the other.
+template <int kDtype, int kCount>
+void of_bytes(const std::byte* from, float* to) {
+  if constexpr (kDtype == kE4m3) {
+    for (int i = 0; i < kCount; ++i) to[i] = kOfE4m3[static_cast<u8>(from[i])];
+  } else {
+    u16 bits[kCount];
+    std::memcpy(bits, from, sizeof(bits));
+    for (int i = 0; i < kCount; ++i) to[i] = of_half<kDtype>(bits[i]);
+  }
 }
 
-/// An operand in shared memory, as its descriptor says.
-template <int kDtype>
+/// 32 bytes of each row of an operand in shared memory, as its descriptor says.
 struct HostOperand {
   u32 address, chunk, group;
 
@@ -29,19 +35,26 @@ struct HostOperand {
       : address(static_cast<u32>(descriptor & 0x3fff) << 4),
         chunk(static_cast<u32>(descriptor >> 16 & 0x3fff) << 4),
         group(static_cast<u32>(descriptor >> 32 & 0x3fff) << 4) {}
-  /// Row `row` of the operand as it lies, with its k-th element in it.
-  float k_major(const test::Sm& sm, int row, int k) const {
-    return at(sm, address + static_cast<u32>(row / 8) * group + static_cast<u32>(row % 8 * 128) +
-                      static_cast<u32>(k * element_bytes(kDtype)));
+};
+/// Rows of the operand as they lie.
+template <int kDtype>
+struct KMajor : HostOperand {
+  template <int kDepth>
+  void row(const test::Sm& sm, int row, float (&to)[kDepth]) const {
+    constexpr int kInSwizzle = kDepth / 2;  // 16 bytes stay together
+    const u32 place = address + static_cast<u32>(row / 8) * group + static_cast<u32>(row % 8 * 128);
+    for (u32 i = 0; i < 2; ++i)
+      of_bytes<kDtype, kInSwizzle>(sm.at(test::swizzled(place + i * 16), 16), to + i * kInSwizzle);
   }
-  /// The k-th row holds the k-th element of all.
-  float mn_major(const test::Sm& sm, int row, int k) const {
-    return at(sm, address + static_cast<u32>(row / 64) * chunk + static_cast<u32>(k / 8) * group +
-                      static_cast<u32>(k % 8 * 128 + row % 64 * 2));
-  }
-  static float at(const test::Sm& sm, u32 place) {
-    if constexpr (kDtype == kE4m3) return of_bits<kDtype>(sm.load<u8>(test::swizzled(place)));
-    return of_bits<kDtype>(sm.load<u16>(test::swizzled(place)));
+};
+/// The k-th row that lies there holds the k-th element of all.
+template <int kDtype>
+struct MnMajor : HostOperand {
+  template <int kDepth>
+  void row(const test::Sm& sm, int row, float (&to)[kDepth]) const {
+    const u32 place = address + static_cast<u32>(row / 64) * chunk + static_cast<u32>(row % 64 * 2);
+    for (u32 k = 0; k < kDepth; ++k)
+      to[k] = of_half<kDtype>(sm.load<u16>(test::swizzled(place + k / 8 * group + k % 8 * 128)));
   }
 };
 
@@ -67,46 +80,24 @@ struct HostProduct {
   using D = float[kN / 8][4];
   static constexpr int kDepth = 32 / element_bytes(kDtype);
 
-  static int row(int element) {
-    return static_cast<int>(threadIdx.x) / 32 % 4 * 16 + static_cast<int>(threadIdx.x) % 32 / 4 +
-           element / 2 * 8;
-  }
-  static int column(int j, int element) {
-    return j * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + element % 2;
-  }
+  /// a has rows of d, b its columns.
   template <class A, class B>
   static void issue(D& d, bool accumulate, const A& a, const B& b) {
-    std::array<int, 4> rows, columns;
-    for (int e = 0; e < 4; ++e)
-      rows[static_cast<u32>(e)] = row(e), columns[static_cast<u32>(e)] = column(0, e);
-    test::issue(test::machine->products,
-                [&d, &sm = test::own_sm(), accumulate, a, b, rows, columns] {
-                  float of_rows[2][kDepth], of_columns[2][kDepth];
-                  for (u32 i = 0; i < 2; ++i)
-                    for (int k = 0; k < kDepth; ++k) of_rows[i][k] = a(sm, rows[i * 2], k);
-                  for (int j = 0; j < kN / 8; ++j) {
-                    for (u32 i = 0; i < 2; ++i)
-                      for (int k = 0; k < kDepth; ++k)
-                        of_columns[i][k] = b(sm, columns[i] + j * 8, k);
-                    for (u32 e = 0; e < 4; ++e) {
-                      float sum = accumulate ? d[j][e] : 0.0f;
-                      for (int k = 0; k < kDepth; ++k)
-                        sum += of_rows[e / 2][k] * of_columns[e % 2][k];
-                      d[j][e] = sum;
-                    }
-                  }
-                });
+    const int thread = static_cast<int>(threadIdx.x);
+    const int row = thread / 32 % 4 * 16 + thread % 32 / 4, column = thread % 4 * 2;
+    test::issue(test::machine->products, [&d, &sm = test::own_sm(), accumulate, a, b, row, column] {
+      float of_rows[2][kDepth], of_columns[2][kDepth];
+      for (int i = 0; i < 2; ++i) a.row(sm, row + i * 8, of_rows[i]);
+      const RowsOfProduct<kDepth> rows(of_rows);
+      for (int j = 0; j < kN / 8; ++j) {
+        for (int i = 0; i < 2; ++i) b.row(sm, j * 8 + column + i, of_columns[i]);
+        if (!accumulate) std::fill_n(d[j], 4, 0.0f);
+        rows.add(d[j], of_columns);
+      }
+    });
   }
-  static auto k_major(u64 descriptor) {
-    return [of = HostOperand<kDtype>(descriptor)](const test::Sm& sm, int row_of_it, int k) {
-      return of.k_major(sm, row_of_it, k);
-    };
-  }
-  static auto mn_major(u64 descriptor) {
-    return [of = HostOperand<kDtype>(descriptor)](const test::Sm& sm, int row_of_it, int k) {
-      return of.mn_major(sm, row_of_it, k);
-    };
-  }
+  static auto k_major(u64 descriptor) { return KMajor<kDtype>{HostOperand(descriptor)}; }
+  static auto mn_major(u64 descriptor) { return MnMajor<kDtype>{HostOperand(descriptor)}; }
 };
 /// Of step k, of what lies in chunks of 64 columns.
 inline u64 in_chunks(u64 descriptor, int k, int chunk) {
@@ -142,17 +133,25 @@ struct WgmmaMnK {
         [&](int k) { return Product::k_major(in_chunks(b, k, kBChunk)); });
   }
 };
-/// An operand that the lanes of a warp have in registers now.
+/// What the lanes of a warp have in registers now of this thread's two rows.
 template <int kDtype>
-auto of_registers(u32 a0, u32 a1, u32 a2, u32 a3) {
-  const auto lanes = test::words_of_lanes(std::array<unsigned, 4>{a0, a1, a2, a3});
-  return [lanes](const test::Sm&, int m, int depth) {
-    constexpr int kInWord = 4 / element_bytes(kDtype), kBits = 32 / kInWord;
-    const u32 lane = static_cast<u32>(m % 8 * 4 + depth % (4 * kInWord) / kInWord);
-    const u32 word = lanes[lane][static_cast<u32>(m % 16 / 8 + depth / (4 * kInWord) * 2)];
-    return of_bits<kDtype>(word >> depth % kInWord * kBits & ((1u << kBits) - 1));
-  };
-}
+struct OfRegisters {
+  float rows[2][32 / element_bytes(kDtype)];
+
+  OfRegisters(u32 a0, u32 a1, u32 a2, u32 a3) {
+    const auto& lanes = test::words_of_lanes(std::array<unsigned, 4>{a0, a1, a2, a3});
+    const std::size_t first = threadIdx.x % 32 / 4 * 4;
+    constexpr int kInWord = 4 / element_bytes(kDtype);
+    for (std::size_t i = 0; i < 4; ++i)
+      for (std::size_t word = 0; word < 4; ++word)
+        of_bytes<kDtype, kInWord>(reinterpret_cast<const std::byte*>(&lanes[first + i][word]),
+                                  rows[word % 2] + (word / 2 * 4 + i) * kInWord);
+  }
+  template <int kDepth>
+  void row(const test::Sm&, int row, float (&to)[kDepth]) const {
+    std::memcpy(to, rows[row % 16 / 8], sizeof(to));
+  }
+};
 template <int kDtype, int kN, int kSteps>
 struct WgmmaRegsMn {
   using Product = HostProduct<kDtype, kN>;
@@ -161,7 +160,7 @@ struct WgmmaRegsMn {
   static void add(typename Product::D& d, const u32 (&a)[kSteps][4], u64 b) {
     wgmma_fence();
     for (int k = 0; k < kSteps; ++k)
-      Product::issue(d, true, of_registers<kDtype>(a[k][0], a[k][1], a[k][2], a[k][3]),
+      Product::issue(d, true, OfRegisters<kDtype>(a[k][0], a[k][1], a[k][2], a[k][3]),
                      Product::mn_major(b + static_cast<u64>(k * kBStep)));
   }
 };
@@ -174,10 +173,10 @@ struct Wgmma {
     Product::issue(d, accumulate, Product::k_major(a), Product::k_major(b));
   }
   static void regs_smem(D& d, u32 a0, u32 a1, u32 a2, u32 a3, u64 b, bool accumulate) {
-    Product::issue(d, accumulate, of_registers<kDtype>(a0, a1, a2, a3), Product::k_major(b));
+    Product::issue(d, accumulate, OfRegisters<kDtype>(a0, a1, a2, a3), Product::k_major(b));
   }
   static void regs_smem_mn(D& d, u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
-    Product::issue(d, true, of_registers<kDtype>(a0, a1, a2, a3), Product::mn_major(b));
+    Product::issue(d, true, OfRegisters<kDtype>(a0, a1, a2, a3), Product::mn_major(b));
   }
 };
 
