@@ -197,6 +197,15 @@ std::vector<SplitCase> cases() {
         "fwd bf16 batch=300 num_heads=2:1 seqlen=1:200 head_dim=64 lengths=used lse"},
        Inputs::kNormal,
        {2, 3, 20}},
+      // Of two warpgroups' rows and more: shares finish the query tiles that they do not cut.
+      {"UnequalSequencesOfManyRows",
+       {"fwd bf16 batch=60 num_heads=32:2 seqlen=7:900 head_dim=128 lengths=used causal lse",
+        "fwd fp16 batch=33 num_heads=16:1 seqlen=8:700 head_dim=64 lengths=used page_size=16 sinks "
+        "lse",
+        "fwd bf16 batch=5 num_heads=48:1 seqlen=4:3000 head_dim=128 causal lse",
+        "fwd bf16 batch=150 num_heads=32:2 seqlen=5:200 head_dim=64 lengths=used sinks"},
+       Inputs::kNormal,
+       {2, 3, 20}},
       {"Masks",
        {"fwd bf16" + few + "causal", "fwd fp16" + few + "window_left=9",
         "fwd bf16" + few + "window_left=100 window_right=5", "fwd fp16" + few + "softcap=20 causal",
