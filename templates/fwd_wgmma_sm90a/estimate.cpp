@@ -180,8 +180,11 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
     return tiles_us(c, problem, device) * spread_of_fwd_wgmma_sm90a(c, problem, device) +
            part_steps_us(c, problem, tiling_of(c), device);
   const double reads = reads_us(problem, c.pack_gqa, device);
+  // The first scores wait for a whole tile of keys. This and kFindUs: 101 drawn decode steps.
+  constexpr double kFirstUsOfKb = 0.03;
+  const double first_us = kFirstUsOfKb * c.k_bytes() / 1024;
   if (c.grid == kGridShares) {
-    constexpr double kFindUs = 1;  // a block counts all key tiles before its first load
+    constexpr double kFindUs = 3;  // a block counts all key tiles before its first load
     // Where shares have several query tiles, the first keys of each come when others are used up,
     // and its rows go out and come in: drawn decode steps of 64 and 112 rows, and of up to 16.
     const double rows = double(std::min<std::int64_t>(problem.seqlen_q * c.pack_gqa, c.block_m()));
@@ -190,7 +193,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
     const double rounds = blocks_of(c, problem) / places_of(tiling_of(c), device);
     const double next_us = next_tile_us * std::max(rounds - kOneTile, 0.0);
     const double us = tiles_us(c, problem, device);
-    return kFindUs + next_us + std::max(with_memory_time(us, problem, device), reads) +
+    return kFindUs + first_us + next_us + std::max(with_memory_time(us, problem, device), reads) +
            combine_shares_us(problem, tiling_of(c), device);
   }
   // Splits count as sequences of their own.
@@ -220,7 +223,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
              unequal_factor(
                  c, problem, c.num_splits,
                  blocks_of(c, problem) / c.num_splits / places_of(tiling_of(c), device)) +
-         next_us + combine_us(problem, c.num_splits, device);
+         first_us + next_us + combine_us(problem, c.num_splits, device);
 }
 
 }  // namespace attnforge
