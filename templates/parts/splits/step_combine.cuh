@@ -12,6 +12,33 @@
 
 namespace attnforge {
 
+/// Merges the partial results of row `at` of query head `head` of a tensor to o and lse: present:
+/// there is such a row. C is the config of the kernel before. All threads of a block call it, each
+/// row_warps warps with a row.
+template <auto C, class Params>
+ATTNFORGE_DEVICE void merge_to_output(const Params& params, const StridedParts<kFp32>& parts,
+                                      bool present, int sequence, int head, int at) {
+  const FwdParams& p = params.fwd;
+  const TensorRef& o = p.o;
+  char* const to = static_cast<char*>(o.data) +
+                   (sequence * o.stride_batch + at * o.stride_row + head * o.stride_head) *
+                       element_bytes(C.dtype_o);
+  MergeRow<kFp32, 16, C.head_dim_v>::run(
+      parts, present, params.partials.row_warps,
+      [&](float& lse) {
+        if constexpr (C.sinks != 0) return count_valueless(lse, __ldg(params.sinks.logits + head));
+        return 1.0f;
+      },
+      [&](int column, const float(&x)[4]) {
+        store_4<C.dtype_o, C.alignment>(to + column * element_bytes(C.dtype_o), x[0], x[1], x[2],
+                                        x[3]);
+      },
+      [&](float lse) {
+        if constexpr (C.lse != 0)
+          p.lse[sequence * p.lse_stride_batch + head * p.lse_stride_head + at] = lse;
+      });
+}
+
 /// C is the config of the kernel before, Lengths and Splits its pieces.
 template <auto C, class Lengths, class Splits>
 struct Combine {
@@ -32,25 +59,7 @@ struct Combine {
     const StridedParts<kFp32> parts{partials.o + its.first * C.head_dim_v, partials.lse + its.first,
                                     its.apart * C.head_dim_v, its.apart, its.count};
     await_previous_grid();
-    const TensorRef& o = p.o;
-    char* const to = static_cast<char*>(o.data) +
-                     (sequence * o.stride_batch + at * o.stride_row + head * o.stride_head) *
-                         element_bytes(C.dtype_o);
-    MergeRow<kFp32, 16, C.head_dim_v>::run(
-        parts, present, warps,
-        [&](float& lse) {
-          if constexpr (C.sinks != 0)
-            return count_valueless(lse, __ldg(params.sinks.logits + head));
-          return 1.0f;
-        },
-        [&](int column, const float(&x)[4]) {
-          store_4<C.dtype_o, C.alignment>(to + column * element_bytes(C.dtype_o), x[0], x[1], x[2],
-                                          x[3]);
-        },
-        [&](float lse) {
-          if constexpr (C.lse != 0)
-            p.lse[sequence * p.lse_stride_batch + head * p.lse_stride_head + at] = lse;
-        });
+    merge_to_output<C>(params, parts, present, sequence, head, at);
   }
 
  private:

@@ -2,15 +2,11 @@
 // merges the partial results of the query tiles that shares cut. The kernel has stored the others.
 #pragma once
 
-#include "parts/lengths/params.h"
-#include "parts/splits/merge_row.cuh"
 #include "parts/splits/params.h"
+#include "parts/splits/step_combine.cuh"
 #include "parts/splits/walk.cuh"
 #include "ptx/grid_dependency.cuh"
 #include "ptx/special_registers.cuh"
-#include "shape.h"
-#include "tile/elements.cuh"
-#include "tile/valueless_score.cuh"
 
 namespace attnforge {
 
@@ -48,34 +44,10 @@ struct CombineCut {
       const i64 place = its.first + row;
       const StridedParts<kFp32> parts{partials.o + place * C.head_dim_v, partials.lse + place,
                                       its.apart * C.head_dim_v, its.apart, its.count};
-      store(params, parts, row < rows, sequence, first_head + row % C.pack_gqa,
-            lengths.q_begin() + row / C.pack_gqa);
+      merge_to_output<C>(params, parts, row < rows, sequence, first_head + row % C.pack_gqa,
+                         lengths.q_begin() + row / C.pack_gqa);
       if (warps > 1) __syncthreads();  // the next rows take the same shared memory
     }
-  }
-
-  template <class Params>
-  ATTNFORGE_DEVICE static void store(const Params& params, const StridedParts<kFp32>& parts,
-                                     bool present, int sequence, int head, int at) {
-    const FwdParams& p = params.fwd;
-    char* const to = static_cast<char*>(p.o.data) +
-                     (sequence * p.o.stride_batch + at * p.o.stride_row + head * p.o.stride_head) *
-                         element_bytes(C.dtype_o);
-    MergeRow<kFp32, 16, C.head_dim_v>::run(
-        parts, present, params.partials.row_warps,
-        [&](float& lse) {
-          if constexpr (C.sinks != 0)
-            return count_valueless(lse, __ldg(params.sinks.logits + head));
-          return 1.0f;
-        },
-        [&](int column, const float(&x)[4]) {
-          store_4<C.dtype_o, C.alignment>(to + column * element_bytes(C.dtype_o), x[0], x[1], x[2],
-                                          x[3]);
-        },
-        [&](float lse) {
-          if constexpr (C.lse != 0)
-            p.lse[sequence * p.lse_stride_batch + head * p.lse_stride_head + at] = lse;
-        });
   }
 };
 
