@@ -1,6 +1,5 @@
 // describe_test.cpp - configs in words: short, and different for different configs.
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -14,9 +13,6 @@
 
 namespace attnforge {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 TEST(Describe, SaysWhatWasSearched) {
   const auto words = [](const char* text) { return describe(parse_config(text)); };
