@@ -189,9 +189,9 @@ std::vector<SplitCase> cases() {
         "fwd fp16 batch=2 num_heads=8:2 seqlen=1:3000 head_dim=64 lengths=used lse",
         "fwd bf16 batch=31 num_heads=8:2 seqlen=1:900 head_dim=64 lengths=used page_size=16 lse",
         "fwd bf16 batch=70 num_heads=8:1 seqlen=4:300 head_dim=64 lengths=used causal lse",
-        "fwd fp16 batch=33 num_heads=4:2 seqlen=2:700 head_dim=64 lengths=used window_left=60 "
-        "sinks "
-        "lse",
+        ("fwd fp16 batch=33 num_heads=4:2 seqlen=2:700 head_dim=64 lengths=used window_left=60 "
+         "sinks "
+         "lse"),
         "fwd bf16 batch=40 num_heads=2 seqlen=7:500 head_dim=64 lengths=used softcap=20",
         "fwd bf16 batch=9 num_heads=8:2 seqlen=1:700 head_dim=64 lengths=used batch_invariant lse",
         "fwd bf16 batch=300 num_heads=2:1 seqlen=1:200 head_dim=64 lengths=used lse"},
@@ -200,8 +200,7 @@ std::vector<SplitCase> cases() {
       // Of two warpgroups' rows and more: shares finish the query tiles that they do not cut.
       {"UnequalSequencesOfManyRows",
        {"fwd bf16 batch=60 num_heads=32:2 seqlen=7:900 head_dim=128 lengths=used causal lse",
-        "fwd fp16 batch=33 num_heads=16:1 seqlen=8:700 head_dim=64 lengths=used page_size=16 sinks "
-        "lse",
+        "fwd fp16 batch=33 num_heads=16:1 seqlen=8:700 head_dim=64 lengths=used page_size=16 sinks",
         "fwd bf16 batch=5 num_heads=48:1 seqlen=4:3000 head_dim=128 causal lse",
         "fwd bf16 batch=150 num_heads=32:2 seqlen=5:200 head_dim=64 lengths=used sinks"},
        Inputs::kNormal,
@@ -210,8 +209,8 @@ std::vector<SplitCase> cases() {
        {"fwd bf16" + few + "causal", "fwd fp16" + few + "window_left=9",
         "fwd bf16" + few + "window_left=100 window_right=5", "fwd fp16" + few + "softcap=20 causal",
         "fwd bf16 batch=1 num_heads=4:2 seqlen=300:70 head_dim=128 causal lse",
-        "fwd fp16 batch=1 num_heads=2 seqlen=200:333 head_dim=64 window_left=17 window_right=33 "
-        "lse",
+        ("fwd fp16 batch=1 num_heads=2 seqlen=200:333 head_dim=64 window_left=17 window_right=33 "
+         "lse"),
         "fwd bf16 batch=1 num_heads=4:1 seqlen=130:1000 head_dim=128 causal"}},
       {"Lengths",
        {"fwd bf16 batch=7 num_heads=8:2 seqlen=1:700 head_dim=128 lengths=used lse",
@@ -223,13 +222,13 @@ std::vector<SplitCase> cases() {
        {"fwd bf16 batch=7 num_heads=8:2 seqlen=1:700 head_dim=128 lengths=used page_size=16 lse",
         "fwd fp16 batch=7 num_heads=16:1 seqlen=1:700 head_dim=64 lengths=used page_size=64 lse",
         "fwd bf16 batch=7 num_heads=8:2 seqlen=5:700 head_dim=64 lengths=used page_size=24 causal",
-        "fwd fp16 batch=7 num_heads=4 seqlen=70:300 head_dim=64 lengths=used page_size=256 "
-        "window_left=40 lse",
-        "fwd bf16 batch=7 num_heads=8:2 seqlen=3:300 head_dim=128 lengths=used page_size=8 sinks "
-        "window_left=5 layout=bhsd lse",
-        "fwd bf16 batch=7 num_heads=8:2 seqlen=3:700 head_dim=64 lengths=packed page_size=16 "
-        "causal "
-        "lse",
+        ("fwd fp16 batch=7 num_heads=4 seqlen=70:300 head_dim=64 lengths=used page_size=256 "
+         "window_left=40 lse"),
+        ("fwd bf16 batch=7 num_heads=8:2 seqlen=3:300 head_dim=128 lengths=used page_size=8 sinks "
+         "window_left=5 layout=bhsd lse"),
+        ("fwd bf16 batch=7 num_heads=8:2 seqlen=3:700 head_dim=64 lengths=packed page_size=16 "
+         "causal "
+         "lse"),
         "fwd bf16 batch=2 num_heads=4:2 seqlen=2:0 head_dim=64 lengths=used page_size=16 lse"}},
       {"GroupsOfAnySize",
        {"fwd bf16 batch=3 num_heads=28:4 seqlen=1:700 head_dim=128 lse",
@@ -237,9 +236,9 @@ std::vector<SplitCase> cases() {
         "fwd bf16 batch=5 num_heads=10:2 seqlen=1:700 head_dim=128 lengths=used page_size=16 lse",
         "fwd bf16 batch=2 num_heads=71:1 seqlen=1:900 head_dim=64 lengths=used sinks lse",
         "fwd fp16 batch=2 num_heads=71:1 seqlen=8:900 head_dim=64 causal lse",
-        "fwd bf16 batch=5 num_heads=48:1 seqlen=5:700 head_dim=128 lengths=used page_size=16 "
-        "causal "
-        "lse",
+        ("fwd bf16 batch=5 num_heads=48:1 seqlen=5:700 head_dim=128 lengths=used page_size=16 "
+         "causal "
+         "lse"),
         "fwd bf16 batch=4 num_heads=40:8 seqlen=7:700 head_dim=128 lengths=used causal lse",
         "fwd fp16 batch=2 num_heads=36:4 seqlen=9:500 head_dim=64 lengths=packed causal lse",
         "fwd bf16 batch=1 num_heads=14:2 seqlen=3:500 head_dim=128 window_left=99 softcap=20"}},
