@@ -75,7 +75,9 @@ class RatiosTest(unittest.TestCase):
             if row["ms"] and row["impl"] not in drawn.OURS:
                 peers[row["point"]] = min(float(row["ms"]), peers.get(row["point"], math.inf))
         ours = [row for row in rows if row["impl"] in drawn.OURS]
-        self.assertGreaterEqual(len(ours), 2 * {"drawn_decode.csv": 60, "drawn_forward.csv": 40, "drawn_backward.csv": 19}.get(name, 4), name)
+        points = {"drawn_decode.csv": 60, "drawn_forward.csv": 40, "drawn_backward.csv": 19}.get(name, 4)
+        self.assertGreaterEqual(len(ours), 2 * points, name)
+        self.assertGreaterEqual(len({row["point"] for row in ours}), points, name)
         for row in ours:
             self.assertAlmostEqual(float(row["ratio_to_best_peer"]), peers[row["point"]] / float(row["ms"]), delta=6e-4, msg=row["point"])
 
