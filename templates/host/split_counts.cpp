@@ -12,6 +12,7 @@
 namespace attnforge {
 namespace {
 
+constexpr int kRowsOfWarpgroup = 64;
 constexpr double kMostWaves = 2;      // of blocks that split keys
 constexpr int kSplitsOfFullGrid = 4;  // of a sequence of mean length, where others are unequal
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial results, in a search
@@ -54,10 +55,10 @@ double merge_us(const Problem& problem, double rows, double results, const Devic
   constexpr double kStepUs = 2.5;  // its launch overlaps; it waits for the last block, then reads
   // A warp has a row at a time, for so long beside its reads.
   constexpr double kRowUs = 3, kWarpsOfSm = 48;
-  const double bytes = rows * results * double(problem.head_dim_v + 1) * sizeof(float);
+  const double bytes = rows * results * double(partial_row_bytes(problem));
   const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
   // Written and read; blocks of more rows than a warpgroup has all write at their end.
-  const double times = problem.seqlen_q * gqa_group(problem) <= 64 ? 2 : 4;
+  const double times = problem.seqlen_q * gqa_group(problem) <= kRowsOfWarpgroup ? 2 : 4;
   return kStepUs + kRowUs * rows / (kWarpsOfSm * device.num_sms) +
          times * bytes / std::max(bytes_per_us, 1.0);
 }
@@ -86,7 +87,9 @@ int results_of_shares(const Problem& problem, const QueryTiling& tiling,
   return 1 + static_cast<int>(std::ceil(places_of(tiling, device) / std::max(tiles, 1.0)));
 }
 
-bool finishes_tiles(const QueryTiling& tiling) { return tiling.shares && tiling.block_m > 64; }
+bool finishes_tiles(const QueryTiling& tiling) {
+  return tiling.shares && tiling.block_m > kRowsOfWarpgroup;
+}
 
 Reason wrong_shares(const Problem& problem) {
   if (problem.batch_invariant) return "shares of the keys depend on the batch";
@@ -162,9 +165,12 @@ std::int64_t partial_rows(const Problem& problem) {
   return stored.batch * problem.num_heads_q * stored.q;
 }
 
+std::int64_t partial_row_bytes(const Problem& problem) {
+  return (problem.head_dim_v + 1) * static_cast<std::int64_t>(sizeof(float));
+}
+
 std::int64_t partial_bytes(const Problem& problem, int splits) {
-  return partial_rows(problem) * splits * (problem.head_dim_v + 1) *
-         static_cast<std::int64_t>(sizeof(float));
+  return partial_rows(problem) * splits * partial_row_bytes(problem);
 }
 
 Reason wrong_splits(const Problem& problem, int splits, const DeviceFacts& device) {

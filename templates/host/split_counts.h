@@ -60,6 +60,8 @@ Reason needless_shares(const Problem& problem, const QueryTiling& tiling,
 
 /// Rows of all heads, which have partial results each.
 std::int64_t partial_rows(const Problem& problem);
+/// Bytes of a partial result of a row: its o and its lse.
+std::int64_t partial_row_bytes(const Problem& problem);
 /// Bytes of the partial results in the workspace.
 std::int64_t partial_bytes(const Problem& problem, int splits);
 

@@ -60,7 +60,7 @@ std::size_t scratch_bytes(const LaunchWork& work) {
   if (work.tiles.source == TileSource::kShares) return taken;
   const auto rows = static_cast<std::size_t>(
       most_partial_rows(problem, work.assembly.kernel.tiling, work.device));
-  const auto row_bytes = static_cast<std::size_t>(problem.head_dim_v + 1) * sizeof(float);
+  const auto row_bytes = static_cast<std::size_t>(partial_row_bytes(problem));
   return std::max(taken, scratch_aligned(rows * row_bytes) + scratch_aligned(1));
 }
 

@@ -37,9 +37,9 @@ struct CombineCut {
     const PartialParams& partials = params.partials;
     const Lengths lengths(params, sequence);
     const int rows = lengths.q() * C.pack_gqa, warps = partials.row_warps;
-    const int at_once = MergeShape::kWarps / warps;
+    const int rows_at_once = MergeShape::kWarps / warps;
 #pragma unroll 1
-    for (int i = split_index() * at_once; i < rows; i += int(gridDim.y) * at_once) {
+    for (int i = split_index() * rows_at_once; i < rows; i += int(gridDim.y) * rows_at_once) {
       const int row = i + thread_index() / 32 / warps;
       const i64 place = its.first + row;
       const StridedParts<kFp32> parts{partials.o + place * C.head_dim_v, partials.lse + place,
