@@ -20,6 +20,8 @@ if torch is None or not torch.cuda.is_available():
     print("skipped: this python3 has no torch, or torch sees no GPU")
     sys.exit(77)
 
+if not os.path.isdir(sys.argv[1] if sys.argv[1:] else ""):  # else a test's name would be taken for it, and all tests run
+    sys.exit("the first word is the folder of the package: integrations_gpu_test.py python [TEST...]")
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
 from attnforge import flash_attn  # noqa: E402
