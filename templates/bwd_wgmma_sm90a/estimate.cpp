@@ -120,6 +120,7 @@ double seen_by_key_tile(const BwdWgmmaSm90aConfig& c, const Problem& problem,
   return double(std::max<std::int64_t>(last - first, 0));
 }
 
+/// place_tile() of tile/tile_order.cuh, which is the GPU's alone.
 int key_tile_of(const TileOrder& order, int block) {
   const int of_group = order.heads_per_group * order.m_blocks, group = block / of_group;
   const int heads = std::min(order.heads_per_group, order.heads - group * order.heads_per_group);

@@ -75,6 +75,8 @@ class RatiosTest(unittest.TestCase):
             if row["ms"] and row["impl"] not in drawn.OURS:
                 peers[row["point"]] = min(float(row["ms"]), peers.get(row["point"], math.inf))
         ours = [row for row in rows if row["impl"] in drawn.OURS]
+        places = [(row["point"], row["impl"]) for row in rows]
+        self.assertEqual(len(set(places)), len(places), f"{name}: a point twice")
         points = {"drawn_decode.csv": 60, "drawn_forward.csv": 40, "drawn_backward.csv": 19}.get(name, 4)
         self.assertGreaterEqual(len(ours), 2 * points, name)
         self.assertGreaterEqual(len({row["point"] for row in ours} & set(peers)), points, name)
