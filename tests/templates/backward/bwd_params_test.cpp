@@ -328,6 +328,28 @@ TEST(ZerosAhead, AreThoseOfAllHeadsBeforeTheKernelWhereNoHeadIsFarEnough) {
   }
 }
 
+/// A head's first block waits for the last of the head `lag` before it, which sets zeros when it
+/// ends: with fewer blocks between them than run at a time, it would wait while that one runs.
+TEST(ZerosAhead, AreSetByBlocksThatEndBeforeThoseThatAddStart) {
+  const Family& family = *find_family("bwd_wgmma_sm90a");
+  const DeviceFacts& device = typical_device("90a");
+  for (const char* words :
+       {"num_heads=38 seqlen=4250 head_dim=128 batch=4", "num_heads=10 seqlen=6080 batch=5",
+        "num_heads=40 seqlen=14040 head_dim=128", "num_heads=16 seqlen=2048 batch=8",
+        "num_heads=20 seqlen=1500 batch=3"}) {
+    for (const char* head_group_mb : {"0", "16", "32"}) {
+      const Problem p = parse_problem(std::string("bwd bf16 ") + words);
+      const Config config = parse_config(zeros_ahead(head_group_mb));
+      ASSERT_EQ(illegal(family, config, p, device), "");
+      const Launch launch = family.launch(config, p, device);
+      const auto params = test::planned_at<BwdWgmmaSm90aParams>(launch.steps[own_step(launch)], 0);
+      if (params.zeros.lag == params.order.heads) continue;  // none is set by blocks
+      const int between = (params.zeros.lag - params.order.heads_per_group) * params.order.m_blocks;
+      EXPECT_GT(between, device.num_sms * 9 / 10) << words << ", groups of " << head_group_mb;
+    }
+  }
+}
+
 /// Blocks wait for those with later keys: started after these, they could keep them from starting.
 TEST(OrderOfKeyTiles, HasTheLastKeysFirstWhereTurnsBeginAtTheDiagonal) {
   const Problem p = parse_problem(
