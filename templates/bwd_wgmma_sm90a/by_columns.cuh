@@ -105,7 +105,9 @@ struct BwdWgmmaSm90aByColumns {
     if constexpr (kIndex == 0) {
       typename Warpgroup::Ahead ahead;
       wg.look_ahead(work, place, own, ahead);
-      wg.probabilities(work, place, own, p16, ahead);
+      typename Warpgroup::Mask mask;
+      wg.ask_mask(work, place, own, mask);
+      wg.probabilities(work, place, own, p16, ahead, mask);
       store_factors(own);
       if constexpr (!kOne) store_words(p16, 1);
       named_barrier_arrive(kProbabilities, wg.kConsumers);
@@ -122,7 +124,7 @@ struct BwdWgmmaSm90aByColumns {
       else
         load_words(p16, 1);
       issue_dv(p16);
-      wg.gradients(work, place, s, own, ds16);
+      wg.gradients(work, place, s, own, ds16, work.masked(place));
       wg.store_ds(ds16);
       fence_proxy_async();
       named_barrier_arrive(kGradients, wg.kConsumers);

@@ -36,12 +36,14 @@ struct BwdWgmmaSm90aByKeys {
     wg.issue_scores(s);
     wg.await_do();
     wg.issue_dp(dp);
+    typename Warpgroup::Mask mask;
+    wg.ask_mask(work, place, s, mask);
     wgmma_wait<1>();
     pin(s);
-    wg.probabilities(work, place, s, p16, ahead);
+    wg.probabilities(work, place, s, p16, ahead, mask);
     wgmma_wait<0>();
     pin(dp);
-    wg.gradients(work, place, s, dp, ds16);
+    wg.gradients(work, place, s, dp, ds16, mask.masked(work, place));
   }
 
   /// dK and dV of a tile, then dQ, whose dS comes from all warpgroups.

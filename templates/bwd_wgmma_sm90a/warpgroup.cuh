@@ -5,6 +5,7 @@
 
 #include "backward/score_slopes.cuh"
 #include "backward/store_gradient.cuh"
+#include "backward/tile_mask.cuh"
 #include "backward/transposed_scores.cuh"
 #include "backward/turns.cuh"
 #include "bwd_wgmma_sm90a/config.h"
@@ -169,6 +170,12 @@ struct BwdWgmmaSm90aWarpgroup {
                   work.keys.queries_of(place.head));
   }
 
+  using Mask = TileMask<typename Pieces::Mask, View>;
+  ATTNFORGE_DEVICE void ask_mask(const Work& work, const QueryPlace& place, Scores& s,
+                                 Mask& mask) const {
+    mask.begin(work, place, View{s, place.m * C.block_m, work.keys.first_key + lane_key()});
+  }
+
   /// Begins to copy what this warp's scores of a query tile read by rows.
   ATTNFORGE_DEVICE void load_rows(const Work& work, const QueryPlace& place) const {
     if constexpr (C.may_tile_rows()) {
@@ -190,7 +197,7 @@ struct BwdWgmmaSm90aWarpgroup {
 
   /// Scores to probabilities, in p16; s becomes what dP - delta is multiplied with.
   ATTNFORGE_DEVICE void probabilities(const Work& work, const QueryPlace& place, Scores& s,
-                                      Rounded& p16, Ahead& ahead) const {
+                                      Rounded& p16, Ahead& ahead, const Mask& mask) const {
     const int first_row = place.m * C.block_m, first_key = work.keys.first_key + lane_key();
     const auto queries = work.keys.queries_of(place.head);
     const auto view_of = [&](Scores& x) { return View{x, first_row, first_key}; };
@@ -200,7 +207,7 @@ struct BwdWgmmaSm90aWarpgroup {
       apply_rows(work, place, view_of(s));
     else
       ahead.template apply<typename Pieces::Score>(view_of(s), queries);
-    if (work.masked(place)) Pieces::Mask::apply(view_of(s), queries);
+    if (mask.masked(work, place)) mask.apply(view_of(s), queries);
     const u32 lse = smem.lse(stage_of<C.q_stages>(count)) + MmaFragment::column(lane()) * 4;
 #pragma unroll
     for (int j = 0; j < kScoreFragments; ++j) {
@@ -217,8 +224,8 @@ struct BwdWgmmaSm90aWarpgroup {
   }
   /// dS = P (dP - delta). Where P is 0 in a masked tile dS is 0 whatever dP is.
   ATTNFORGE_DEVICE void gradients(const Work& work, const QueryPlace& place, const Scores& s,
-                                  Scores& dp, Rounded& ds16) const {
-    if (work.masked(place)) {
+                                  Scores& dp, Rounded& ds16, bool masked) const {
+    if (masked) {
       unrolled<kScoreFragments, 4>(
           [&](int j, int c) { dp[j][c] = s[j][c] == 0.0f ? 0.0f : dp[j][c]; });
     }

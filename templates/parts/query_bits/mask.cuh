@@ -3,6 +3,7 @@
 
 #include "backward/transposed_scores.cuh"
 #include "parts/query_bits/bits.cuh"
+#include "ptx/global_memory.cuh"
 #include "ptx/special.cuh"
 
 namespace attnforge {
@@ -11,6 +12,13 @@ namespace attnforge {
 /// for scores that are not transposed, of a kernel beside.
 template <class Window, class Asked, class Masks, int kBlockM, int kBlockN>
 struct PairBitsMask : Window {
+  static constexpr int kRowWords = QueryTileBits::pair_row_words(kBlockM);
+  /// Scores that begin with a word share it among four fragments; those of warps that have a half
+  /// of some rows each may begin inside one.
+  ATTNFORGE_CONSTEXPR static bool begins_with_word(int fragments) {
+    return fragments % 4 == 0 || fragments * 8 == kBlockM;
+  }
+
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
     Asked::apply(scores, tile);
@@ -19,29 +27,62 @@ struct PairBitsMask : Window {
   template <class Array, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const TransposedScores<Array>& scores, const QueryTile& tile) {
     Window::apply(scores, tile);
+    const u32* const words = words_of(scores, tile);
+    if (words != nullptr) hide(scores.all, words, scores.first_row % kBlockM);
+  }
+
+  /// The same, asked for ahead: a lane's bits of scores that begin with a word.
+  template <class Scores>
+  struct Pairs;
+  template <int kFragments>
+  requires(begins_with_word(kFragments)) struct Pairs<TransposedScores<float[kFragments][4]>> {
+    using Scores = TransposedScores<float[kFragments][4]>;
+    static constexpr int kWords = ceil_div(kFragments, 4);
+    bool some;
+    u32 words[2][kWords];
+
+    /// hides: whether any score may be hidden.
+    template <class QueryTile>
+    ATTNFORGE_DEVICE void begin(const Scores& scores, const QueryTile& tile, bool hides) {
+      const u32* const from = hides ? words_of(scores, tile) : nullptr;
+      some = from != nullptr;
+      unrolled<2, kWords>([&](int r, int i) {
+        const int first = scores.first_row % kBlockM / 32;
+        load_global(words[r][i], from + r * 8 * kRowWords + first + i, some);
+      });
+    }
+    template <class QueryTile>
+    ATTNFORGE_DEVICE void apply(const Scores& scores, const QueryTile& tile) const {
+      Window::apply(scores, tile);
+      if (!some) return;
+      const int column = MmaFragment::column(thread_index() % 32);
+      unrolled<2, kFragments, 2>([&](int r, int j, int c) {
+        float& x = scores.all[j][2 * r + c];
+        x = words[r][j / 4] >> column >> (j % 4 * 8 + c) & 1 ? x : negative_infinity();
+      });
+    }
+  };
+
+ private:
+  /// Of a lane's first key; none for a tile of which windows alone hide some.
+  template <class Scores, class QueryTile>
+  ATTNFORGE_DEVICE static const u32* words_of(const Scores& scores, const QueryTile& tile) {
     const QueryTileBits bits = query_tile_bits<kBlockM, kBlockN, Masks>(tile.params);
     const int m = scores.first_row / kBlockM;
     const i64 mask = (bits.batch == 1 ? 0 : tile.batch) * i64(bits.heads) +
                      (bits.heads == 1 ? 0 : tile.query_head_of(scores.first_row));
     const i64 list = mask * bits.key_tiles + scores.lane_key / kBlockN;
-    // A tile of which windows alone hide some has no bits of pairs.
     const u32* const of_list = query_tile_words(tile.params, bits) + list * bits.words * 2;
-    if ((__ldg(of_list + m / 32 * 2 + 1) >> (m % 32) & 1) == 0) return;
-    const u32* const of_key = pair_words<kBlockM, kBlockN>(tile.params, bits, list, m) +
-                              scores.lane_key % kBlockN * kRowWords;
-    hide(scores.all, of_key, scores.first_row % kBlockM);
+    if ((__ldg(of_list + m / 32 * 2 + 1) >> (m % 32) & 1) == 0) return nullptr;
+    return pair_words<kBlockM, kBlockN>(tile.params, bits, list, m) +
+           scores.lane_key % kBlockN * kRowWords;
   }
-
- private:
-  static constexpr int kRowWords = QueryTileBits::pair_row_words(kBlockM);
 
   /// words: of the lane's first key. first: query of the scores, in the tile.
   template <int kKeyFragments, int kFragments>
   ATTNFORGE_DEVICE static void hide(float (&s)[kKeyFragments][kFragments][4], const u32* words,
                                     int first) {
-    // Scores that begin with a word share it among four fragments; those of warps that have a half
-    // of some rows each may begin inside one.
-    constexpr bool kWhole = kFragments % 4 == 0 || kFragments * 8 == kBlockM;
+    constexpr bool kWhole = begins_with_word(kFragments);
     constexpr int kRun = kWhole ? 4 : 1;
     const int column = MmaFragment::column(thread_index() % 32);
     unrolled<kKeyFragments, 2, ceil_div(kFragments, kRun)>([&](int i, int r, int run) {
