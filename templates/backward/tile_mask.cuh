@@ -31,8 +31,8 @@ struct TileMask<Mask, View> {
 
   template <class Work>
   ATTNFORGE_DEVICE void begin(const Work& work, const QueryPlace& place, const View& view) {
+    pairs.begin(view, work.keys.queries_of(place.head));
     hides = work.masked(place);
-    pairs.begin(view, work.keys.queries_of(place.head), hides);
   }
   template <class Work>
   ATTNFORGE_DEVICE bool masked(const Work&, const QueryPlace&) const {

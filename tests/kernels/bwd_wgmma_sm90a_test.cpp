@@ -119,6 +119,9 @@ std::vector<float> with_bits(const Params& params, const test::BackwardOnHost& w
           tile[seen ? 0 : 1] |= 1u << m % 32;
           pairs[k * QueryTileBits::pair_row_words(C.block_m) + q / 32] |= u32{seen} << q % 32;
         }
+      // Nobody may use what was never written of a tile that hides nothing.
+      if ((tile[1] >> m % 32 & 1) == 0)
+        std::fill_n(pairs, C.block_n() * QueryTileBits::pair_row_words(C.block_m), 0u);
     }
   std::vector<float> all(words.size() + rows.size());
   std::memcpy(all.data(), words.data(), words.size() * sizeof(u32));

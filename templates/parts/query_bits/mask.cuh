@@ -27,8 +27,8 @@ struct PairBitsMask : Window {
   template <class Array, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const TransposedScores<Array>& scores, const QueryTile& tile) {
     Window::apply(scores, tile);
-    const u32* const words = words_of(scores, tile);
-    if (words != nullptr) hide(scores.all, words, scores.first_row % kBlockM);
+    const Words words = words_of(scores, tile);
+    if (words.there) hide(scores.all, words.of_lane, scores.first_row % kBlockM);
   }
 
   /// The same, asked for ahead: a lane's bits of scores that begin with a word.
@@ -41,15 +41,15 @@ struct PairBitsMask : Window {
     bool some;
     u32 words[2][kWords];
 
-    /// hides: whether any score may be hidden.
+    /// Reads the words of every tile, lest they wait for what says whether they were written.
     template <class QueryTile>
-    ATTNFORGE_DEVICE void begin(const Scores& scores, const QueryTile& tile, bool hides) {
-      const u32* const from = hides ? words_of(scores, tile) : nullptr;
-      some = from != nullptr;
+    ATTNFORGE_DEVICE void begin(const Scores& scores, const QueryTile& tile) {
+      const Words from = words_of(scores, tile);
+      const int first = scores.first_row % kBlockM / 32;
       unrolled<2, kWords>([&](int r, int i) {
-        const int first = scores.first_row % kBlockM / 32;
-        load_global(words[r][i], from + r * 8 * kRowWords + first + i, some);
+        load_global(words[r][i], from.of_lane + r * 8 * kRowWords + first + i, true);
       });
+      some = from.there;
     }
     template <class QueryTile>
     ATTNFORGE_DEVICE void apply(const Scores& scores, const QueryTile& tile) const {
@@ -64,18 +64,22 @@ struct PairBitsMask : Window {
   };
 
  private:
-  /// Of a lane's first key; none for a tile of which windows alone hide some.
+  /// Of a lane's first key; they are not there of a tile of which windows alone hide some.
+  struct Words {
+    const u32* of_lane;
+    bool there;
+  };
   template <class Scores, class QueryTile>
-  ATTNFORGE_DEVICE static const u32* words_of(const Scores& scores, const QueryTile& tile) {
+  ATTNFORGE_DEVICE static Words words_of(const Scores& scores, const QueryTile& tile) {
     const QueryTileBits bits = query_tile_bits<kBlockM, kBlockN, Masks>(tile.params);
     const int m = scores.first_row / kBlockM;
     const i64 mask = (bits.batch == 1 ? 0 : tile.batch) * i64(bits.heads) +
                      (bits.heads == 1 ? 0 : tile.query_head_of(scores.first_row));
     const i64 list = mask * bits.key_tiles + scores.lane_key / kBlockN;
     const u32* const of_list = query_tile_words(tile.params, bits) + list * bits.words * 2;
-    if ((__ldg(of_list + m / 32 * 2 + 1) >> (m % 32) & 1) == 0) return nullptr;
-    return pair_words<kBlockM, kBlockN>(tile.params, bits, list, m) +
-           scores.lane_key % kBlockN * kRowWords;
+    return {pair_words<kBlockM, kBlockN>(tile.params, bits, list, m) +
+                scores.lane_key % kBlockN * kRowWords,
+            (__ldg(of_list + m / 32 * 2 + 1) >> (m % 32) & 1) != 0};
   }
 
   /// words: of the lane's first key. first: query of the scores, in the tile.
