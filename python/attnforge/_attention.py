@@ -72,7 +72,7 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, 
         if status:
             check(status)
         if found is False:
-            native.remember_attention(key, values, result)
+            native.remember_attention(key, values, result, options)
         return result
     given, backend = options_of(options), backend_of(q)
     if backend.torch is not None:

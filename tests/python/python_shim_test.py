@@ -291,6 +291,32 @@ class NativeTest(OnCpu):
                 wanted = self.python_alone(lambda: attnforge.attention(*of, **options))
                 self.same(made, wanted if type(wanted) is tuple else (wanted,))
 
+    def test_masks_and_args(self):
+        q, k, v = inputs((2, 24, 4, 16))
+        whole, kept = torch.randn(3, 2, 4, 24, 24).bfloat16(), torch.rand(3, 2, 4, 24, 24) > 0.3
+        slopes, score = torch.rand(3, 4), "s + slopes[head] * (k - q)"
+        with_slopes = [{"score": score, "args": {"slopes": each}} for each in slopes]
+        masks = whole, kept, whole[:, 0, :1], kept[:, 0], whole[:, 0, 0], whole.float()
+        for name, cases in (
+            *((f"{of[0].dtype} {tuple(of[0].shape)}", [{"attn_mask": each, "causal": True} for each in of]) for of in masks),
+            ("slopes", with_slopes),
+            ("both", [{**with_slopes[i], "attn_mask": whole[i]} for i in range(3)]),
+            ("numbers", [{"score": "s * by", "args": {"by": by}} for by in (0.5, 2.0, 3)]),
+        ):
+            with self.subTest(name):
+                calls = [lambda options=options: attnforge.attention(q, k, v, **options) for options in cases]
+                wanted = [self.python_alone(call) for call in calls]
+                for made, o in zip([self.hot(call) for call in calls], wanted):  # not the first one's memory nor numbers
+                    self.same([made], [o])
+                self.assertFalse(torch.equal(*wanted[:2]))
+
+    def test_a_mask_that_is_copied_is_left_to_python(self):
+        q, k, v = inputs((2, 23, 4, 16))
+        for mask in (torch.randn(23, 23).bfloat16(), (torch.rand(23, 46) > 0.3)[:, ::2]):
+            call = lambda mask=mask: attnforge.attention(q, k, v, attn_mask=mask)  # noqa: E731
+            wanted = self.python_alone(call)
+            self.same([self.hot(call, 0)], [wanted])
+
     def test_no_call_is_taken_for_another(self):
         """Calls in turn, three times, each against what Python alone gives."""
         base = torch.randn(3, 2, 24, 4, 32).bfloat16()

@@ -7,6 +7,7 @@ from .. import _c
 from .arguments import alignment_of, problem_of_arrays, used_strides
 from .._arrays import contiguous
 from .._errors import InvalidError, PerformanceWarning
+from .code import argument_again
 from .fast import fast
 from .._formats import DTYPES, FP32, ITEM_BYTES, LOW_BITS, Q4_0, Q8_0, numbers_in
 from .._library import packer
@@ -137,11 +138,12 @@ class Call:
         point to, pairs that may not share memory, by marks). None where a run has more to look at. marks: of q, k, v, o and lse. options:
         by their names, with marks' own kind of tensors. low: of the addresses, as for plan()."""
         plan = self._plans.get(low)
-        if plan is None or self._may_convert or self._has_of_run:
+        if plan is None or self._may_convert or self.options.parts.blocks is not None:
             return None
         q, k, v, o, lse = marks
         parts = addresses_of(options) if self._has_parts else NO_ADDRESSES
-        tensors, kept = self.argument(q, k, v, o, lse if self._has_lse else 0, parts)
+        code = argument_again(options.get("args")) if self._has_of_run else None
+        tensors, kept = self.argument(q, k, v, o, lse if self._has_lse else 0, parts, code=code)
         of_arrays = (*marks, *parts)
         pairs = [(of_arrays[output], of_arrays[other], below, above) for output, other, below, above in self._pairs]
         return plan, tensors, [each for each in kept if each is not None], pairs

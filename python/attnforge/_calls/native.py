@@ -180,22 +180,38 @@ def remember_number(number, since, values):
     _remember(number, (), since, *values)
 
 
-def remember_attention(key, values, result):
-    """After a run of what is remembered by a key. values: what call() was given."""
+def remember_attention(key, values, result, used):
+    """After a run of what is remembered by a key. values: what call() was given; used: its options, with those of attn_mask."""
     which, out, q, k, v, stream, rope_offset, attn_mask, options = values
     since, call = epoch(), plan_cache.get_call(key)
-    if call is None or stream is not None or attn_mask is not None or rope_offset:
+    if call is None or stream is not None or rope_offset:
         return
     outputs, places = result if type(result) is tuple else (result,), itertools.count()
-    marked = _marked((out, q, k, v, options), type(q), places)
+    marked = _marked((out, q, k, v, attn_mask, options), type(q), places)
+    named = marked[5] if attn_mask is None else _with_mask(marked[5], options, used, attn_mask, marked[4])
     new = () if out is not None else outputs
     if new:
         of_outputs = [Marked(next(places)) for _ in new]
     else:
         of_outputs = marked[0] if type(out) is tuple else marked[:1]
     marks = [each.mark for each in (*marked[1:4], *of_outputs)] + [0] * (2 - len(of_outputs))
-    recipe = call.recipe(marks, marked[4], low_bits(q, k, v, outputs[0]))
+    recipe = None if named is None else call.recipe(marks, named, low_bits(q, k, v, outputs[0]))
     _remember(words_of(recipe), new, since, *values)
+
+
+def _with_mask(marked, given, used, mask, mark):
+    """Options `used`, which are `given` with those of a mask, marked. None where a mask was copied: each call makes a copy of its own."""
+    before, args = given.get("args") or {}, dict(marked.get("args") or {})
+    for name, value in (used.get("args") or {}).items():
+        if name in before and value is before[name]:
+            continue
+        if type(value) is type(mask):
+            if value.data_ptr() != mask.data_ptr():
+                return None
+            value = mark
+        args[name] = value
+    changed = {name: value for name, value in used.items() if name not in given or value is not given[name]}
+    return {**marked, **changed, "args": args}
 
 
 def backward_recipe(call, q, k, v, o, lse, dout, dlse, gradients):
