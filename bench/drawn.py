@@ -12,7 +12,6 @@ and equal lengths, cuDNN and FlashAttention-2 of PyTorch. Peers of forward and b
 rounds on a heated card, medians. Outputs are compared before anything is timed: of decode with attnforge's, else with fp32.
 """
 
-import argparse
 import os
 import pathlib
 import re
@@ -177,20 +176,12 @@ def drawn(args):
     return [point for point in list(points)[args.first :] if args.only.search(drawn_problems.words_of(point))][index::of]
 
 
-def shard(text):
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if not found or int(found[1]) >= int(found[2]):
-        raise argparse.ArgumentTypeError(f"{text} is not I/N with I below N, as 0/4")
-    return int(found[1]), int(found[2])
-
-
 def main():
-    parser = rounds.options(__doc__, rounds=15, heat_ms=50, tune=None, seed_of="problems and tensors")
+    parser = rounds.options(__doc__, "shard", rounds=15, heat_ms=50, tune=None, seed_of="problems and tensors")
     parser.add_argument("kind", choices=tuple(COLUMNS), help="what is drawn")
     parser.add_argument("--count", type=machine.positive, default=60, help="problems (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="leave the first N of them out")
     parser.add_argument("--only", type=machine.regex, default="", metavar="REGEX", help='only problems whose name has it, as "71:1|pages of 16"')
-    parser.add_argument("--shard", type=shard, default="0/1", metavar="I/N", help="of those, each N-th from number I on: a process for each of N GPUs")
     parser.add_argument("--limit-s", type=float, default=float("inf"), metavar="S", help="begin no point after so many seconds")
     parser.add_argument("--go-on", action="store_true", help="add to a file the points that it does not have")
     parser.add_argument("--clean-l2", action="store_true", help="nothing in the L2 has to be written back while a run is timed")

@@ -57,7 +57,7 @@ def measure(point, session, attnforge, peer):
 
 
 def main():
-    parser = rounds.options(__doc__, rounds=11, tune=None)
+    parser = rounds.options(__doc__, "shard", rounds=11, tune=None)
     args = parser.parse_args()
     session = rounds.Session(args, COLUMNS)
     import attnforge
@@ -68,7 +68,8 @@ def main():
     except ImportError as error:
         peer, version = None, f"not in the run: {error}"
     session.begin([f"peer fa3: {version}"])
-    for point in itertools.product((128, 256), (2048, 8192, 16384), (False, True)):
+    points = itertools.product((128, 256), (2048, 8192, 16384), (False, True))
+    for point in itertools.islice(points, args.shard[0], None, args.shard[1]):
         session.add(measure(point, session, attnforge, peer), f"head_dim {point[0]}, {point[1]}, {'causal' if point[2] else 'full'}")
     for name in ("attnforge", "fast_sums"):
         found = [float(row["speed_beside_fa3"]) for row in session.rows if row["impl"] == name and row["speed_beside_fa3"]]

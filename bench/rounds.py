@@ -4,8 +4,10 @@ A time is the median over rounds, on the GPU's own clock. A round has one sample
 and random normal inputs, each on a cold L2: a buffer larger than it is cleared before.
 """
 
+import argparse
 import csv
 import os
+import re
 import sys
 import time
 import warnings
@@ -16,11 +18,19 @@ import machine
 TUNES = ("none", "first_run", "quick", "full", "exhaustive")
 
 
+def shard(text):
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not found or int(found[1]) >= int(found[2]):
+        raise argparse.ArgumentTypeError(f"{text} is not I/N with I below N, as 0/4")
+    return int(found[1]), int(found[2])
+
+
 SHARED = {
     "configs": {"metavar": "FILE.csv", "help": "attnforge's configs are those of this earlier run; tune what it lacks"},
     "choose": {"type": int, "default": 0, "metavar": "N", "help": "instead of tuning: the fastest of N configs and that of --configs, on a point's own lengths"},
     "dtype": {"default": "bf16", "choices": ("bf16", "fp16")},
     "family": {"help": "tune only this kernel family; in a database (ATTNFORGE_CACHE) that knows no other it then runs"},
+    "shard": {"type": shard, "default": "0/1", "metavar": "I/N", "help": "each N-th point from number I on: a process for each of N GPUs"},
     "summary": {"metavar": "FILE.csv", "help": "measure nothing, print the means of a file"},
 }
 
