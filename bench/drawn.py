@@ -14,7 +14,6 @@ rounds on a heated card, medians. Outputs are compared before anything is timed:
 
 import os
 import pathlib
-import re
 import statistics
 import subprocess
 import sys
