@@ -32,6 +32,9 @@ constexpr double kPingpong = 0.961, kQInRegs = 1.004, kGroup = 1.0075, kTail = 0
 constexpr double kWindowTail = 0.03, kSharedSm = 1.23, kShortTile = 1.05, kWideTile = 1.015;
 // Short sequences in groups that the L2 does not hold together with their queries.
 constexpr double kLargeGroup = 1.07;
+// Of the time that an array's tiles take from memory, what nothing hides (mask_tiles.csv), and how
+// much more it is where rows are no multiples of 64 bytes, and of three warpgroups.
+constexpr double kRows = 0.55, kRaggedRows = 1.4, kRowsOfThree = 1.2;
 // Sums of two levels: what a round more over the columns adds, in which the tensor cores wait.
 constexpr double kSumRound = 0.3;
 
@@ -40,6 +43,7 @@ struct TileCost {
   double tensor;   // wgmma
   double softmax;  // exponentials or instructions, whichever are slower
   double busy;     // of all units together, working at once
+  double rows;     // memory, of an array that scores read by rows
 };
 
 TileCost tile_cost(const FwdWgmmaSm90aConfig& c, const DeviceFacts& device) {
@@ -64,17 +68,18 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c, const DeviceFacts& device) {
   const double bytes_per_clock = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8 /
                                  device.sm_clock_mhz / device.num_sms;
   const double rows = c.may_tile_rows() && bytes_per_clock > 0
-                          ? c.row_tile_bytes() / bytes_per_clock
+                          ? c.row_tile_bytes() / bytes_per_clock *
+                                (c.block_n * c.row_bytes % 64 == 0 ? 1.0 : kRaggedRows) *
+                                (c.warpgroups == 3 ? kRowsOfThree : 1.0)
                           : 0.0;
   // Every warpgroup reads K, V, and Q unless it lies in registers, from shared memory.
   const double operands = kOperand * c.warpgroups * element_bytes(c.dtype) / kLineBytes *
                           ((c.q_in_regs ? 0.0 : 64.0 * c.head_dim) +
                            double(c.block_n) * (c.head_dim + c.head_dim_v));
   const double busy = std::pow(std::pow(kTensor * tensor, 4) + std::pow(exponentials, 4) +
-                                   std::pow(issue, 4) + std::pow(lines, 4) + std::pow(operands, 4) +
-                                   std::pow(rows, 4),
+                                   std::pow(issue, 4) + std::pow(lines, 4) + std::pow(operands, 4),
                                0.25);
-  return {tensor, std::max(exponentials, issue), busy};
+  return {tensor, std::max(exponentials, issue), busy, rows};
 }
 
 /// Of a key tile on an SM. Either a unit of it is busy all the time, or its warpgroups wait for
@@ -92,7 +97,7 @@ double clocks_per_tile(const FwdWgmmaSm90aConfig& c, const TileCost& cost) {
   const int elements = c.block_n * (c.head_dim + c.head_dim_v);
   if (c.k_stages == 2 && c.block_n < 128 && elements <= 64 * 256) clocks *= kShortTile;
   if (c.warpgroups == 2 && c.block_n >= 128) clocks *= kWideTile;
-  return clocks;
+  return clocks + kRows * cost.rows;
 }
 
 /// How many times as much as once through the tensors as many reads of key tiles are, of query
