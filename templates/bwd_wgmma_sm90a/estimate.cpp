@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "generator/shape.h"
 #include "generator/user_code/mask_windows.h"
@@ -22,18 +25,18 @@ constexpr double kInstructionsPerScore = 6.5;
 // What of the work between products no product hides: warpgroups are at the same place, or a tile
 // apart.
 constexpr double kBare = 0.55, kBareLate = 0.45;
-constexpr double kBlockStart = 3500;  // K and V come, dK and dV go
+// K and V come, dK and dV go: what blocks of 512 to 2048 queries take beside their tiles.
+constexpr double kBlockStart = 11500;
 constexpr double kBlockStartColumns = 12000;
-// Shares of that, where the next K and V come while dK and dV go. In any order less is gained, and
-// nothing under a mask: the next block's loads are under way as well when a block ends.
-constexpr double kNextTile = 0.3, kNextTileInAnyOrder = 0.8;
-// Where the producer spills; up to 7% faster all the same, which tuning finds.
-constexpr double kSpills = 1.05;
+// Shares of that for blocks after an SM's first, where the next K and V come while dK and dV go. In
+// any order less is gained, and nothing under a mask: the next block's loads are under way as well
+// when a block ends. The producer may spill.
+constexpr double kNextTile = 0.55, kNextTileInAnyOrder = 0.87, kNextTileSpills = 0.93;
 constexpr double kTurn = 3300;  // from one block's turn at a tile to the next one's
 // What waiting for turns takes, of all: with several heads at a time, and where all blocks are of
-// one; under a mask, and there in persistent blocks, which are faster than their parts.
+// one; under a mask, and there in persistent blocks.
 constexpr double kInOrder = 1.06, kInOrderOfAHead = 1.25, kInOrderMasked = 1.1,
-                 kInOrderPersistent = 0.945;
+                 kInOrderPersistent = 1.06;
 // What it is worth that a block may be a tile behind its turn; more where it goes on with the next
 // key tile.
 constexpr double kTwoDqStages = 0.99, kTwoDqStagesPersistent = 0.97;
@@ -46,17 +49,13 @@ constexpr double kDvBeforeDq = 1.03;
 // Most problems are smaller than the one that stands for their bucket: the heaviest block is more
 // of what an SM has to do.
 constexpr double kOfBucket = 1.12;
-// The same of packed sequences, of which the longest is longer than what is usual, and which may
-// have half of their bucket's tokens.
-constexpr double kOfPacked = 3.8;
-// Of the heaviest block of packed sequences, whose order is their own, what comes after most others
-// have ended: with all heads at once, and more where a head's blocks all come after another's.
-constexpr double kLateHeaviest = 0.08, kLateOfLastHead = 0.4;
-
-// What waiting for turns adds to the heaviest block of packed sequences, with which all ends.
-constexpr double kInOrderHeaviest = 1.4;
-// Blocks of fewer heads share less of what they read: for each doubling of the shares.
-constexpr double kTwiceTheShares = 0.04;
+// The same of packed sequences, whose bucket has up to twice their tokens.
+constexpr double kOfPacked = 2.1;
+// How much of the heaviest block comes after all else where it is as long as all of its group: its
+// sequence may be anywhere among them.
+constexpr double kLateOfPacked = 0.35;
+// A share of one head starts at the diagonal, and reads what no block beside it reads.
+constexpr double kLoneHead = 1.1;
 
 /// Clocks of the tensor cores, for a tile.
 double product_clocks(const BwdWgmmaSm90aConfig& c) {
@@ -109,6 +108,65 @@ double apart_factor(const BwdWgmmaSm90aConfig& c, const Problem& problem, const 
   return GroupShares::of(problem, c.group_splits).heads > 1 ? kGroupApart : kApart;
 }
 
+/// Query tiles that a key tile of a head sees.
+double seen_by_key_tile(const BwdWgmmaSm90aConfig& c, const Problem& problem,
+                        const KeyBounds& bounds, int key_tile) {
+  const std::int64_t first_key = std::int64_t{key_tile} * c.block_n(), rows = problem.seqlen_q;
+  const std::int64_t at_query_0 = first_key - (problem.seqlen_kv - problem.seqlen_q);
+  const std::int64_t begin = bounds.right ? at_query_0 - *bounds.right : 0;
+  const std::int64_t end = bounds.left ? at_query_0 + c.block_n() + *bounds.left : rows;
+  const std::int64_t first = std::clamp<std::int64_t>(begin, 0, rows) / c.block_m,
+                     last = ceil_div(std::clamp<std::int64_t>(end, 0, rows),
+                                     std::int64_t{c.block_m});
+  return double(std::max<std::int64_t>(last - first, 0));
+}
+
+int key_tile_of(const TileOrder& order, int block) {
+  const int of_group = order.heads_per_group * order.m_blocks, group = block / of_group;
+  const int heads = std::min(order.heads_per_group, order.heads - group * order.heads_per_group);
+  const int tile = (block - group * of_group) / heads;
+  return order.heavy_last ? order.m_blocks - 1 - tile : tile;
+}
+
+/// How much later the last block ends than if all SMs ended together: SMs take the blocks of an
+/// order as they come free. clocks_of(block), of which all have `mean` on the average. Before the
+/// last rounds SMs are anywhere in a block.
+template <class ClocksOf>
+double late_end(const TileOrder& order, int num_sms, double mean, const ClocksOf& clocks_of) {
+  constexpr int kRounds = 4;
+  const int blocks = order.m_blocks * order.heads;
+  const int begin = std::max(0, blocks - kRounds * num_sms);
+  std::vector<double> ends(static_cast<std::size_t>(num_sms), 0.0);  // the soonest is the first
+  double sum = 0;
+  if (begin > 0) {
+    for (int i = 0; i < num_sms; ++i) sum += ends[i] = mean * (i + 1) / num_sms;
+  }
+  for (int block = begin; block < blocks; ++block) {
+    const double clocks = clocks_of(block);
+    std::pop_heap(ends.begin(), ends.end(), std::greater<>());
+    ends.back() += clocks;
+    std::push_heap(ends.begin(), ends.end(), std::greater<>());
+    sum += clocks;
+  }
+  return *std::max_element(ends.begin(), ends.end()) - sum / num_sms;
+}
+
+/// The same of packed sequences, whose order is their own: `heaviest` block and `group` of heads,
+/// in clocks of an SM. The heaviest may come anywhere in the last group, and where it is longer
+/// than the group others wait for it all the same.
+double late_end_of_packed(double heaviest, double group) {
+  if (2 * kLateOfPacked * heaviest <= group) return kLateOfPacked * heaviest * heaviest / group;
+  return heaviest - group / (4 * kLateOfPacked);
+}
+
+/// Clocks of a block's start and end, after its SM's first one.
+double next_start(const BwdWgmmaSm90aConfig& c, double start) {
+  if (!c.persistent()) return start;
+  if (c.adds_in_order()) return start * kNextTile;
+  if (later_see_more(c)) return start / kNextTileInAnyOrder;
+  return start * (c.spares_registers() ? kNextTileInAnyOrder : kNextTileSpills);
+}
+
 }  // namespace
 
 SeenTiles SeenTiles::of(const Problem& problem, int block_m, int block_n) {
@@ -131,27 +189,28 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
                                    const DeviceFacts& device, const TileOrder& order,
                                    bool alternate) {
   const SeenTiles tiles = SeenTiles::of(problem, c.block_m, c.block_n());
-  const double blocks = double(order.m_blocks) * order.heads;
-  const double of_tile = c.adds_in_order() ? std::max(tile_clocks(c), kTurn) : tile_clocks(c);
-  double start = c.split_columns ? kBlockStartColumns : kBlockStart;
-  if (c.persistent() && c.adds_in_order())
-    start *= kNextTile;
-  else if (c.persistent() && !c.spares_registers())
-    start *= kSpills;
-  else if (c.persistent())
-    start *= later_see_more(c) ? 1 / kNextTileInAnyOrder : kNextTileInAnyOrder;
-  double clocks = (tiles.all * of_tile + blocks * start) / device.num_sms;
-  const bool packed = c.lengths == kPackedLengths;
   const GroupShares shares = GroupShares::of(problem, c.group_splits);
+  const bool packed = c.lengths == kPackedLengths;
+  const double blocks = double(order.m_blocks) * order.heads, sms = device.num_sms;
+  const double of_tile = c.adds_in_order() ? std::max(tile_clocks(c), kTurn) : tile_clocks(c);
+  const double start = c.split_columns ? kBlockStartColumns : kBlockStart;
+  const double next = next_start(c, start), first = std::min(blocks, sms);
+  const double all = tiles.all * of_tile + (blocks - first) * next + first * start;
   const double heaviest = (packed ? kOfPacked : kOfBucket) *
-                          (packed && c.adds_in_order() ? kInOrderHeaviest : 1.0) *
                           (shares.heads * tiles.most * of_tile + start);
+  double clocks = all / sms;
   if (packed) {
-    clocks += heaviest * (kLateHeaviest + kLateOfLastHead / order.heads_per_group);
+    clocks += late_end_of_packed(heaviest, clocks * order.heads_per_group / order.heads);
+  } else if (later_see_more(c)) {
+    const KeyBounds bounds = key_bounds(problem);
+    clocks += late_end(order, device.num_sms, all / blocks, [&](int block) {
+      const double seen = seen_by_key_tile(c, problem, bounds, key_tile_of(order, block));
+      return seen * shares.heads * of_tile + (block < device.num_sms ? start : next);
+    });
   } else {
-    TileOrder heaviest_first = order;
-    heaviest_first.heavy_last = later_see_more(c);  // in name: under such masks the light tiles end
-    clocks *= idle_factor(heaviest_first, device.num_sms);
+    clocks *= idle_factor(blocks, sms);
+    // All blocks of a head begin at one query tile, each a turn after the one before.
+    if (c.dq == kDqInOrder) clocks += (ceil_div(problem.seqlen_kv, c.block_n()) - 1.0) * of_tile;
   }
   clocks = std::max(clocks, heaviest);
   if (c.adds_in_order() && later_see_more(c))
@@ -160,8 +219,8 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   if (c.dq_stages > 1) clocks *= c.persistent() ? kTwoDqStagesPersistent : kTwoDqStages;
   if (!c.split_columns && c.block_m > 64 && c.dq_blocks() > 1) clocks *= kManyRows;
   if (c.late_dq == kDvFirst && !c.adds_in_order()) clocks *= kDvBeforeDq;
+  if (shares.count > 1 && shares.heads == 1) clocks *= kLoneHead;
   clocks *= apart_factor(c, problem, order, alternate);
-  clocks *= 1 + kTwiceTheShares * std::log2(shares.count);
   return clocks / device.sm_clock_mhz;
 }
 
