@@ -34,9 +34,8 @@ constexpr double kBlockStartColumns = 12000;
 constexpr double kNextTile = 0.55, kNextTileInAnyOrder = 0.87, kNextTileSpills = 0.93;
 constexpr double kTurn = 3300;  // from one block's turn at a tile to the next one's
 // What waiting for turns takes, of all: with several heads at a time, and where all blocks are of
-// one; under a mask, and there in persistent blocks.
-constexpr double kInOrder = 1.06, kInOrderOfAHead = 1.25, kInOrderMasked = 1.1,
-                 kInOrderPersistent = 1.06;
+// one; and under a mask.
+constexpr double kInOrder = 1.06, kInOrderOfAHead = 1.25, kInOrderMasked = 1.06;
 // What it is worth that a block may be a tile behind its turn; more where it goes on with the next
 // key tile.
 constexpr double kTwoDqStages = 0.99, kTwoDqStagesPersistent = 0.97;
@@ -213,8 +212,7 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
     if (c.dq == kDqInOrder) clocks += (ceil_div(problem.seqlen_kv, c.block_n()) - 1.0) * of_tile;
   }
   clocks = std::max(clocks, heaviest);
-  if (c.adds_in_order() && later_see_more(c))
-    clocks *= c.persistent() ? kInOrderPersistent : kInOrderMasked;
+  if (c.adds_in_order() && later_see_more(c)) clocks *= kInOrderMasked;
   if (c.dq == kDqInOrder) clocks *= order.heads_per_group > 1 ? kInOrder : kInOrderOfAHead;
   if (c.dq_stages > 1) clocks *= c.persistent() ? kTwoDqStagesPersistent : kTwoDqStages;
   if (!c.split_columns && c.block_m > 64 && c.dq_blocks() > 1) clocks *= kManyRows;
