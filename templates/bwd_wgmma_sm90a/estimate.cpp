@@ -31,7 +31,7 @@ constexpr double kBlockStartColumns = 12000;
 // Shares of that for blocks after an SM's first, where the next K and V come while dK and dV go. In
 // any order less is gained, and nothing under a mask: the next block's loads are under way as well
 // when a block ends. The producer may spill.
-constexpr double kNextTile = 0.55, kNextTileInAnyOrder = 0.87, kNextTileSpills = 0.93;
+constexpr double kNextTile = 0.58, kNextTileInAnyOrder = 0.87, kNextTileSpills = 0.93;
 constexpr double kTurn = 3300;  // from one block's turn at a tile to the next one's
 // What waiting for turns takes, of all: with several heads at a time, and where all blocks are of
 // one; and under a mask.
