@@ -191,6 +191,7 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   const GroupShares shares = GroupShares::of(problem, c.group_splits);
   const bool packed = c.lengths == kPackedLengths;
   const double blocks = double(order.m_blocks) * order.heads, sms = device.num_sms;
+  if (blocks == 0) return 0;
   const double of_tile = c.adds_in_order() ? std::max(tile_clocks(c), kTurn) : tile_clocks(c);
   const double start = c.split_columns ? kBlockStartColumns : kBlockStart;
   const double next = next_start(c, start), first = std::min(blocks, sms);
