@@ -149,9 +149,10 @@ struct FirstRun {
 /// A plan that tunes because nothing was measured for its bucket gets the winner of the one process
 /// that tunes the bucket, be it this one or another that is waited for, within options.time_limit_s
 /// of `called`. In vain: the best of what the other has stored so far, or nothing. All that find a
-/// winner find the same, since they take it from the database.
-FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState& state,
-                   std::chrono::steady_clock::time_point called);
+/// winner find the same, since they take it from the database. The final is of the bucket's problem
+/// and of `asked`, its problem that the call is for, and no choice of the model is faster for that.
+FirstRun first_run(const ChoiceKey& key, const Problem& asked, const PlanOptions& options,
+                   DeviceState& state, std::chrono::steady_clock::time_point called);
 
 /// Whether a problem is served worse than it could be: by no product, or for something about its
 /// tensors that is easily changed. "": it is not, or a family is forced. Else one line: which

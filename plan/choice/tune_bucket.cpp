@@ -18,6 +18,7 @@
 #include "runtime/driver.h"
 #include "runtime/nvtx.h"
 #include "templates/registry.h"
+#include "tuner/asked_tensors.h"
 #include "tuner/evaluator.h"
 #include "tuner/search/tune.h"
 #include "tuner/trials/gpu_trials.h"
@@ -73,6 +74,22 @@ void add_stored_winner(std::vector<Candidate>& all, const std::vector<const Fami
   }
 }
 
+/// What the model chooses for `asked`, a problem of the bucket of `all`, to which it is added where
+/// the model would not try it for the bucket. "": the two are one, or no tuning times both.
+std::string add_choice_for(const Problem& asked, std::vector<Candidate>& all,
+                           const std::vector<const Family*>& families, const ChoiceKey& key,
+                           DeviceState& state) {
+  if (asked == key.problem || !fits_into(asked, key.problem)) return "";
+  Candidate choice = untuned(families, asked, state.facts, state.overrides);
+  if (std::ranges::find(all, choice.config, &Candidate::config) == all.end()) {
+    if (!illegal(choice.config, key.problem, state.facts).empty())
+      return to_string(all.front().config);
+    choice.estimate_us = choice.family->estimate_us(choice.config, key.problem, state.facts);
+    all.push_back(choice);
+  }
+  return to_string(choice.config);
+}
+
 /// Throws Error(kCuda) where the tensors of a search, in a process of its own, do not fit into the
 /// GPU memory that is free now.
 void require_memory(const Problem& problem, const DeviceFacts& device) {
@@ -91,10 +108,10 @@ void require_memory(const Problem& problem, const DeviceFacts& device) {
 }
 
 /// By workers, if there is a program for them, else here.
-std::unique_ptr<Evaluator> evaluator_of(const Problem& problem, const TuneOptions& options,
-                                        DeviceState& state, Clock::time_point called,
-                                        bool first_run) {
-  TrialOptions trial{.seed = options.seed};
+std::unique_ptr<Evaluator> evaluator_of(const Problem& problem, const std::optional<Problem>& asked,
+                                        const TuneOptions& options, DeviceState& state,
+                                        Clock::time_point called, bool first_run) {
+  TrialOptions trial{.seed = options.seed, .asked = asked};
   std::unique_ptr<Trials> trials;
   std::unique_ptr<CompileWorkers> compilers;
   if (const WorkerProgram& program = state.worker.program; !program.path.empty()) {
@@ -112,10 +129,10 @@ std::unique_ptr<Evaluator> evaluator_of(const Problem& problem, const TuneOption
                         options.compile_threads, state.overrides);
 }
 
-/// `called` is when the call began; with `first_run` a plan waits for the result, and its time
-/// limit began then.
+/// `called` is when the call began; with `first_run`, the problem that is asked for, a plan waits
+/// for the result, and its time limit began then.
 TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceState& state,
-                    Clock::time_point called, bool first_run) {
+                    Clock::time_point called, const Problem* first_run) {
   const Overrides& overrides = state.overrides;
   const std::vector<const Family*> families = families_named(key.family, overrides);
   std::vector<Candidate> all = candidates(families, key.problem, state.facts, overrides);
@@ -123,6 +140,10 @@ TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceStat
     untuned(families, key.problem, state.facts,
             overrides);  // throws Error(kUnsupported) with the reasons
   add_stored_winner(all, families, key, state);
+  const std::string asked_choice = first_run ? add_choice_for(*first_run, all, families, key, state)
+                                             : "";
+  const std::optional<Problem> asked = asked_choice.empty() ? std::nullopt
+                                                            : std::optional(*first_run);
 
   std::unique_lock one_at_a_time(state.tuning, std::defer_lock);
   if (!first_run) {
@@ -135,15 +156,16 @@ TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceStat
   const ContextScope scope(state.context);
   const std::string text = stored_as(key.problem, overrides);
   const NvtxRange range("attnforge tune", text);
-  const std::unique_ptr<Evaluator> evaluator = evaluator_of(key.problem, options, state, called,
-                                                            first_run);
+  const std::unique_ptr<Evaluator> evaluator = evaluator_of(key.problem, asked, options, state,
+                                                            called, first_run != nullptr);
   TuneResult result = tune_problem(key.problem, state.facts, state.cache, *evaluator, all, options,
                                    {.driver = driver_text(state.facts),
                                     .nvrtc = nvrtc_facts().version_text(),
                                     .stored_as = text,
                                     .log = state.log_function(),
                                     .spent_s = first_run ? seconds_from(called) : 0,
-                                    .first_run = first_run,
+                                    .first_run = first_run != nullptr,
+                                    .asked_choice = asked_choice,
                                     .now_s = {},
                                     .sleep_s = {}});
   const bool found = result.tried > 0 && result.reused == result.tried;
@@ -173,15 +195,15 @@ void store_code_of_winner(const TuneResult& result, const ChoiceKey& key, Device
 
 }  // namespace
 
-FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState& state,
-                   Clock::time_point called) {
+FirstRun first_run(const ChoiceKey& key, const Problem& asked, const PlanOptions& options,
+                   DeviceState& state, Clock::time_point called) {
   TuneOptions tune_options;
   tune_options.time_limit_s = options.time_limit_s;
   tune_options.family = key.family;
   tune_options.on_progress = options.on_progress;
   tune_options.cancelled = options.cancelled;
   try {
-    const TuneResult result = tune_key(key, tune_options, state, called, true);
+    const TuneResult result = tune_key(key, tune_options, state, called, &asked);
     if (result.other_at_work) {
       state.log.warning(fmt::format(
           "somebody else still tunes \"{}\" after {:.1f} s; the plan goes on with {} and "
@@ -232,7 +254,7 @@ TuneResult tune(const Problem& problem, Device& device, const TuneOptions& optio
   if (options.must_keep) state.cache.require_keeping("results");
   const ChoiceKey key{bucket(problem), options.family, ""};
   warn_of_slow_path(key, state);
-  TuneResult result = tune_key(key, options, state, Clock::now(), false);
+  TuneResult result = tune_key(key, options, state, Clock::now(), nullptr);
   store_code_of_winner(result, key, state);
   // Plans made from now on ask the database again. Those made before run on with the kernel that
   // they have.

@@ -332,7 +332,7 @@ TEST_F(GpuTest, CandidatesTakeTurnsWithOneWorkspaceThatGrows) {
   EXPECT_EQ(try_out(*evaluator, *little).status, Status::kOk);
   EXPECT_EQ(try_out(*evaluator, *much).status, Status::kOk);  // the workspace moves
   const std::vector<Config> turns = {little->config, much->config, little->config, much->config};
-  for (const double time_us : evaluator->sample_us(turns)) EXPECT_GT(time_us, 1);
+  for (const double time_us : evaluator->sample_us(turns, Sizes::kBucket)) EXPECT_GT(time_us, 1);
   EXPECT_EQ(evaluator->lost(), nullptr);
   EXPECT_EQ(evaluator->prove(little->config).status, Status::kOk);
 }
@@ -343,7 +343,7 @@ TEST_F(GpuTest, SamplesOfOneKernelAgree) {
   ASSERT_EQ(try_out(*evaluator, candidate).status, Status::kOk);
   evaluator->heat(std::span(&candidate.config, 1));
   const std::vector<double> samples = evaluator->sample_us(
-      std::vector<Config>(30, candidate.config));
+      std::vector<Config>(30, candidate.config), Sizes::kBucket);
   ASSERT_EQ(samples.size(), 30u);
   for (double sample : samples) EXPECT_GT(sample, 1);
   EXPECT_LT(relative_iqr(samples), 0.25);

@@ -28,15 +28,39 @@ constexpr double
 constexpr double kTieAtMost = 1.02;  // however noisy
 
 double middle_us(const Finalist& finalist) {
-  return finalist.spread * (finalist.samples.empty() ? finalist.time_us : median(finalist.samples));
+  const double us = finalist.spread *
+                    (finalist.samples.empty() ? finalist.time_us : median(finalist.samples));
+  return finalist.asked.empty() ? us : std::sqrt(us * median(finalist.asked));
 }
 
-/// other's time over the leader's, by round.
-std::vector<double> ratios_of(const Finalist& leader, const Finalist& other) {
-  std::vector<double> ratios(std::min(leader.samples.size(), other.samples.size()));
-  for (std::size_t i = 0; i < ratios.size(); ++i)
-    ratios[i] = other.samples[i] / leader.samples[i] * (other.spread / leader.spread);
+/// other's over the leader's, by round.
+std::vector<double> ratios_of(std::span<const double> leader, std::span<const double> other) {
+  std::vector<double> ratios(std::min(leader.size(), other.size()));
+  for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] = other[i] / leader[i];
   return ratios;
+}
+
+std::vector<double> ratios_of(const Finalist& leader, const Finalist& other) {
+  std::vector<double> ratios = ratios_of(leader.samples, other.samples);
+  const std::vector<double> asked = ratios_of(leader.asked, other.asked);
+  for (double& ratio : ratios) ratio *= other.spread / leader.spread;
+  for (std::size_t i = 0; i < std::min(ratios.size(), asked.size()); ++i)
+    ratios[i] = std::sqrt(ratios[i] * asked[i]);
+  return ratios;
+}
+
+/// `otherwise`: the ratio that decides where there are too few for an interval.
+Standing standing_of(const std::vector<double>& ratios, double otherwise) {
+  const Interval interval = median_interval(ratios);
+  if (std::isinf(interval.high)) return otherwise <= kTie ? Standing::kTied : Standing::kSlower;
+  if (interval.high <= kTie) return Standing::kTied;
+  if (interval.low > kTie || median(ratios) > kTieAtMost) return Standing::kSlower;
+  return Standing::kUndecided;
+}
+
+bool slower_as_asked(const Finalist& choice, const Finalist& other) {
+  const std::vector<double> ratios = ratios_of(choice.asked, other.asked);
+  return !ratios.empty() && standing_of(ratios, median(ratios)) == Standing::kSlower;
 }
 
 /// Indices by estimate, but for the first candidate, which stays first.
@@ -163,14 +187,7 @@ std::vector<std::size_t> select_finalists(std::span<const double> time_us) {
 }
 
 Standing standing(const Finalist& leader, const Finalist& other) {
-  const std::vector<double> ratios = ratios_of(leader, other);
-  const Interval interval = median_interval(ratios);
-  if (std::isinf(interval.high)) {  // too few rounds for an interval
-    return middle_us(other) <= kTie * middle_us(leader) ? Standing::kTied : Standing::kSlower;
-  }
-  if (interval.high <= kTie) return Standing::kTied;
-  if (interval.low > kTie || median(ratios) > kTieAtMost) return Standing::kSlower;
-  return Standing::kUndecided;
+  return standing_of(ratios_of(leader, other), middle_us(other) / middle_us(leader));
 }
 
 bool falls(const Finalist& leader, const Finalist& favourite) {
@@ -189,7 +206,17 @@ std::size_t leader(std::span<const Finalist> finalists) {
   return static_cast<std::size_t>(best - finalists.begin());
 }
 
-std::size_t decide(std::span<const Finalist> finalists) {
+std::size_t decide(std::span<const Finalist> all) {
+  std::vector<Finalist> finalists;
+  std::vector<std::size_t> places;  // of these in `all`
+  for (std::size_t place = 0; place < all.size(); ++place) {
+    if (std::ranges::any_of(all, [&](const Finalist& choice) {
+          return choice.of_model && slower_as_asked(choice, all[place]);
+        }))
+      continue;
+    finalists.push_back(all[place]);
+    places.push_back(place);
+  }
   const std::size_t fastest = leader(finalists);
   std::vector<std::size_t> ties;
   for (std::size_t i = 0; i < finalists.size(); ++i) {
@@ -202,7 +229,7 @@ std::size_t decide(std::span<const Finalist> finalists) {
     const Finalist& f = finalists[i];
     return std::tuple(!f.incumbent, !f.untuned, f.estimate_us, std::string_view(f.text));
   };
-  return *std::ranges::min_element(ties, {}, key);
+  return places[*std::ranges::min_element(ties, {}, key)];
 }
 
 }  // namespace attnforge

@@ -8,6 +8,7 @@ namespace {
 constexpr int kFirstFinalRounds = 3;
 constexpr double kContender = 1.15;  // times the best: may enter the halving
 constexpr std::size_t kContendersLeast = 8, kContendersMost = 32;
+constexpr std::size_t kInAnyCase = 3;  // SearchBench::is_in_final()
 
 /// Loaded ones near the best, halved in rounds until about 8 are left; fastest first.
 std::vector<std::size_t> contenders(SearchBench& bench) {
@@ -19,7 +20,7 @@ std::vector<std::size_t> contenders(SearchBench& bench) {
     ++count;
   }
   for (std::size_t i = count; i < order.size(); ++i) {
-    if (bench.is_favourite(order[i]) &&
+    if (bench.is_in_final(order[i]) &&
         state[order[i]].measurement.time_us <= kHopeless * state.best_us()) {
       order[count++] = order[i];
     }
@@ -37,10 +38,9 @@ std::vector<std::size_t> contenders(SearchBench& bench) {
     if (!whole) break;
     const std::size_t keep = std::max(kContendersLeast, order.size() / 2);
     for (std::size_t i = order.size(); i-- > keep;) {
-      if (!bench.is_favourite(order[i]))
-        order.erase(order.begin() + static_cast<std::ptrdiff_t>(i));
+      if (!bench.is_in_final(order[i])) order.erase(order.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    if (order.size() <= keep + 2) {
+    if (order.size() <= keep + kInAnyCase) {
       if (keep == kContendersLeast) break;  // what is over are favourites
     }
     rounds += 2;
@@ -54,6 +54,7 @@ Finalist finalist(const SearchBench& bench, std::size_t index) {
   result.spread = bench.candidates[index].spread;
   result.incumbent = index == bench.history.incumbent;
   result.untuned = index == 0;
+  result.of_model = index == 0 || result.text == bench.clock.environment.asked_choice;
   result.time_us = bench.state[index].measurement.time_us;
   return result;
 }
@@ -67,7 +68,7 @@ std::vector<Finalist> final_race(SearchBench& bench) {
   for (std::size_t index : order) times.push_back(state[index].measurement.time_us);
   std::vector<std::size_t> places = select_finalists(times);
   for (std::size_t place = 0; place < order.size(); ++place) {
-    if (bench.is_favourite(order[place]) &&
+    if (bench.is_in_final(order[place]) &&
         std::find(places.begin(), places.end(), place) == places.end())
       places.push_back(place);
   }
@@ -78,8 +79,10 @@ std::vector<Finalist> final_race(SearchBench& bench) {
   if (any) {
     SearchClock& clock = bench.clock;
     bench.progress.enter(Progress::Phase::kFinal, static_cast<int>(finalists.size()));
-    const bool whole = run_final(bench.evaluator, final_rules(clock.options.rigor), finalists,
-                                 bench.random, [&] { return bench.alive(clock.final_deadline()); });
+    FinalRules rules = final_rules(clock.options.rigor);
+    rules.asked = !clock.environment.asked_choice.empty();
+    const bool whole = run_final(bench.evaluator, rules, finalists, bench.random,
+                                 [&] { return bench.alive(clock.final_deadline()); });
     clock.cut |= !whole;
     for (const Finalist& each : finalists) bench.record(each.index, each);
     bench.check_lost();
@@ -88,7 +91,7 @@ std::vector<Finalist> final_race(SearchBench& bench) {
   for (std::size_t index : known) {
     const auto same = [&](const Finalist& f) { return f.index == index; };
     if (std::any_of(finalists.begin(), finalists.end(), same)) continue;
-    if (bench.is_favourite(index) || (index == known.front() && !any))
+    if (bench.is_in_final(index) || (index == known.front() && !any))
       finalists.push_back(finalist(bench, index));
   }
   std::erase_if(finalists, [&](const Finalist& f) {

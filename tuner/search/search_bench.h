@@ -33,6 +33,10 @@ struct SearchBench {
 
   const std::string& digest_of(std::size_t index);
   bool is_favourite(std::size_t index) const { return index == 0 || index == history.incumbent; }
+  /// A favourite, or the model's choice for the sizes asked for, which is not waited for.
+  bool is_in_final(std::size_t index) const {
+    return is_favourite(index) || state[index].config == clock.environment.asked_choice;
+  }
   double search_deadline(double share) const;
   /// Asked all the time: does what must be done from time to time, and says whether to go on.
   bool alive(double until_s);
@@ -53,7 +57,7 @@ struct SearchBench {
   void record(std::size_t index, const Racer& racer);
   void fail(std::size_t index, Status status, const std::string& detail);
   void release(std::size_t index);
-  /// Releases all but the fastest and the favourites.
+  /// Releases all but the fastest and those that are in the final anyway.
   void keep_loaded(std::size_t most);
   /// The config of the fastest; "": none works yet.
   std::string fastest() const;
