@@ -337,6 +337,25 @@ TEST_F(GpuTest, CandidatesTakeTurnsWithOneWorkspaceThatGrows) {
   EXPECT_EQ(evaluator->prove(little->config).status, Status::kOk);
 }
 
+// A quarter of the work, in the memory of the bucket, which is right as before afterwards.
+TEST_F(GpuTest, SamplesOfWhatWasAskedForAreOfItsSizes) {
+  for (const char* more : {"", " lengths=used page_size=16", " lengths=packed"}) {
+    SCOPED_TRACE(more);
+    const std::string words = std::string(" num_heads=8 head_dim=64 lse") + more;
+    const Problem large = parse_problem("fwd bf16 batch=4 seqlen=1024" + words);
+    const Problem asked = parse_problem("fwd bf16 batch=4 seqlen=500" + words);
+    const auto evaluator = make_evaluator(
+        large, device, cache, make_gpu_trials(large, device, {.asked = asked}), nullptr, 2);
+    const Candidate candidate = naive(large);
+    ASSERT_EQ(try_out(*evaluator, candidate).status, Status::kOk);
+    const std::vector<Config> turns(9, candidate.config);
+    EXPECT_LT(median(evaluator->sample_us(turns, Sizes::kAsked)),
+              0.5 * median(evaluator->sample_us(turns, Sizes::kBucket)));
+    EXPECT_EQ(evaluator->lost(), nullptr);
+    EXPECT_EQ(evaluator->prove(candidate.config).status, Status::kOk);
+  }
+}
+
 TEST_F(GpuTest, SamplesOfOneKernelAgree) {
   const auto evaluator = evaluator_for(small);
   const Candidate candidate = naive(small);
