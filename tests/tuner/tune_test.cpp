@@ -633,7 +633,7 @@ TEST_F(TuneTest, FirstRunIsNotSlowerAsAskedThanTheChoicesOfTheModel) {
   }
 }
 
-// A final of both takes twice as long.
+// A final of both takes twice as long; of slow kernels, 100 ms here, it is of the bucket alone.
 TEST_F(TuneTest, FirstRunThatTimesWhatWasAskedForEndsBeforeItsLimit) {
   options.time_limit_s = 8;
   TuneEnvironment first_run = environment(clock);
@@ -643,7 +643,8 @@ TEST_F(TuneTest, FirstRunThatTimesWhatWasAskedForEndsBeforeItsLimit) {
     SCOPED_TRACE(times);
     Cache empty{":memory:"};
     FakeEvaluator slow{clock};
-    slow.time_us = slow.asked_us = [&](const Config& config) { return times * true_us(config); };
+    slow.time_us = [&](const Config& config) { return times * true_us(config); };
+    if (times < 1000) slow.asked_us = slow.time_us;
     const double start_s = clock.now_s;
     const TuneResult result = tune_problem(problem, device, empty, slow, candidates, options,
                                            first_run);

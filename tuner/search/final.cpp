@@ -80,7 +80,7 @@ std::vector<Finalist> final_race(SearchBench& bench) {
     SearchClock& clock = bench.clock;
     bench.progress.enter(Progress::Phase::kFinal, static_cast<int>(finalists.size()));
     FinalRules rules = final_rules(clock.options.rigor);
-    rules.asked = !clock.environment.asked_choice.empty();
+    rules.asked = !clock.environment.asked_choice.empty() && times_as_asked(rules, times);
     const bool whole = run_final(bench.evaluator, rules, finalists, bench.random,
                                  [&] { return bench.alive(clock.final_deadline()); });
     clock.cut |= !whole;
