@@ -220,7 +220,7 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const Proble
       found.cubin = stored_cubin(found.rendered->digest, state.facts.arch, found.nvrtc, *site);
   });
   if (tunes && (!stored || !is_measured(stored->provenance))) {
-    FirstRun found = first_run(key, asked, options, state, called);
+    FirstRun found = first_run(key, {asked, chooser.near()}, options, state, called);
     if (found.choice) stored = std::move(found.choice);
     provisional = found.provisional;
   }

@@ -74,20 +74,23 @@ void add_stored_winner(std::vector<Candidate>& all, const std::vector<const Fami
   }
 }
 
-/// What the model chooses for `asked`, a problem of the bucket of `all`, to which it is added where
-/// the model would not try it for the bucket. "": the two are one, or no tuning times both.
-std::string add_choice_for(const Problem& asked, std::vector<Candidate>& all,
-                           const std::vector<const Family*>& families, const ChoiceKey& key,
-                           DeviceState& state) {
-  if (asked == key.problem || !fits_into(asked, key.problem)) return "";
-  Candidate choice = untuned(families, asked, state.facts, state.overrides);
-  if (std::ranges::find(all, choice.config, &Candidate::config) == all.end()) {
-    if (!illegal(choice.config, key.problem, state.facts).empty())
-      return to_string(all.front().config);
-    choice.estimate_us = choice.family->estimate_us(choice.config, key.problem, state.facts);
-    all.push_back(choice);
-  }
-  return to_string(choice.config);
+/// What the call might have had without a search: the winner of a near problem, and the model's
+/// choice for its own sizes, which is added where a search would leave it out for the bucket.
+std::vector<std::string> add_unsearched(const FirstCall& call, std::vector<Candidate>& all,
+                                        const std::vector<const Family*>& families,
+                                        const ChoiceKey& key, DeviceState& state) {
+  std::vector<std::string> result;
+  if (call.near) result.push_back(to_string(call.near->config));
+  if (call.asked.batch_invariant) return result;  // a bucket of all batches
+  Candidate choice = untuned(families, call.asked, state.facts, state.overrides);
+  if (choice.family->tier != all.front().family->tier ||
+      !illegal(choice.config, key.problem, state.facts).empty())
+    return result;
+  result.push_back(to_string(choice.config));
+  if (std::ranges::find(all, choice.config, &Candidate::config) != all.end()) return result;
+  choice.estimate_us = choice.family->estimate_us(choice.config, key.problem, state.facts);
+  all.push_back(std::move(choice));
+  return result;
 }
 
 /// Throws Error(kCuda) where the tensors of a search, in a process of its own, do not fit into the
@@ -129,10 +132,10 @@ std::unique_ptr<Evaluator> evaluator_of(const Problem& problem, const std::optio
                         options.compile_threads, state.overrides);
 }
 
-/// `called` is when the call began; with `first_run`, the problem that is asked for, a plan waits
-/// for the result, and its time limit began then.
+/// `called` is when the call began; with `first` a plan waits for the result, and its time limit
+/// began then.
 TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceState& state,
-                    Clock::time_point called, const Problem* first_run) {
+                    Clock::time_point called, const FirstCall* first) {
   const Overrides& overrides = state.overrides;
   const std::vector<const Family*> families = families_named(key.family, overrides);
   std::vector<Candidate> all = candidates(families, key.problem, state.facts, overrides);
@@ -140,13 +143,16 @@ TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceStat
     untuned(families, key.problem, state.facts,
             overrides);  // throws Error(kUnsupported) with the reasons
   add_stored_winner(all, families, key, state);
-  const std::string asked_choice = first_run ? add_choice_for(*first_run, all, families, key, state)
-                                             : "";
-  const std::optional<Problem> asked = asked_choice.empty() ? std::nullopt
-                                                            : std::optional(*first_run);
+  std::vector<std::string> unsearched;
+  std::optional<Problem> asked;
+  if (first) {
+    unsearched = add_unsearched(*first, all, families, key, state);
+    if (!(first->asked == key.problem) && fits_into(first->asked, key.problem))
+      asked = first->asked;
+  }
 
   std::unique_lock one_at_a_time(state.tuning, std::defer_lock);
-  if (!first_run) {
+  if (!first) {
     one_at_a_time.lock();
   } else if (!lock_until(one_at_a_time, called, options.time_limit_s)) {
     TuneResult nothing;
@@ -157,15 +163,16 @@ TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceStat
   const std::string text = stored_as(key.problem, overrides);
   const NvtxRange range("attnforge tune", text);
   const std::unique_ptr<Evaluator> evaluator = evaluator_of(key.problem, asked, options, state,
-                                                            called, first_run != nullptr);
+                                                            called, first != nullptr);
   TuneResult result = tune_problem(key.problem, state.facts, state.cache, *evaluator, all, options,
                                    {.driver = driver_text(state.facts),
                                     .nvrtc = nvrtc_facts().version_text(),
                                     .stored_as = text,
                                     .log = state.log_function(),
-                                    .spent_s = first_run ? seconds_from(called) : 0,
-                                    .first_run = first_run != nullptr,
-                                    .asked_choice = asked_choice,
+                                    .spent_s = first ? seconds_from(called) : 0,
+                                    .first_run = first != nullptr,
+                                    .unsearched = unsearched,
+                                    .times_asked = asked.has_value(),
                                     .now_s = {},
                                     .sleep_s = {}});
   const bool found = result.tried > 0 && result.reused == result.tried;
@@ -195,7 +202,7 @@ void store_code_of_winner(const TuneResult& result, const ChoiceKey& key, Device
 
 }  // namespace
 
-FirstRun first_run(const ChoiceKey& key, const Problem& asked, const PlanOptions& options,
+FirstRun first_run(const ChoiceKey& key, const FirstCall& call, const PlanOptions& options,
                    DeviceState& state, Clock::time_point called) {
   TuneOptions tune_options;
   tune_options.time_limit_s = options.time_limit_s;
@@ -203,7 +210,7 @@ FirstRun first_run(const ChoiceKey& key, const Problem& asked, const PlanOptions
   tune_options.on_progress = options.on_progress;
   tune_options.cancelled = options.cancelled;
   try {
-    const TuneResult result = tune_key(key, tune_options, state, called, &asked);
+    const TuneResult result = tune_key(key, tune_options, state, called, &call);
     if (result.other_at_work) {
       state.log.warning(fmt::format(
           "somebody else still tunes \"{}\" after {:.1f} s; the plan goes on with {} and "

@@ -218,18 +218,18 @@ Finalist finalist_of_both(std::string config, double middle, double asked, int r
   return result;
 }
 
-TEST(Decide, NobodyWinsWhoIsSlowerAsAskedThanAChoiceOfTheModel) {
+TEST(Decide, NobodyWinsWhoIsSlowerAsAskedThanWhatNeedsNoSearch) {
   for (const int rounds : {3, 41}) {
     std::vector<Finalist> both{finalist_of_both("fast in the bucket", 70, 117, rounds),
-                               finalist_of_both("of the model", 100, 100, rounds),
+                               finalist_of_both("unsearched", 100, 100, rounds),
                                finalist_of_both("the best", 99, 80, rounds)};
-    both[1].of_model = both[1].untuned = true;
+    both[1].unsearched = both[1].untuned = true;
     EXPECT_EQ(both[decide(both)].text, "the best") << rounds;
     both.pop_back();
-    EXPECT_EQ(both[decide(both)].text, "of the model") << rounds;
+    EXPECT_EQ(both[decide(both)].text, "unsearched") << rounds;
     both[0].incumbent = true;
-    EXPECT_EQ(both[decide(both)].text, "of the model") << rounds << " rounds, stored before";
-    both[1].of_model = false;
+    EXPECT_EQ(both[decide(both)].text, "unsearched") << rounds << " rounds, stored before";
+    both[1].unsearched = false;
     EXPECT_EQ(both[decide(both)].text, "fast in the bucket") << rounds;
   }
 }

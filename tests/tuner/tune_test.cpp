@@ -602,7 +602,7 @@ TEST_F(TuneTest, FirstRunEndsBeforeItsLimitHoweverSlowCompilesAndKernelsAre) {
 
 // The bucket of 5 sequences of 78 queries is 6 of 128: what fills the GPU there is not the fastest
 // here.
-TEST_F(TuneTest, FirstRunIsNotSlowerAsAskedThanTheChoicesOfTheModel) {
+TEST_F(TuneTest, FirstRunIsNotSlowerAsAskedThanWhatNeedsNoSearch) {
   options.time_limit_s = 8;
   TuneEnvironment first_run = environment(clock);
   first_run.first_run = true;
@@ -620,7 +620,8 @@ TEST_F(TuneTest, FirstRunIsNotSlowerAsAskedThanTheChoicesOfTheModel) {
     both.time_us = [&](const Config& config) {
       return config == chosen ? 100 * slower : true_us(config);
     };
-    first_run.asked_choice = to_string(chosen);
+    first_run.unsearched = {to_string(chosen)};
+    first_run.times_asked = true;
     const TuneResult result = tune_problem(problem, device, empty, both, candidates, options,
                                            first_run);
     EXPECT_EQ(result.winner, to_string(chosen));
@@ -633,12 +634,25 @@ TEST_F(TuneTest, FirstRunIsNotSlowerAsAskedThanTheChoicesOfTheModel) {
   }
 }
 
+// As a plan without a search takes it: of winners that ship, which a search does not start from.
+TEST_F(TuneTest, FirstRunTriesWhatNeedsNoSearch) {
+  options.time_limit_s = 8;
+  const Config near = parse_config("fake block_m=32 block_n=32 stages=2 persistent=0");
+  evaluator.time_us = [&](const Config& config) { return config == near ? 90 : true_us(config); };
+  TuneEnvironment first_run = environment(clock);
+  first_run.first_run = true;
+  first_run.unsearched = {"fake of another version", to_string(near)};
+  EXPECT_EQ(tune_problem(problem, device, cache, evaluator, candidates, options, first_run).winner,
+            to_string(near));
+}
+
 // A final of both takes twice as long; of slow kernels, 100 ms here, it is of the bucket alone.
 TEST_F(TuneTest, FirstRunThatTimesWhatWasAskedForEndsBeforeItsLimit) {
   options.time_limit_s = 8;
   TuneEnvironment first_run = environment(clock);
   first_run.first_run = true;
-  first_run.asked_choice = to_string(candidates[1].config);
+  first_run.unsearched = {to_string(candidates[1].config)};
+  first_run.times_asked = true;
   for (const double times : {1.0, 100.0, 1000.0}) {
     SCOPED_TRACE(times);
     Cache empty{":memory:"};

@@ -211,7 +211,7 @@ std::size_t decide(std::span<const Finalist> all) {
   std::vector<std::size_t> places;  // of these in `all`
   for (std::size_t place = 0; place < all.size(); ++place) {
     if (std::ranges::any_of(all, [&](const Finalist& choice) {
-          return choice.of_model && slower_as_asked(choice, all[place]);
+          return choice.unsearched && slower_as_asked(choice, all[place]);
         }))
       continue;
     finalists.push_back(all[place]);

@@ -43,11 +43,11 @@ struct Finalist : Racer {
   std::size_t index = 0;  // among the candidates
   std::string text;       // of the config
   double estimate_us = 0;
-  double spread = 1;       // Family::spread(): its times count so many times
-  bool incumbent = false;  // the winner that the database has
-  bool untuned = false;    // the model's first choice
-  bool of_model = false;   // untuned, or the model's first choice for the sizes asked for
-  double time_us = 0;      // from before the race: of another moment and another heat
+  double spread = 1;        // Family::spread(): its times count so many times
+  bool incumbent = false;   // the winner that the database has
+  bool untuned = false;     // the model's first choice
+  bool unsearched = false;  // what the call might have had without a search
+  double time_us = 0;       // from before the race: of another moment and another heat
 };
 
 /// Whom others must beat.
@@ -78,9 +78,8 @@ std::size_t leader(std::span<const Finalist> finalists);
 
 /// Place of the winner: of the favourites that do not fall and of the others that are not slower
 /// than the leader, the incumbent, else the untuned choice, else the least estimate, else the first
-/// text. So noise does not replace a stored winner, and two runs agree. Whoever is slower than a
-/// choice of the model at the sizes asked for is left out before: without a search the call would
-/// have been served better.
+/// text. So noise does not replace a stored winner, and two runs agree. Whoever is slower at
+/// the sizes asked for than what the call might have had without a search is left out before.
 std::size_t decide(std::span<const Finalist> all);
 
 }  // namespace attnforge

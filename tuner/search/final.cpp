@@ -8,7 +8,6 @@ namespace {
 constexpr int kFirstFinalRounds = 3;
 constexpr double kContender = 1.15;  // times the best: may enter the halving
 constexpr std::size_t kContendersLeast = 8, kContendersMost = 32;
-constexpr std::size_t kInAnyCase = 3;  // SearchBench::is_in_final()
 
 /// Loaded ones near the best, halved in rounds until about 8 are left; fastest first.
 std::vector<std::size_t> contenders(SearchBench& bench) {
@@ -29,6 +28,7 @@ std::vector<std::size_t> contenders(SearchBench& bench) {
   bench.load(order, 1.0, false);
   std::erase_if(order, [&](std::size_t index) { return !state[index].loaded; });
 
+  const std::size_t in_any_case = 2 + bench.clock.environment.unsearched.size();
   int rounds = kFirstFinalRounds;
   while (order.size() > kContendersLeast) {
     const bool whole = bench.race(order, rounds, 1.0);
@@ -40,7 +40,7 @@ std::vector<std::size_t> contenders(SearchBench& bench) {
     for (std::size_t i = order.size(); i-- > keep;) {
       if (!bench.is_in_final(order[i])) order.erase(order.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    if (order.size() <= keep + kInAnyCase) {
+    if (order.size() <= keep + in_any_case) {
       if (keep == kContendersLeast) break;  // what is over are favourites
     }
     rounds += 2;
@@ -54,7 +54,7 @@ Finalist finalist(const SearchBench& bench, std::size_t index) {
   result.spread = bench.candidates[index].spread;
   result.incumbent = index == bench.history.incumbent;
   result.untuned = index == 0;
-  result.of_model = index == 0 || result.text == bench.clock.environment.asked_choice;
+  result.unsearched = bench.is_unsearched(index);
   result.time_us = bench.state[index].measurement.time_us;
   return result;
 }
@@ -80,7 +80,7 @@ std::vector<Finalist> final_race(SearchBench& bench) {
     SearchClock& clock = bench.clock;
     bench.progress.enter(Progress::Phase::kFinal, static_cast<int>(finalists.size()));
     FinalRules rules = final_rules(clock.options.rigor);
-    rules.asked = !clock.environment.asked_choice.empty() && times_as_asked(rules, times);
+    rules.asked = clock.environment.times_asked && times_as_asked(rules, times);
     const bool whole = run_final(bench.evaluator, rules, finalists, bench.random,
                                  [&] { return bench.alive(clock.final_deadline()); });
     clock.cut |= !whole;

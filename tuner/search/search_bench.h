@@ -2,6 +2,7 @@
 // released, with what is known of each.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <random>
 #include <string>
@@ -33,10 +34,13 @@ struct SearchBench {
 
   const std::string& digest_of(std::size_t index);
   bool is_favourite(std::size_t index) const { return index == 0 || index == history.incumbent; }
-  /// A favourite, or the model's choice for the sizes asked for, which is not waited for.
-  bool is_in_final(std::size_t index) const {
-    return is_favourite(index) || state[index].config == clock.environment.asked_choice;
+  /// Whether the call might have had it without a search.
+  bool is_unsearched(std::size_t index) const {
+    const std::vector<std::string>& all = clock.environment.unsearched;
+    return index == 0 || std::ranges::find(all, state[index].config) != all.end();
   }
+  /// Not all of these are waited for.
+  bool is_in_final(std::size_t index) const { return is_favourite(index) || is_unsearched(index); }
   double search_deadline(double share) const;
   /// Asked all the time: does what must be done from time to time, and says whether to go on.
   bool alive(double until_s);
