@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "generator/tensors/operands.h"
@@ -10,6 +11,11 @@
 namespace attnforge {
 
 bool fits_into(const Problem& asked, const Problem& bucket) {
+  constexpr std::size_t kMostTableBytes = 64 << 20;  // made a second time, and not counted
+  std::size_t tables = 0;
+  for (const Operand& each : operands(asked))
+    if (each.role == Operand::Role::kTable) tables += each.bytes();
+  if (tables > kMostTableBytes) return false;
   const auto no_larger = [](const Operand& small, const Operand& large) {
     return small.name == large.name && small.bytes() <= large.bytes();
   };

@@ -75,21 +75,21 @@ void add_stored_winner(std::vector<Candidate>& all, const std::vector<const Fami
 }
 
 /// What the call might have had without a search: the winner of a near problem, and the model's
-/// choice for its own sizes, which is added where a search would leave it out for the bucket.
-std::vector<std::string> add_unsearched(const FirstCall& call, std::vector<Candidate>& all,
-                                        const std::vector<const Family*>& families,
-                                        const ChoiceKey& key, DeviceState& state) {
+/// choice for its own sizes where the bucket's candidates have it. These are the same for all sizes
+/// of a bucket: a process that waits for another's winner must know it.
+std::vector<std::string> unsearched_of(const FirstCall& call, const std::vector<Candidate>& all,
+                                       const std::vector<const Family*>& families,
+                                       DeviceState& state) {
   std::vector<std::string> result;
   if (call.near) result.push_back(to_string(call.near->config));
   if (call.asked.batch_invariant) return result;  // a bucket of all batches
-  Candidate choice = untuned(families, call.asked, state.facts, state.overrides);
-  if (choice.family->tier != all.front().family->tier ||
-      !illegal(choice.config, key.problem, state.facts).empty())
-    return result;
-  result.push_back(to_string(choice.config));
-  if (std::ranges::find(all, choice.config, &Candidate::config) != all.end()) return result;
-  choice.estimate_us = choice.family->estimate_us(choice.config, key.problem, state.facts);
-  all.push_back(std::move(choice));
+  try {
+    const Candidate choice = untuned(families, call.asked, state.facts, state.overrides);
+    if (std::ranges::find(all, choice.config, &Candidate::config) != all.end())
+      result.push_back(to_string(choice.config));
+  } catch (const Error& error) {  // a forced axis may leave nothing for these sizes alone
+    if (error.code() != ErrorCode::kUnsupported) throw;
+  }
   return result;
 }
 
@@ -146,7 +146,7 @@ TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceStat
   std::vector<std::string> unsearched;
   std::optional<Problem> asked;
   if (first) {
-    unsearched = add_unsearched(*first, all, families, key, state);
+    unsearched = unsearched_of(*first, all, families, state);
     if (!(first->asked == key.problem) && fits_into(first->asked, key.problem))
       asked = first->asked;
   }

@@ -27,10 +27,16 @@ constexpr double
     kTie = 1.005;  // never told apart: less than the spread of one kernel between processes
 constexpr double kTieAtMost = 1.02;  // however noisy
 
-double middle_us(const Finalist& finalist) {
+/// asked: of both sizes.
+double middle_us(const Finalist& finalist, bool asked) {
   const double us = finalist.spread *
                     (finalist.samples.empty() ? finalist.time_us : median(finalist.samples));
-  return finalist.asked.empty() ? us : std::sqrt(us * median(finalist.asked));
+  return asked ? std::sqrt(us * median(finalist.asked)) : us;
+}
+/// other's over the leader's, at sizes that both have times of.
+double middle_ratio(const Finalist& leader, const Finalist& other) {
+  const bool asked = !leader.asked.empty() && !other.asked.empty();
+  return middle_us(other, asked) / middle_us(leader, asked);
 }
 
 /// other's over the leader's, by round.
@@ -187,22 +193,23 @@ std::vector<std::size_t> select_finalists(std::span<const double> time_us) {
 }
 
 Standing standing(const Finalist& leader, const Finalist& other) {
-  return standing_of(ratios_of(leader, other), middle_us(other) / middle_us(leader));
+  return standing_of(ratios_of(leader, other), middle_ratio(leader, other));
 }
 
 bool falls(const Finalist& leader, const Finalist& favourite) {
   std::vector<double> ratios = ratios_of(leader, favourite);
   if (!std::isinf(median_interval(ratios).high))
     return standing(leader, favourite) == Standing::kSlower;
-  if (ratios.empty()) ratios = {middle_us(favourite) / middle_us(leader)};
+  if (ratios.empty()) ratios = {middle_ratio(leader, favourite)};
   const double rounds = static_cast<double>(ratios.size());
   return *std::min_element(ratios.begin(), ratios.end()) > 1 + 0.5 / (rounds * rounds);
 }
 
 std::size_t leader(std::span<const Finalist> finalists) {
   ATTNFORGE_ASSERT(!finalists.empty(), "a final needs somebody in it");
-  const auto best = std::ranges::min_element(
-      finalists, {}, [](const Finalist& f) { return std::pair(f.samples.empty(), middle_us(f)); });
+  const auto best = std::ranges::min_element(finalists, {}, [](const Finalist& f) {
+    return std::pair(f.samples.empty(), middle_us(f, !f.asked.empty()));
+  });
   return static_cast<std::size_t>(best - finalists.begin());
 }
 
@@ -216,6 +223,11 @@ std::size_t decide(std::span<const Finalist> all) {
       continue;
     finalists.push_back(all[place]);
     places.push_back(place);
+  }
+  if (finalists.empty()) {  // each is slower than another: medians of ratios may go round
+    finalists.assign(all.begin(), all.end());
+    places.resize(all.size());
+    std::iota(places.begin(), places.end(), std::size_t{0});
   }
   const std::size_t fastest = leader(finalists);
   std::vector<std::size_t> ties;

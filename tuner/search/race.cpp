@@ -21,7 +21,9 @@ void shuffle(std::vector<Racer*>& racers, std::mt19937_64& random) {
   for (std::size_t i = racers.size(); i > 1; --i) std::swap(racers[i - 1], racers[random() % i]);
 }
 
-void sample(Evaluator& evaluator, const std::vector<Racer*>& racers, bool asked) {
+/// asked: the sizes asked for too. Set to false where one of them has no time there, which says
+/// nothing against it: what is stored is of the bucket.
+void sample(Evaluator& evaluator, const std::vector<Racer*>& racers, bool& asked) {
   std::vector<Config> order;
   order.reserve(racers.size());
   for (const Racer* racer : racers) order.push_back(racer->config);
@@ -31,10 +33,11 @@ void sample(Evaluator& evaluator, const std::vector<Racer*>& racers, bool asked)
   const std::vector<double> times = evaluator.sample_us(order, Sizes::kBucket);
   if (evaluator.lost() != nullptr) return;
   const auto is_time = [](double us) { return std::isfinite(us) && us > 0; };
+  asked = asked && std::ranges::all_of(times_asked, is_time);
   const double clock_mhz = evaluator.clock_mhz();
   for (std::size_t i = 0; i < racers.size(); ++i) {
     Racer& racer = *racers[i];
-    if (!is_time(times[i]) || (asked && !is_time(times_asked[i]))) {
+    if (!is_time(times[i])) {
       racer.failed = true;
       continue;
     }
@@ -46,7 +49,7 @@ void sample(Evaluator& evaluator, const std::vector<Racer*>& racers, bool asked)
 }
 
 /// One round over `racers` in runs of bounded length.
-bool run_round(Evaluator& evaluator, const std::vector<Racer*>& racers, bool asked,
+bool run_round(Evaluator& evaluator, const std::vector<Racer*>& racers, bool& asked,
                const std::function<bool()>& keep_going) {
   std::vector<Racer*> run;
   double run_us = 0;
@@ -93,7 +96,8 @@ bool run_rounds(Evaluator& evaluator, std::vector<Racer*> racers, int rounds,
   for (int round = 0; round < rounds; ++round) {
     if (!keep_going()) return false;
     shuffle(racers, random);
-    if (!run_round(evaluator, racers, false, keep_going)) return false;
+    bool asked = false;
+    if (!run_round(evaluator, racers, asked, keep_going)) return false;
     drop_failed(racers);
   }
   return true;
@@ -146,10 +150,13 @@ bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Finali
   heat(evaluator, running);
   if (evaluator.lost() != nullptr) return false;
   double spent_us = 0;
+  bool asked = rules.asked;
   for (int round = 0; round < rules.max_rounds; ++round) {
     if (!keep_going()) return false;
     shuffle(running, random);
-    const bool whole = run_round(evaluator, running, rules.asked, keep_going);
+    const bool whole = run_round(evaluator, running, asked, keep_going);
+    if (!asked)
+      for (Finalist& finalist : finalists) finalist.asked.clear();
     drop_failed(running);
     if (!whole) {
       // A cut round would pair samples of different rounds.
@@ -161,7 +168,7 @@ bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Finali
     }
     if (running.empty()) return true;
     for (const Racer* racer : running)
-      spent_us += racer->samples.back() + (rules.asked ? racer->asked.back() : 0);
+      spent_us += racer->samples.back() + (asked ? racer->asked.back() : 0);
     if (round + 1 >= rules.min_rounds && (spent_us > 1e6 * rules.max_seconds || decided())) break;
   }
   return true;

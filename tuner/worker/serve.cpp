@@ -78,6 +78,7 @@ class Server {
       trials_->heat(configs);
       answer.push_back(text_of(trials_->clock_mhz()));
     } else {
+      ATTNFORGE_ASSERT(what == "release", "a supervisor says what a worker knows");
       trials_->release(configs.at(0));
       known_.erase(request.at(1));
     }
