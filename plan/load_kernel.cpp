@@ -196,8 +196,8 @@ bool good_enough(const LoadedKernel& kernel, const PlanOptions& options) {
   return !may_tune(options) || is_measured(kernel.provenance) || kernel.tuning_tried;
 }
 
-std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOptions& options,
-                                              DeviceState& state,
+std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const Problem& asked,
+                                              const PlanOptions& options, DeviceState& state,
                                               std::chrono::steady_clock::time_point called) {
   if (!key.config.empty())
     return load(forced_choice(key.config, key.problem, state.facts, state.overrides), key, options,
@@ -220,7 +220,7 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
       found.cubin = stored_cubin(found.rendered->digest, state.facts.arch, found.nvrtc, *site);
   });
   if (tunes && (!stored || !is_measured(stored->provenance))) {
-    FirstRun found = first_run(key, options, state, called);
+    FirstRun found = first_run(key, {asked, chooser.near()}, options, state, called);
     if (found.choice) stored = std::move(found.choice);
     provisional = found.provisional;
   }

@@ -27,9 +27,10 @@ bool time_to_look_again(const LoadedKernel& kernel, const PlanOptions& options);
 void look_again(const ChoiceKey& key, DeviceState& state);
 
 /// The whole way for a bucket that is not loaded yet, or not well enough. Slow. `called` is when
-/// make_plan was: the time limit is counted from there. Throws as make_plan.
-std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOptions& options,
-                                              DeviceState& state,
+/// make_plan was: the time limit is counted from there. `asked`: what it was called for. Throws as
+/// make_plan.
+std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const Problem& asked,
+                                              const PlanOptions& options, DeviceState& state,
                                               std::chrono::steady_clock::time_point called);
 
 /// Throws Error(kUnsupported) for a GPU that there are no kernels for.

@@ -80,7 +80,8 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
         [&] {
           state.trace.add(key.problem, state.log);
           warn_of_slow_path(key, state);
-          std::unique_ptr<LoadedKernel> made = choose_and_load(key, options, state, called);
+          std::unique_ptr<LoadedKernel> made = choose_and_load(key, problem, options, state,
+                                                               called);
           ++state.chosen;
           if (made->layer == Layer::kShipped) ++state.shipped;
           if (made->provenance != Provenance::kForced &&

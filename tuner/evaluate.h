@@ -12,6 +12,11 @@
 
 namespace attnforge {
 
+/// Of which sizes a sample is: those of the bucket's problem, for which all is stored and proved,
+/// or those that the call asked for, which have the same kernels. The second only where an
+/// evaluator was told of such a problem.
+enum class Sizes { kBucket, kAsked };
+
 /// Why an Evaluator cannot go on.
 struct Loss {
   std::string config;       // text of the culprit; "" when several may be it
@@ -46,7 +51,7 @@ class Evaluator {
   /// One sample each of proved candidates, cold L2, in the given order, in microseconds; NaN where
   /// a launch failed. Callers keep an order to about 100 ms of work, since nothing is asked
   /// meanwhile.
-  virtual std::vector<double> sample_us(std::span<const Config> order) = 0;
+  virtual std::vector<double> sample_us(std::span<const Config> order, Sizes sizes) = 0;
 
   /// Brings the GPU to its steady clock by running proved candidates back to back for about 0.1 s;
   /// called before a series of samples, because the first run after a pause meets a boosted clock.

@@ -71,8 +71,8 @@ class CandidateEvaluator : public Evaluator {
   }
 
   Measurement prove(const Config& config) override { return trials_->prove(config); }
-  std::vector<double> sample_us(std::span<const Config> order) override {
-    return trials_->sample_us(order);
+  std::vector<double> sample_us(std::span<const Config> order, Sizes sizes) override {
+    return trials_->sample_us(order, sizes);
   }
   void heat(std::span<const Config> configs) override { trials_->heat(configs); }
   double clock_mhz() override { return trials_->clock_mhz(); }

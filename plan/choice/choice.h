@@ -141,6 +141,12 @@ class Chooser {
   std::optional<Tier> serving_;  // of the model's own choice
 };
 
+/// The call that a first run is for.
+struct FirstCall {
+  const Problem& asked;        // of the bucket
+  std::optional<Choice> near;  // Chooser::near()
+};
+
 struct FirstRun {
   std::optional<Choice> choice{};  // nothing: no config worked, or none was tried; it is logged
   bool provisional = false;        // another process was still tuning when the time was over
@@ -149,9 +155,10 @@ struct FirstRun {
 /// A plan that tunes because nothing was measured for its bucket gets the winner of the one process
 /// that tunes the bucket, be it this one or another that is waited for, within options.time_limit_s
 /// of `called`. In vain: the best of what the other has stored so far, or nothing. All that find a
-/// winner find the same, since they take it from the database.
-FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState& state,
-                   std::chrono::steady_clock::time_point called);
+/// winner find the same, since they take it from the database. For the sizes of the call that tunes
+/// the winner is not slower than what that call might have had without a search.
+FirstRun first_run(const ChoiceKey& key, const FirstCall& call, const PlanOptions& options,
+                   DeviceState& state, std::chrono::steady_clock::time_point called);
 
 /// Whether a problem is served worse than it could be: by no product, or for something about its
 /// tensors that is easily changed. "": it is not, or a family is forced. Else one line: which

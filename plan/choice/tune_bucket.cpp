@@ -18,6 +18,7 @@
 #include "runtime/driver.h"
 #include "runtime/nvtx.h"
 #include "templates/registry.h"
+#include "tuner/asked_tensors.h"
 #include "tuner/evaluator.h"
 #include "tuner/search/tune.h"
 #include "tuner/trials/gpu_trials.h"
@@ -73,6 +74,25 @@ void add_stored_winner(std::vector<Candidate>& all, const std::vector<const Fami
   }
 }
 
+/// What the call might have had without a search: the winner of a near problem, and the model's
+/// choice for its own sizes where the bucket's candidates have it. These are the same for all sizes
+/// of a bucket: a process that waits for another's winner must know it.
+std::vector<std::string> unsearched_of(const FirstCall& call, const std::vector<Candidate>& all,
+                                       const std::vector<const Family*>& families,
+                                       DeviceState& state) {
+  std::vector<std::string> result;
+  if (call.near) result.push_back(to_string(call.near->config));
+  if (call.asked.batch_invariant) return result;  // a bucket of all batches
+  try {
+    const Candidate choice = untuned(families, call.asked, state.facts, state.overrides);
+    if (std::ranges::find(all, choice.config, &Candidate::config) != all.end())
+      result.push_back(to_string(choice.config));
+  } catch (const Error& error) {  // a forced axis may leave nothing for these sizes alone
+    if (error.code() != ErrorCode::kUnsupported) throw;
+  }
+  return result;
+}
+
 /// Throws Error(kCuda) where the tensors of a search, in a process of its own, do not fit into the
 /// GPU memory that is free now.
 void require_memory(const Problem& problem, const DeviceFacts& device) {
@@ -91,10 +111,10 @@ void require_memory(const Problem& problem, const DeviceFacts& device) {
 }
 
 /// By workers, if there is a program for them, else here.
-std::unique_ptr<Evaluator> evaluator_of(const Problem& problem, const TuneOptions& options,
-                                        DeviceState& state, Clock::time_point called,
-                                        bool first_run) {
-  TrialOptions trial{.seed = options.seed};
+std::unique_ptr<Evaluator> evaluator_of(const Problem& problem, const std::optional<Problem>& asked,
+                                        const TuneOptions& options, DeviceState& state,
+                                        Clock::time_point called, bool first_run) {
+  TrialOptions trial{.seed = options.seed, .asked = asked};
   std::unique_ptr<Trials> trials;
   std::unique_ptr<CompileWorkers> compilers;
   if (const WorkerProgram& program = state.worker.program; !program.path.empty()) {
@@ -112,10 +132,10 @@ std::unique_ptr<Evaluator> evaluator_of(const Problem& problem, const TuneOption
                         options.compile_threads, state.overrides);
 }
 
-/// `called` is when the call began; with `first_run` a plan waits for the result, and its time
-/// limit began then.
+/// `called` is when the call began; with `first` a plan waits for the result, and its time limit
+/// began then.
 TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceState& state,
-                    Clock::time_point called, bool first_run) {
+                    Clock::time_point called, const FirstCall* first) {
   const Overrides& overrides = state.overrides;
   const std::vector<const Family*> families = families_named(key.family, overrides);
   std::vector<Candidate> all = candidates(families, key.problem, state.facts, overrides);
@@ -123,9 +143,16 @@ TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceStat
     untuned(families, key.problem, state.facts,
             overrides);  // throws Error(kUnsupported) with the reasons
   add_stored_winner(all, families, key, state);
+  std::vector<std::string> unsearched;
+  std::optional<Problem> asked;
+  if (first) {
+    unsearched = unsearched_of(*first, all, families, state);
+    if (!(first->asked == key.problem) && fits_into(first->asked, key.problem))
+      asked = first->asked;
+  }
 
   std::unique_lock one_at_a_time(state.tuning, std::defer_lock);
-  if (!first_run) {
+  if (!first) {
     one_at_a_time.lock();
   } else if (!lock_until(one_at_a_time, called, options.time_limit_s)) {
     TuneResult nothing;
@@ -135,15 +162,17 @@ TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceStat
   const ContextScope scope(state.context);
   const std::string text = stored_as(key.problem, overrides);
   const NvtxRange range("attnforge tune", text);
-  const std::unique_ptr<Evaluator> evaluator = evaluator_of(key.problem, options, state, called,
-                                                            first_run);
+  const std::unique_ptr<Evaluator> evaluator = evaluator_of(key.problem, asked, options, state,
+                                                            called, first != nullptr);
   TuneResult result = tune_problem(key.problem, state.facts, state.cache, *evaluator, all, options,
                                    {.driver = driver_text(state.facts),
                                     .nvrtc = nvrtc_facts().version_text(),
                                     .stored_as = text,
                                     .log = state.log_function(),
-                                    .spent_s = first_run ? seconds_from(called) : 0,
-                                    .first_run = first_run,
+                                    .spent_s = first ? seconds_from(called) : 0,
+                                    .first_run = first != nullptr,
+                                    .unsearched = unsearched,
+                                    .times_asked = asked.has_value(),
                                     .now_s = {},
                                     .sleep_s = {}});
   const bool found = result.tried > 0 && result.reused == result.tried;
@@ -173,15 +202,15 @@ void store_code_of_winner(const TuneResult& result, const ChoiceKey& key, Device
 
 }  // namespace
 
-FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState& state,
-                   Clock::time_point called) {
+FirstRun first_run(const ChoiceKey& key, const FirstCall& call, const PlanOptions& options,
+                   DeviceState& state, Clock::time_point called) {
   TuneOptions tune_options;
   tune_options.time_limit_s = options.time_limit_s;
   tune_options.family = key.family;
   tune_options.on_progress = options.on_progress;
   tune_options.cancelled = options.cancelled;
   try {
-    const TuneResult result = tune_key(key, tune_options, state, called, true);
+    const TuneResult result = tune_key(key, tune_options, state, called, &call);
     if (result.other_at_work) {
       state.log.warning(fmt::format(
           "somebody else still tunes \"{}\" after {:.1f} s; the plan goes on with {} and "
@@ -232,7 +261,7 @@ TuneResult tune(const Problem& problem, Device& device, const TuneOptions& optio
   if (options.must_keep) state.cache.require_keeping("results");
   const ChoiceKey key{bucket(problem), options.family, ""};
   warn_of_slow_path(key, state);
-  TuneResult result = tune_key(key, options, state, Clock::now(), false);
+  TuneResult result = tune_key(key, options, state, Clock::now(), nullptr);
   store_code_of_winner(result, key, state);
   // Plans made from now on ask the database again. Those made before run on with the kernel that
   // they have.

@@ -332,9 +332,28 @@ TEST_F(GpuTest, CandidatesTakeTurnsWithOneWorkspaceThatGrows) {
   EXPECT_EQ(try_out(*evaluator, *little).status, Status::kOk);
   EXPECT_EQ(try_out(*evaluator, *much).status, Status::kOk);  // the workspace moves
   const std::vector<Config> turns = {little->config, much->config, little->config, much->config};
-  for (const double time_us : evaluator->sample_us(turns)) EXPECT_GT(time_us, 1);
+  for (const double time_us : evaluator->sample_us(turns, Sizes::kBucket)) EXPECT_GT(time_us, 1);
   EXPECT_EQ(evaluator->lost(), nullptr);
   EXPECT_EQ(evaluator->prove(little->config).status, Status::kOk);
+}
+
+// A quarter of the work, in the memory of the bucket, which is right as before afterwards.
+TEST_F(GpuTest, SamplesOfWhatWasAskedForAreOfItsSizes) {
+  for (const char* more : {"", " lengths=used page_size=16", " lengths=packed"}) {
+    SCOPED_TRACE(more);
+    const std::string words = std::string(" num_heads=8 head_dim=64 lse") + more;
+    const Problem large = parse_problem("fwd bf16 batch=4 seqlen=1024" + words);
+    const Problem asked = parse_problem("fwd bf16 batch=4 seqlen=500" + words);
+    const auto evaluator = make_evaluator(
+        large, device, cache, make_gpu_trials(large, device, {.asked = asked}), nullptr, 2);
+    const Candidate candidate = naive(large);
+    ASSERT_EQ(try_out(*evaluator, candidate).status, Status::kOk);
+    const std::vector<Config> turns(9, candidate.config);
+    EXPECT_LT(median(evaluator->sample_us(turns, Sizes::kAsked)),
+              0.5 * median(evaluator->sample_us(turns, Sizes::kBucket)));
+    EXPECT_EQ(evaluator->lost(), nullptr);
+    EXPECT_EQ(evaluator->prove(candidate.config).status, Status::kOk);
+  }
 }
 
 TEST_F(GpuTest, SamplesOfOneKernelAgree) {
@@ -343,7 +362,7 @@ TEST_F(GpuTest, SamplesOfOneKernelAgree) {
   ASSERT_EQ(try_out(*evaluator, candidate).status, Status::kOk);
   evaluator->heat(std::span(&candidate.config, 1));
   const std::vector<double> samples = evaluator->sample_us(
-      std::vector<Config>(30, candidate.config));
+      std::vector<Config>(30, candidate.config), Sizes::kBucket);
   ASSERT_EQ(samples.size(), 30u);
   for (double sample : samples) EXPECT_GT(sample, 1);
   EXPECT_LT(relative_iqr(samples), 0.25);

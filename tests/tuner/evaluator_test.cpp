@@ -9,7 +9,9 @@
 
 #include "cache/cache.h"
 #include "generator/arch.h"
+#include "generator/problem/bucket.h"
 #include "runtime/compile/compiler.h"
+#include "tuner/asked_tensors.h"
 #include "tuner/evaluator.h"
 
 namespace attnforge {
@@ -26,7 +28,7 @@ class LookingTrials : public Trials {
     return {};
   }
   Measurement prove(const Config&) override { return {}; }
-  std::vector<double> sample_us(std::span<const Config> order) override {
+  std::vector<double> sample_us(std::span<const Config> order, Sizes) override {
     return std::vector<double>(order.size(), 1);
   }
   void heat(std::span<const Config>) override {}
@@ -46,6 +48,24 @@ Source render_tile(const Config& config, const Problem&) {
   source.entry = source.text = "extern \"C\" __global__ void kernel(int* p) { *p = " +
                                (tile == "3" ? std::string("nothing") : tile) + "; }\n";
   return source;
+}
+
+TEST(FitsInto, TensorsThatAreNoLarger) {
+  for (const char* text :
+       {"fwd bf16 batch=5 num_heads=24:8 seqlen=78:367 head_dim=128 causal",
+        "bwd bf16 batch=1 num_heads=64:8 seqlen=1378 head_dim=128 causal",
+        "fwd bf16 batch=6 num_heads=48:1 seqlen=4:5947 head_dim=128 causal lengths=used",
+        "fwd bf16 batch=3 num_heads=32:8 seqlen=1:1025 head_dim=128 lengths=used page_size=16",
+        "fwd bf16 batch=25 num_heads=28:4 seqlen=3209 head_dim=128 causal lengths=packed "
+        "tokens=20000"}) {
+    const Problem asked = parse_problem(text), of_bucket = bucket(asked);
+    ASSERT_FALSE(asked == of_bucket) << text;
+    EXPECT_TRUE(fits_into(asked, of_bucket)) << text;
+    EXPECT_FALSE(fits_into(of_bucket, asked)) << text;
+  }
+  const Problem invariant = parse_problem(
+      "fwd bf16 batch=2 num_heads=32:8 seqlen=1:1000 head_dim=128 batch_invariant");
+  EXPECT_FALSE(fits_into(invariant, bucket(invariant))) << "its bucket is one of all batches";
 }
 
 class EvaluatorTest : public ::testing::Test {

@@ -83,9 +83,10 @@ class FakeEvaluator : public Evaluator {
 
   // What a test may change.
   std::function<double(const Config&)> time_us = true_us;
-  double noise = 0.01;        // standard deviation, relative
-  double compile_s = 0.025;   // a candidate, all threads together
-  std::string digest_suffix;  // "templates have changed"
+  std::function<double(const Config&)> asked_us;  // none: nobody may ask for such samples
+  double noise = 0.01;                            // standard deviation, relative
+  double compile_s = 0.025;                       // a candidate, all threads together
+  std::string digest_suffix;                      // "templates have changed"
   std::set<std::string> does_not_compile, does_not_launch, wrong, fails_when_timed, hangs,
       hangs_when_timed;
   std::map<std::string, int> wrong_from_proof;  // correct before this many proofs
@@ -151,7 +152,7 @@ class FakeEvaluator : public Evaluator {
     return result;
   }
 
-  std::vector<double> sample_us(std::span<const Config> order) override {
+  std::vector<double> sample_us(std::span<const Config> order, Sizes sizes) override {
     std::vector<double> result;
     for (const Config& config : order) {
       require(config);
@@ -165,7 +166,7 @@ class FakeEvaluator : public Evaluator {
         return std::vector<double>(order.size(), std::numeric_limits<double>::quiet_NaN());
       }
       std::normal_distribution<double> normal(1.0, noise);
-      double sample = time_us(config) * normal(random_);
+      double sample = (sizes == Sizes::kAsked ? asked_us : time_us)(config)*normal(random_);
       if (!heated_) sample *= first_sample_after_pause_boost;
       heated_ = true;
       clock_.now_s += 1e-6 * sample + 60e-6;

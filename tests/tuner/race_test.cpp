@@ -38,11 +38,11 @@ class RaceTest : public ::testing::Test {
   /// A final that is stopped when it has asked `questions` times.
   bool race(int questions) {
     std::mt19937_64 random(1);
-    return run_final(evaluator, {.min_rounds = 5, .max_rounds = 9, .max_seconds = 100}, finalists,
-                     random, [&] { return questions-- > 0; });
+    return run_final(evaluator, rules, finalists, random, [&] { return questions-- > 0; });
   }
 
   static constexpr std::size_t kRacers = 3;
+  FinalRules rules{.min_rounds = 5, .max_rounds = 9, .max_seconds = 100};
   FakeClock clock;
   FakeEvaluator evaluator{clock};
   std::vector<Finalist> finalists;
@@ -67,6 +67,21 @@ TEST_F(RaceTest, WholeRoundsGiveEachOneSampleOfTheFinalAlone) {
                 SizeIs(::testing::AllOf(::testing::Ge(5u), ::testing::Le(9u))));
     EXPECT_EQ(finalists[i].samples.size(), finalists[0].samples.size());
     EXPECT_THAT(finalists[i].samples, Each(::testing::Gt(1000.0))) << "none of before";
+  }
+}
+
+TEST_F(RaceTest, SamplesOfWhatWasAskedForAreOfTheSameRounds) {
+  evaluator.asked_us = [&](const Config& config) { return evaluator.time_us(config) / 2; };
+  rules.asked = true;
+  EXPECT_FALSE(race(2 * (1 + int(kRacers)) + 2));
+  for (const Finalist& each : finalists) {
+    EXPECT_THAT(each.samples, SizeIs(2));
+    EXPECT_THAT(each.asked, SizeIs(2)) << "the third round was cut";
+  }
+  EXPECT_TRUE(race(1000));
+  for (const Finalist& each : finalists) {
+    EXPECT_EQ(each.asked.size(), each.samples.size());
+    EXPECT_NEAR(each.asked.back() / each.samples.back(), 0.5, 0.1);
   }
 }
 

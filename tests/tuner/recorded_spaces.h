@@ -122,7 +122,7 @@ class RecordedGpu : public Evaluator {
     result.samples = 1;
     return result;
   }
-  std::vector<double> sample_us(std::span<const Config> order) override {
+  std::vector<double> sample_us(std::span<const Config> order, Sizes) override {
     std::vector<double> result;
     for (const Config& config : order)
       result.push_back(us(config) * std::normal_distribution<double>(1, 0.01)(random_));

@@ -211,6 +211,39 @@ TEST(Decide, CountsWhatAConfigLosesInSmallerBatchesOfTheBucket) {
   }
 }
 
+/// Of the bucket and of what was asked for.
+Finalist finalist_of_both(std::string config, double middle, double asked, int rounds) {
+  Finalist result = finalist(std::move(config), middle, 0.001, 1, rounds);
+  result.asked = finalist("", asked, 0.001, 2, rounds).samples;
+  return result;
+}
+
+TEST(Decide, NobodyWinsWhoIsSlowerAsAskedThanWhatNeedsNoSearch) {
+  for (const int rounds : {3, 41}) {
+    std::vector<Finalist> both{finalist_of_both("fast in the bucket", 70, 117, rounds),
+                               finalist_of_both("unsearched", 100, 100, rounds),
+                               finalist_of_both("the best", 99, 80, rounds)};
+    both[1].unsearched = both[1].untuned = true;
+    EXPECT_EQ(both[decide(both)].text, "the best") << rounds;
+    both.pop_back();
+    EXPECT_EQ(both[decide(both)].text, "unsearched") << rounds;
+    both[0].incumbent = true;
+    EXPECT_EQ(both[decide(both)].text, "unsearched") << rounds << " rounds, stored before";
+    both[1].unsearched = false;
+    EXPECT_EQ(both[decide(both)].text, "fast in the bucket") << rounds;
+  }
+}
+
+TEST(Decide, TheBucketAndWhatWasAskedForCountAlike) {
+  for (const int rounds : {3, 41}) {
+    std::vector<Finalist> both{finalist_of_both("a", 100, 100, rounds),
+                               finalist_of_both("b", 80, 110, rounds)};
+    EXPECT_EQ(both[decide(both)].text, "b") << rounds;
+    both[1] = finalist_of_both("b", 80, 140, rounds);
+    EXPECT_EQ(both[decide(both)].text, "a") << rounds;
+  }
+}
+
 TEST(Standing, MoreRoundsDecide) {
   const Finalist first = finalist("a", 100, 0.03, 1, 400);
   const Finalist other = finalist("b", 101.2, 0.03, 2, 400);

@@ -104,7 +104,7 @@ class SimulatedGpu : public Evaluator {
     return result;
   }
 
-  std::vector<double> sample_us(std::span<const Config> order) override {
+  std::vector<double> sample_us(std::span<const Config> order, Sizes) override {
     std::vector<double> result;
     for (const Config& config : order) {
       const std::size_t candidate = place(config);

@@ -600,5 +600,72 @@ TEST_F(TuneTest, FirstRunEndsBeforeItsLimitHoweverSlowCompilesAndKernelsAre) {
   }
 }
 
+// The bucket of 5 sequences of 78 queries is 6 of 128: what fills the GPU there is not the fastest
+// here.
+TEST_F(TuneTest, FirstRunIsNotSlowerAsAskedThanWhatNeedsNoSearch) {
+  options.time_limit_s = 8;
+  TuneEnvironment first_run = environment(clock);
+  first_run.first_run = true;
+  ASSERT_EQ(tune_problem(problem, device, cache, evaluator, candidates, options, first_run).winner,
+            kBest);
+  const Config chosen = parse_config("fake block_m=32 block_n=32 stages=2 persistent=0");
+  const auto as_asked = [&](const Config& config) {
+    return config == chosen ? 60 : config.get("block_m") == 128 ? 90 : 70;
+  };
+  for (const double slower : {1.0, 1.3}) {  // than others, in the bucket
+    SCOPED_TRACE(slower);
+    Cache empty{":memory:"};
+    FakeEvaluator both{clock};
+    both.asked_us = as_asked;
+    both.time_us = [&](const Config& config) {
+      return config == chosen ? 100 * slower : true_us(config);
+    };
+    first_run.unsearched = {to_string(chosen)};
+    first_run.times_asked = true;
+    const TuneResult result = tune_problem(problem, device, empty, both, candidates, options,
+                                           first_run);
+    EXPECT_EQ(result.winner, to_string(chosen));
+    EXPECT_NEAR(result.winner_us, 100 * slower, 5) << "the time that is kept is the bucket's";
+    const std::optional<Winner> noted = empty.best(
+        to_string(problem), current(), [](std::string_view config) { return std::string(config); },
+        Rigor::kQuick);
+    ASSERT_TRUE(noted);
+    EXPECT_EQ(noted->best.config, to_string(chosen));
+  }
+}
+
+// As a plan without a search takes it: of winners that ship, which a search does not start from.
+TEST_F(TuneTest, FirstRunTriesWhatNeedsNoSearch) {
+  options.time_limit_s = 8;
+  const Config near = parse_config("fake block_m=32 block_n=32 stages=2 persistent=0");
+  evaluator.time_us = [&](const Config& config) { return config == near ? 90 : true_us(config); };
+  TuneEnvironment first_run = environment(clock);
+  first_run.first_run = true;
+  first_run.unsearched = {"fake of another version", to_string(near)};
+  EXPECT_EQ(tune_problem(problem, device, cache, evaluator, candidates, options, first_run).winner,
+            to_string(near));
+}
+
+// A final of both takes twice as long; of slow kernels, 100 ms here, it is of the bucket alone.
+TEST_F(TuneTest, FirstRunThatTimesWhatWasAskedForEndsBeforeItsLimit) {
+  options.time_limit_s = 8;
+  TuneEnvironment first_run = environment(clock);
+  first_run.first_run = true;
+  first_run.unsearched = {to_string(candidates[1].config)};
+  first_run.times_asked = true;
+  for (const double times : {1.0, 100.0, 1000.0}) {
+    SCOPED_TRACE(times);
+    Cache empty{":memory:"};
+    FakeEvaluator slow{clock};
+    slow.time_us = [&](const Config& config) { return times * true_us(config); };
+    if (times < 1000) slow.asked_us = slow.time_us;
+    const double start_s = clock.now_s;
+    const TuneResult result = tune_problem(problem, device, empty, slow, candidates, options,
+                                           first_run);
+    EXPECT_LE(clock.now_s - start_s, kFirstRunShare * 8 + 0.1 + 2e-6 * times * 300);
+    EXPECT_NE(result.winner, "");
+  }
+}
+
 }  // namespace
 }  // namespace attnforge

@@ -55,7 +55,8 @@ class WorkerGpuTest : public ::testing::Test {
     ASSERT_EQ(evaluator->lost(), nullptr) << evaluator->lost()->advice;
     EXPECT_LT(took.count(), 5);
     // What was loaded before is loaded again.
-    for (const double time_us : evaluator->sample_us(std::vector<Config>(3, good.config)))
+    for (const double time_us :
+         evaluator->sample_us(std::vector<Config>(3, good.config), Sizes::kBucket))
       EXPECT_GT(time_us, 1);
     EXPECT_EQ(evaluator->prove(good.config).status, Status::kOk);
     CUcontext context = nullptr;
@@ -74,7 +75,8 @@ TEST_F(WorkerGpuTest, RightKernelsPass) {
   const Measurement result = try_out(naive());
   EXPECT_EQ(result.status, Status::kOk) << result.detail;
   EXPECT_GT(result.time_us, 1);
-  EXPECT_GT(evaluator->sample_us(std::vector<Config>(1, naive().config)).front(), 1);
+  EXPECT_GT(evaluator->sample_us(std::vector<Config>(1, naive().config), Sizes::kBucket).front(),
+            1);
 }
 TEST_F(WorkerGpuTest, IllegalAddress) {
   expect_found<FaultKind::kIllegal>(Status::kLaunchError, "ILLEGAL");

@@ -27,16 +27,46 @@ constexpr double
     kTie = 1.005;  // never told apart: less than the spread of one kernel between processes
 constexpr double kTieAtMost = 1.02;  // however noisy
 
-double middle_us(const Finalist& finalist) {
-  return finalist.spread * (finalist.samples.empty() ? finalist.time_us : median(finalist.samples));
+/// asked: of both sizes.
+double middle_us(const Finalist& finalist, bool asked) {
+  const double us = finalist.spread *
+                    (finalist.samples.empty() ? finalist.time_us : median(finalist.samples));
+  return asked ? std::sqrt(us * median(finalist.asked)) : us;
+}
+/// other's over the leader's, at sizes that both have times of.
+double middle_ratio(const Finalist& leader, const Finalist& other) {
+  const bool asked = !leader.asked.empty() && !other.asked.empty();
+  return middle_us(other, asked) / middle_us(leader, asked);
 }
 
-/// other's time over the leader's, by round.
-std::vector<double> ratios_of(const Finalist& leader, const Finalist& other) {
-  std::vector<double> ratios(std::min(leader.samples.size(), other.samples.size()));
-  for (std::size_t i = 0; i < ratios.size(); ++i)
-    ratios[i] = other.samples[i] / leader.samples[i] * (other.spread / leader.spread);
+/// other's over the leader's, by round.
+std::vector<double> ratios_of(std::span<const double> leader, std::span<const double> other) {
+  std::vector<double> ratios(std::min(leader.size(), other.size()));
+  for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] = other[i] / leader[i];
   return ratios;
+}
+
+std::vector<double> ratios_of(const Finalist& leader, const Finalist& other) {
+  std::vector<double> ratios = ratios_of(leader.samples, other.samples);
+  const std::vector<double> asked = ratios_of(leader.asked, other.asked);
+  for (double& ratio : ratios) ratio *= other.spread / leader.spread;
+  for (std::size_t i = 0; i < std::min(ratios.size(), asked.size()); ++i)
+    ratios[i] = std::sqrt(ratios[i] * asked[i]);
+  return ratios;
+}
+
+/// `otherwise`: the ratio that decides where there are too few for an interval.
+Standing standing_of(const std::vector<double>& ratios, double otherwise) {
+  const Interval interval = median_interval(ratios);
+  if (std::isinf(interval.high)) return otherwise <= kTie ? Standing::kTied : Standing::kSlower;
+  if (interval.high <= kTie) return Standing::kTied;
+  if (interval.low > kTie || median(ratios) > kTieAtMost) return Standing::kSlower;
+  return Standing::kUndecided;
+}
+
+bool slower_as_asked(const Finalist& choice, const Finalist& other) {
+  const std::vector<double> ratios = ratios_of(choice.asked, other.asked);
+  return !ratios.empty() && standing_of(ratios, median(ratios)) == Standing::kSlower;
 }
 
 /// Indices by estimate, but for the first candidate, which stays first.
@@ -163,33 +193,42 @@ std::vector<std::size_t> select_finalists(std::span<const double> time_us) {
 }
 
 Standing standing(const Finalist& leader, const Finalist& other) {
-  const std::vector<double> ratios = ratios_of(leader, other);
-  const Interval interval = median_interval(ratios);
-  if (std::isinf(interval.high)) {  // too few rounds for an interval
-    return middle_us(other) <= kTie * middle_us(leader) ? Standing::kTied : Standing::kSlower;
-  }
-  if (interval.high <= kTie) return Standing::kTied;
-  if (interval.low > kTie || median(ratios) > kTieAtMost) return Standing::kSlower;
-  return Standing::kUndecided;
+  return standing_of(ratios_of(leader, other), middle_ratio(leader, other));
 }
 
 bool falls(const Finalist& leader, const Finalist& favourite) {
   std::vector<double> ratios = ratios_of(leader, favourite);
   if (!std::isinf(median_interval(ratios).high))
     return standing(leader, favourite) == Standing::kSlower;
-  if (ratios.empty()) ratios = {middle_us(favourite) / middle_us(leader)};
+  if (ratios.empty()) ratios = {middle_ratio(leader, favourite)};
   const double rounds = static_cast<double>(ratios.size());
   return *std::min_element(ratios.begin(), ratios.end()) > 1 + 0.5 / (rounds * rounds);
 }
 
 std::size_t leader(std::span<const Finalist> finalists) {
   ATTNFORGE_ASSERT(!finalists.empty(), "a final needs somebody in it");
-  const auto best = std::ranges::min_element(
-      finalists, {}, [](const Finalist& f) { return std::pair(f.samples.empty(), middle_us(f)); });
+  const auto best = std::ranges::min_element(finalists, {}, [](const Finalist& f) {
+    return std::pair(f.samples.empty(), middle_us(f, !f.asked.empty()));
+  });
   return static_cast<std::size_t>(best - finalists.begin());
 }
 
-std::size_t decide(std::span<const Finalist> finalists) {
+std::size_t decide(std::span<const Finalist> all) {
+  std::vector<Finalist> finalists;
+  std::vector<std::size_t> places;  // of these in `all`
+  for (std::size_t place = 0; place < all.size(); ++place) {
+    if (std::ranges::any_of(all, [&](const Finalist& choice) {
+          return choice.unsearched && slower_as_asked(choice, all[place]);
+        }))
+      continue;
+    finalists.push_back(all[place]);
+    places.push_back(place);
+  }
+  if (finalists.empty()) {  // each is slower than another: medians of ratios may go round
+    finalists.assign(all.begin(), all.end());
+    places.resize(all.size());
+    std::iota(places.begin(), places.end(), std::size_t{0});
+  }
   const std::size_t fastest = leader(finalists);
   std::vector<std::size_t> ties;
   for (std::size_t i = 0; i < finalists.size(); ++i) {
@@ -202,7 +241,7 @@ std::size_t decide(std::span<const Finalist> finalists) {
     const Finalist& f = finalists[i];
     return std::tuple(!f.incumbent, !f.untuned, f.estimate_us, std::string_view(f.text));
   };
-  return *std::ranges::min_element(ties, {}, key);
+  return places[*std::ranges::min_element(ties, {}, key)];
 }
 
 }  // namespace attnforge

@@ -33,6 +33,7 @@ struct Racer {
   Config config;
   double expected_us = 0;  // decides how many samples are taken between two questions to keep_going
   std::vector<double> samples;    // one a round
+  std::vector<double> asked;      // the same of Sizes::kAsked, where a final times those too
   std::vector<double> clock_mhz;  // of the runs in which it was sampled
   bool failed = false;            // a launch failed; no more samples
 };
@@ -42,10 +43,11 @@ struct Finalist : Racer {
   std::size_t index = 0;  // among the candidates
   std::string text;       // of the config
   double estimate_us = 0;
-  double spread = 1;       // Family::spread(): its times count so many times
-  bool incumbent = false;  // the winner that the database has
-  bool untuned = false;    // the model's first choice
-  double time_us = 0;      // from before the race: of another moment and another heat
+  double spread = 1;        // Family::spread(): its times count so many times
+  bool incumbent = false;   // the winner that the database has
+  bool untuned = false;     // the model's first choice
+  bool unsearched = false;  // what the call might have had without a search
+  double time_us = 0;       // from before the race: of another moment and another heat
 };
 
 /// Whom others must beat.
@@ -58,10 +60,11 @@ inline bool is_favourite(const Finalist& finalist) {
 std::vector<std::size_t> select_finalists(std::span<const double> time_us);
 
 /// What the rounds so far say of `other` against `leader`, by the ratios of samples of the same
-/// round. kTied: the 95% interval of the ratios' median ends below 1.005, a difference less than
-/// the spread of one kernel between processes. kSlower: it begins above 1.005, or the median is
-/// above 1.02. kUndecided: neither, more rounds may tell. With fewer than 6 rounds the two medians
-/// decide, and without any the times from before.
+/// round; where the sizes asked for were timed too, by the geometric mean of both ratios. kTied:
+/// the 95% interval of the ratios' median ends below 1.005, a difference less than the spread of
+/// one kernel between processes. kSlower: it begins above 1.005, or the median is above 1.02.
+/// kUndecided: neither, more rounds may tell. With fewer than 6 rounds the two medians decide, and
+/// without any the times from before.
 enum class Standing { kTied, kSlower, kUndecided };
 Standing standing(const Finalist& leader, const Finalist& other);
 
@@ -75,7 +78,8 @@ std::size_t leader(std::span<const Finalist> finalists);
 
 /// Place of the winner: of the favourites that do not fall and of the others that are not slower
 /// than the leader, the incumbent, else the untuned choice, else the least estimate, else the first
-/// text. So noise does not replace a stored winner, and two runs agree.
-std::size_t decide(std::span<const Finalist> finalists);
+/// text. So noise does not replace a stored winner, and two runs agree. Whoever is slower at
+/// the sizes asked for than what the call might have had without a search is left out before.
+std::size_t decide(std::span<const Finalist> all);
 
 }  // namespace attnforge

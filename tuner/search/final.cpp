@@ -19,7 +19,7 @@ std::vector<std::size_t> contenders(SearchBench& bench) {
     ++count;
   }
   for (std::size_t i = count; i < order.size(); ++i) {
-    if (bench.is_favourite(order[i]) &&
+    if (bench.is_in_final(order[i]) &&
         state[order[i]].measurement.time_us <= kHopeless * state.best_us()) {
       order[count++] = order[i];
     }
@@ -28,6 +28,7 @@ std::vector<std::size_t> contenders(SearchBench& bench) {
   bench.load(order, 1.0, false);
   std::erase_if(order, [&](std::size_t index) { return !state[index].loaded; });
 
+  const std::size_t in_any_case = 2 + bench.clock.environment.unsearched.size();
   int rounds = kFirstFinalRounds;
   while (order.size() > kContendersLeast) {
     const bool whole = bench.race(order, rounds, 1.0);
@@ -37,10 +38,9 @@ std::vector<std::size_t> contenders(SearchBench& bench) {
     if (!whole) break;
     const std::size_t keep = std::max(kContendersLeast, order.size() / 2);
     for (std::size_t i = order.size(); i-- > keep;) {
-      if (!bench.is_favourite(order[i]))
-        order.erase(order.begin() + static_cast<std::ptrdiff_t>(i));
+      if (!bench.is_in_final(order[i])) order.erase(order.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    if (order.size() <= keep + 2) {
+    if (order.size() <= keep + in_any_case) {
       if (keep == kContendersLeast) break;  // what is over are favourites
     }
     rounds += 2;
@@ -54,6 +54,7 @@ Finalist finalist(const SearchBench& bench, std::size_t index) {
   result.spread = bench.candidates[index].spread;
   result.incumbent = index == bench.history.incumbent;
   result.untuned = index == 0;
+  result.unsearched = bench.is_unsearched(index);
   result.time_us = bench.state[index].measurement.time_us;
   return result;
 }
@@ -67,7 +68,7 @@ std::vector<Finalist> final_race(SearchBench& bench) {
   for (std::size_t index : order) times.push_back(state[index].measurement.time_us);
   std::vector<std::size_t> places = select_finalists(times);
   for (std::size_t place = 0; place < order.size(); ++place) {
-    if (bench.is_favourite(order[place]) &&
+    if (bench.is_in_final(order[place]) &&
         std::find(places.begin(), places.end(), place) == places.end())
       places.push_back(place);
   }
@@ -78,8 +79,10 @@ std::vector<Finalist> final_race(SearchBench& bench) {
   if (any) {
     SearchClock& clock = bench.clock;
     bench.progress.enter(Progress::Phase::kFinal, static_cast<int>(finalists.size()));
-    const bool whole = run_final(bench.evaluator, final_rules(clock.options.rigor), finalists,
-                                 bench.random, [&] { return bench.alive(clock.final_deadline()); });
+    FinalRules rules = final_rules(clock.options.rigor);
+    rules.asked = clock.environment.times_asked && times_as_asked(rules, times);
+    const bool whole = run_final(bench.evaluator, rules, finalists, bench.random,
+                                 [&] { return bench.alive(clock.final_deadline()); });
     clock.cut |= !whole;
     for (const Finalist& each : finalists) bench.record(each.index, each);
     bench.check_lost();
@@ -88,7 +91,7 @@ std::vector<Finalist> final_race(SearchBench& bench) {
   for (std::size_t index : known) {
     const auto same = [&](const Finalist& f) { return f.index == index; };
     if (std::any_of(finalists.begin(), finalists.end(), same)) continue;
-    if (bench.is_favourite(index) || (index == known.front() && !any))
+    if (bench.is_in_final(index) || (index == known.front() && !any))
       finalists.push_back(finalist(bench, index));
   }
   std::erase_if(finalists, [&](const Finalist& f) {

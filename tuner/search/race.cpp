@@ -21,19 +21,27 @@ void shuffle(std::vector<Racer*>& racers, std::mt19937_64& random) {
   for (std::size_t i = racers.size(); i > 1; --i) std::swap(racers[i - 1], racers[random() % i]);
 }
 
-void sample(Evaluator& evaluator, const std::vector<Racer*>& racers) {
+/// asked: the sizes asked for too. Set to false where one of them has no time there, which says
+/// nothing against it: what is stored is of the bucket.
+void sample(Evaluator& evaluator, const std::vector<Racer*>& racers, bool& asked) {
   std::vector<Config> order;
   order.reserve(racers.size());
   for (const Racer* racer : racers) order.push_back(racer->config);
-  const std::vector<double> times = evaluator.sample_us(order);
+  std::vector<double> times_asked;
+  if (asked) times_asked = evaluator.sample_us(order, Sizes::kAsked);
   if (evaluator.lost() != nullptr) return;
+  const std::vector<double> times = evaluator.sample_us(order, Sizes::kBucket);
+  if (evaluator.lost() != nullptr) return;
+  const auto is_time = [](double us) { return std::isfinite(us) && us > 0; };
+  asked = asked && std::ranges::all_of(times_asked, is_time);
   const double clock_mhz = evaluator.clock_mhz();
   for (std::size_t i = 0; i < racers.size(); ++i) {
     Racer& racer = *racers[i];
-    if (!std::isfinite(times[i]) || times[i] <= 0) {
+    if (!is_time(times[i])) {
       racer.failed = true;
       continue;
     }
+    if (asked) racer.asked.push_back(times_asked[i]);
     racer.samples.push_back(times[i]);
     racer.expected_us = median(racer.samples);
     if (clock_mhz > 0) racer.clock_mhz.push_back(clock_mhz);
@@ -41,7 +49,7 @@ void sample(Evaluator& evaluator, const std::vector<Racer*>& racers) {
 }
 
 /// One round over `racers` in runs of bounded length.
-bool run_round(Evaluator& evaluator, const std::vector<Racer*>& racers,
+bool run_round(Evaluator& evaluator, const std::vector<Racer*>& racers, bool& asked,
                const std::function<bool()>& keep_going) {
   std::vector<Racer*> run;
   double run_us = 0;
@@ -50,7 +58,7 @@ bool run_round(Evaluator& evaluator, const std::vector<Racer*>& racers,
     run_us += work_us(*racers[i]);
     const bool last = i + 1 == racers.size();
     if (!last && run.size() < kRunSamples && run_us + work_us(*racers[i + 1]) <= kRunUs) continue;
-    sample(evaluator, run);
+    sample(evaluator, run, asked);
     if (evaluator.lost() != nullptr) return false;
     if (!keep_going()) return false;
     run.clear();
@@ -69,6 +77,13 @@ void heat(Evaluator& evaluator, const std::vector<Racer*>& racers) {
   evaluator.heat(configs);
 }
 
+double round_seconds(std::span<const double> time_us) {
+  double round_us = 0;
+  for (const double each : time_us.first(std::min(time_us.size(), kRacersMost)))
+    round_us += each + kOverheadUs;
+  return 1e-6 * round_us;
+}
+
 }  // namespace
 
 bool run_rounds(Evaluator& evaluator, std::vector<Racer*> racers, int rounds,
@@ -81,7 +96,8 @@ bool run_rounds(Evaluator& evaluator, std::vector<Racer*> racers, int rounds,
   for (int round = 0; round < rounds; ++round) {
     if (!keep_going()) return false;
     shuffle(racers, random);
-    if (!run_round(evaluator, racers, keep_going)) return false;
+    bool asked = false;
+    if (!run_round(evaluator, racers, asked, keep_going)) return false;
     drop_failed(racers);
   }
   return true;
@@ -99,11 +115,14 @@ FinalRules final_rules(Rigor rigor) {
   return {};
 }
 
-double final_seconds(Rigor rigor, std::span<const double> time_us) {
-  double round_us = 0;
-  for (const double each : time_us.first(std::min(time_us.size(), kRacersMost)))
-    round_us += each + kOverheadUs;
-  return kRoundHeatSeconds + 1e-6 * round_us * final_rules(rigor).min_rounds;
+double final_seconds(Rigor rigor, std::span<const double> time_us, bool asked) {
+  const FinalRules rules = final_rules(rigor);
+  const int samples = asked && times_as_asked(rules, time_us) ? 2 : 1;
+  return kRoundHeatSeconds + samples * round_seconds(time_us) * rules.min_rounds;
+}
+
+bool times_as_asked(const FinalRules& rules, std::span<const double> time_us) {
+  return 2 * round_seconds(time_us) * rules.min_rounds <= 0.5 * rules.max_seconds;
 }
 
 bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Finalist>& finalists,
@@ -111,6 +130,7 @@ bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Finali
   std::vector<Racer*> running;
   for (Finalist& finalist : finalists) {
     finalist.samples.clear();
+    finalist.asked.clear();
     running.push_back(&finalist);
   }
   // One that fails keeps its place, with the samples that it has.
@@ -130,19 +150,25 @@ bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Finali
   heat(evaluator, running);
   if (evaluator.lost() != nullptr) return false;
   double spent_us = 0;
+  bool asked = rules.asked;
   for (int round = 0; round < rules.max_rounds; ++round) {
     if (!keep_going()) return false;
     shuffle(running, random);
-    const bool whole = run_round(evaluator, running, keep_going);
+    const bool whole = run_round(evaluator, running, asked, keep_going);
+    if (!asked)
+      for (Finalist& finalist : finalists) finalist.asked.clear();
     drop_failed(running);
     if (!whole) {
       // A cut round would pair samples of different rounds.
-      for (Finalist& finalist : finalists)
+      for (Finalist& finalist : finalists) {
         finalist.samples.resize(std::min<std::size_t>(finalist.samples.size(), round));
+        finalist.asked.resize(std::min<std::size_t>(finalist.asked.size(), round));
+      }
       return false;
     }
     if (running.empty()) return true;
-    for (const Racer* racer : running) spent_us += racer->samples.back();
+    for (const Racer* racer : running)
+      spent_us += racer->samples.back() + (asked ? racer->asked.back() : 0);
     if (round + 1 >= rules.min_rounds && (spent_us > 1e6 * rules.max_seconds || decided())) break;
   }
   return true;

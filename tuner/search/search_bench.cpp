@@ -109,7 +109,7 @@ void SearchBench::first_sample(std::size_t index) {
   if (rough_us > 100e3) {
     alone.samples = {rough_us};
   } else {
-    const std::vector<double> times = evaluator.sample_us(order);
+    const std::vector<double> times = evaluator.sample_us(order, Sizes::kBucket);
     if (evaluator.lost() != nullptr) return;
     for (double time_us : times) {
       if (time_us > 0) alone.samples.push_back(time_us);
@@ -197,7 +197,7 @@ void SearchBench::keep_loaded(std::size_t most) {
   const std::vector<std::size_t> order = state.by_time();
   for (std::size_t i = 0; i < order.size() && i < most; ++i) keep[order[i]] = true;
   for (std::size_t i = 0; i < state.size(); ++i) {
-    if (state[i].loaded && !keep[i] && !is_favourite(i)) release(i);
+    if (state[i].loaded && !keep[i] && !is_in_final(i)) release(i);
   }
 }
 

@@ -2,6 +2,7 @@
 // released, with what is known of each.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <random>
 #include <string>
@@ -33,6 +34,13 @@ struct SearchBench {
 
   const std::string& digest_of(std::size_t index);
   bool is_favourite(std::size_t index) const { return index == 0 || index == history.incumbent; }
+  /// Whether the call might have had it without a search.
+  bool is_unsearched(std::size_t index) const {
+    const std::vector<std::string>& all = clock.environment.unsearched;
+    return index == 0 || std::ranges::find(all, state[index].config) != all.end();
+  }
+  /// Not all of these are waited for.
+  bool is_in_final(std::size_t index) const { return is_favourite(index) || is_unsearched(index); }
   double search_deadline(double share) const;
   /// Asked all the time: does what must be done from time to time, and says whether to go on.
   bool alive(double until_s);
@@ -53,7 +61,7 @@ struct SearchBench {
   void record(std::size_t index, const Racer& racer);
   void fail(std::size_t index, Status status, const std::string& detail);
   void release(std::size_t index);
-  /// Releases all but the fastest and the favourites.
+  /// Releases all but the fastest and those that are in the final anyway.
   void keep_loaded(std::size_t most);
   /// The config of the fastest; "": none works yet.
   std::string fastest() const;

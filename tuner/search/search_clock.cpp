@@ -24,7 +24,8 @@ double SearchClock::search_deadline(double share, std::span<const double> times_
   if (options.time_limit_s <= 0) return end_s();
   // Another process may have had the first part of the limit.
   const double whole_s = end_s() - search_start_s;
-  const double final_s = std::min(final_seconds(options.rigor, times_us), 0.5 * whole_s);
+  const double final_s = std::min(final_seconds(options.rigor, times_us, environment.times_asked),
+                                  0.5 * whole_s);
   return std::min(search_start_s + share * whole_s, final_deadline() - final_s);
 }
 

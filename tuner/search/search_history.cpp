@@ -123,6 +123,9 @@ std::vector<std::size_t> SearchHistory::starting_points(SearchBench& bench,
     start.insert(start.begin() + 1 + static_cast<std::ptrdiff_t>(added++), index);
   };
   if (incumbent) add(*incumbent);
+  for (const std::string& config : environment.unsearched) {
+    if (const std::size_t index = bench.state.find(config); index != bench.state.size()) add(index);
+  }
   std::size_t near = 0;
   for (const Chosen& other : near_winners(of, cache.chosen(device_class))) {
     const std::size_t index = bench.state.find(other.config);

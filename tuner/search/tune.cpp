@@ -107,7 +107,7 @@ TuneResult run(SearchBench& bench, const Problem& problem) {
   clock.search_start_s = std::min(clock.now_s(), clock.end_s());
   log(clock.environment, LogLevel::kInfo,
       "tuning \"" + history.problem + "\": " + std::to_string(bench.candidates.size()) +
-          " candidates");
+          " candidates" + (clock.environment.times_asked ? ", timed as asked too" : ""));
   history.find_incumbent(bench);
   if (!options.retune) history.reuse_tries(bench);
 

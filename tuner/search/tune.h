@@ -43,6 +43,10 @@ inline constexpr double kFirstRunWaitShare = 0.925;
 /// until the final must begin. Nobody is timed before they are, and nothing is if they are not.
 /// They are always in the final, win ties, in that order, and fall only by its rounds (falls() in
 /// choices.h).
+/// - environment.unsearched are tried first too, and are in the final. With environment.times_asked
+/// its rounds time the sizes asked for beside the bucket's, unless kernels are slow
+/// (times_as_asked()): the geometric mean of both decides, among those that none of the unsearched
+/// beats at the sizes asked for. What is stored is the bucket's time.
 /// - A run cut short by its limit counts as a finished quick search to plans, if it timed its
 /// favourites. A later quick one goes on where it was if it saw fewer candidates than one should.
 /// Same candidates, options, evaluator times and database: same result. Throws Error(kCuda) when

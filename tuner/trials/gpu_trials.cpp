@@ -12,6 +12,7 @@
 #include "attnforge/error.h"
 #include "runtime/driver.h"
 #include "runtime/release.h"
+#include "tuner/asked_tensors.h"
 #include "tuner/forward_lse.h"
 #include "tuner/oracle.h"
 #include "tuner/problem_tensors.h"
@@ -25,19 +26,26 @@ constexpr double kHeatSeconds = 0.1, kHeatRunUs = 10e3;
 
 /// Everything that proving and timing need on the GPU.
 struct Bench {
-  Bench(const Problem& problem, const DeviceFacts& device, unsigned seed, const OwnCode& code)
+  Bench(const Problem& problem, const DeviceFacts& device, const TrialOptions& options,
+        const OwnCode& code)
       : instruments(code_of(code, instruments_source(), device.arch).bytes),
         timer(device, instruments),
-        tensors(problem, seed, instruments, timer.stream()) {
+        tensors(problem, options.seed, instruments, timer.stream()) {
     set_forward_lse(problem, device, code, tensors.tensors(), timer.stream());
-    oracle = make_oracle(tensors.sequences(), device, tensors.tensors(), seed, instruments, code,
-                         timer.stream());
+    oracle = make_oracle(tensors.sequences(), device, tensors.tensors(), options.seed, instruments,
+                         code, timer.stream());
+    if (options.asked) asked.emplace(*options.asked, tensors, options.seed);
+  }
+
+  const Tensors& of(Sizes sizes) const {
+    return sizes == Sizes::kAsked ? asked.value().tensors() : tensors.tensors();
   }
 
   Instruments instruments;
   Timer timer;
   ProblemTensors tensors;
   std::unique_ptr<Oracle> oracle;
+  std::optional<AskedTensors> asked;
 };
 
 class GpuTrials : public Trials {
@@ -50,8 +58,8 @@ class GpuTrials : public Trials {
 
   Measurement load(const Candidate& candidate, const Compiled& compiled, double rough_us) override {
     try {
-      auto loaded = std::make_unique<LoadedCandidate>(candidate, problem_, device_, compiled,
-                                                      gpu_.workspace);
+      auto loaded = std::make_unique<LoadedCandidate>(candidate, problem_, options_.asked, device_,
+                                                      compiled, gpu_.workspace);
       loaded->rough_us = rough_us;
       gpu_.loaded[loaded->config()] = std::move(loaded);
       return {};
@@ -100,7 +108,7 @@ class GpuTrials : public Trials {
     return result;
   }
 
-  std::vector<double> sample_us(std::span<const Config> order) override {
+  std::vector<double> sample_us(std::span<const Config> order, Sizes sizes) override {
     Bench& bench = this->bench();
     std::vector<LoadedCandidate*> items;
     double limit_s = 0;
@@ -114,7 +122,8 @@ class GpuTrials : public Trials {
     try {
       gpu_.workspace.clear_counters(bench.timer.stream());
       const Timer::Samples samples = bench.timer.sample(
-          items.size(), [&](std::size_t item) { return try_run(*items[item], bench); }, limit_s);
+          items.size(), [&](std::size_t item) { return try_run(*items[item], bench, sizes); },
+          limit_s);
       if (samples.timed_out) {
         hung(items[samples.timed_out_at], limit_s);
         return nothing;
@@ -141,7 +150,7 @@ class GpuTrials : public Trials {
         double run_us = 0, limit_s = 0;
         do {
           last = &loaded(configs[next++ % configs.size()]);
-          if (!try_run(*last, bench)) return;  // the next sample says so
+          if (!try_run(*last, bench, Sizes::kBucket)) return;  // the next sample says so
           run_us += std::max(1.0, last->rough_us);
           limit_s = std::max(limit_s, hang_limit_s(*last));
         } while (run_us < kHeatRunUs);
@@ -173,7 +182,7 @@ class GpuTrials : public Trials {
   }
 
   Bench& bench(const OwnCode& code = {}) {
-    if (!gpu_.bench) gpu_.bench = std::make_unique<Bench>(problem_, device_, options_.seed, code);
+    if (!gpu_.bench) gpu_.bench = std::make_unique<Bench>(problem_, device_, options_, code);
     return *gpu_.bench;
   }
 
@@ -182,9 +191,9 @@ class GpuTrials : public Trials {
                                    candidate.estimate_us());
   }
 
-  static bool try_run(const LoadedCandidate& candidate, const Bench& bench) {
+  static bool try_run(const LoadedCandidate& candidate, const Bench& bench, Sizes sizes) {
     try {
-      candidate.run(bench.tensors.tensors(), bench.timer.stream());
+      candidate.run(bench.of(sizes), bench.timer.stream(), sizes);
       return true;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kCuda) throw;

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "tuner/trials/trials.h"
 
 namespace attnforge {
 
 struct TrialOptions {
-  unsigned seed = 1;        // of inputs, and of the rows that are compared
-  double hang_least_s = 2;  // what a kernel may take however fast the best one is
+  unsigned seed = 1;                  // of inputs, and of the rows that are compared
+  double hang_least_s = 2;            // what a kernel may take however fast the best one is
+  std::optional<Problem> asked = {};  // timed too: it fits_into() the problem of the trials
 };
 
 /// For `problem` on `device`, whose context must be current on the calling thread here and in every

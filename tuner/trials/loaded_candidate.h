@@ -2,12 +2,14 @@
 // take turns with.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "generator/candidates.h"
 #include "runtime/loaded_launch.h"
 #include "runtime/memory.h"
 #include "tuner/compile_pool.h"
+#include "tuner/evaluate.h"
 
 namespace attnforge {
 
@@ -39,8 +41,9 @@ class SharedWorkspace {
 class LoadedCandidate {
  public:
   /// Loads what the candidate's launch needs and has `workspace`, which must outlive it, grow to
-  /// what it needs. Throws Error(kCuda).
-  LoadedCandidate(const Candidate& candidate, const Problem& problem, const DeviceFacts& device,
+  /// what it needs. `asked`: the problem of Sizes::kAsked. Throws Error(kCuda).
+  LoadedCandidate(const Candidate& candidate, const Problem& problem,
+                  const std::optional<Problem>& asked, const DeviceFacts& device,
                   const Compiled& compiled, SharedWorkspace& workspace)
       : config_(to_string(candidate.config)),
         estimate_us_(candidate.estimate_us),
@@ -49,11 +52,16 @@ class LoadedCandidate {
     kernels_ = LoadedKernels(compiled.cubin.bytes, compiled.source, launch);
     workspace_.reserve(launch);
     launch_ = LoadedLaunch(launch, kernels_);
+    if (!asked) return;
+    const Launch of_asked = candidate.family->launch(candidate.config, *asked, device);
+    workspace_.reserve(of_asked);
+    launch_of_asked_ = LoadedLaunch(of_asked, kernels_);
   }
 
-  /// Enqueues one run. Throws Error(kCuda).
-  void run(const Tensors& tensors, CUstream stream) const {
-    launch_.run(tensors, workspace_.memory(), stream);
+  /// Enqueues one run on tensors of these sizes. Throws Error(kCuda).
+  void run(const Tensors& tensors, CUstream stream, Sizes sizes = Sizes::kBucket) const {
+    const LoadedLaunch& launch = sizes == Sizes::kAsked ? launch_of_asked_ : launch_;
+    launch.run(tensors, workspace_.memory(), stream);
   }
 
   const std::string& config() const { return config_; }
@@ -65,7 +73,7 @@ class LoadedCandidate {
   std::string config_;
   double estimate_us_;
   LoadedKernels kernels_;
-  LoadedLaunch launch_;
+  LoadedLaunch launch_, launch_of_asked_;
   SharedWorkspace& workspace_;
 };
 

@@ -31,7 +31,7 @@ class Trials {
                            double rough_us) = 0;
 
   virtual Measurement prove(const Config& config) = 0;
-  virtual std::vector<double> sample_us(std::span<const Config> order) = 0;
+  virtual std::vector<double> sample_us(std::span<const Config> order, Sizes sizes) = 0;
   virtual void heat(std::span<const Config> configs) = 0;
   virtual double clock_mhz() = 0;
   virtual void release(const Config& config) = 0;

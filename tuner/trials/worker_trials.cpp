@@ -55,10 +55,11 @@ class WorkerTrials : public Trials {
     return result;
   }
 
-  std::vector<double> sample_us(std::span<const Config> order) override {
+  std::vector<double> sample_us(std::span<const Config> order, Sizes sizes) override {
     const std::vector<double> nothing(order.size(), std::numeric_limits<double>::quiet_NaN());
-    const Answer answer = run("sample", order);
-    if (answer.dead && !loss_ && order.size() > 1 && distinct(order) > 1) return one_by_one(order);
+    const Answer answer = run(sizes == Sizes::kAsked ? "sample asked" : "sample", order);
+    if (answer.dead && !loss_ && order.size() > 1 && distinct(order) > 1)
+      return one_by_one(order, sizes);
     if (answer.dead || answer.message.size() != order.size() + 2) return nothing;
     clock_mhz_ = number_of(answer.message[1]);
     std::vector<double> times;
@@ -154,13 +155,13 @@ class WorkerTrials : public Trials {
   }
 
   /// Who of several broke the worker is not known: each is sampled alone.
-  std::vector<double> one_by_one(std::span<const Config> order) {
+  std::vector<double> one_by_one(std::span<const Config> order, Sizes sizes) {
     std::vector<double> times;
     std::set<std::string> bad;
     for (const Config& config : order) {
       const bool tried = bad.contains(to_string(config));
       times.push_back(tried || loss_ ? std::numeric_limits<double>::quiet_NaN()
-                                     : sample_us(std::span(&config, 1)).front());
+                                     : sample_us(std::span(&config, 1), sizes).front());
       if (!(times.back() > 0)) bad.insert(to_string(config));
     }
     return times;

@@ -69,14 +69,16 @@ class Server {
     Message answer = {"done"};
     if (what == "prove") {
       append(answer, trials_->prove(configs.at(0)));
-    } else if (what == "sample") {
-      const std::vector<double> times = trials_->sample_us(configs);
+    } else if (what == "sample" || what == "sample asked") {
+      const std::vector<double> times = trials_->sample_us(
+          configs, what == "sample" ? Sizes::kBucket : Sizes::kAsked);
       answer.push_back(text_of(trials_->clock_mhz()));
       for (double time_us : times) answer.push_back(text_of(time_us));
     } else if (what == "heat") {
       trials_->heat(configs);
       answer.push_back(text_of(trials_->clock_mhz()));
     } else {
+      ATTNFORGE_ASSERT(what == "release", "a supervisor says what a worker knows");
       trials_->release(configs.at(0));
       known_.erase(request.at(1));
     }
@@ -126,9 +128,10 @@ class Server {
     device_.arch.smem_per_block_bytes = int_of(request.at(5));
     primary_ = std::make_unique<PrimaryContext>(ordinal);
     scope_ = std::make_unique<ScopedContext>(*primary_);
-    trials_ = make_gpu_trials(problem_, device_,
-                              {.seed = static_cast<unsigned>(number_of(request.at(6))),
-                               .hang_least_s = number_of(request.at(7))});
+    TrialOptions options{.seed = static_cast<unsigned>(number_of(request.at(6))),
+                         .hang_least_s = number_of(request.at(7))};
+    if (!request.at(8).empty()) options.asked = parse_problem(request.at(8));
+    trials_ = make_gpu_trials(problem_, device_, options);
     return {"done"};
   }
 
@@ -212,7 +215,8 @@ Message begin_request(const std::string& identity, const Problem& problem,
           device.uuid,
           std::to_string(device.arch.smem_per_block_bytes),
           std::to_string(options.seed),
-          text_of(options.hang_least_s)};
+          text_of(options.hang_least_s),
+          options.asked ? to_string(*options.asked) : ""};
 }
 
 Message ready_request(const OwnCode& code) {

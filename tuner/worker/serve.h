@@ -25,7 +25,7 @@ Message begin_request(const std::string& identity, const Problem& problem,
 /// After "begin": the tuner's own kernels; answered when proofs can begin.
 Message ready_request(const OwnCode& code);
 Message load_request(const Candidate& candidate, const Compiled& compiled, double rough_us);
-/// "prove", "sample", "heat" or "release".
+/// "prove", "sample", "sample asked", "heat" or "release".
 Message request(const char* what, std::span<const Config> configs);
 /// Throws what the worker met where that is an Error of the problem, not of a candidate.
 void throw_trouble(const Message& answer);

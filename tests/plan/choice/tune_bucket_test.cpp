@@ -11,17 +11,24 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "attnforge/error.h"
 #include "attnforge/plan.h"
 #include "attnforge/tune.h"
 #include "cache/cache.h"
+#include "generator/arch.h"
+#include "generator/candidates.h"
 #include "generator/problem/bucket.h"
 #include "plan/device_state.h"
+#include "templates/registry.h"
+#include "tests/support/environment.h"
 #include "tests/support/error_of.h"
+#include "tuner/search/choices.h"
 
 namespace attnforge {
 namespace {
@@ -71,6 +78,32 @@ TEST_F(TuneBucketTest, TheTimeOfAFirstRunIsCountedFromTheCall) {
   other.unlock();
   plan.join();
   EXPECT_GE(at_first, kWaited / 2) << "it waited for another thread's tuning";
+}
+
+// The winner of a near problem, of a database that a search does not start from.
+TEST_F(TuneBucketTest, AFirstRunTriesWhatAnEstimateWouldHaveTaken) {
+  Device device({.cache_path = path("a.db")});
+  const Problem asked = parse_problem("fwd bf16 batch=8 num_heads=32:8 seqlen=1:3000 head_dim=128"),
+                shorter = parse_problem(
+                    "fwd bf16 batch=8 num_heads=32:8 seqlen=1:2048 head_dim=128");
+  const std::vector<Candidate> all = candidates(registry(), bucket(asked), device.facts());
+  const std::vector<std::size_t> starts = seeds(all, Rigor::kFull);
+  std::size_t near = all.size() - 1;
+  while (near > 0 && (all[near].estimate_us > 1.04 * all.front().estimate_us ||
+                      std::ranges::find(starts, near) != starts.end()))
+    --near;
+  ASSERT_GT(near, 0u);
+  const std::string config = to_string(all[near].config);
+  Cache(path("site.db"))
+      .finish(to_string(bucket(shorter)), device_class(device.facts()), Rigor::kFull, config);
+  const test::ScopedEnvironment environment(
+      std::map<std::string, std::string>{{"ATTNFORGE_SITE_CACHE", path("site.db")}});
+  Device here({.cache_path = path("b.db")});
+  ASSERT_EQ(make_plan(asked, here, {.policy = Policy::kEstimate}).config(), config);
+  make_plan(asked, here, {.policy = Policy::kFirstRun, .time_limit_s = 3});
+  const std::vector<Try> tries = state_of(here).cache.tries(to_string(bucket(asked)),
+                                                            device_class(here.facts()));
+  EXPECT_NE(std::ranges::find(tries, config, &Try::config), tries.end());
 }
 
 TEST_F(TuneBucketTest, ATuningRenewsThePlansOfItsBucketButForcedOnes) {
