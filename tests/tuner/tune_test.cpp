@@ -634,6 +634,26 @@ TEST_F(TuneTest, FirstRunIsNotSlowerAsAskedThanWhatNeedsNoSearch) {
   }
 }
 
+// A kernel that breaks at sizes that nothing was proved for is not what a call of these runs. It
+// may be the best of what is stored for the bucket.
+TEST_F(TuneTest, FirstRunDoesNotTakeWhatFailsAsAskedNorStoresThatItFailed) {
+  options.time_limit_s = 8;
+  TuneEnvironment first_run = environment(clock);
+  first_run.first_run = first_run.times_asked = true;
+  evaluator.asked_us = evaluator.time_us;
+  evaluator.fails_as_asked = {kBest};
+  const TuneResult result = tune_problem(problem, device, cache, evaluator, candidates, options,
+                                         first_run);
+  EXPECT_NE(result.winner, kBest);
+  EXPECT_LT(result.winner_us, 110);
+  EXPECT_EQ(result.failed, 0);
+  const std::vector<Try> tries = stored();
+  const auto best = std::ranges::find(tries, kBest, &Try::config);
+  ASSERT_NE(best, tries.end());
+  EXPECT_EQ(best->measurement.status, Status::kOk);
+  EXPECT_GE(best->measurement.samples, 11) << "it went on in the bucket's final";
+}
+
 // As a plan without a search takes it: of winners that ship, which a search does not start from.
 TEST_F(TuneTest, FirstRunTriesWhatNeedsNoSearch) {
   options.time_limit_s = 8;
