@@ -69,8 +69,7 @@ void add_stored_winner(std::vector<Candidate>& all, const std::vector<const Fami
         std::ranges::find(all, *config, &Candidate::config) != all.end() ||
         !illegal(*config, key.problem, state.facts).empty())
       continue;
-    const double us = (*family)->estimate_us(*config, key.problem, state.facts);
-    all.push_back({*family, *std::move(config), us});
+    all.push_back(candidate_of(**family, *std::move(config), key.problem, state.facts));
   }
 }
 
