@@ -37,12 +37,9 @@ bool anybody_may_write(const fs::path& folder) {
 
 const std::string& worker_identity() {
   static const std::string identity = [] {
-    // A change of what tuner/worker/serve.h writes or reads takes another number.
-    constexpr int kProtocol = 2;
     Source all;
-    all.text = fmt::format("{}, protocol {}", kVersion, kProtocol);
     for (const Header& header : embedded_headers()) all.text += header.text;
-    return digest(all);
+    return fmt::format("{}, protocol {}, {}", kVersion, kWorkerProtocol, digest(all));
   }();
   return identity;
 }

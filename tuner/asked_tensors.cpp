@@ -4,13 +4,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <tuple>
 
 #include "generator/tensors/operands.h"
 #include "tuner/made_up_tables.h"
 
 namespace attnforge {
 
-bool fits_into(const Problem& asked, const Problem& bucket) {
+bool is_smaller(const Problem& asked, const Problem& bucket) {
+  const auto sizes = [](const Problem& p) {
+    return std::tuple(p.batch, p.seqlen_q, p.seqlen_kv, p.tokens_q, p.tokens_kv);
+  };
+  if (asked.batch_invariant || sizes(asked) == sizes(bucket)) return false;
   constexpr std::size_t kMostTableBytes = 64 << 20;  // made a second time, and not counted
   std::size_t tables = 0;
   for (const Operand& each : operands(asked))
@@ -19,7 +24,7 @@ bool fits_into(const Problem& asked, const Problem& bucket) {
   const auto no_larger = [](const Operand& small, const Operand& large) {
     return small.name == large.name && small.bytes() <= large.bytes();
   };
-  return !asked.batch_invariant && std::ranges::equal(operands(asked), operands(bucket), no_larger);
+  return std::ranges::equal(operands(asked), operands(bucket), no_larger);
 }
 
 AskedTensors::AskedTensors(const Problem& asked, const ProblemTensors& bucket, unsigned seed) {

@@ -9,16 +9,16 @@
 
 namespace attnforge {
 
-/// Whether `bucket` has the tensors of `asked`, none of them smaller. So not where a bucket is a
-/// usual problem rather than the largest, as of appends and of batch_invariant problems. Pure.
-bool fits_into(const Problem& asked, const Problem& bucket);
+/// Whether `asked` has other sizes than `bucket`, which has its tensors, none of them smaller. Not
+/// of batch_invariant problems: their bucket stands for all batches. Pure.
+bool is_smaller(const Problem& asked, const Problem& bucket);
 
 /// To be timed, not compared: inputs are the bucket's random numbers, at other places. Tables are
 /// its own.
 class AskedTensors {
  public:
-  /// `asked` fits_into() the problem of `bucket`, which must outlive this. Throws Error(kCuda)
-  /// where there is no memory for tables.
+  /// `asked` is_smaller() than the problem of `bucket`, which must outlive this. Throws
+  /// Error(kCuda) where there is no memory for tables.
   AskedTensors(const Problem& asked, const ProblemTensors& bucket, unsigned seed);
 
   const Tensors& tensors() const { return tensors_; }

@@ -27,9 +27,8 @@ class ProblemTensors {
                  CUstream stream);
 
   const Tensors& tensors() const { return tensors_; }
-  const Problem& problem() const { return problem_; }
   Sequences sequences() const { return sequences_of(problem_, tables_); }
-  /// Where the operand of that place in operands(problem()) lies.
+  /// Where the operand of that place among the problem's operands() lies.
   void* address(std::size_t place) const { return placed_.at(place).region.data(); }
 
   /// Enqueues: outputs to kPoison, or to random numbers where they are added to, guards to kCanary.

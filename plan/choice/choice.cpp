@@ -124,6 +124,13 @@ Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Ove
           .why = fmt::format("the model predicts {:.1f} us, its best", candidate.estimate_us)};
 }
 
+Candidate candidate_of(const Family& family, Config config, const Problem& problem,
+                       const DeviceFacts& device) {
+  const double estimate_us = family.estimate_us(config, problem, device);
+  const double spread = family.spread ? family.spread(config, problem, device) : 1;
+  return {&family, std::move(config), estimate_us, spread};
+}
+
 // ---- Chooser ----
 
 Chooser::Chooser(const ChoiceKey& key, const DeviceFacts& device, Cache& cache, Cache* site,

@@ -64,6 +64,10 @@ Rendered rendered(const Config& config, const Problem& problem, const Overrides&
 /// The model's first choice. Throws Error(kUnsupported). Looks at the whole search space: a few ms.
 Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);
 
+/// `config`, which is legal for `problem`, with what the family's model says of it.
+Candidate candidate_of(const Family& family, Config config, const Problem& problem,
+                       const DeviceFacts& device);
+
 /// What may answer for one key that forces no config, of what databases and the library have and of
 /// the model. Borrows all. Looks at the whole search space, which takes a few ms, once and where it
 /// has to.

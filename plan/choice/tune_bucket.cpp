@@ -69,14 +69,13 @@ void add_stored_winner(std::vector<Candidate>& all, const std::vector<const Fami
         std::ranges::find(all, *config, &Candidate::config) != all.end() ||
         !illegal(*config, key.problem, state.facts).empty())
       continue;
-    const double us = (*family)->estimate_us(*config, key.problem, state.facts);
-    all.push_back({*family, *std::move(config), us});
+    all.push_back(candidate_of(**family, *std::move(config), key.problem, state.facts));
   }
 }
 
 /// What the call might have had without a search: the winner of a near problem, and the model's
-/// choice for its own sizes where the bucket's candidates have it. These are the same for all sizes
-/// of a bucket: a process that waits for another's winner must know it.
+/// choice for its own sizes. That is not added to the bucket's candidates, which are the same for
+/// all of its sizes: a process that waits for another's winner must know it.
 std::vector<std::string> unsearched_of(const FirstCall& call, const std::vector<Candidate>& all,
                                        const std::vector<const Family*>& families,
                                        DeviceState& state) {
@@ -147,8 +146,7 @@ TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceStat
   std::optional<Problem> asked;
   if (first) {
     unsearched = unsearched_of(*first, all, families, state);
-    if (!(first->asked == key.problem) && fits_into(first->asked, key.problem))
-      asked = first->asked;
+    if (is_smaller(first->asked, key.problem)) asked = first->asked;
   }
 
   std::unique_lock one_at_a_time(state.tuning, std::defer_lock);

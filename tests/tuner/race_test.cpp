@@ -85,6 +85,22 @@ TEST_F(RaceTest, SamplesOfWhatWasAskedForAreOfTheSameRounds) {
   }
 }
 
+TEST_F(RaceTest, WhoFailsAsAskedEndsTheTimesAsAskedAndStaysInTheRace) {
+  evaluator.asked_us = evaluator.time_us;
+  evaluator.fails_as_asked = {finalists[1].text};
+  rules.asked = true;
+  EXPECT_TRUE(race(1000));
+  for (const Finalist& each : finalists) {
+    EXPECT_FALSE(each.failed);
+    EXPECT_EQ(each.failed_as_asked, &each == &finalists[1]);
+    EXPECT_THAT(each.asked, SizeIs(0)) << "times of both are not compared with those of one";
+    EXPECT_THAT(each.samples, SizeIs(::testing::Ge(5u)));
+    EXPECT_EQ(each.samples.size(), finalists[0].samples.size());
+  }
+  EXPECT_EQ(evaluator.samples_of[finalists[1].text], 3 + int(finalists[1].samples.size()))
+      << "it fails in the third round and is not asked again";
+}
+
 TEST_F(RaceTest, WhoFailsKeepsWhatItHasAndTheOthersGoOn) {
   evaluator.fails_when_timed = {finalists[1].text};
   EXPECT_TRUE(race(1000));

@@ -244,6 +244,54 @@ TEST(Decide, TheBucketAndWhatWasAskedForCountAlike) {
   }
 }
 
+/// `times`, again and again.
+std::vector<double> repeated(const std::vector<double>& times, std::size_t rounds) {
+  std::vector<double> result;
+  for (std::size_t i = 0; i < rounds; ++i) result.push_back(times[i % times.size()]);
+  return result;
+}
+
+// Each is half as fast again as the one before in two of three rounds.
+TEST(Decide, SomebodyWinsWhereEachIsSlowerAsAskedThanAnother) {
+  std::vector<Finalist> three;
+  for (const char* name : {"a", "b", "c"}) three.push_back(finalist(name, 100, 0.001, 1, 42));
+  three[0].asked = repeated({100, 300, 200}, 42);
+  three[1].asked = repeated({200, 100, 300}, 42);
+  three[2].asked = repeated({300, 200, 100}, 42);
+  for (Finalist& each : three) each.unsearched = true;
+  EXPECT_EQ(three[decide(three)].text, "a");
+}
+
+TEST(Decide, OfTwoOnlyOneIsSlowerAsAsked) {
+  std::vector<Finalist> both{finalist("a", 50, 0, 1, 2), finalist("b", 50, 0, 1, 2)};
+  both[0].asked = {100, 200};
+  both[1].asked = {200, 100};
+  for (Finalist& each : both) each.unsearched = true;
+  both.push_back(finalist("slow in the bucket", 200, 0, 1, 2));
+  both[2].asked = {100, 100};
+  EXPECT_EQ(both[decide(both)].text, "a");
+}
+
+TEST(Decide, WhoFailedAsAskedDoesNotWinWhereOthersDidNot) {
+  std::vector<Finalist> both{finalist("broken", 50, 0.001, 1), finalist("slow", 100, 0.001, 2)};
+  both[0].failed_as_asked = both[0].incumbent = true;
+  EXPECT_EQ(both[decide(both)].text, "slow");
+  both[1].failed_as_asked = true;
+  EXPECT_EQ(both[decide(both)].text, "broken") << "it may not be the configs";
+}
+
+// Noise of 100% with middle ratios 0.7 and 1.4: their mean is above 1, and that of 1 / 0.7 and
+// 1 / 1.4 too.
+TEST(Standing, OfTwoOnlyOneIsSlower) {
+  Finalist first = finalist("a", 100, 0, 1, 8), other = first;
+  other.samples = repeated({70, 140}, 8);
+  EXPECT_EQ(standing(first, other), Standing::kUndecided);
+  EXPECT_EQ(standing(other, first), Standing::kUndecided);
+  other.samples = repeated({73, 145}, 8);
+  EXPECT_EQ(standing(first, other), Standing::kSlower);
+  EXPECT_EQ(standing(other, first), Standing::kUndecided);
+}
+
 TEST(Standing, MoreRoundsDecide) {
   const Finalist first = finalist("a", 100, 0.03, 1, 400);
   const Finalist other = finalist("b", 101.2, 0.03, 2, 400);

@@ -634,6 +634,52 @@ TEST_F(TuneTest, FirstRunIsNotSlowerAsAskedThanWhatNeedsNoSearch) {
   }
 }
 
+// Of a search that was killed times are known, and there is time to load two of three again.
+TEST_F(TuneTest, FirstRunTakesNobodyButAFavouriteWhoWasNotInTheRace) {
+  const std::vector<Candidate> three = {
+      candidates[0], candidates[1], {&testing::fake_family(), parse_config(kBest), 1e3}};
+  const auto times = [&](double best_us, double unsearched_us) {
+    return [=, this](const Config& config) {
+      if (to_string(config) == kBest) return best_us;
+      return config == three[1].config ? unsearched_us : 20e3;
+    };
+  };
+  TuneEnvironment first_run = environment(clock);
+  first_run.first_run = true;
+  first_run.unsearched = {to_string(three[1].config)};
+  options.time_limit_s = 8;
+  options.cancelled = [&] { return evaluator.sampled >= 3 * 3; };
+  evaluator.time_us = times(9200, 9700);  // of another heat
+  tune_problem(problem, device, cache, evaluator, three, options, first_run);
+  ASSERT_EQ(stored().size(), 3u);
+  options.cancelled = {};
+  FakeEvaluator slow{clock};
+  slow.compile_s = 3;
+  slow.time_us = times(10000, 10500);
+  EXPECT_EQ(tune_problem(problem, device, cache, slow, three, options, first_run).winner, kBest);
+  EXPECT_EQ(slow.prepared, 2);
+}
+
+// A kernel that breaks at sizes that nothing was proved for is not what a call of these runs. It
+// may be the best of what is stored for the bucket.
+TEST_F(TuneTest, FirstRunDoesNotTakeWhatFailsAsAskedNorStoresThatItFailed) {
+  options.time_limit_s = 8;
+  TuneEnvironment first_run = environment(clock);
+  first_run.first_run = first_run.times_asked = true;
+  evaluator.asked_us = evaluator.time_us;
+  evaluator.fails_as_asked = {kBest};
+  const TuneResult result = tune_problem(problem, device, cache, evaluator, candidates, options,
+                                         first_run);
+  EXPECT_NE(result.winner, kBest);
+  EXPECT_LT(result.winner_us, 110);
+  EXPECT_EQ(result.failed, 0);
+  const std::vector<Try> tries = stored();
+  const auto best = std::ranges::find(tries, kBest, &Try::config);
+  ASSERT_NE(best, tries.end());
+  EXPECT_EQ(best->measurement.status, Status::kOk);
+  EXPECT_GE(best->measurement.samples, 11) << "it went on in the bucket's final";
+}
+
 // As a plan without a search takes it: of winners that ship, which a search does not start from.
 TEST_F(TuneTest, FirstRunTriesWhatNeedsNoSearch) {
   options.time_limit_s = 8;

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -22,6 +23,7 @@
 #include "tests/support/program_beside.h"
 #include "tuner/worker/channel.h"
 #include "tuner/worker/compile_workers.h"
+#include "tuner/worker/serve.h"
 
 namespace attnforge {
 namespace {
@@ -93,6 +95,30 @@ TEST(Channel, MeasurementsComeBackAsTheyWere) {
   EXPECT_EQ(got.samples, sent.samples);
   EXPECT_EQ(got.max_error, sent.max_error);
   EXPECT_EQ(got.detail, sent.detail);
+}
+
+// Another message, or another answer to one, takes another number: a supervisor of one build and a
+// worker of another would not see that they differ.
+TEST(Protocol, IsOfTheseMessages) {
+  ASSERT_EQ(kWorkerProtocol, 2);
+  DeviceFacts device = typical_device("90a");
+  device.ordinal = 3;
+  device.uuid = "uuid";
+  device.arch.smem_per_block_bytes = 1000;
+  const Problem problem = parse_problem("fwd bf16 seqlen=128 head_dim=64"),
+                asked = parse_problem("fwd bf16 seqlen=100 head_dim=64");
+  const Config config = parse_config("fake block_m=64");
+  Compiled compiled;
+  compiled.source.name = "kernel";
+  compiled.source.renamed = {{"own", "now"}};
+  using ::testing::ElementsAre;
+  EXPECT_THAT(begin_request("build", problem, device, {.seed = 7, .hang_least_s = 2}),
+              ElementsAre("begin", "build", to_string(problem), "3", "uuid", "1000", "7", "2", ""));
+  EXPECT_EQ(begin_request("build", problem, device, {.asked = asked}).back(), to_string(asked));
+  EXPECT_THAT(load_request({nullptr, config, 5}, compiled, 6),
+              ElementsAre("load", "fake block_m=64", "5", "6", "", "kernel", "own", "now"));
+  EXPECT_THAT(request("sample asked", std::span(&config, 1)),
+              ElementsAre("sample asked", "fake block_m=64"));
 }
 
 /// glibc's sources of locales make one, where no such locale is installed.

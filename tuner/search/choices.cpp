@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -55,18 +56,39 @@ std::vector<double> ratios_of(const Finalist& leader, const Finalist& other) {
   return ratios;
 }
 
+/// The middle of the logarithms: of inverse ratios it is the inverse, so that of two only one is
+/// slower.
+double middle_of(std::vector<double> ratios) {
+  for (double& ratio : ratios) ratio = std::log(ratio);
+  return std::exp(median(ratios));
+}
+
 /// `otherwise`: the ratio that decides where there are too few for an interval.
 Standing standing_of(const std::vector<double>& ratios, double otherwise) {
   const Interval interval = median_interval(ratios);
   if (std::isinf(interval.high)) return otherwise <= kTie ? Standing::kTied : Standing::kSlower;
   if (interval.high <= kTie) return Standing::kTied;
-  if (interval.low > kTie || median(ratios) > kTieAtMost) return Standing::kSlower;
+  if (interval.low > kTie || middle_of(ratios) > kTieAtMost) return Standing::kSlower;
   return Standing::kUndecided;
 }
 
 bool slower_as_asked(const Finalist& choice, const Finalist& other) {
   const std::vector<double> ratios = ratios_of(choice.asked, other.asked);
-  return !ratios.empty() && standing_of(ratios, median(ratios)) == Standing::kSlower;
+  return !ratios.empty() &&
+         standing_of(ratios, median(other.asked) / median(choice.asked)) == Standing::kSlower;
+}
+
+/// Places of those that may win: all, if each is slower than another, as medians may go round.
+std::vector<std::size_t> eligible(std::span<const Finalist> all) {
+  std::vector<std::size_t> everybody(all.size()), result;
+  std::iota(everybody.begin(), everybody.end(), std::size_t{0});
+  std::ranges::copy_if(everybody, std::back_inserter(result), [&](std::size_t place) {
+    const Finalist& each = all[place];
+    return !each.failed_as_asked && std::ranges::none_of(all, [&](const Finalist& choice) {
+      return choice.unsearched && slower_as_asked(choice, each);
+    });
+  });
+  return result.empty() ? everybody : result;
 }
 
 /// Indices by estimate, but for the first candidate, which stays first.
@@ -215,20 +237,8 @@ std::size_t leader(std::span<const Finalist> finalists) {
 
 std::size_t decide(std::span<const Finalist> all) {
   std::vector<Finalist> finalists;
-  std::vector<std::size_t> places;  // of these in `all`
-  for (std::size_t place = 0; place < all.size(); ++place) {
-    if (std::ranges::any_of(all, [&](const Finalist& choice) {
-          return choice.unsearched && slower_as_asked(choice, all[place]);
-        }))
-      continue;
-    finalists.push_back(all[place]);
-    places.push_back(place);
-  }
-  if (finalists.empty()) {  // each is slower than another: medians of ratios may go round
-    finalists.assign(all.begin(), all.end());
-    places.resize(all.size());
-    std::iota(places.begin(), places.end(), std::size_t{0});
-  }
+  const std::vector<std::size_t> places = eligible(all);
+  for (std::size_t place : places) finalists.push_back(all[place]);
   const std::size_t fastest = leader(finalists);
   std::vector<std::size_t> ties;
   for (std::size_t i = 0; i < finalists.size(); ++i) {

@@ -36,6 +36,7 @@ struct Racer {
   std::vector<double> asked;      // the same of Sizes::kAsked, where a final times those too
   std::vector<double> clock_mhz;  // of the runs in which it was sampled
   bool failed = false;            // a launch failed; no more samples
+  bool failed_as_asked = false;   // one of Sizes::kAsked did, which says nothing of the bucket
 };
 
 /// A racer of the final.
@@ -78,8 +79,9 @@ std::size_t leader(std::span<const Finalist> finalists);
 
 /// Place of the winner: of the favourites that do not fall and of the others that are not slower
 /// than the leader, the incumbent, else the untuned choice, else the least estimate, else the first
-/// text. So noise does not replace a stored winner, and two runs agree. Whoever is slower at
-/// the sizes asked for than what the call might have had without a search is left out before.
+/// text. So noise does not replace a stored winner, and two runs agree. Who failed at the sizes
+/// asked for, or is slower there than what the call might have had without a search, is left out
+/// before, if that leaves anybody.
 std::size_t decide(std::span<const Finalist> all);
 
 }  // namespace attnforge

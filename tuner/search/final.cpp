@@ -28,7 +28,6 @@ std::vector<std::size_t> contenders(SearchBench& bench) {
   bench.load(order, 1.0, false);
   std::erase_if(order, [&](std::size_t index) { return !state[index].loaded; });
 
-  const std::size_t in_any_case = 2 + bench.clock.environment.unsearched.size();
   int rounds = kFirstFinalRounds;
   while (order.size() > kContendersLeast) {
     const bool whole = bench.race(order, rounds, 1.0);
@@ -40,9 +39,7 @@ std::vector<std::size_t> contenders(SearchBench& bench) {
     for (std::size_t i = order.size(); i-- > keep;) {
       if (!bench.is_in_final(order[i])) order.erase(order.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    if (order.size() <= keep + in_any_case) {
-      if (keep == kContendersLeast) break;  // what is over are favourites
-    }
+    if (keep == kContendersLeast) break;  // what is over is in the final anyway
     rounds += 2;
   }
   return order;
@@ -91,7 +88,7 @@ std::vector<Finalist> final_race(SearchBench& bench) {
   for (std::size_t index : known) {
     const auto same = [&](const Finalist& f) { return f.index == index; };
     if (std::any_of(finalists.begin(), finalists.end(), same)) continue;
-    if (bench.is_in_final(index) || (index == known.front() && !any))
+    if (bench.is_favourite(index) || (index == known.front() && !any))
       finalists.push_back(finalist(bench, index));
   }
   std::erase_if(finalists, [&](const Finalist& f) {

@@ -21,8 +21,8 @@ void shuffle(std::vector<Racer*>& racers, std::mt19937_64& random) {
   for (std::size_t i = racers.size(); i > 1; --i) std::swap(racers[i - 1], racers[random() % i]);
 }
 
-/// asked: the sizes asked for too. Set to false where one of them has no time there, which says
-/// nothing against it: what is stored is of the bucket.
+/// asked: the sizes asked for too. Set to false where one of them failed there, for which it is not
+/// a failure of the bucket's, of which is what is stored.
 void sample(Evaluator& evaluator, const std::vector<Racer*>& racers, bool& asked) {
   std::vector<Config> order;
   order.reserve(racers.size());
@@ -37,6 +37,7 @@ void sample(Evaluator& evaluator, const std::vector<Racer*>& racers, bool& asked
   const double clock_mhz = evaluator.clock_mhz();
   for (std::size_t i = 0; i < racers.size(); ++i) {
     Racer& racer = *racers[i];
+    racer.failed_as_asked |= !times_asked.empty() && !is_time(times_asked[i]);
     if (!is_time(times[i])) {
       racer.failed = true;
       continue;

@@ -11,7 +11,7 @@ namespace attnforge {
 struct TrialOptions {
   unsigned seed = 1;                  // of inputs, and of the rows that are compared
   double hang_least_s = 2;            // what a kernel may take however fast the best one is
-  std::optional<Problem> asked = {};  // timed too: it fits_into() the problem of the trials
+  std::optional<Problem> asked = {};  // timed too: it is_smaller() than the trials' problem
 };
 
 /// For `problem` on `device`, whose context must be current on the calling thread here and in every

@@ -14,6 +14,9 @@
 
 namespace attnforge {
 
+/// Counts changes of what the messages below say, or of how they are answered.
+inline constexpr int kWorkerProtocol = 2;
+
 // A worker first answers to "compile" or "begin", which have the identity of the supervisor's
 // build.
 Message compile_request(const std::string& identity, const Source& source, const Arch& arch);

@@ -36,6 +36,18 @@ std::vector<Config> what_may_be_chosen(const Choice& chosen, const Problem& tune
   return configs;
 }
 
+TEST(CandidateOf, SaysOfAConfigWhatASearchSaysOfIt) {
+  const DeviceFacts& device = typical_device("86");
+  const Problem tuned = bucket(parse_problem("fwd fp16 batch=40 num_heads=8 seqlen=1:3000"));
+  const std::vector<Candidate> all = candidates(registry(), tuned, device);
+  for (const Candidate& each : all) {
+    const Candidate same = candidate_of(*each.family, each.config, tuned, device);
+    EXPECT_EQ(same.estimate_us, each.estimate_us) << to_string(each.config);
+    EXPECT_EQ(same.spread, each.spread) << to_string(each.config);
+  }
+  EXPECT_TRUE(std::ranges::any_of(all, [](const Candidate& each) { return each.spread > 1; }));
+}
+
 TEST(Supported, ProblemsHaveALegalConfigWhateverASearchOfTheirBucketChose) {
   constexpr int kProblems = 500;
   RandomChoices choices(kSeed);

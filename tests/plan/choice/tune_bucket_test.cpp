@@ -106,6 +106,38 @@ TEST_F(TuneBucketTest, AFirstRunTriesWhatAnEstimateWouldHaveTaken) {
   EXPECT_NE(std::ranges::find(tries, config, &Try::config), tries.end());
 }
 
+// A process that waits for this search may have been asked for other sizes of the bucket. The model
+// has a choice for these that is none of the bucket's: as a winner the other would not know it.
+TEST_F(TuneBucketTest, AFirstRunTriesNothingThatOtherSizesOfItsBucketWouldNot) {
+  Device device({.cache_path = path("a.db")});
+  const Problem asked = parse_problem("fwd fp16 batch=5 num_heads=8 seqlen=17:1500 head_dim=128");
+  const std::vector<Candidate> all = candidates(registry(), bucket(asked), device.facts());
+  const auto is_known_to_all = [&](const std::string& config) {
+    return std::ranges::find(all, parse_config(config), &Candidate::config) != all.end();
+  };
+  ASSERT_FALSE(is_known_to_all(to_string(untuned(registry(), asked, device.facts()).config)));
+  const Plan plan = make_plan(asked, device, {.policy = Policy::kFirstRun, .time_limit_s = 3});
+  ASSERT_EQ(plan.provenance(), Provenance::kMeasured);
+  const std::vector<Try> tries = state_of(device).cache.tries(to_string(bucket(asked)),
+                                                              device_class(device.facts()));
+  EXPECT_GT(tries.size(), 1u);
+  for (const Try& each : tries) EXPECT_TRUE(is_known_to_all(each.config)) << each.config;
+}
+
+// Half of a tile of 160 keys would be empty at 70 keys, but not at the 128 of their bucket.
+TEST_F(TuneBucketTest, AFirstRunSearchesWhereForceLeavesTheModelNothingForTheSizesAsked) {
+  const test::ScopedEnvironment environment(
+      std::map<std::string, std::string>{{"ATTNFORGE_BLOCK_N", "160"}});
+  Device device({.cache_path = path("a.db")});
+  DeviceState& state = state_of(device);
+  const Problem asked = parse_problem("fwd fp16 num_heads=8 seqlen=70 head_dim=64");
+  EXPECT_EQ(error_of([&] { untuned(registry(), asked, state.facts, state.overrides); }).code(),
+            ErrorCode::kUnsupported);
+  make_plan(asked, device, {.policy = Policy::kFirstRun, .time_limit_s = 3});
+  EXPECT_FALSE(
+      state.cache.tries(stored_as(bucket(asked), state.overrides), state.device_class).empty());
+}
+
 TEST_F(TuneBucketTest, ATuningRenewsThePlansOfItsBucketButForcedOnes) {
   Device device({.cache_path = path("a.db")});
   const std::string forced = make_plan(kProblem, device).config();

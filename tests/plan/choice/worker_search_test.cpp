@@ -1,5 +1,6 @@
 // worker_search_test.cpp - searches whose candidates fault, hang and crash, end to end: the program
 // attnforge as worker on a fake GPU, whose faults $FAKE_FAULTS gives to configs.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +31,7 @@
 #include "tests/support/fake_cuda.h"
 #include "tests/support/program_beside.h"
 #include "tuner/search/choices.h"
+#include "tuner/worker/serve.h"
 
 namespace attnforge {
 namespace {
@@ -208,6 +211,25 @@ TEST_F(WorkerSearchTest, WhereTheWorkersTensorsDoNotFitTheEstimateAnswers) {
   const Plan plan = make_plan(kProblem, here, {.policy = Policy::kFirstRun});
   EXPECT_NE(plan.provenance(), Provenance::kMeasured);
   EXPECT_THAT(log_, HasSubstr("GiB are free"));
+}
+
+TEST_F(WorkerSearchTest, AWorkerTakesNothingForWhatItDoesNotKnow) {
+  Device here = device();
+  const WorkerProgram& program = state_of(here).worker.program;
+  EXPECT_THAT(program.identity, HasSubstr(fmt::format("protocol {}", kWorkerProtocol)));
+  WorkerProcess worker(program, WorkerRole::kGpu);
+  const auto answer = [&](const Message& message) {
+    Message got;
+    worker.channel().send(message, 5);
+    EXPECT_EQ(worker.channel().receive(got, 20), Channel::Got::kMessage);
+    return got;
+  };
+  ASSERT_EQ(answer(begin_request(program.identity, kProblem, state_of(here).facts, {})),
+            Message{"done"});
+  const Config config = parse_config(tried(here).front());
+  EXPECT_EQ(answer(request("release", std::span(&config, 1))), Message{"done"});
+  const Message later = answer(request("sample later", std::span(&config, 1)));
+  EXPECT_EQ(later.front(), "error") << "as of a supervisor of another build";
 }
 
 TEST_F(WorkerSearchTest, WhileItsStreamIsCapturedTheEstimateAnswers) {
