@@ -7,8 +7,8 @@
 
 namespace attnforge {
 
-/// What both sides of a search must agree on: version, messages, and the headers of
-/// kernels, in which their arguments are declared.
+/// What both sides of a search must agree on: version, messages, and the headers of kernels,
+/// in which their arguments are declared.
 const std::string& worker_identity();
 
 /// Where searches try kernels.

@@ -21,8 +21,8 @@ void shuffle(std::vector<Racer*>& racers, std::mt19937_64& random) {
   for (std::size_t i = racers.size(); i > 1; --i) std::swap(racers[i - 1], racers[random() % i]);
 }
 
-/// asked: the sizes asked for too. Set to false where one of them failed there, for which it is not
-/// a failure of the bucket's, of which is what is stored.
+/// asked: the sizes asked for too. Set to false where one of them failed there, which is no failure
+/// at the sizes of the bucket, of which is what is stored.
 void sample(Evaluator& evaluator, const std::vector<Racer*>& racers, bool& asked) {
   std::vector<Config> order;
   order.reserve(racers.size());

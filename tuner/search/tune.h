@@ -46,7 +46,8 @@ inline constexpr double kFirstRunWaitShare = 0.925;
 /// - environment.unsearched are tried first too, and are in the final. With environment.times_asked
 /// its rounds time the sizes asked for beside the bucket's, unless kernels are slow
 /// (times_as_asked()): the geometric mean of both decides, among those that neither fail nor
-/// are slower than one of the unsearched at the sizes asked for. What is stored is the bucket's time.
+/// are slower than one of the unsearched at the sizes asked for. What is stored is the bucket's
+/// time.
 /// - A run cut short by its limit counts as a finished quick search to plans, if it timed its
 /// favourites. A later quick one goes on where it was if it saw fewer candidates than one should.
 /// Same candidates, options, evaluator times and database: same result. Throws Error(kCuda) when
