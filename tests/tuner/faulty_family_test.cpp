@@ -26,5 +26,14 @@ TEST(FaultyFamily, FaultsAreWhatNvrtcCompiles) {
   EXPECT_GT(compile(source, device.arch).bytes.size(), 1000u);
 }
 
+// An evaluator compiles once what has one digest.
+TEST(FaultyFamily, HasADigestOfItsOwn) {
+  const Problem problem = parse_problem("fwd bf16 num_heads=2 seqlen=77 head_dim=64 causal");
+  const Candidate candidate = testing::faulty_candidate<testing::FaultKind::kWrong>(
+      problem, typical_device("90a"));
+  EXPECT_NE(digest(candidate.family->render(candidate.config, problem)),
+            digest(find_family("fwd_naive")->render(candidate.config, problem)));
+}
+
 }  // namespace
 }  // namespace attnforge
