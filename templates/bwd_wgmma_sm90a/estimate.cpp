@@ -96,15 +96,16 @@ double tile_clocks(const BwdWgmmaSm90aConfig& c) {
 }
 
 /// What blocks lose that are at different query tiles, by which the L2 has more to hold: with heads
-/// that share keys much more.
+/// that share keys much more, if they are many.
 double apart_factor(const BwdWgmmaSm90aConfig& c, const Problem& problem, const TileOrder& order,
                     bool alternate) {
   constexpr double kApart = 1.02, kGroupApart = 1.07, kHeadsBesides = 1.05;
+  constexpr int kFewHeads = 2;
   if (!see_ever_more(c) || c.lengths == kPackedLengths) return 1;
   const bool few = order.m_blocks < kFewKeyTiles;
   if (c.adds_in_order()) return few && order.heads_per_group > 1 ? kHeadsBesides : 1;
   if (alternate || few) return 1;
-  return GroupShares::of(problem, c.group_splits).heads > 1 ? kGroupApart : kApart;
+  return GroupShares::of(problem, c.group_splits).heads > kFewHeads ? kGroupApart : kApart;
 }
 
 /// Query tiles that a key tile of a head sees.

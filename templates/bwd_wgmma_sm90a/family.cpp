@@ -112,7 +112,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
 /// as long as a block with one has much of what an SM has to do.
 std::vector<int> splits_of_group(const Problem& problem, const DeviceFacts& device) {
   constexpr int kBlockM = 64, kBlockN = 128;
-  constexpr double kMuch = 0.5, kMuchOfPacked = 0.15;  // whose bucket may have twice the tokens
+  constexpr double kMuch = 0.2, kMuchOfPacked = 0.15;  // whose bucket may have twice the tokens
   std::vector<int> splits = {1};
   if (has_query_bits(shape_of(problem), problem)) return splits;
   const SeenTiles tiles = SeenTiles::of(problem, kBlockM, kBlockN);

@@ -73,6 +73,10 @@ constexpr MeasuredPair kPairs[] = {
     {"num_heads=28:4 head_dim=128 batch=8 seqlen=2048 causal lengths=packed tokens=8192",
      {64, 2, 0, 0, 4, 1 << 16},  // 641, 706
      {64, 2, 0, 0, 1, 1 << 16}},
+    // More blocks than half of what an SM has to do fill the GPU to the end.
+    {"num_heads=32:2 head_dim=128 seqlen=8765 causal",  // 2.85, 3.29 ms
+     {64, 2, 0, 0, 8, 64},
+     {64, 2, 0, 0, 4, 0}},
     // Heavy blocks of all heads come first.
     {"num_heads=32:8 head_dim=128 seqlen=4096 causal",  // 649, 908
      {64, 2, 0, 0, 1, 64},
@@ -104,6 +108,9 @@ struct Shared {
 constexpr Shared kShared[] = {
     {"num_heads=32:2 head_dim=128 batch=2 seqlen=2059 causal", 4},
     {"num_heads=12:2 head_dim=128 batch=9 seqlen=1252 causal", 2},
+    {"num_heads=32:2 head_dim=128 seqlen=8692 causal", 8},
+    {"num_heads=64:4 head_dim=128 batch=2 seqlen=8976 causal", 4},
+    {"num_heads=71:1 head_dim=64 batch=7 seqlen=6675 causal", 4},
     {"num_heads=32:8 head_dim=128 batch=16 seqlen=3205 causal", 1},
     {"num_heads=32:2 head_dim=128 batch=8 seqlen=6144 causal lengths=packed tokens=16384", 4},
     {"num_heads=24:8 head_dim=128 batch=13 seqlen=6144 causal lengths=packed tokens=20480", 1},
