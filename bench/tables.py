@@ -429,7 +429,7 @@ def headline():
         ["forward, other head dims, and 64 heads on 8", "the same, and FlashAttention-2", [ratio for point, ratio in best.items() if not figures.grid(point)]],
         ["packed sequences", "FlashAttention-3", [float(row["ratio"]) for row in read("varlen.csv")[1] if row["impl"] == "fa3" and row["ratio"]]],
         ["masks and score code", "FlexAttention (Triton)", list(flex_ratios(read("masks.csv")[1]).values())],
-        ["forward, drawn problems, tuned by `first_run`", "the fastest of FlashAttention-3, cuDNN, and at most points FlashAttention-4, else 2", of_drawn("forward")],
+        ["forward, drawn problems, tuned by `first_run`", "the fastest of cuDNN, FlashAttention-3 and 4", of_drawn("forward")],
         ["decode, drawn problems, the same", "the fastest of FlashAttention-3, FlashInfer, XQA, cuDNN", of_drawn("decode")],
         ["gradients, drawn problems, the same", "the fastest of cuDNN, FlashAttention-4", of_drawn("backward")],
         ["gradients, head dims 64, 128, 256 (H100)", "the fastest of cuDNN, FlashAttention-2 and 4", list(figures.best_and_untuned(of_grid)[0].values())],
