@@ -173,17 +173,21 @@ Reason needless_split(const Typed& c) {
 
 /// How many heads ahead a block sets sums to zeros, so that those which add to the sums wait for
 /// none: it does so near its end, and a head's sums are zeros when all of an earlier head's blocks
-/// have. Without a mask the last of these starts at about as many blocks before as the GPU holds;
-/// under one the first is the heaviest, of twice the mean, in which time the GPU ends twice as many
-/// as it holds. As many heads as there are where none is so far ahead: then bwd_rows sets all. A
-/// search passes over such configs, but sizes of a bucket may come to it.
+/// have. The last of these starts at about as many blocks before as the GPU holds. Under a mask the
+/// first is the heaviest, of twice the mean, in which time the GPU ends twice as many as it holds;
+/// of packed sequences the last may be, of some three times the mean. As many heads as there are
+/// where none is so far ahead: then bwd_rows sets all. A search passes over such configs, but sizes
+/// of a bucket may come to it.
 int zeros_lag(const Typed& c, const TileOrder& order, const DeviceFacts& device) {
   const int blocks_of_group = order.heads_per_group * order.m_blocks;
   if (c.zeros_ahead == 0 || blocks_of_group == 0) return 0;
   const int sms = device.num_sms;
-  const int groups = see_ever_more(c) ? ceil_div(sms * 31 / 16, blocks_of_group)
-                                      : std::max(ceil_div(sms, blocks_of_group),
-                                                 1 + ceil_div(sms * 15 / 16, blocks_of_group));
+  int groups = std::max(ceil_div(sms, blocks_of_group),
+                        1 + ceil_div(sms * 15 / 16, blocks_of_group));
+  if (c.lengths == kPackedLengths)
+    groups = 1 + ceil_div(sms * 3, blocks_of_group);
+  else if (see_ever_more(c))
+    groups = ceil_div(sms * 31 / 16, blocks_of_group);
   return std::min(order.heads_per_group * groups, order.heads);
 }
 

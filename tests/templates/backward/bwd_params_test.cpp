@@ -11,6 +11,7 @@
 #include <queue>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
@@ -331,20 +332,19 @@ TEST(ZerosAhead, AreThoseOfAllHeadsBeforeTheKernelWhereNoHeadIsFarEnough) {
 }
 
 /// When the last of an order's blocks ends, if SMs take them as they come free, and the blocks of a
-/// head wait until those of the head `lag` before it have ended; 0: for none. A block takes as long
-/// as its query tiles, of which under a causal mask the first key tile has most.
-double end_of_blocks(const TileOrder& order, bool causal, int num_sms, int lag) {
-  constexpr double kStart = 2;
+/// head wait until those of the head `lag` before it have ended; 0: for none. `clocks` of the
+/// blocks of a head.
+double end_of_blocks(const TileOrder& order, const std::vector<double>& clocks, int num_sms,
+                     int lag) {
   std::vector<double> ends(std::size_t(order.heads), 0);
   std::priority_queue<double, std::vector<double>, std::greater<>> sms(
       std::greater<>(), std::vector<double>(std::size_t(num_sms), 0));
   for (int first = 0; first < order.heads; first += order.heads_per_group) {
     const int last = std::min(first + order.heads_per_group, order.heads);
-    for (int tile = 0; tile < order.m_blocks; ++tile) {
+    for (const double each : clocks) {
       for (int head = first; head < last; ++head) {
         const double zeros = lag > 0 && head >= lag ? ends[std::size_t(head - lag)] : 0;
-        const double end = std::max(sms.top(), zeros) + kStart +
-                           (causal ? order.m_blocks - tile : order.m_blocks);
+        const double end = std::max(sms.top(), zeros) + each;
         sms.pop();
         sms.push(end);
         ends[std::size_t(head)] = std::max(ends[std::size_t(head)], end);
@@ -354,28 +354,55 @@ double end_of_blocks(const TileOrder& order, bool causal, int num_sms, int lag) 
   return *std::max_element(ends.begin(), ends.end());
 }
 
+/// Of a head's key tiles, which take as long as the query tiles that see them.
+std::vector<double> clocks_of_blocks(const std::vector<int>& lengths, bool causal) {
+  constexpr double kStart = 2, kTile = 128;
+  std::vector<double> clocks;
+  for (const int length : lengths) {
+    for (int key = 0; key < length; key += int(kTile))
+      clocks.push_back(kStart + (length - (causal ? key : 0)) / kTile);
+  }
+  return clocks;
+}
+
+struct OfZeros {
+  const char* words;
+  std::vector<int> lengths;  // of packed sequences
+};
 /// A block sets zeros when it ends, and those of a later head wait for all of a head's: where these
 /// still run, the GPU stands.
 TEST(ZerosAhead, AreSetByBlocksThatEndBeforeThoseThatAddStart) {
   const Family& family = *find_family("bwd_wgmma_sm90a");
   const DeviceFacts& device = typical_device("90a");
-  for (const char* words :
-       {"num_heads=38 seqlen=4250 batch=4", "num_heads=10 seqlen=6080 batch=5",
-        "num_heads=40 seqlen=14040", "num_heads=16 seqlen=2048 batch=8",
-        "num_heads=20 seqlen=1500 batch=3", "num_heads=64 seqlen=12295 causal",
-        "num_heads=16 seqlen=8192 batch=2 causal", "num_heads=32 seqlen=4096 batch=2 causal",
-        "num_heads=24 seqlen=1111 batch=11 causal", "num_heads=32 seqlen=6144 causal"}) {
+  const std::vector<OfZeros> problems = {
+      {"num_heads=38 seqlen=4250 batch=4", {}},
+      {"num_heads=10 seqlen=6080 batch=5", {}},
+      {"num_heads=40 seqlen=14040", {}},
+      {"num_heads=16 seqlen=2048 batch=8", {}},
+      {"num_heads=20 seqlen=1500 batch=3", {}},
+      {"num_heads=64 seqlen=12295 causal", {}},
+      {"num_heads=16 seqlen=8192 batch=2 causal", {}},
+      {"num_heads=32 seqlen=4096 batch=2 causal", {}},
+      {"num_heads=24 seqlen=1111 batch=11 causal", {}},
+      {"num_heads=32 seqlen=6144 causal", {}},
+      {"num_heads=128 seqlen=3200 batch=9 lengths=packed tokens=9000 causal",
+       {700, 150, 900, 1200, 400, 850, 1100, 500, 3200}},
+      {"num_heads=40 seqlen=800 batch=5 lengths=packed tokens=2200", {200, 300, 700, 200, 800}},
+  };
+  for (const OfZeros& each : problems) {
     for (const char* head_group_mb : {"0", "16"}) {
-      const Problem p = parse_problem(std::string("bwd bf16 head_dim=128 ") + words);
+      const Problem p = parse_problem(std::string("bwd bf16 head_dim=128 ") + each.words);
       const Config config = parse_config(zeros_ahead(head_group_mb));
       ASSERT_EQ(illegal(family, config, p, device), "");
       const Launch launch = family.launch(config, p, device);
       const auto params = test::planned_at<BwdWgmmaSm90aParams>(launch.steps[own_step(launch)], 0);
       if (params.zeros.lag == params.order.heads) continue;  // none is set by blocks
-      const bool causal = key_bounds(p).right.has_value();
-      EXPECT_LT(end_of_blocks(params.order, causal, device.num_sms, params.zeros.lag),
-                1.03 * end_of_blocks(params.order, causal, device.num_sms, 0))
-          << words << ", groups of " << head_group_mb;
+      const std::vector<double> clocks = clocks_of_blocks(
+          each.lengths.empty() ? std::vector{int(p.seqlen_kv)} : each.lengths,
+          key_bounds(p).right.has_value());
+      EXPECT_LT(end_of_blocks(params.order, clocks, device.num_sms, params.zeros.lag),
+                1.03 * end_of_blocks(params.order, clocks, device.num_sms, 0))
+          << each.words << ", groups of " << head_group_mb;
     }
   }
 }
