@@ -77,9 +77,10 @@ class RatiosTest(unittest.TestCase):
         ours = [row for row in rows if row["impl"] in drawn.OURS]
         places = [(row["point"], row["impl"]) for row in rows]
         self.assertEqual(len(set(places)), len(places), f"{name}: a point twice")
-        points = {"drawn_decode.csv": 60, "drawn_forward.csv": 40, "drawn_backward.csv": 19}.get(name, 4)
+        points = {"drawn_decode.csv": 60, "drawn_forward.csv": 40, "drawn_backward.csv": 30}.get(name, 4)
+        self.assertGreaterEqual(len({row["point"] for row in ours}), points, name)
         self.assertGreaterEqual(len(ours), 2 * points, name)
-        self.assertGreaterEqual(len({row["point"] for row in ours} & set(peers)), points, name)
+        self.assertGreaterEqual(len({row["point"] for row in ours} & set(peers)), 0.95 * points, f"{name}: points with a peer")
         self.assertTrue(all(row["ratio_to_best_peer"] == "" for row in ours if row["point"] not in peers), name)
         for row in ours:
             if row["point"] not in peers:
