@@ -56,8 +56,8 @@ TEST(IsSmaller, OfOtherSizesWithTensorsThatAreNoLarger) {
         "bwd bf16 batch=1 num_heads=64:8 seqlen=1378 head_dim=128 causal",
         "fwd bf16 batch=6 num_heads=48:1 seqlen=4:5947 head_dim=128 causal lengths=used",
         "fwd bf16 batch=3 num_heads=32:8 seqlen=1:1025 head_dim=128 lengths=used page_size=16",
-        "fwd bf16 batch=25 num_heads=28:4 seqlen=3209 head_dim=128 causal lengths=packed "
-        "tokens=20000"}) {
+        ("fwd bf16 batch=25 num_heads=28:4 seqlen=3209 head_dim=128 causal lengths=packed "
+         "tokens=20000")}) {
     const Problem asked = parse_problem(text), of_bucket = bucket(asked);
     ASSERT_FALSE(asked == of_bucket) << text;
     EXPECT_TRUE(is_smaller(asked, of_bucket)) << text;
