@@ -18,9 +18,9 @@
 #include "runtime/driver.h"
 #include "runtime/nvtx.h"
 #include "templates/registry.h"
-#include "tuner/asked_tensors.h"
 #include "tuner/evaluator.h"
 #include "tuner/search/tune.h"
+#include "tuner/tensors/asked_tensors.h"
 #include "tuner/trials/gpu_trials.h"
 #include "tuner/trials/worker_trials.h"
 

@@ -9,7 +9,7 @@
 #include "reference/half.h"
 #include "reference/parallel.h"
 #include "reference/split_mix.h"
-#include "tuner/made_up_tables.h"
+#include "tuner/tensors/made_up_tables.h"
 
 namespace attnforge {
 namespace {

@@ -21,7 +21,7 @@
 #include "generator/tensors/stored_rows.h"
 #include "reference/half.h"
 #include "reference/parts/scales.h"
-#include "tuner/made_up_tables.h"
+#include "tuner/tensors/made_up_tables.h"
 
 namespace attnforge::test {
 

@@ -19,9 +19,9 @@
 #include "templates/registry.h"
 #include "tests/tuner/faulty_family.h"
 #include "tuner/evaluator.h"
-#include "tuner/problem_tensors.h"
 #include "tuner/search/stopping.h"
 #include "tuner/search/tune.h"
+#include "tuner/tensors/problem_tensors.h"
 #include "tuner/timer.h"
 #include "tuner/trials/gpu_trials.h"
 

@@ -11,8 +11,8 @@
 #include "generator/arch.h"
 #include "generator/problem/bucket.h"
 #include "runtime/compile/compiler.h"
-#include "tuner/asked_tensors.h"
 #include "tuner/evaluator.h"
+#include "tuner/tensors/asked_tensors.h"
 
 namespace attnforge {
 namespace {

@@ -12,10 +12,10 @@
 #include "attnforge/error.h"
 #include "runtime/driver.h"
 #include "runtime/release.h"
-#include "tuner/asked_tensors.h"
 #include "tuner/forward_lse.h"
 #include "tuner/oracle.h"
-#include "tuner/problem_tensors.h"
+#include "tuner/tensors/asked_tensors.h"
+#include "tuner/tensors/problem_tensors.h"
 #include "tuner/timer.h"
 #include "tuner/trials/loaded_candidate.h"
 

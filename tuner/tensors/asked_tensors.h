@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tuner/problem_tensors.h"
+#include "tuner/tensors/problem_tensors.h"
 
 namespace attnforge {
 

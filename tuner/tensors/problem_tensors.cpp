@@ -1,4 +1,4 @@
-#include "tuner/problem_tensors.h"
+#include "tuner/tensors/problem_tensors.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <span>
 
 #include "attnforge/error.h"
-#include "tuner/made_up_tables.h"
+#include "tuner/tensors/made_up_tables.h"
 
 namespace attnforge {
 namespace {

@@ -1,4 +1,4 @@
-#include "tuner/asked_tensors.h"
+#include "tuner/tensors/asked_tensors.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "generator/tensors/operands.h"
-#include "tuner/made_up_tables.h"
+#include "tuner/tensors/made_up_tables.h"
 
 namespace attnforge {
 

@@ -1,4 +1,4 @@
-#include "tuner/made_up_tables.h"
+#include "tuner/tensors/made_up_tables.h"
 
 #include "generator/parts/part.h"
 #include "generator/tensors/operands.h"
