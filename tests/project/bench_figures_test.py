@@ -77,10 +77,11 @@ class RatiosTest(unittest.TestCase):
         ours = [row for row in rows if row["impl"] in drawn.OURS]
         places = [(row["point"], row["impl"]) for row in rows]
         self.assertEqual(len(set(places)), len(places), f"{name}: a point twice")
-        points = {"drawn_decode.csv": 60, "drawn_forward.csv": 40, "drawn_backward.csv": 30}.get(name, 4)
+        # And how many have a peer: none of the run's serves the head_dim of 512 that a seed drew.
+        points, beside = {"drawn_decode.csv": (60, 60), "drawn_forward.csv": (40, 39), "drawn_backward.csv": (30, 30)}.get(name, (4, 4))
         self.assertGreaterEqual(len({row["point"] for row in ours}), points, name)
         self.assertGreaterEqual(len(ours), 2 * points, name)
-        self.assertGreaterEqual(len({row["point"] for row in ours} & set(peers)), 0.95 * points, f"{name}: points with a peer")
+        self.assertGreaterEqual(len({row["point"] for row in ours} & set(peers)), beside, name)
         self.assertTrue(all(row["ratio_to_best_peer"] == "" for row in ours if row["point"] not in peers), name)
         for row in ours:
             if row["point"] not in peers:
