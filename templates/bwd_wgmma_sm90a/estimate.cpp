@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <vector>
 
 #include "generator/shape.h"
@@ -56,6 +57,13 @@ constexpr double kLateOfPacked = 0.35;
 // A share of one head starts at the diagonal, and reads what no block beside it reads.
 constexpr double kLoneHead = 1.1;
 
+/// Clocks in which units that work at the same time are each busy for so many.
+double busy_of(std::initializer_list<double> units) {
+  double sum = 0;
+  for (const double clocks : units) sum += std::pow(clocks, 4);
+  return std::pow(sum, 0.25);
+}
+
 /// Clocks of the tensor cores, for a tile.
 double product_clocks(const BwdWgmmaSm90aConfig& c) {
   const double columns = 2 * round_up(c.head_dim, 16) + 2 * round_up(c.head_dim_v, 16) +
@@ -87,9 +95,7 @@ double tile_clocks(const BwdWgmmaSm90aConfig& c) {
   const double smem = (scores + sums + queries + moved) / kSmemBytesPerClock;
   const double exponentials = m * n / kExponentialsPerClock;
   const double issue = m * n * kInstructionsPerScore / 32 / 4;
-  const double busy = std::pow(
-      std::pow(products, 4) + std::pow(smem, 4) + std::pow(exponentials, 4) + std::pow(issue, 4),
-      0.25);
+  const double busy = busy_of({products, smem, exponentials, issue});
   // One buffer where two would hide a load or a barrier.
   const int single = (c.do_stages == 1) + (c.ds_stages == 1);
   return busy + (c.late_dq ? kBareLate : kBare) * (exponentials + issue) + 250 * single;
@@ -160,6 +166,25 @@ double late_end_of_packed(double heaviest, double group) {
   return heaviest - group / (4 * kLateOfPacked);
 }
 
+/// Clocks of an SM in which DRAM brings what a query tile of packed sequences reads and adds to, as
+/// far as the L2 does not hold it: all rows of a sequence, of the `heads` that are under way.
+/// Blocks of one head read the same at about the same time.
+double missed_clocks(const BwdWgmmaSm90aConfig& c, const Problem& problem, const SeenTiles& tiles,
+                     double heads, const DeviceFacts& device) {
+  // Of the L2, where K, V and their gradients pass through as well; of the bandwidth.
+  constexpr double kHeld = 0.6, kReached = 0.87;
+  const double operands = bytes_of(problem.dtype_q, double(problem.head_dim)) +
+                          bytes_of(problem.dtype_o, double(problem.head_dim_v));
+  const double sums = c.dq_columns() * 4.0;
+  const double held = heads * GroupShares::of(problem, c.group_splits).heads * tiles.most *
+                      c.block_m * (operands + sums);
+  const double missed = std::max(0.0, 1 - kHeld * double(device.l2_bytes) / std::max(held, 1.0));
+  const double together = std::max(1.0, device.num_sms / heads);
+  const double bytes_per_clock = kReached * 2 * device.memory_clock_mhz * device.memory_bus_bits /
+                                 8 / device.sm_clock_mhz / device.num_sms;
+  return missed * c.block_m * (operands + 2 * sums) / together / std::max(bytes_per_clock, 1e-3);
+}
+
 /// Clocks of a block's start and end, after its SM's first one.
 double next_start(const BwdWgmmaSm90aConfig& c, double start) {
   if (!c.persistent()) return start;
@@ -194,7 +219,11 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   const bool packed = c.lengths == kPackedLengths;
   const double blocks = double(order.m_blocks) * order.heads, sms = device.num_sms;
   if (blocks == 0) return 0;
-  const double of_tile = c.adds_in_order() ? std::max(tile_clocks(c), kTurn) : tile_clocks(c);
+  double of_tile = c.adds_in_order() ? std::max(tile_clocks(c), kTurn) : tile_clocks(c);
+  // A packed head has the blocks of all sequences, which `problem` has apart.
+  const double heads = double(problem.num_heads_kv) * shares.count,
+               under_way = std::min(double(order.heads_per_group), heads);
+  if (packed) of_tile = busy_of({of_tile, missed_clocks(c, problem, tiles, under_way, device)});
   const double start = c.split_columns ? kBlockStartColumns : kBlockStart;
   const double next = next_start(c, start), first = std::min(blocks, sms);
   const double all = tiles.all * of_tile + (blocks - first) * next + first * start;

@@ -77,6 +77,17 @@ constexpr MeasuredPair kPairs[] = {
     {"num_heads=32:2 head_dim=128 seqlen=8765 causal",  // 2.85, 3.29 ms
      {64, 2, 0, 0, 8, 64},
      {64, 2, 0, 0, 4, 0}},
+    // Where the L2 does not hold the rows of so many heads, DRAM brings them to each block.
+    {"num_heads=128 head_dim=192:128 batch=17 seqlen=3186 causal lengths=packed tokens=21311",
+     {32, 2, 0, 0, 1, 64},  // 12.3, 17.0 ms
+     {32, 2, 0, 0, 1, 1 << 16}},
+    {"num_heads=128 head_dim=192:128 batch=19 seqlen=2705 causal lengths=packed tokens=20194",
+     {32, 2, 0, 0, 1, 64},  // 10.1, 13.5 ms
+     {32, 2, 0, 0, 1, 1 << 16}},
+    // Few heads are under way together: the longest sequence's blocks come early.
+    {"num_heads=48:1 head_dim=128 batch=32 seqlen=8192 causal lengths=packed tokens=41196",
+     {64, 2, 0, 0, 4, 1 << 16},  // 7.4, 9.0 ms
+     {64, 2, 0, 0, 4, 0}},
     // Heavy blocks of all heads come first.
     {"num_heads=32:8 head_dim=128 seqlen=4096 causal",  // 649, 908
      {64, 2, 0, 0, 1, 64},
