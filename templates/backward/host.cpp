@@ -39,6 +39,17 @@ int rows_of_step_block(const Problem& problem) {
   return kSteps * kBwdStepThreads / std::min(32, next_power_of_two((problem.head_dim_v + 7) / 8));
 }
 
+bool lists_key_tiles(const Problem& problem, const BwdSteps& steps) {
+  return steps.lists_key_tiles && problem.lengths == Lengths::kPacked;
+}
+
+/// Of how many key tiles there are, and of these; there is one even where no sequence has a key.
+std::size_t list_bytes(const Problem& problem, const BwdSteps& steps) {
+  if (!lists_key_tiles(problem, steps)) return 0;
+  const std::int64_t tiles = tiles_of_stored(problem, stored_rows(problem).kv, steps.block_n);
+  return static_cast<std::size_t>((1 + std::max<std::int64_t>(tiles, 1)) * listed_key_tile_bytes());
+}
+
 std::int64_t padded_rows(const Problem& problem, int block_m) {
   return tiles_of_stored(problem, stored_rows(problem).q, block_m) * block_m;
 }
@@ -67,9 +78,11 @@ void add_step_argument(Argument& argument, const LaunchWork& of_launch) {
 
 Step::Text rows_text(Entry& entry, const Assembly& a) {
   entry.pieces.include("backward/step_rows.cuh");
-  return {
-      .threads = kBwdStepThreads,
-      .type = fmt::format("BwdRows<kConfig, Pieces::Lengths, {}>", a.kernel.gradients->block_m)};
+  const BwdSteps& steps = *a.kernel.gradients;
+  const std::string keys = lists_key_tiles(a.problem, steps) ? fmt::format(", {}", steps.block_n)
+                                                             : "";
+  return {.threads = kBwdStepThreads,
+          .type = fmt::format("BwdRows<kConfig, Pieces::Lengths, {}{}>", steps.block_m, keys)};
 }
 
 LaunchStep rows_step(const LaunchWork& of_launch) {
@@ -89,7 +102,8 @@ Step::Text dq_text(Entry& entry, const Assembly& a) {
     tile = fmt::format("RowMajorDqTile<{}, {}>", steps.block_m, steps.dq_columns);
   }
   return {.threads = kBwdStepThreads,
-          .type = fmt::format("BwdDq<kConfig, Pieces::Lengths, {}, {}>", tile, steps.turns),
+          .type = fmt::format("BwdDq<kConfig, Pieces::Lengths, {}, {}{}>", tile, steps.turns,
+                              lists_key_tiles(a.problem, steps) ? ", true" : ""),
           .declarations = fmt::format("static_assert({0}::kRows == {1} && {0}::kColumns == {2});\n",
                                       tile, steps.block_m, steps.dq_columns)};
 }
@@ -165,7 +179,7 @@ BwdWork bwd_work(const Problem& problem, const BwdSteps& steps, std::size_t begi
   work.rows_padded = static_cast<int>(rows);
   work.lse_log2 = begin;
   work.delta = work.lse_log2 + of_rows;
-  work.turns = work.delta + of_rows;
+  work.turns = work.delta + of_rows + scratch_aligned(list_bytes(problem, steps));
   // What is zeros before the kernel: turns, counters, and of the sums the first or all.
   const auto tiles = static_cast<std::size_t>(all_heads(problem) * (rows / steps.block_m));
   work.counters = work.turns + scratch_aligned(tiles * steps.turns * sizeof(int));

@@ -39,6 +39,9 @@ struct BwdSteps {
   // say when they start (start_next_grid): bwd_dq writes a head's dq as soon as all have. 0: none
   // does, and it waits for the kernel.
   int parts_of_head = 0;
+  // Of packed sequences bwd_rows lists the key tiles (ListedKeyTile of backward/scratch.cuh), and
+  // parts_of_head is of one of them.
+  bool lists_key_tiles = false;
   // Blocks that share the query heads of each key tile, at most. With more than 1 the argument has
   // GroupSplitParams: the kernel writes parts of dk and dv (templates/parts/group_splits).
   int group_splits = 1;

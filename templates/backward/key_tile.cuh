@@ -23,7 +23,8 @@ struct QueriesOfHead {
 };
 
 /// Keys from first_key on of a sequence. Params is the kernel's argument, Lengths a piece of it.
-template <class Params, class LengthsPiece>
+/// kListed: bwd_rows has listed the key tiles of packed sequences.
+template <class Params, class LengthsPiece, bool kListed = false>
 struct KeyTile {
   using Lengths = LengthsPiece;
 
@@ -60,12 +61,17 @@ struct KeyTile {
   }
 
  private:
-  ATTNFORGE_DEVICE static SequenceTile tile_at(const Params& params, const TilePlace& place,
-                                               int block_n) {
-    if constexpr (is_packed<Lengths>())
+  ATTNFORGE_DEVICE static auto tile_at(const Params& params, const TilePlace& place, int block_n) {
+    if constexpr (!is_packed<Lengths>()) {
+      return SequenceTile{quotient(place.head, params.fwd.num_heads_kv), place.m_block};
+    } else if constexpr (kListed) {
+      if (lists_key_tiles(params)) return key_tile_list<Lengths>(params)[1 + place.m_block];
+      const SequenceTile at = packed_tile(Lengths::kv_begins(params), params.fwd.batch, block_n,
+                                          place.m_block);
+      return ListedKeyTile<Lengths>{at.sequence, at.tile, Lengths(params, at.sequence)};
+    } else {
       return packed_tile(Lengths::kv_begins(params), params.fwd.batch, block_n, place.m_block);
-    else
-      return {quotient(place.head, params.fwd.num_heads_kv), place.m_block};
+    }
   }
   ATTNFORGE_DEVICE KeyTile(const Params& of_kernel, const SequenceTile& tile, int head, int block_n)
       : params(of_kernel),
@@ -73,6 +79,13 @@ struct KeyTile {
         kv_head(is_packed<Lengths>() ? head : head - sequence * params.fwd.num_heads_kv),
         first_key(tile.tile * block_n),
         lengths(params, sequence) {}
+  ATTNFORGE_DEVICE KeyTile(const Params& of_kernel, const ListedKeyTile<Lengths>& tile, int head,
+                           int block_n)
+      : params(of_kernel),
+        sequence(tile.sequence),
+        kv_head(head),
+        first_key(tile.tile * block_n),
+        lengths(tile.lengths) {}
 };
 
 }  // namespace attnforge

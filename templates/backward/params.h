@@ -39,6 +39,10 @@ struct BwdScratch {
   int dq_columns;   // of a row of dq_sums
 };
 
+/// Of ListedKeyTile, which are behind the deltas of packed sequences where a kernel wants them
+/// (backward/scratch.cuh).
+ATTNFORGE_CONSTEXPR int listed_key_tile_bytes() { return 32; }
+
 /// The argument of the steps.
 struct BwdStepParams : BwdParams {
   BwdScratch scratch;

@@ -37,6 +37,41 @@ ATTNFORGE_DEVICE SequenceTile packed_tile(const int* begins, int batch, int rows
   return {low, number - first_packed_tile(begins[low], low, rows)};
 }
 
+/// A key tile of packed sequences, as bwd_rows lists them where a kernel asks for that (BwdSteps):
+/// a block that looks for its tile and the lengths by one load after another has some query tiles
+/// in the same time.
+template <class Lengths>
+struct alignas(16) ListedKeyTile {
+  int sequence, tile;
+  Lengths lengths;
+};
+
+/// The list, behind the last delta: an int that says how many there are, and from the next place on
+/// these. None is without keys, but for the only one where there are no keys at all.
+template <class Lengths, class Params>
+ATTNFORGE_DEVICE ListedKeyTile<Lengths>* key_tile_list(const Params& params) {
+  static_assert(sizeof(ListedKeyTile<Lengths>) == listed_key_tile_bytes());
+  return reinterpret_cast<ListedKeyTile<Lengths>*>(
+      params.scratch.delta + i64(params.fwd.num_heads_q) * params.scratch.rows_padded);
+}
+template <class Lengths, class Params>
+ATTNFORGE_DEVICE int* listed_key_tiles(const Params& params) {
+  return &key_tile_list<Lengths>(params)->sequence;
+}
+/// Without queries nobody has written the list.
+template <class Params>
+ATTNFORGE_DEVICE bool lists_key_tiles(const Params& params) {
+  return params.scratch.rows_padded != 0;
+}
+/// How many key tiles a head of params.order has.
+template <class Lengths, class Params>
+ATTNFORGE_DEVICE int key_tiles_of_head(const Params& params) {
+  if constexpr (is_packed<Lengths>()) {
+    if (lists_key_tiles(params)) return *listed_key_tiles<Lengths>(params);
+  }
+  return params.order.m_blocks;
+}
+
 /// Number `number` of the tiles of `rows` queries that lie in one piece in BwdScratch: those of a
 /// sequence `stored`, or of all packed ones.
 template <class Lengths, class Params>

@@ -15,7 +15,8 @@ namespace attnforge {
 
 /// C is the config of the kernel before, Lengths its piece, DqTile says where it put the elements
 /// of a tile (backward/dq_tile.cuh). kTurns: counters of each (templates/backward/host.h).
-template <auto C, class Lengths, class DqTile, int kTurns>
+/// kListed: parts_of_head is of a key tile, of which a head has as many as bwd_rows has listed.
+template <auto C, class Lengths, class DqTile, int kTurns, bool kListed = false>
 struct BwdDq {
   static constexpr int kThreads = 256;  // of a block, which has a tile
   static constexpr int kDtype = C.gradient_dtype(C.dtype);
@@ -76,9 +77,14 @@ struct BwdDq {
     if (params.parts_of_head == 0) {
       await_previous_grid();
     } else {
-      if (threadIdx.x == 0) await_count(params.added + kv_head, params.parts_of_head);
+      if (threadIdx.x == 0) await_count(params.added + kv_head, parts_of_head(params));
       __syncthreads();
     }
+  }
+  template <class Params>
+  ATTNFORGE_DEVICE static int parts_of_head(const Params& params) {
+    if constexpr (kListed) return params.parts_of_head * *listed_key_tiles<Lengths>(params);
+    return params.parts_of_head;
   }
   /// The patch that begins at `from`.
   ATTNFORGE_DEVICE static void load(const float* from, float (&x)[kPatchRows][kHalves][8]) {

@@ -11,8 +11,9 @@
 namespace attnforge {
 
 /// C is the config of the kernel after it, whose query tiles have kBlockM rows, Lengths its piece.
-/// All rows of the scratch are written.
-template <auto C, class Lengths, int kBlockM>
+/// All rows of the scratch are written. kBlockN: the keys of a tile where the kernel wants a list
+/// of packed key tiles (ListedKeyTile), else 0.
+template <auto C, class Lengths, int kBlockM, int kBlockN = 0>
 struct BwdRows {
   static constexpr int kThreads = 256;
   // A row has so many neighbouring lanes of a warp, each with a vector of 8 columns.
@@ -29,6 +30,8 @@ struct BwdRows {
     await_previous_grid();
     start_next_grid();
     set_zeros(params);
+    if constexpr (kBlockN != 0)
+      if (blockIdx.x == 0) list_key_tiles(params);
 
     const FwdParams& p = params.fwd;
     const BwdScratch& scratch = params.scratch;
@@ -125,6 +128,43 @@ struct BwdRows {
     params.scratch.lse_log2[to] = sees_nothing ? -lse : lse * kLog2e;
     // Whatever o and dout hold there, p is 0.
     params.scratch.delta[to] = sees_nothing ? 0.0f : delta;
+  }
+
+  /// By one block: a thread has a sequence, and adds up the tiles of all before it.
+  template <class Params>
+  ATTNFORGE_DEVICE static void list_key_tiles(const Params& params) {
+    __shared__ int of_warps[kThreads / 32];
+    auto* const list = key_tile_list<Lengths>(params) + 1;
+    const int batch = params.fwd.batch, lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+    int before = 0;
+#pragma unroll 1
+    for (int from = 0; from < batch; from += kThreads) {
+      const int sequence = from + int(threadIdx.x);
+      const Lengths lengths(params, min(sequence, batch - 1));
+      const int own = sequence < batch ? ceil_div(lengths.kv(), kBlockN) : 0;
+      int sum = own;  // with those of the lanes before, then with those of the warps before
+#pragma unroll
+      for (int apart = 1; apart < 32; apart *= 2) {
+        const int other = __shfl_up_sync(0xffffffffu, sum, apart);
+        if (lane >= apart) sum += other;
+      }
+      if (lane == 31) of_warps[warp] = sum;
+      __syncthreads();
+      int all = 0;
+#pragma unroll
+      for (int w = 0; w < kThreads / 32; ++w) {
+        if (w < warp) sum += of_warps[w];
+        all += of_warps[w];
+      }
+#pragma unroll 1
+      for (int tile = 0; tile < own; ++tile)
+        list[before + sum - own + tile] = {sequence, tile, lengths};
+      before += all;
+      __syncthreads();
+    }
+    if (threadIdx.x != 0) return;
+    if (before == 0) list[0] = {0, 0, Lengths(params, 0)};
+    *listed_key_tiles<Lengths>(params) = max(before, 1);
   }
 
   template <class Params>

@@ -320,6 +320,7 @@ BwdSteps steps_of(const Typed& c) {
           .dq_columns = c.dq_columns(),
           .dq_tile = "BwdWgmmaSm90aDqTile<kConfig>",
           .turns = c.dq_turns(),
+          .lists_key_tiles = true,
           .group_splits = c.group_splits};
 }
 
@@ -329,8 +330,9 @@ BwdSteps steps_of(const Typed& c, const Problem& problem, const TileOrder& order
   BwdSteps steps = steps_of(c);
   steps.zero_heads = query_heads_before(c, problem, zeros_lag(c, order, device));
   steps.counters = (c.zeros_ahead ? order.heads : 0) + c.persistent();
-  steps.parts_of_head = order.m_blocks * c.adding_parts() *
-                        GroupShares::of(problem, c.group_splits).count;
+  steps.parts_of_head = c.adding_parts() * GroupShares::of(problem, c.group_splits).count;
+  if (problem.lengths != Lengths::kPacked || order.m_blocks == 0)
+    steps.parts_of_head *= order.m_blocks;
   return steps;
 }
 

@@ -33,7 +33,7 @@ struct BwdWgmmaSm90aFeed {
       load_tile(params, smem, key_tiles.work, rings, 0);
       set_zeros(params, smem, key_tiles.work);
     } else {
-      const int tiles = params.order.m_blocks * params.order.heads;
+      const int tiles = Work::all_tiles(params);
       // Without queries nothing has set the count to 0, and there are as many blocks as tiles.
       const auto ask = [&](int uncounted) {
         return from_lone_lane_0(params.given != nullptr ? atomicAdd(params.given, 1) : uncounted);
@@ -142,7 +142,7 @@ struct BwdWgmmaSm90aFeed {
     }
     char* const sums = reinterpret_cast<char*>(params.scratch.dq_sums) + first * kTileBytes;
 #pragma unroll 1
-    for (int tile = work.place.m_block; tile < tiles; tile += params.order.m_blocks)
+    for (int tile = work.place.m_block; tile < tiles; tile += Work::tiles_of_head(params))
 #pragma unroll 1
       for (int from = 0; from < kTileBytes; from += C.kZeroBytes)
         bulk_store(sums + i64(tile) * kTileBytes + from, smem.zeros(),

@@ -36,6 +36,10 @@ struct BwdWgmmaSm90a {
     if constexpr (C.zeros_ahead) smem.set_zeros();
     await_previous_grid();  // what it wrote to the scratch
     start_next_grid();
+    using Work = BwdWgmmaSm90aWork<C, Pieces, Params>;
+    // There may be fewer tiles than the host has to take into account.
+    if constexpr (Work::packed() && !C.persistent())
+      if (block_index() >= Work::all_tiles(params)) return;
     __syncthreads();
     const BwdWgmmaSm90aKeyTiles<C, Pieces, Params> key_tiles(params, smem);
     const int warpgroup = from_lane_0(threadIdx.x / 128);

@@ -20,7 +20,7 @@ namespace attnforge {
 
 template <BwdWgmmaSm90aConfig C, class Pieces, class Params>
 struct BwdWgmmaSm90aWork {
-  using Tile = KeyTile<Params, typename Pieces::Lengths>;
+  using Tile = KeyTile<Params, typename Pieces::Lengths, true>;
   using Walk = typename Pieces::Queries;
 
   int tile;  // its number
@@ -34,7 +34,7 @@ struct BwdWgmmaSm90aWork {
   /// The work of a key tile, by its number.
   ATTNFORGE_DEVICE BwdWgmmaSm90aWork(const Params& params, int number)
       : tile(number),
-        place(place_tile(params.order, number)),
+        place(place_tile(order_of(params), number)),
         keys(params, {place.m_block, kv_head(params)}, C.block_n()),
         walk(Walk::of_tile(params, keys, C.block_m, C.block_n())),
         first_row(scratch_row_in_head<C.block_m>(keys.lengths, keys.sequence)),
@@ -44,6 +44,25 @@ struct BwdWgmmaSm90aWork {
     if constexpr (C.splits_groups()) {
       first_head += share(params) * params.splits.heads;
       end_head = min(end_head, first_head + params.splits.heads);
+    }
+  }
+
+  // ---- Key tiles of a head: of packed sequences as many as bwd_rows has listed ----
+
+  ATTNFORGE_DEVICE static constexpr bool packed() { return is_packed<typename Pieces::Lengths>(); }
+  ATTNFORGE_DEVICE static int tiles_of_head(const Params& params) {
+    return key_tiles_of_head<typename Pieces::Lengths>(params);
+  }
+  ATTNFORGE_DEVICE static int all_tiles(const Params& params) {
+    return tiles_of_head(params) * params.order.heads;
+  }
+  ATTNFORGE_DEVICE static decltype(auto) order_of(const Params& params) {
+    if constexpr (packed()) {
+      TileOrder order = params.order;
+      order.m_blocks = tiles_of_head(params);
+      return order;
+    } else {
+      return (params.order);
     }
   }
 
@@ -126,7 +145,7 @@ struct BwdWgmmaSm90aWork {
   ATTNFORGE_DEVICE void await_zeros(const Params& params) const {
     if constexpr (!C.zeros_ahead) return;
     const int before = place.head - params.zeros.lag;
-    if (before >= 0) await_turn(params.zeros.cleared + before, params.order.m_blocks);
+    if (before >= 0) await_turn(params.zeros.cleared + before, tiles_of_head(params));
     fence_proxy_async_global();
   }
   /// Among the query tiles of all heads of all sequences.
@@ -183,7 +202,7 @@ struct BwdWgmmaSm90aKeyTiles<C, Pieces, Params, true> {
       mbarrier_wait(smem.kv_full(), number % 2);
       const int told = load_shared(smem.told());
       const int tile = kWarps ? from_lane_0(told) : from_lone_lane_0(told);
-      if (tile >= params.order.m_blocks * params.order.heads) return;
+      if (tile >= Work::all_tiles(params)) return;
       visit(Work(params, tile));
     }
   }
