@@ -277,6 +277,65 @@ TEST(PackedTiles, GiveEveryKeyOfEveryHeadToOneBlock) {
   EXPECT_TRUE(std::ranges::all_of(owners, [](int count) { return count == 3; })) << "of 3 orders";
 }
 
+/// bwd_dq waits for as many parts as there are tiles, and blocks of tiles that hold nothing would
+/// take as long as a few query tiles.
+TEST(PackedTiles, ThatAreListedHoldEachKeyOnceAndNoneIsEmpty) {
+  constexpr int kBlockN = 16, kHeads = 2;
+  constexpr BwdNaiveConfig kConfig{shape(false, false, false), 64};
+  using Rows = BwdRows<kConfig, PackedLengths, kTile, kBlockN>;
+  std::mt19937 random(5);
+  for (const int batch : {1, 7, 255, 256, 600}) {  // a block lists those of 256 at a time
+    std::vector<int> begins = {0};
+    for (int s = 0; s < batch; ++s)
+      begins.push_back(begins.back() + (random() % 3 == 0 ? 0 : int(random() % 50)));
+    struct Argument : WithLengths<BwdStepParams> {
+      TileOrder order{};
+    } params{};
+    params.fwd.batch = batch;
+    params.fwd.num_heads_q = params.fwd.num_heads_kv = kHeads;
+    const std::vector<int> no_rows(index(batch) + 1, 0);
+    params.lengths = {.q = no_rows.data(), .kv = begins.data()};
+    std::vector<float> lse(kHeads * kTile),
+        delta(lse.size() + index((begins.back() / kBlockN + batch + 1) * 8), -777.0f);
+    params.scratch = {lse.data(), delta.data(), nullptr, kTile, 64};
+    test::run_on_host(kHeads, Rows::kThreads, [&] { Rows::run(params); });
+    const int tiles = key_tiles_of_head<PackedLengths>(params);
+    std::vector<int> owners(index(begins.back()), 0);
+    for (int number = 0; number < tiles; ++number) {
+      const KeyTile<Argument, PackedLengths, true> tile(params, {number, 0}, kBlockN);
+      if (begins.back() != 0) ASSERT_LT(tile.first_key, tile.lengths.kv()) << number;
+      for (int key = tile.first_key; key < std::min(tile.first_key + kBlockN, tile.lengths.kv());
+           ++key)
+        ++owners[index(tile.lengths.kv_begin() + key)];
+    }
+    EXPECT_TRUE(std::ranges::all_of(owners, [](int count) { return count == 1; })) << batch;
+  }
+}
+
+/// A block must come, or sums that blocks set to zeros would hold anything.
+TEST(PackedTiles, OfNoKeysAreOneThatHoldsNone) {
+  constexpr int kBlockN = 16, kSequences = 3;
+  constexpr BwdNaiveConfig kConfig{shape(false, false, false), 64};
+  using Rows = BwdRows<kConfig, PackedLengths, kTile, kBlockN>;
+  struct Argument : WithLengths<BwdStepParams> {
+    TileOrder order{};
+  } params{};
+  const std::vector<int> begins(kSequences + 1, 0);
+  params.fwd.batch = kSequences;
+  params.fwd.num_heads_q = params.fwd.num_heads_kv = 1;
+  params.lengths = {.q = begins.data(), .kv = begins.data()};
+  std::vector<float> lse(kTile), delta(lse.size() + 16, -777.0f);
+  params.scratch = {lse.data(), delta.data(), nullptr, kTile, 64};
+  test::run_on_host(1, Rows::kThreads, [&] { Rows::run(params); });
+  EXPECT_EQ(key_tiles_of_head<PackedLengths>(params), 1);
+  const KeyTile<Argument, PackedLengths, true> tile(params, {0, 0}, kBlockN);
+  EXPECT_EQ(tile.lengths.kv(), 0);
+  // Without queries nobody has listed them: there are as many as the host took into account.
+  params.scratch.rows_padded = 0;
+  params.order.m_blocks = 3;
+  EXPECT_EQ(key_tiles_of_head<PackedLengths>(params), 3);
+}
+
 /// The rows of StepsWorld's batch 0 and 1 as five packed sequences of one tensor of 26 rows a head.
 struct PackedWorld : StepsWorld {
   static constexpr int kSequences = 5, kTokens = kBatch * kQueries;
