@@ -86,6 +86,13 @@ Compiled compiled(const Source& source, const Arch& arch) {
   return known;
 }
 
+std::string compiled_ptx(const Source& source, const Arch& arch) {
+  const fs::path path = place_of(source, arch, "PTX");
+  std::string ptx = text_of(path);
+  if (ptx.empty()) store(path, ptx = compile_to_ptx(source, arch));
+  return ptx;
+}
+
 void check_cpp(Source source, const Arch& arch) {
   if (nvrtc_facts().major >= 13) {
     source.options.emplace_back("-fdevice-syntax-only");

@@ -48,6 +48,9 @@ struct Compiled : KernelResources {
 /// tests/templates/compiled may be deleted at any time.
 Compiled compiled(const Source& source, const Arch& arch);
 
+/// As compile_to_ptx(), once of equal sources.
+std::string compiled_ptx(const Source& source, const Arch& arch);
+
 /// Throws as compile() does when C++ refuses the source, with all templates that it uses made. What
 /// optimises and assembles is not asked. (--Ofast-compile would ask it for half the price, but
 /// NVRTC 13.0 remembers a part of that option in later compiles of the process.) What passed once
