@@ -19,6 +19,7 @@ import unittest
 import weakref
 from unittest import mock
 
+import fresh_process
 import torch
 
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
@@ -585,10 +586,11 @@ class OpeningTest(unittest.TestCase):
         self.assertEqual(said, "b'aoti_torch_library_init_impl'\n")
 
     def test_it_can_be_turned_off(self):
-        program = "from attnforge.integrations import torch_kernels, torch_shim; print(torch_shim.is_open(), torch_shim.why_not())"
-        environment = {**os.environ, "ATTNFORGE_TORCH_SHIM": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
-        said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment).stdout
-        self.assertEqual(said, "False ATTNFORGE_TORCH_SHIM is 0\n")
+        program = (
+            "import sys; sys.path[:0] = sys.argv[1:]; assert 'attnforge' not in sys.modules; "
+            "from attnforge.integrations import torch_kernels, torch_shim; print(torch_shim.is_open(), torch_shim.why_not())"
+        )
+        self.assertEqual(fresh_process.run(program, *sys.path, ATTNFORGE_TORCH_SHIM="0"), (0, "False ATTNFORGE_TORCH_SHIM is 0\n"))
 
     def test_a_library_that_is_not_there_is_said(self):
         self.assertTrue(hasattr(ctypes.CDLL(self.path()), "attnforge_torch_runs"))
