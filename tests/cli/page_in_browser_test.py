@@ -55,6 +55,12 @@ class Browser:
         for end in (read, write, ours[0], theirs[1]):
             os.close(end)
         self.count, self.unread, self.events = 0, b"", []
+        # One window, and with it one process that draws, for all pages.
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(f"{domain}.enable", self.session)
+        self.call("Page.setLifecycleEventsEnabled", self.session, enabled=True)
 
     def close(self):
         self.call("Browser.close")
@@ -104,12 +110,7 @@ class Browser:
     def seen(self, path, script, dark, width, picture):
         """What `script`, the body of a function, returns in the page, and the errors that were reported meanwhile. A phone's picture is
         written to the path `picture`."""
-        self.events = []
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log"):
-            self.call(f"{domain}.enable", session)
-        self.call("Page.setLifecycleEventsEnabled", session, enabled=True)
+        self.events, session = [], self.session
         self.call("Emulation.setDeviceMetricsOverride", session, width=width, height=900, deviceScaleFactor=1, mobile=width == PHONE)
         self.call("Emulation.setEmulatedMedia", session,
                   features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
@@ -118,7 +119,6 @@ class Browser:
         if width == PHONE:
             taken = self.call("Page.captureScreenshot", session, captureBeyondViewport=True)
             picture.write_bytes(base64.b64decode(taken["data"]))
-        self.call("Target.closeTarget", targetId=target)
         reported = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
         errors = [event for event in self.events if event["method"] in reported]
         return done["result"].get("value"), errors + [done[key] for key in ("exceptionDetails",) if key in done]

@@ -34,7 +34,7 @@ using namespace attnforge;
 constexpr double
     kMostGrowth = 1.25;  // noise; a look-up that walks all rows takes 100 times as long
 constexpr int kProcesses = 15;
-constexpr std::size_t kBatch = 5000;
+constexpr std::size_t kBatch = 50000;
 constexpr const char* kTuned = "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal";
 
 /// Of this process: a machine with more to do than cores does not make it longer.

@@ -5,10 +5,11 @@ usage: ATTNFORGE_LIBRARY=libattnforge.so python_distributed_test.py PACKAGE_FOLD
 """
 
 import os
-import subprocess
 import sys
 import tempfile
 import unittest
+
+import fresh_process
 
 PACKAGE = os.path.abspath(sys.argv.pop(1))
 sys.path.insert(0, PACKAGE)
@@ -22,7 +23,7 @@ folder, problem, same_bucket, config = sys.argv[2:]
 import attnforge, attnforge.distributed
 from attnforge._plans import plan_of
 from torch import distributed
-other = os.fork()  # torch, which takes seconds, is loaded once; the library is not in use yet
+other = os.fork()  # the library is not in use yet
 rank = 1 if other == 0 else 0
 os.environ["ATTNFORGE_CACHE"] = f"{folder}/{rank}.db"
 distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
@@ -58,9 +59,9 @@ class Agree(unittest.TestCase):
         candidates = attnforge.inspect(PROBLEM, arch="sm_90a", compile=False)["candidates"]
         config = next(each["config"] for each in reversed(candidates) if not each.get("cut"))
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-c", RANKS, PACKAGE, folder, PROBLEM, SAME_BUCKET, config]
-            ranks = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        self.assertEqual(ranks.stdout, "both agreed\n", ranks.stderr)
+            code, said = fresh_process.run(RANKS, PACKAGE, folder, PROBLEM, SAME_BUCKET, config)
+        self.assertEqual(code, 0, said)
+        self.assertEqual(said.splitlines()[-1], "both agreed", said)
 
 
 if __name__ == "__main__":

@@ -143,15 +143,17 @@ class CompileTest(OnCpu):
         def step(k_pool, v_pool, k_scale, v_scale):
             attnforge.append_kv(k, v, k_pool, v_pool, used, table, k_scale=k_scale, v_scale=v_scale)
 
-        for dtype, scale, zero in (
-            ("int8", "token", False), ("int4", "group32", False), ("e4m3", "group64", False), ("int4", "token", True), ("int4", "group32", True)
-        ):
+        # In a graph each dtype, each kind of scales, with zero points and without.
+        for dtype, scale, zero, in_graph in (
+            ("int8", "token", False, True), ("int4", "group32", False, False), ("e4m3", "group64", False, True),
+            ("int4", "token", True, False), ("int4", "group32", True, True),
+        ):  # fmt: skip
             made = []
-            for function in (step, torch.compile(step, backend="aot_eager", fullgraph=True)):
+            for function in (step, torch.compile(step, backend="aot_eager", fullgraph=True))[: 1 + in_graph]:
                 pools = [attnforge.quantize_kv(torch.zeros(6, 8, 2, dim), dtype, scale, zero) for dim in (64, 32)]
                 function(*(each[i] for i in range(2) for each in pools))
                 made.append([each for pool in pools for each in pool])
-            for x, y in zip(*made):
+            for x, y in zip(made[0], made[-1]):
                 self.assertTrue(torch.equal(x.view(torch.uint8), y.view(torch.uint8)))
             numbers, scales = attnforge.quantize_kv(k, dtype, scale, zero)
             self.assertTrue(torch.equal(made[0][0][1, 0].view(torch.uint8), numbers[0, 1].view(torch.uint8)), "position 8 of sequence 0")

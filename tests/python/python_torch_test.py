@@ -9,6 +9,8 @@ import importlib
 import sys
 import unittest
 
+import fresh_process  # noqa: F401
+
 MODULES = (
     "python_autograd_test", "python_coming_from_test", "python_distributed_test", "python_engines_test", "python_integrations_test",
     "python_reference_test", "python_shim_test",

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "runtime/compile/machine_code_digest.h"
+
 namespace attnforge::test {
 namespace {
 
@@ -41,7 +43,7 @@ std::string text_of(const fs::path& path) {
 fs::path place_of(const Source& source, const Arch& arch, std::string_view how) {
   static const std::string kCompiler = [] {
     std::string text = nvrtc_facts().version_text();
-    for (const char* file : {"compiler.cpp", "compile_log.cpp"})
+    for (const char* file : {"compiler.cpp", "compile_log.cpp", "machine_code_digest.cpp"})
       text += text_of(fs::path(ATTNFORGE_SOURCE_DIR) / "runtime/compile" / file);
     return digest_of(text);
   }();
@@ -61,12 +63,13 @@ void store(const fs::path& path, const std::string& text) {
 }  // namespace
 
 Compiled compiled(const Source& source, const Arch& arch) {
-  const fs::path path = place_of(source, arch, "cubin");
+  const fs::path path = place_of(source, arch, "cubin and code");
   Compiled known;
   int serialized = 0;
   if (std::ifstream file(path); file >> known.registers >> known.smem_static_bytes >>
                                 known.stack_bytes >> known.spill_store_bytes >>
-                                known.spill_load_bytes >> serialized >> known.code_bytes) {
+                                known.spill_load_bytes >> serialized >> known.code_bytes >>
+                                known.code) {
     file.ignore();
     known.wgmma_serialized = serialized != 0;
     known.log.assign(std::istreambuf_iterator<char>(file), {});
@@ -75,11 +78,19 @@ Compiled compiled(const Source& source, const Arch& arch) {
   const Cubin cubin = compile(source, arch);
   static_cast<KernelResources&>(known) = cubin;
   known.code_bytes = code_bytes(cubin.bytes);
+  known.code = machine_code_digest(cubin.bytes);
   known.log = cubin.log;
-  store(path, fmt::format("{} {} {} {} {} {:d} {}\n{}", known.registers, known.smem_static_bytes,
+  store(path, fmt::format("{} {} {} {} {} {:d} {} {}\n{}", known.registers, known.smem_static_bytes,
                           known.stack_bytes, known.spill_store_bytes, known.spill_load_bytes,
-                          known.wgmma_serialized, known.code_bytes, known.log));
+                          known.wgmma_serialized, known.code_bytes, known.code, known.log));
   return known;
+}
+
+std::string compiled_ptx(const Source& source, const Arch& arch) {
+  const fs::path path = place_of(source, arch, "PTX");
+  std::string ptx = text_of(path);
+  if (ptx.empty()) store(path, ptx = compile_to_ptx(source, arch));
+  return ptx;
 }
 
 void check_cpp(Source source, const Arch& arch) {
@@ -92,6 +103,14 @@ void check_cpp(Source source, const Arch& arch) {
   if (fs::exists(path)) return;
   compile_to_ptx(source, arch);
   store(path, "");
+}
+
+bool passed(const std::string& what, const std::function<bool()>& passes) {
+  const fs::path path = fs::path(ATTNFORGE_COMPILED) / digest_of("passed " + what);
+  if (fs::exists(path)) return true;
+  const bool is_right = passes();
+  if (is_right) store(path, "");
+  return is_right;
 }
 
 }  // namespace attnforge::test

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,9 +36,10 @@ std::vector<std::string> compile_together(std::size_t count, CompileOne&& compil
   return said;
 }
 
-/// What the compiler says of a kernel, and the size of its machine code.
+/// What the compiler says of a kernel, and the size and the digest of its machine code.
 struct Compiled : KernelResources {
   int code_bytes = 0;  // of all kernels of the cubin
+  std::string code;    // machine_code_digest() of it
   std::string log;
 };
 
@@ -46,10 +48,17 @@ struct Compiled : KernelResources {
 /// tests/templates/compiled may be deleted at any time.
 Compiled compiled(const Source& source, const Arch& arch);
 
+/// As compile_to_ptx(), once of equal sources.
+std::string compiled_ptx(const Source& source, const Arch& arch);
+
 /// Throws as compile() does when C++ refuses the source, with all templates that it uses made. What
 /// optimises and assembles is not asked. (--Ofast-compile would ask it for half the price, but
 /// NVRTC 13.0 remembers a part of that option in later compiles of the process.) What passed once
 /// passes as in compiled().
 void check_cpp(Source source, const Arch& arch);
+
+/// Whether `passes` returns true, which is asked only until it did so of `what`, a text of all that
+/// decides it: what passed once passes as in compiled().
+bool passed(const std::string& what, const std::function<bool()>& passes);
 
 }  // namespace attnforge::test

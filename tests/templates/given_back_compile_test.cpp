@@ -60,7 +60,7 @@ std::string fault_of(const QInRegs& c) {
       c.warpgroups, c.grid, c.pack_gqa));
   const std::string wrong = illegal(family, config, problem, device);
   if (!wrong.empty()) return wrong;
-  const std::string ptx = compile_to_ptx(family.render(config, problem), device.arch);
+  const std::string ptx = test::compiled_ptx(family.render(config, problem), device.arch);
   if (ptx.find("ldmatrix") == ptx.npos) return "Q is not read into registers";
   const int line = early_arrival(ptx);
   return line < 0 ? "" : fmt::format("line {} of the PTX arrives", line);
@@ -80,7 +80,7 @@ TEST(DsOfColumns, IsUsedBeforeBuffersAreGivenBack) {
     const Problem problem = parse_problem(
         fmt::format("bwd bf16 batch=2 num_heads=8 seqlen=999 head_dim={} causal", head_dim));
     const Config config = candidates(family, problem, device).front().config;
-    const std::string ptx = compile_to_ptx(family.render(config, problem), device.arch);
+    const std::string ptx = test::compiled_ptx(family.render(config, problem), device.arch);
     ASSERT_NE(ptx.find("ldmatrix"), ptx.npos) << to_string(config);
     EXPECT_EQ(early_arrival(ptx), -1) << to_string(config);
   }

@@ -89,9 +89,12 @@ class Torture:
         self.checked += len(before)
         self.lost += len(before - rows(database))
 
-    def kill_search(self, database, problems):
-        """At a random moment one of its workers, in half of the cases, and then the search itself."""
+    def kill_search(self, database, problems, stored):
+        """At a random moment one of its workers, in half of the cases, and then the search itself. stored: not before there is a row, which
+        takes a busy machine longer than the moments of all others."""
         process = self.start(database, problems, job=False)
+        while stored and process.poll() is None and not rows(database):
+            time.sleep(0.02)
         time.sleep(self.random.uniform(0, 0.7))
         workers = children(process.pid)
         if workers and self.random.random() < 0.5:
@@ -156,8 +159,8 @@ class Torture:
         database, problems = self.file(number)
         if self.args.mpi and number % 4 == 3:
             self.kill_rank(database, problems)
-        for _ in range(12):
-            if not self.kill_search(database, problems):
+        for left in reversed(range(12)):
+            if not self.kill_search(database, problems, stored=left == 0):
                 break
         process = self.start(database, problems, job=False)
         seconds = self.lease_seconds(database, process)

@@ -8,6 +8,7 @@
 
 #include "generator/arch.h"
 #include "runtime/compile/compiler.h"
+#include "tests/templates/compile_together.h"
 
 namespace attnforge {
 namespace {
@@ -18,9 +19,9 @@ TEST(Instruments, CompileForEveryArchThatNvrtcKnows) {
   for (const Arch& arch : archs()) {
     const std::vector<int>& known = nvrtc_facts().archs;
     if (std::find(known.begin(), known.end(), arch.sm) == known.end()) continue;
-    const Cubin cubin = compile(instruments_source(), arch);
-    EXPECT_GT(cubin.bytes.size(), 1000u) << arch.name;
-    EXPECT_EQ(cubin.spill_store_bytes, 0) << arch.name;
+    const test::Compiled kernels = test::compiled(instruments_source(), arch);
+    EXPECT_GT(kernels.code_bytes, 1000) << arch.name;
+    EXPECT_EQ(kernels.spill_store_bytes, 0) << arch.name;
     ++compiled;
   }
   EXPECT_GE(compiled, 3);

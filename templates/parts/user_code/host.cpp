@@ -13,6 +13,7 @@
 #include "attnforge/plan.h"
 #include "generator/user_code/mask_windows.h"
 #include "generator/user_code/pair_terms.h"
+#include "generator/user_code/read_once.h"
 #include "generator/user_code/user_code.h"
 #include "templates/backward/host.h"
 #include "templates/host/argument.h"
@@ -158,6 +159,13 @@ constexpr Step kStates{
               state_blocks(key_lists(work), state_groups_of_block(terms_decide(work.problem()))));
         }};
 
+/// Of an element of the array that rows of scores read, 0 without one.
+int aligned_bytes(const std::string& args) {
+  const std::vector<CodeArgument> arguments = code_arguments(args);
+  const std::size_t aligned = place_of_aligned(arguments);
+  return aligned == arguments.size() ? 0 : size_bytes(arguments[aligned].type);
+}
+
 }  // namespace
 
 int slope_registers(const Problem& problem, int scores) {
@@ -165,9 +173,7 @@ int slope_registers(const Problem& problem, int scores) {
 }
 
 int row_registers(const Problem& problem, int scores) {
-  const std::vector<CodeArgument> arguments = code_arguments(problem.args);
-  const std::size_t aligned = place_of_aligned(arguments);
-  return aligned == arguments.size() ? 0 : scores * size_bytes(arguments[aligned].type) / 4;
+  return scores * read_once<aligned_bytes>(problem.args) / 4;
 }
 
 int added_row_registers(const Problem& problem, int scores) {

@@ -3,6 +3,7 @@
     mpi_job_test.py ATTNFORGE_WITH_MPI ATTNFORGE FAKE_DRIVER_FOLDER FAKE_NVRTC
 """
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -127,6 +128,32 @@ class MpiJob(unittest.TestCase):
         self.assertEqual(process.returncode, 3)
         self.assertIn("built without MPI", process.stderr)
         self.assertIn("--shard auto", process.stderr)
+
+
+class SideBySide(unittest.TestSuite):
+    """All tests at once: ranks mostly wait for compiles that sleep, and for one another."""
+
+    def run(self, result, debug=False):
+        def outcome(test):
+            own = unittest.TestResult()
+            test.run(own)
+            return own
+
+        tests = [test for case in self for test in case]
+        with concurrent.futures.ThreadPoolExecutor(len(tests)) as pool:
+            for test, own in zip(tests, pool.map(outcome, tests)):
+                result.startTest(test)
+                for _, said in own.errors + own.failures:
+                    result.failures.append((test, said))
+                for _, why in own.skipped:
+                    result.addSkip(test, why)
+                if own.wasSuccessful() and not own.skipped:
+                    result.addSuccess(test)
+        return result
+
+
+def load_tests(loader, tests, pattern):
+    return SideBySide(tests)
 
 
 if __name__ == "__main__":

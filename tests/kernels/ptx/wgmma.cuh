@@ -40,6 +40,10 @@ struct HostOperand {
 template <int kDtype>
 struct KMajor : HostOperand {
   template <int kDepth>
+  void two_rows(const test::Sm& sm, int first, float (&to)[2][kDepth]) const {
+    for (int i = 0; i < 2; ++i) row(sm, first + i, to[i]);
+  }
+  template <int kDepth>
   void row(const test::Sm& sm, int row, float (&to)[kDepth]) const {
     constexpr int kInSwizzle = kDepth / 2;  // 16 bytes stay together
     const u32 place = address + static_cast<u32>(row / 8) * group + static_cast<u32>(row % 8 * 128);
@@ -55,6 +59,23 @@ struct MnMajor : HostOperand {
     const u32 place = address + static_cast<u32>(row / 64) * chunk + static_cast<u32>(row % 64 * 2);
     for (u32 k = 0; k < kDepth; ++k)
       to[k] = of_half<kDtype>(sm.load<u16>(test::swizzled(place + k / 8 * group + k % 8 * 128)));
+  }
+  /// This one, which is even, and the next one: a word has an element of both, and eight rows of
+  /// 128 bytes are a swizzle's whole pattern.
+  template <int kDepth>
+  void two_rows(const test::Sm& sm, int first, float (&to)[2][kDepth]) const {
+    const u32 place = address + static_cast<u32>(first / 64) * chunk;
+    const u32 column = place % 128 + static_cast<u32>(first % 64 * 2);
+    for (u32 eight = 0; eight < kDepth; eight += 8) {
+      const u32 begin = place - place % 128 + eight / 8 * group;
+      const std::byte* const rows = sm.at(begin, 1024);
+      for (u32 k = 0; k < 8; ++k) {
+        const u32 in_row = column ^ ((begin / 128 + k) % 8 * 16);
+        u32 word;
+        std::memcpy(&word, rows + k * 128 + in_row, sizeof(word));
+        unpack2<kDtype>(word, to[0][eight + k], to[1][eight + k]);
+      }
+    }
   }
 };
 
@@ -90,7 +111,7 @@ struct HostProduct {
       for (int i = 0; i < 2; ++i) a.row(sm, row + i * 8, of_rows[i]);
       const RowsOfProduct<kDepth> rows(of_rows);
       for (int j = 0; j < kN / 8; ++j) {
-        for (int i = 0; i < 2; ++i) b.row(sm, j * 8 + column + i, of_columns[i]);
+        b.two_rows(sm, j * 8 + column, of_columns);
         if (!accumulate) std::fill_n(d[j], 4, 0.0f);
         rows.add(d[j], of_columns);
       }

@@ -23,7 +23,7 @@
 #include "generator/problem/bucket.h"
 #include "plan/choice/choice.h"
 #include "runtime/compile/compiler.h"
-#include "runtime/compile/machine_code_digest.h"
+#include "tests/templates/compile_together.h"
 
 namespace attnforge {
 namespace {
@@ -58,7 +58,7 @@ Rendered today(const Shipped& winner) {
 }
 
 std::string code_today(const Shipped& winner) {
-  return machine_code_digest(compile(today(winner).source, gpu_of(winner).arch).bytes);
+  return test::compiled(today(winner).source, gpu_of(winner).arch).code;
 }
 
 bool same_compiler(const Shipped& winner) {

@@ -89,7 +89,7 @@ TEST(Sinks, LieWhereTheLaunchPutsThem) {
     source.text = source.text.substr(0, source.text.find("extern \"C\" __global__")) +
                   "extern \"C\" __global__ void probe(" + type +
                   " p, u64* to) { to[0] = u64(p.sinks.logits); }\n";
-    EXPECT_THAT(compile_to_ptx(source, device.arch),
+    EXPECT_THAT(test::compiled_ptx(source, device.arch),
                 testing::HasSubstr(fmt::format("[probe_param_0+{}]", part->offset)))
         << type;
   }

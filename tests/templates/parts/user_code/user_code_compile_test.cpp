@@ -203,8 +203,8 @@ TEST(WideIndexes, CompileInAllFamilies) {
   forward.score = "s + bias[(batch * 16 + head) * seqlen_q * seqlen_kv + q * seqlen_kv + k]";
   forward.mask = "";
   const auto wide_products = [](const Problem& problem) {
-    const std::string ptx = compile_to_ptx(rendered("fwd_naive", "80", problem),
-                                           typical_device("80").arch);
+    const std::string ptx = test::compiled_ptx(rendered("fwd_naive", "80", problem),
+                                               typical_device("80").arch);
     int count = 0;
     for (std::size_t at = 0; (at = ptx.find("mul.lo.s64", at)) != ptx.npos; ++at) ++count;
     for (std::size_t at = 0; (at = ptx.find("mad.lo.s64", at)) != ptx.npos; ++at) ++count;
@@ -423,7 +423,7 @@ TEST(CodeParams, LieWhereTheLaunchPutsThem) {
       source.text = source.text.substr(0, source.text.rfind("extern \"C\" __global__")) +
                     "extern \"C\" __global__ void probe(" + type +
                     " p, u64* to) { to[0] = p.code.words[0]; to[1] = p.code.words[2]; }\n";
-      const std::string ptx = compile_to_ptx(source, device.arch);
+      const std::string ptx = test::compiled_ptx(source, device.arch);
       EXPECT_THAT(ptx, testing::HasSubstr(fmt::format("[probe_param_0+{}]", places[0]))) << type;
       EXPECT_THAT(ptx, testing::HasSubstr(fmt::format("[probe_param_0+{}]", places[0] + 16)));
     }
