@@ -330,9 +330,9 @@ BwdSteps steps_of(const Typed& c, const Problem& problem, const TileOrder& order
   BwdSteps steps = steps_of(c);
   steps.zero_heads = query_heads_before(c, problem, zeros_lag(c, order, device));
   steps.counters = (c.zeros_ahead ? order.heads : 0) + c.persistent();
-  steps.parts_of_head = c.adding_parts() * GroupShares::of(problem, c.group_splits).count;
-  if (problem.lengths != Lengths::kPacked || order.m_blocks == 0)
-    steps.parts_of_head *= order.m_blocks;
+  const int tiles = problem.lengths == Lengths::kPacked ? std::min(order.m_blocks, 1)
+                                                        : order.m_blocks;
+  steps.parts_of_head = tiles * c.adding_parts() * GroupShares::of(problem, c.group_splits).count;
   return steps;
 }
 
