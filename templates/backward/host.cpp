@@ -10,6 +10,7 @@
 #include "templates/host/common_rejects.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/launch_work.h"
+#include "templates/host/memory_time.h"
 
 namespace attnforge {
 
@@ -274,7 +275,7 @@ double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceF
     bytes += 3.0 * static_cast<double>(group_parts_bytes(problem, steps.group_splits));
     us += kStepUs;
   }
-  const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
+  const double bytes_per_us = peak_bytes_per_us(device);
   return us + bytes / std::max(bytes_per_us, 1.0);
 }
 

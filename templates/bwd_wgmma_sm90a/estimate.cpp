@@ -12,6 +12,7 @@
 #include "generator/shape.h"
 #include "generator/user_code/mask_windows.h"
 #include "templates/backward/host.h"
+#include "templates/host/memory_time.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/visited_keys.h"
 
@@ -180,8 +181,8 @@ double missed_clocks(const BwdWgmmaSm90aConfig& c, const Problem& problem, const
                       c.block_m * (operands + sums);
   const double missed = std::max(0.0, 1 - kHeld * double(device.l2_bytes) / std::max(held, 1.0));
   const double together = std::max(1.0, device.num_sms / heads);
-  const double bytes_per_clock = kReached * 2 * device.memory_clock_mhz * device.memory_bus_bits /
-                                 8 / device.sm_clock_mhz / device.num_sms;
+  const double bytes_per_clock = kReached * peak_bytes_per_us(device) / device.sm_clock_mhz /
+                                 device.num_sms;
   return missed * c.block_m * (operands + 2 * sums) / together / std::max(bytes_per_clock, 1e-3);
 }
 
@@ -220,10 +221,12 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   const double blocks = double(order.m_blocks) * order.heads, sms = device.num_sms;
   if (blocks == 0) return 0;
   double of_tile = c.adds_in_order() ? std::max(tile_clocks(c), kTurn) : tile_clocks(c);
-  // A packed head has the blocks of all sequences, which `problem` has apart.
-  const double heads = double(problem.num_heads_kv) * shares.count,
-               under_way = std::min(double(order.heads_per_group), heads);
-  if (packed) of_tile = busy_of({of_tile, missed_clocks(c, problem, tiles, under_way, device)});
+  if (packed) {
+    // A head has the blocks of all sequences, which `problem` has apart.
+    const double under_way = std::min(double(order.heads_per_group),
+                                      double(problem.num_heads_kv) * shares.count);
+    of_tile = busy_of({of_tile, missed_clocks(c, problem, tiles, under_way, device)});
+  }
   const double start = c.split_columns ? kBlockStartColumns : kBlockStart;
   const double next = next_start(c, start), first = std::min(blocks, sms);
   const double all = tiles.all * of_tile + (blocks - first) * next + first * start;

@@ -65,8 +65,7 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c, const DeviceFacts& device) {
   const double lines = (c.k_bytes() + c.v_bytes()) / kLineBytes *
                        (unaligned ? kUnalignedLine : kLine);
   // Its elements come from memory, as a rule: an SM has its share of that.
-  const double bytes_per_clock = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8 /
-                                 device.sm_clock_mhz / device.num_sms;
+  const double bytes_per_clock = peak_bytes_per_us(device) / device.sm_clock_mhz / device.num_sms;
   const double rows = c.may_tile_rows() && bytes_per_clock > 0
                           ? c.row_tile_bytes() / bytes_per_clock *
                                 (c.block_n * c.row_bytes % 64 == 0 ? 1.0 : kRaggedRows) *

@@ -14,9 +14,13 @@ bool has_few_rows(const Problem& problem) {
   return problem.seqlen_q * gqa_group(problem) <= kFew;
 }
 
+double peak_bytes_per_us(const DeviceFacts& device) {
+  return 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
+}
+
 double memory_us(const Problem& problem, const DeviceFacts& device) {
   constexpr double kReached = 0.92;  // of the peak
-  const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8 * kReached;
+  const double bytes_per_us = peak_bytes_per_us(device) * kReached;
   return bytes_per_us <= 0 ? 0 : minimum_bytes(problem) / bytes_per_us;
 }
 

@@ -10,6 +10,9 @@ namespace attnforge {
 /// is how fast they come.
 bool has_few_rows(const Problem& problem);
 
+/// What the memory moves at its peak, read and written bytes together. 0 if it is not known.
+double peak_bytes_per_us(const DeviceFacts& device);
+
 /// For one time through all tensors. 0 if the memory is not known.
 double memory_us(const Problem& problem, const DeviceFacts& device);
 

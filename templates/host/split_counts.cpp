@@ -56,7 +56,7 @@ double merge_us(const Problem& problem, double rows, double results, const Devic
   // A warp has a row at a time, for so long beside its reads.
   constexpr double kRowUs = 3, kWarpsOfSm = 48;
   const double bytes = rows * results * double(partial_row_bytes(problem));
-  const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
+  const double bytes_per_us = peak_bytes_per_us(device);
   // Written and read; blocks of more rows than a warpgroup has all write at their end.
   const double times = problem.seqlen_q * gqa_group(problem) <= kRowsOfWarpgroup ? 2 : 4;
   return kStepUs + kRowUs * rows / (kWarpsOfSm * device.num_sms) +

@@ -9,6 +9,7 @@
 #include "templates/host/common_rejects.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
+#include "templates/host/memory_time.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/visited_keys.h"
 #include "templates/ladder/fwd_materialized/config.h"
@@ -98,8 +99,7 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   const double heads = double(problem.batch) * double(problem.num_heads_q);
   const double tiles = visited_keys(problem, c.block_m, 1, c.block_n).all * heads;
   const double scores = tiles * c.block_m * c.block_n;
-  const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8 *
-                              kBandwidth;
+  const double bytes_per_us = peak_bytes_per_us(device) * kBandwidth;
   const double written_us = scores * 4 / bytes_per_us,
                p_us = scores * element_bytes(c.dtype) / bytes_per_us;
 

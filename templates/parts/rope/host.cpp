@@ -13,6 +13,7 @@
 #include "templates/host/assembly.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/launch_work.h"
+#include "templates/host/memory_time.h"
 
 namespace attnforge {
 
@@ -134,7 +135,7 @@ double rotation_us(const Problem& problem, const DeviceFacts& device) {
   constexpr double kLaunchUs = 3;
   const double bytes = 2.0 *
                        (double(rotated_q(problem).bytes()) + double(rotated_k(problem).bytes()));
-  const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
+  const double bytes_per_us = peak_bytes_per_us(device);
   return kLaunchUs + bytes / std::max(bytes_per_us, 1.0);
 }
 

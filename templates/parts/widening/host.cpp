@@ -13,6 +13,7 @@
 #include "templates/embedded.h"
 #include "templates/host/argument.h"
 #include "templates/host/fwd_params.h"
+#include "templates/host/memory_time.h"
 #include "templates/parts/pages/host.h"
 #include "templates/parts/widening/params.h"
 
@@ -153,7 +154,7 @@ Reason too_much_to_widen(const Problem& problem, const DeviceFacts& device) {
 double widening_us(const Problem& problem, const DeviceFacts& device) {
   constexpr double kLaunchUs = 3, kReached = 0.85;  // of the peak
   const double bytes = wide(problem, false).moved_bytes() + wide(problem, true).moved_bytes();
-  const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8 * kReached;
+  const double bytes_per_us = peak_bytes_per_us(device) * kReached;
   return kLaunchUs + bytes / std::max(bytes_per_us, 1.0);
 }
 
