@@ -130,18 +130,22 @@ struct BwdRows {
     params.scratch.delta[to] = sees_nothing ? 0.0f : delta;
   }
 
-  /// By one block: a thread has a sequence, and adds up the tiles of all before it.
+  /// By one block: a thread has a sequence, and adds up the tiles of all before it. Arrays that say
+  /// more than the problem does, or less than nothing, must not write outside of the list: others
+  /// wait for as many tiles as it says, of which the grid has no more than fit.
   template <class Params>
   ATTNFORGE_DEVICE static void list_key_tiles(const Params& params) {
     __shared__ int of_warps[kThreads / 32];
     auto* const list = key_tile_list<Lengths>(params) + 1;
     const int batch = params.fwd.batch, lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+    const int most = params.lengths.most_tiles;
     int before = 0;
 #pragma unroll 1
     for (int from = 0; from < batch; from += kThreads) {
       const int sequence = from + int(threadIdx.x);
       const Lengths lengths(params, min(sequence, batch - 1));
-      const int own = sequence < batch ? ceil_div(lengths.kv(), kBlockN) : 0;
+      const unsigned keys = sequence < batch ? max(lengths.kv(), 0) : 0;
+      const int own = min(int((keys + kBlockN - 1) / kBlockN), most);
       int sum = own;  // with those of the lanes before, then with those of the warps before
 #pragma unroll
       for (int apart = 1; apart < 32; apart *= 2) {
@@ -156,10 +160,11 @@ struct BwdRows {
         if (w < warp) sum += of_warps[w];
         all += of_warps[w];
       }
+      const int first = before + sum - own;
 #pragma unroll 1
-      for (int tile = 0; tile < own; ++tile)
-        list[before + sum - own + tile] = {sequence, tile, lengths};
-      before += all;
+      for (int tile = 0; tile < min(own, most - first); ++tile)
+        list[first + tile] = {sequence, tile, lengths};
+      before = min(before + all, most);
       __syncthreads();
     }
     if (threadIdx.x != 0) return;

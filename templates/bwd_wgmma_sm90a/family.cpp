@@ -427,7 +427,8 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const BwdSteps steps = steps_of(c, problem, order, device);
   const KernelTraits kernel = kernel_of(c, steps);
   const Assembly assembly = assemble(problem, c, kernel);
-  const LaunchWork of_launch = launch_work(assembly, device);
+  const LaunchWork of_launch = launch_work(assembly, device,
+                                           {.order = order, .tiles = order.m_blocks});
   const BwdWork work = bwd_work(of_launch);
   std::vector<LaunchStep> own;
   if (order.m_blocks != 0 && order.heads != 0) {

@@ -18,7 +18,7 @@ namespace attnforge {
 struct LaunchWork {
   const Assembly& assembly;
   const DeviceFacts& device;
-  TileSchedule tiles{};                         // of a forward kernel
+  TileSchedule tiles{};                         // of query tiles, or of packed key tiles
   std::array<std::size_t, kMaxParts> begins{};  // of the scratch of each of assembly.parts
   std::size_t workspace_bytes = 0;              // of all scratch
   const Problem& problem() const { return assembly.problem; }

@@ -56,7 +56,7 @@ std::string tile_queue_type(Entry& entry, const Assembly& a, int threads) {
 LengthsParams lengths_params(const TileSchedule& tiles) {
   LengthsParams params{};
   params.keys_per_group = static_cast<int>(tiles.keys_per_group);
-  params.most_tiles = static_cast<int>(tiles.listed() ? tiles.tiles : 0);
+  params.most_tiles = static_cast<int>(tiles.tiles);
   return params;
 }
 

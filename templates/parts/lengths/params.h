@@ -32,7 +32,7 @@ struct alignas(16) LengthsParams {
   // Keys of a group, about: the queue takes sequences in groups whose K and V stay in L2 together;
   // 0: all in one.
   int keys_per_group;
-  int most_tiles;  // that fit the queue
+  int most_tiles;  // that fit the queue, or the list of a backward kernel (backward/scratch.cuh)
 };
 
 /// The argument of a kernel whose family's own is a Params.

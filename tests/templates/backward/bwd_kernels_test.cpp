@@ -277,6 +277,8 @@ TEST(PackedTiles, GiveEveryKeyOfEveryHeadToOneBlock) {
   EXPECT_TRUE(std::ranges::all_of(owners, [](int count) { return count == 3; })) << "of 3 orders";
 }
 
+constexpr int kListedFloats = listed_key_tile_bytes() / 4;
+
 /// bwd_dq waits for as many parts as there are tiles, and blocks of tiles that hold nothing would
 /// take as long as a few query tiles.
 TEST(PackedTiles, ThatAreListedHoldEachKeyOnceAndNoneIsEmpty) {
@@ -294,9 +296,10 @@ TEST(PackedTiles, ThatAreListedHoldEachKeyOnceAndNoneIsEmpty) {
     params.fwd.batch = batch;
     params.fwd.num_heads_q = params.fwd.num_heads_kv = kHeads;
     const std::vector<int> no_rows(index(batch) + 1, 0);
-    params.lengths = {.q = no_rows.data(), .kv = begins.data()};
+    const int most = begins.back() / kBlockN + batch;
+    params.lengths = {.q = no_rows.data(), .kv = begins.data(), .most_tiles = most};
     std::vector<float> lse(kHeads * kTile),
-        delta(lse.size() + index((begins.back() / kBlockN + batch + 1) * 8), -777.0f);
+        delta(lse.size() + index((most + 1) * kListedFloats), -777.0f);
     params.scratch = {lse.data(), delta.data(), nullptr, kTile, 64};
     test::run_on_host(kHeads, Rows::kThreads, [&] { Rows::run(params); });
     const int tiles = key_tiles_of_head<PackedLengths>(params);
@@ -312,6 +315,53 @@ TEST(PackedTiles, ThatAreListedHoldEachKeyOnceAndNoneIsEmpty) {
   }
 }
 
+/// The kernel's grid has no more tiles than the host took into account, and bwd_dq waits for as
+/// many as the list says.
+TEST(PackedTiles, OfLengthsThatAreWrongStayInTheirMemory) {
+  constexpr int kBlockN = 16, kSequences = 300, kTokens = 1000;
+  constexpr int kMost = kTokens / kBlockN + kSequences, kCanaries = 1 << 15;
+  constexpr BwdNaiveConfig kConfig{shape(false, false, false), 64};
+  using Rows = BwdRows<kConfig, PackedLengths, kTile, kBlockN>;
+  constexpr int kFarthest = std::numeric_limits<int>::max() - kBlockN;
+  const auto begin_of = [](int wrong, int sequence) {
+    const int right = kTokens * sequence / kSequences;
+    if (wrong == 0) return 4 * kBlockN * sequence;         // ends beyond the tokens
+    if (wrong == 1) return kTokens - right;                // decreases
+    if (wrong == 2) return sequence % 2 ? kFarthest : 0;   // up and down
+    if (wrong == 3) return sequence ? right : -kFarthest;  // begins before the first token
+    return sequence == 270 ? -kTokens : right;             // goes back once
+  };
+  for (int wrong = 0; wrong < 5; ++wrong) {
+    std::vector<int> begins;
+    for (int s = 0; s <= kSequences; ++s) begins.push_back(begin_of(wrong, s));
+    struct Argument : WithLengths<BwdStepParams> {
+      TileOrder order{};
+    } params{};
+    params.fwd.batch = kSequences;
+    params.fwd.num_heads_q = params.fwd.num_heads_kv = 1;
+    const std::vector<int> no_rows(kSequences + 1, 0);
+    params.lengths = {.q = no_rows.data(), .kv = begins.data(), .most_tiles = kMost};
+    std::vector<float> lse(kTile), memory(kCanaries + kTile + (kMost + 1) * kListedFloats, -777.0f);
+    const auto behind = memory.size();
+    memory.resize(behind + kCanaries, -777.0f);
+    params.scratch = {lse.data(), memory.data() + kCanaries, nullptr, kTile, 64};
+    test::run_on_host(1, Rows::kThreads, [&] { Rows::run(params); });
+    const auto is_canary = [](float x) { return x == -777; };
+    EXPECT_TRUE(std::all_of(memory.begin(), memory.begin() + kCanaries, is_canary)) << wrong;
+    EXPECT_EQ(std::ranges::count(lse, kInf), kTile) << wrong;
+    EXPECT_TRUE(std::all_of(memory.begin() + std::ptrdiff_t(behind), memory.end(), is_canary))
+        << wrong;
+    const int tiles = key_tiles_of_head<PackedLengths>(params);
+    ASSERT_TRUE(tiles >= 1 && tiles <= kMost) << wrong;
+    for (int number = 0; number < tiles; ++number) {
+      const KeyTile<Argument, PackedLengths, true> tile(params, {number, 0}, kBlockN);
+      ASSERT_TRUE(tile.sequence >= 0 && tile.sequence < kSequences) << wrong;
+      ASSERT_EQ(tile.lengths.kv_begin(), begins[index(tile.sequence)]) << wrong;
+      if (tiles > 1) ASSERT_LT(tile.first_key, tile.lengths.kv()) << wrong;
+    }
+  }
+}
+
 /// A block must come, or sums that blocks set to zeros would hold anything.
 TEST(PackedTiles, OfNoKeysAreOneThatHoldsNone) {
   constexpr int kBlockN = 16, kSequences = 3;
@@ -324,7 +374,7 @@ TEST(PackedTiles, OfNoKeysAreOneThatHoldsNone) {
   params.fwd.batch = kSequences;
   params.fwd.num_heads_q = params.fwd.num_heads_kv = 1;
   params.lengths = {.q = begins.data(), .kv = begins.data()};
-  std::vector<float> lse(kTile), delta(lse.size() + 16, -777.0f);
+  std::vector<float> lse(kTile), delta(lse.size() + 2 * kListedFloats, -777.0f);
   params.scratch = {lse.data(), delta.data(), nullptr, kTile, 64};
   test::run_on_host(1, Rows::kThreads, [&] { Rows::run(params); });
   EXPECT_EQ(key_tiles_of_head<PackedLengths>(params), 1);

@@ -22,6 +22,7 @@
 #include "templates/host/launch_work.h"
 #include "templates/parts/block_mask/host.h"
 #include "templates/parts/group_splits/params.h"
+#include "templates/parts/lengths/host.h"
 #include "templates/parts/query_bits/host.h"
 #include "templates/registry.h"
 #include "tests/support/argument_fields.h"
@@ -458,6 +459,27 @@ TEST(PersistentBlocks, AreAsManyAsSmsAndAskByACountThatIsSetToZero) {
   EXPECT_EQ(none.steps[own_step(none)].grid.x, 4u * 40 * 4);
   const auto params = test::planned_at<BwdWgmmaSm90aParams>(none.steps[own_step(none)], 0);
   EXPECT_EQ(params.given, nullptr);
+}
+
+/// bwd_rows lists no more, whatever the arrays of lengths say.
+TEST(PackedTiles, AreListedUpToThoseOfTheGridForWhichThereIsMemory) {
+  const Family& family = *find_family("bwd_wgmma_sm90a");
+  const DeviceFacts& device = typical_device("90a");
+  const Problem p = parse_problem(
+      "bwd bf16 batch=7 num_heads=8:2 seqlen=500 tokens=900:1300 head_dim=128 lengths=packed");
+  for (const Candidate& candidate : candidates(family, p, device)) {
+    const Launch launch = family.launch(candidate.config, p, device);
+    ASSERT_EQ(launch.steps[0].kernel, "bwd_rows");
+    const auto rows = test::planned_at<BwdStepParams>(launch.steps[0], 0);
+    const auto places = test::places_of(own_argument<bind_lengths>(), launch.steps[0]);
+    ASSERT_EQ(places.size(), 1u);
+    const auto lengths = test::planned_at<LengthsParams>(launch.steps[0], places[0]);
+    const auto params = test::planned_at<BwdWgmmaSm90aParams>(launch.steps[own_step(launch)], 0);
+    ASSERT_EQ(lengths.most_tiles, params.order.m_blocks);
+    const auto at = [](const void* planned) { return reinterpret_cast<std::size_t>(planned); };
+    const std::size_t list = at(rows.scratch.delta + 8 * rows.scratch.rows_padded);
+    ASSERT_LE(list + (1 + params.order.m_blocks) * listed_key_tile_bytes(), at(rows.zeros_begin));
+  }
 }
 
 /// Nothing sets the counters to 0 there: who waited for them would wait for ever.
