@@ -87,8 +87,8 @@
  * launches have theirs), may be captured into a CUDA graph, and takes about a microsecond more than
  * the driver's launch. These are the exceptions:
  *   may compile       attnforge_plan_create, functions that make or transpose a block mask on a
- *                     GPU, weights and mass the first time, and attnforge_inspect where it is asked
- *                     to; a capture comes after these
+ *                     GPU, zeros, weights and mass the first time, and attnforge_inspect where it
+ *                     is asked to; a capture comes after these
  *   tunes             attnforge_tune, and attnforge_plan_create unless the policy is another than
  *                     ATTNFORGE_POLICY_FIRST_RUN, the default: once a problem, within 8 s
  *   waits for the GPU functions that make, copy or transpose a block mask on a GPU; with

@@ -60,7 +60,25 @@ ATTNFORGE_API attnforge_status attnforge_inspect(const attnforge_context* contex
                                                  const attnforge_inspect_options* options,
                                                  char** json);
 
-/* ---- Weights, and what a test compares with ---- */
+/* ---- Zeros, weights, and what a test compares with ---- */
+
+/* An array in device memory, [pieces, rows, row_bytes] without gaps, of which rows from *begin on,
+ * an int in device memory, are to be zeros. Addresses and row_bytes are multiples of 4.
+ * Never changes. */
+typedef struct attnforge_rest {
+  void* data;
+  const int32_t* begin;
+  int64_t rows;
+  int64_t row_bytes;
+  int64_t pieces;
+} attnforge_rest;
+
+/* Enqueues zeros for what no run writes: rows after the last of packed sequences, where `begin` is
+ * the last of their array of lengths. Of up to 8 arrays, in one launch that reads on the GPU how
+ * much there is to do. May be captured after a first call. */
+ATTNFORGE_API attnforge_status attnforge_clear_rest(attnforge_context* context,
+                                                    const attnforge_rest* arrays, size_t count,
+                                                    void* stream);
 
 /* What a forward run multiplied v by, exp(s - lse), 0 where a query does not see a key: for
  * `num_rows` queries of each sequence fp32 [batch, num_heads_q, num_rows, seqlen_kv], stride_row

@@ -155,6 +155,10 @@ class InspectOptions(Structure):
     ]
 
 
+class Rest(Structure):
+    _fields_ = [("data", c_void_p), ("begin", c_void_p), ("rows", c_int64), ("row_bytes", c_int64), ("pieces", c_int64)]
+
+
 class HostTensor(Structure):
     _fields_ = [("name", c_char_p), ("data", c_void_p), ("bytes", c_size_t)]
 
@@ -206,6 +210,7 @@ FUNCTIONS = {
     "attnforge_block_mask_draw": (c_int, [c_void_p, c_int64, c_int64, c_int32, c_void_p]),
     "attnforge_tune": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "attnforge_inspect": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
+    "attnforge_clear_rest": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "attnforge_attention_weights": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_void_p]),
     "attnforge_key_mass": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
     "attnforge_solve_on_cpu": (c_int, [c_void_p, c_void_p, c_size_t]),

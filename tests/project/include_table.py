@@ -34,11 +34,11 @@ TABLE = {
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "plan": (
-        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|plan/((c|ops|checks|choice)/)?\w+\.h|templates/(registry|embedded|ops/(block_lists|weights)/host)\.h",
+        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|plan/((c|ops|checks|choice)/)?\w+\.h|templates/(registry|embedded|ops/(block_lists|clear_rest|weights)/host)\.h",
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "plan/tools": (
-        r"(attnforge|generator|runtime|reference|cache|tuner|plan)/.*|templates/(registry|embedded|ops/(block_lists|weights)/host)\.h",
+        r"(attnforge|generator|runtime|reference|cache|tuner|plan)/.*|templates/(registry|embedded|ops/(block_lists|clear_rest|weights)/host)\.h",
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "python": (r"\w+\.h", POSIX),

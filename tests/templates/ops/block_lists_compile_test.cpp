@@ -12,6 +12,7 @@
 #include "generator/arch.h"
 #include "runtime/compile/compiler.h"
 #include "templates/ops/block_lists/host.h"
+#include "templates/ops/clear_rest/host.h"
 #include "tests/support/argument_fields.h"
 #include "tests/templates/compile_together.h"
 
@@ -70,6 +71,13 @@ TEST(BlockTextKernels, NameLineAndColumnOfAWrongText) {
 TEST(BlockListKernels, CompileForEveryArch) {
   for (const char* arch : {"80", "86", "90a", "120"}) {
     const auto cubin = test::compiled(block_lists_source(), typical_device(arch).arch);
+    EXPECT_EQ(cubin.spill_store_bytes + cubin.spill_load_bytes, 0) << arch;
+  }
+}
+
+TEST(ClearRestKernel, CompilesForEveryArch) {
+  for (const char* arch : {"80", "86", "90a", "120"}) {
+    const auto cubin = test::compiled(clear_rest_source(), typical_device(arch).arch);
     EXPECT_EQ(cubin.spill_store_bytes + cubin.spill_load_bytes, 0) << arch;
   }
 }
