@@ -427,6 +427,15 @@ def library_run(handle, tensors, *_):
     return 0
 
 
+def clear_rest(_, arrays, count, *__):
+    for rest in (_c.Rest * count).from_buffer_copy(arrays):
+        begin = ctypes.c_int32.from_address(rest.begin).value
+        for piece in range(rest.pieces):
+            ctypes.memset(rest.data + (piece * rest.rows + begin) * rest.row_bytes, 0, (rest.rows - begin) * rest.row_bytes)
+    cleared.append(count)
+    return 0
+
+
 @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 def shim_run(handle, tensors, *_):
     """The same for libattnforge_torch.so; 1 where it fails, which is said again by a call that goes through Python."""
@@ -451,6 +460,7 @@ def open_shim():
 cpu_key = []
 plans = {}
 runs = []
+cleared = []  # of how many arrays, by each call
 thread = concurrent.futures.ThreadPoolExecutor(1)
 
 
@@ -458,7 +468,8 @@ class Library:
     """The library, but for what a run does."""
 
     def __getattr__(self, name):
-        return library_run if name == "attnforge_run" else getattr(_library.lib(), name)
+        own = {"attnforge_run": library_run, "attnforge_clear_rest": clear_rest}.get(name)
+        return own or getattr(_library.lib(), name)
 
     def __getitem__(self, name):
         return library_run
@@ -496,6 +507,7 @@ def install(test):
         mock.patch("attnforge._plans.lib", Library),
         mock.patch("attnforge._caches.append.lib", Library),
         mock.patch("attnforge._merge.lib", Library),
+        mock.patch("attnforge._calls.rest.lib", Library),
         mock.patch("attnforge._calls.fast.lib", Library),
     ):
         patch.start()
@@ -504,5 +516,5 @@ def install(test):
     _fast.fast.close()
     if os.environ.get("ATTNFORGE_TEST_SHIM"):
         open_shim()
-    del runs[:]
+    del runs[:], cleared[:]
     torch.manual_seed(1)

@@ -148,6 +148,27 @@ class TorchOpsTest(OnGpu):
                     self.close(x[None, at], y, length, 4e-2)
         self.assertEqual(counters["stats"]["unique_graphs"], 1)
 
+    def test_rows_after_packed_sequences_are_0_whatever_a_graph_finds_there(self):
+        ends, leaves = torch.tensor([0, 90, 90, 300], device="cuda").int(), inputs((512, 4, 64), grad=True)
+
+        def step():
+            o, lse = attnforge.attention(*leaves, causal=True, cu_seqlens=ends, max_seqlen=512, return_lse=True)
+            return (o, lse.T, *torch.autograd.grad(o.float().square().sum(), leaves))
+
+        with torch.cuda.stream(torch.cuda.Stream()):
+            step()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = [x.detach() for x in step()]
+        for last in (300, 512, 0, 171):
+            ends.copy_(torch.tensor([0, last // 3, last // 2, last]))
+            for x in found:
+                x.fill_(float("nan"))
+            graph.replay()
+            for i, x in enumerate(found):
+                self.assertTrue((x[last:] == 0).all() and not x[:last].isnan().any(), (last, i))
+
     def test_opcheck(self):
         base = torch.randn(2, 64, 3, 4, 64, device="cuda").to(torch.bfloat16)
         for tensors in (base.unbind(2), [x.transpose(1, 2).contiguous().transpose(1, 2) for x in base.unbind(2)]):

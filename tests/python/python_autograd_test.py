@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 import attnforge  # noqa: E402
 import cpu_kernels  # noqa: E402
 from attnforge._gradients import autograd, backward  # noqa: E402
-from cpu_kernels import ALIBI, CAP, DOCUMENTS, TABLE, Cpu, plain, runs  # noqa: E402
+from cpu_kernels import ALIBI, CAP, DOCUMENTS, TABLE, Cpu, cleared, plain, runs  # noqa: E402
 
 
 class AutogradTest(unittest.TestCase):
@@ -540,8 +540,26 @@ class AutogradTest(unittest.TestCase):
             self.assertFalse(zeros or arguments[5:] == (True,))
             return empty(*arguments)
 
+        ends = torch.tensor([0, 5, 9]).int()
+        packed = [torch.randn(12, 4, 16, requires_grad=True) for _ in range(3)]
         with mock.patch.object(Cpu, "empty", not_cleared):
             attnforge.attention(q, k, v).float().sum().backward()
+            self.assertEqual(cleared, [])
+            attnforge.attention(*packed, cu_seqlens=ends, max_seqlen=5, sinks=torch.zeros(4).requires_grad_()).sum().backward()
+            self.assertEqual(cleared, [2, 3], "one launch for o and lse, and one for dq, dk and dv")
+            with torch.no_grad():
+                attnforge.attention(*packed, cu_seqlens=ends, max_seqlen=5)
+            self.assertEqual(len(cleared), 2, "who asks for no gradient pays nothing")
+        self.assertTrue(all((x.grad[9:] == 0).all() for x in packed))
+
+    def test_of_packed_sequences_without_keys_or_rows_in_use(self):
+        ends = torch.tensor([0, 0]).int()
+        for rows, keys in ((3, 3), (0, 3), (3, 0)):
+            q, k, v = (torch.randn(n, 4, 16, requires_grad=True) for n in (rows, keys, keys))
+            o, lse = attnforge.attention(q, k, v, cu_seqlens=(ends, ends), max_seqlen=4, return_lse=True)
+            o.sum().backward()
+            for x in (o, lse, q.grad, k.grad, v.grad):
+                self.assertTrue((x == 0).all(), (rows, keys))
 
     def test_what_nobody_differentiates_is_not_computed(self):
         class Nothing(torch.autograd.Function):

@@ -11,6 +11,7 @@ import ctypes
 import os
 import re
 import sys
+import types
 import unittest
 import warnings
 from unittest import mock
@@ -205,11 +206,19 @@ class CallTest(BackwardTest):
         self.q, self.o, self.dout = (torch.Tensor((100, 4, 64)) for _ in range(3))
         self.k, self.v = (torch.Tensor((60, 4, 64)) for _ in range(2))
         lse, ends = torch.Tensor((4, 100), "float32"), (torch.Tensor((4,), "int32"), torch.Tensor((4,), "int32"))
-        seen, torch.zeroed = [], []
-        with self.recorded(seen):
+        seen, cleared, torch.zeroed = [], [], []
+
+        def clear(_context, arrays, count, stream):
+            cleared.extend((x.data, x.begin, x.rows, x.row_bytes, x.pieces) for x in (_c.Rest * count).from_buffer_copy(arrays))
+            return 0
+
+        with self.recorded(seen), mock.patch("attnforge._calls.rest.lib", lambda: types.SimpleNamespace(attnforge_clear_rest=clear)):
             gradients = self.backward(lse=lse, cu_seqlens=ends, max_seqlen=(40, 17))
-        self.assertEqual(torch.zeroed, [x.data_ptr() for x in gradients], "rows that do not count are 0")
-        (struct, _), lengths = seen
+            self.backward(lse=lse, cu_seqlens=ends, max_seqlen=(40, 17), out=tuple(map(torch.Tensor.clone, gradients)))
+        wanted = [(x.data_ptr(), of.data_ptr() + 3 * 4, x.shape[0], 4 * 64 * 2, 1) for x, of in zip(gradients, (ends[0], ends[1], ends[1]))]
+        self.assertEqual(cleared, wanted, "rows after the last sequence are 0 in new arrays, and in those alone")
+        self.assertEqual(torch.zeroed, [], "and no other is cleared")
+        (struct, _), lengths = seen[:2]
         got = lengths.q, lengths.kv, lengths.tokens_q, lengths.tokens_kv
         self.assertEqual(got, (ends[0].data_ptr(), ends[1].data_ptr(), 100, 51))
         self.assertEqual((struct.lse.stride_batch, struct.lse.stride_head, struct.q.stride_batch), (0, 100, 0))

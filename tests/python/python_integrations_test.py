@@ -106,9 +106,21 @@ class CompileTest(OnCpu):
 
         def make(lengths):
             ends = torch.tensor([0, *lengths]).cumsum(0).int()
-            return inputs((sum(lengths), 4, 16), grad=True), (ends, max(lengths))
+            return inputs((sum(lengths) + 3, 4, 16), grad=True), (ends, max(lengths))
+
+        def by_hand(q, k, v, ends, longest):
+            options = {"causal": True, "cu_seqlens": ends, "max_seqlen": longest}
+            o, lse = attnforge.attention(q, k, v, return_lse=True, **options)
+            return attnforge.attention_backward(q, k, v, o, lse, o, **options)
 
         self.check(packed, make, ((5, 9, 6), (12, 3, 7), (8, 8, 20)))
+        cases = [([x.detach() for x in tensors], more) for tensors, more in map(make, ((5, 9, 6), (8, 8, 20)))]
+        self.check(by_hand, lambda case: case, cases)
+        for tensors, more in cases:
+            del cpu_kernels.cleared[:]
+            found = torch.compile(by_hand, backend="aot_eager")(*tensors, *more)
+            self.assertIn(3, cpu_kernels.cleared)
+            self.assertTrue(all((x[-3:] == 0).all() and (x[:-3] != 0).any() for x in found))
 
         def used(q, k, v, lengths):
             return attnforge.attention(q, k, v, used_kv=lengths)

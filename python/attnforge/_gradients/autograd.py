@@ -12,6 +12,7 @@ from .._calls.code import check_devices, code_of, name_of, new_dargs
 from .._errors import InvalidError, UnsupportedError
 from .._calls.fast import fast, find, is_autocast_enabled
 from .._calls.native import ATTENTION, BACKWARD
+from .._calls.rest import clear_rest
 from .._library import check
 from .._options import NO_GRADIENTS, OF_FORWARD, check_options
 from .._plans import plan_cache
@@ -221,7 +222,10 @@ def attend(attention, name, q, k, v, given, out, stream, values=None):
         queue = backend.stream(inputs[0].device)
 
         def place():
-            return new_outputs(backend, inputs, options.places, True, queue, zeros=True)
+            made = new_outputs(backend, inputs, options.places, True, queue, zeros=not options.parts.packed)
+            if options.parts.packed:
+                clear_rest(inputs[0].device, queue, [(x.data_ptr(), x.shape, x.element_size(), arrays.of_q) for x in made])
+            return made
 
     leaves, function = [], _function_of(torch, attention)
     given = without_tensors(torch, given.named(), leaves)

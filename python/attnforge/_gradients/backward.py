@@ -14,13 +14,14 @@ from .backward_call import BackwardCall
 from .._calls.code import check_dargs_apart, check_devices, code_of, dargs_of, may_be_whole, name_of
 from .._errors import InvalidError, PerformanceWarning, UnsupportedError
 from .._calls.fast import fast, find
-from .._formats import FP32
+from .._formats import FP32, ITEM_BYTES
 from .._graphs import with_op
 from .._calls.native import BACKWARD
 from .._library import check, context, lib
 from .._options import OF_FORWARD, check_options, options_of, takes_options
 from .._calls.overlap import first_overlap, overlaps_itself
 from .._calls.parts import check_of_heads
+from .._calls.rest import clear_rest
 from .._plans import plan_cache, plan_of
 from .._problem import DTYPES
 
@@ -136,6 +137,9 @@ def _run(key, epoch, inputs, o, lse, dout, given, out, stream, dlse, accumulate,
     if out is None:
         out = _new_gradients(backend, inputs, parts.sinks, fp32_gradients, options, queue)
         *gradients, dsinks = _view_gradients(out, stream)
+        if options.parts.packed:
+            begins = parts.of_q, parts.of_kv, parts.of_kv
+            clear_rest(device, queue, [(x.address, x.shape, ITEM_BYTES[x.code], of) for x, of in zip(gradients, begins)])
     else:
         out, (*gradients, dsinks) = _given_gradients(out, inputs, parts.sinks, fp32_gradients, options, stream)
         _check_apart((*inputs, o, dout, *gradients, dsinks, lse, dlse, *parts))
@@ -229,10 +233,11 @@ def _out_of(sinks):
 
 
 def _new_gradients(backend, inputs, sinks, fp32_gradients, options, queue):
-    """Arrays of the framework for the gradients of inputs and of sinks, or None; rows that do not count are 0."""
+    """Arrays of the framework for the gradients of inputs and of sinks, or None; of padded tensors rows that do not count are 0."""
 
     def new(array, code):
-        return backend.empty(tuple(array.shape), code, inputs[0].device, queue, options.parts.rows_may_not_count)
+        zeros = options.parts.rows_may_not_count and not options.parts.packed
+        return backend.empty(tuple(array.shape), code, inputs[0].device, queue, zeros)
 
     out = tuple(new(x, FP32 if fp32_gradients else x.code) for x in inputs)
     return out if sinks is None else (*out, new(sinks, FP32))

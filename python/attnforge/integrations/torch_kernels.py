@@ -9,6 +9,7 @@ import torch
 
 from .._gradients import autograd
 from .._caches.append import append_kv
+from .._calls.rest import clear_rest_of_tensors
 from .._attention import attention
 from .._gradients.backward import attention_backward
 from .._errors import UnsupportedError
@@ -32,7 +33,7 @@ _SCHEMAS = (
     *(f"{name}_cold{schema}" for name, schema in _OF_KERNELS.items()),
     f"forward{_OF_KERNELS['run_forward']}",
     f"backward{_OF_KERNELS['run_backward']}",
-    f"backward_out({_OF_BACKWARD}, Tensor(a!)[] out, bool accumulate, Tensor(b!)[] dargs, str[] names) -> ()",
+    f"backward_out({_OF_BACKWARD}, Tensor(a!)[] out, bool accumulate, bool new, Tensor(b!)[] dargs, str[] names) -> ()",
     "append_kv(Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor? used_kv, Tensor? page_table, Tensor? cu_seqlens, "
     "Tensor(c!)? used_kv_after, bool goes_on, Tensor? cos, Tensor? sin, bool rope_interleaved, SymInt rope_offset, Tensor? q, "
     "Tensor(d!)? q_out, str layout, Tensor(e!)? k_scale, Tensor(f!)? v_scale) -> ()",
@@ -72,10 +73,6 @@ def _options(parts, numbers, text):
     return autograd.with_tensors(decode(text, numbers), parts)
 
 
-def _rows_may_not_count(text):
-    return "cu_seqlens" in template(text) or "used_kv" in template(text)
-
-
 def _places(text):
     """Of rows and heads in q, and whether there is a batch before them."""
     given = template(text)
@@ -106,10 +103,14 @@ def _new_outputs(q, v, text, make="new_empty"):
 @_runs_cold(2)
 def run_forward(q, k, v, parts, numbers, options):
     # Where rows do not count they are 0, lest something made of them is no number.
-    out = _new_outputs(q, v, options, "new_zeros") if _rows_may_not_count(options) else None
+    padded, packed = ("used_kv" in template(options), "cu_seqlens" in template(options))
+    out = _new_outputs(q, v, options, "new_empty" if packed else "new_zeros") if padded or packed else None
     given = {"return_lse": True, **decode(options, numbers)}
     with torch.no_grad():
-        made = attention(q, k, v, out=out, **autograd.with_tensors(given, parts))
+        with_parts = autograd.with_tensors(given, parts)
+        made = attention(q, k, v, out=out, **with_parts)
+        if packed:
+            clear_rest_of_tensors(with_parts["cu_seqlens"], made)
         if out is None and torch_shim.is_cold():
             torch_shim.remember_forward(q, k, v, parts, given, made, None)
     return made
@@ -194,11 +195,13 @@ def _(q, k, v, o, lse, dout, dlse, parts, numbers, options, needs):
 
 
 @_runs
-def backward_out(q, k, v, o, lse, dout, dlse, parts, numbers, options, out, accumulate, dargs, names):
+def backward_out(q, k, v, o, lse, dout, dlse, parts, numbers, options, out, accumulate, new, dargs, names):
     given = _options(parts, numbers, options)
     fp32 = {"fp32_gradients": True} if out[0].dtype == torch.float32 != q.dtype else {}
     own = {"out": tuple(out), "dlse": dlse, "accumulate": accumulate, "dargs": dict(zip(names, dargs))}
     attention_backward(q, k, v, o, lse, dout, **own, **fp32, **given)
+    if new and "cu_seqlens" in given:
+        clear_rest_of_tensors(given["cu_seqlens"], out[:1], out[1:3])
 
 
 # ---- Derivatives: of Python, and none of them in the graphs that AOTAutograd makes ----

@@ -69,15 +69,14 @@ def attention_backward(
     if new:
         if accumulate:
             raise InvalidError("accumulate=True adds to out, which is None; pass out=(dq, dk, dv)")
-        counted = "cu_seqlens" in options or "used_kv" in options
         dtypes = [torch.float32 if fp32_gradients else each.dtype for each in (q, k, v)]
-        make = torch.zeros if counted else torch.empty
+        make = torch.zeros if "used_kv" in options else torch.empty
         out = [make(each.shape, dtype=dtype, device=q.device) for each, dtype in zip((q, k, v), dtypes)]
         sinks = options.get("sinks")
         if sinks is not None:
             out.append(make(sinks.shape, dtype=torch.float32, device=q.device))
     arrays = q, k, v, o, lse, dout, dlse
-    ops.backward_out(*arrays, parts, numbers, text, list(out), accumulate, list(dargs.values()), list(dargs))
+    ops.backward_out(*arrays, parts, numbers, text, list(out), accumulate, new, list(dargs.values()), list(dargs))
     return tuple(out)
 
 
