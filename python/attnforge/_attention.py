@@ -51,7 +51,7 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, 
     if found is not None and found is not False:
         if type(found) is not int:
             return found
-        if (result := autograd.again(found, q, k, v)) is not None:
+        if (result := autograd.again(found, q, k, v, options)) is not None:
             return result
         found = False
     values = ATTENTION, out, q, k, v, stream, rope_offset, attn_mask, options
@@ -84,7 +84,10 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, 
     name = autograd.name_that_requires_grad(given.args, q=q, k=k, v=v, sinks=given.sinks)
     if name is not None:
         return autograd.attend(attention, name, q, k, v, given, out, stream, values if found is False and not rope_offset else None)
-    return _attend(key, q, k, v, given, out, stream, rope_offset)
+    result = _attend(key, q, k, v, given, out, stream, rope_offset)
+    if found is False and key is not None and out is None and given.cu_seqlens is not None:  # calls of other numbers of rows are like it
+        native.remember_attention(key, values, result, options, first=True)
+    return result
 
 
 def _attend(key, q, k, v, given, out, stream, rope_offset):

@@ -13,8 +13,11 @@ namespace attnforge_torch {
 using Run = int32_t (*)(void* plan, const void* tensors, void* workspace, size_t workspace_bytes,
                         void* stream);
 
+using Clear = int32_t (*)(void* context, const void* rests, size_t count, void* stream);
+
 extern Abi abi;
 extern Run library_run;
+extern Clear library_clear;
 extern Plans plans;
 extern std::atomic<uint64_t> runs;  // without Python
 extern bool (*is_plain)(Tensor);    // whether memory may be asked for, where that is known
@@ -34,10 +37,12 @@ struct Call {
   size_t num_tensors = 0;
   uint64_t addresses[24 + 8];  // and those of outputs
   int32_t device_type = 0, device = 0;
-  bool plain = true;  // one that may be known
+  int64_t packed_rows[2] = {-1, -1};  // by RowsOf, of packed tensors
+  bool plain = true;                  // one that may be known
 };
 
-void add_tensor(Call& call, Tensor tensor);
+/// rows: those that the tensor may have in common with others, and the key then does not say.
+void add_tensor(Call& call, Tensor tensor, RowsOf rows = kNoRows);
 
 /// The layouts of a call's tensors; false where they cannot be read.
 bool read_outputs(const Call& call, std::vector<Output>& outputs);

@@ -14,10 +14,15 @@
 
 namespace attnforge_torch {
 
-/// A new tensor of a call.
+/// Rows of packed tensors, which keys do not say: calls of other numbers of them run by one recipe.
+enum RowsOf : int32_t { kNoRows = -1, kQueries, kKeys };
+
+/// A new tensor of a call. rows: those of which it has, in the place of its first size, or of lse's
+/// second one.
 struct Output {
   std::vector<int64_t> sizes, strides;
   int32_t dtype;
+  RowsOf rows = kNoRows;
 };
 
 /// How a call runs; immutable once it is in the table. The plan is Python's, which keeps it until
@@ -27,6 +32,10 @@ struct Recipe {
     int64_t source;  // a tensor: of a call's arguments in their order, then its outputs. Of
                      // pointers: the place of what is pointed to
     int64_t at;      // in bytes
+    int64_t more;    // bytes that are added to an address
+  };
+  struct Rows {
+    int64_t of, at, most;  // RowsOf; no more than `most` are written
   };
   struct Pair {
     int64_t output, other, below,
@@ -38,6 +47,8 @@ struct Recipe {
   int64_t workspace_bytes = 0;
   std::string bytes;  // an attnforge_tensors and the structs it points to, without addresses
   std::vector<Place> pointers, addresses;
+  std::vector<Rows> rows;
+  int64_t context = 0, rest = 0, num_rests = 0;  // where attnforge_rest structs are, in bytes
   std::vector<Pair> pairs;
   std::vector<Output> outputs;
 };
@@ -103,8 +114,12 @@ class Plans {
   uint64_t epoch_ = 0;
 };
 
-/// The words that Python says a recipe in: workspace_bytes, then each with its count before:
-/// pointers, addresses, pairs. False where they are none.
+/// The least of 1, 16, 64, 128, ..., 1024, and then four steps to each power of two, that is not
+/// below: rounded() of lengths.py, by which packed calls share a plan.
+int64_t rounded(int64_t rows);
+
+/// The words that Python says a recipe in: workspace_bytes, context, rest and num_rests, then each
+/// with its count before: pointers, addresses, rows, pairs. False where they are none.
 bool parse(std::span<const int64_t> words, Recipe& recipe);
 
 }  // namespace attnforge_torch

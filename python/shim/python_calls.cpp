@@ -17,6 +17,8 @@ namespace {
 Python python;
 Layout layout;
 
+enum Which : int64_t { kAttention, kBackward, kAppend, kTraining };  // as native.py
+
 // What a value is, in keys.
 enum Kind : int64_t { kNone = 1, kYes, kNo, kInteger, kReal, kText, kTuple, kDict, kTensor };
 
@@ -44,6 +46,8 @@ bool has_plain_keys(Tensor handle) {
 struct PythonCall : Call {
   bool grad = abi.aoti_torch_grad_mode_is_enabled();
   bool requires_grad = false;
+  Which which = kAppend;
+  RowsOf rows = kNoRows;  // of the value that is added
 };
 
 void add_tensor_of(PythonCall& call, Object object) {
@@ -53,7 +57,7 @@ void add_tensor_of(PythonCall& call, Object object) {
     return;
   }
   call.key.add(kTensor);
-  add_tensor(call, handle);
+  add_tensor(call, handle, call.rows);
   if (!call.grad || call.requires_grad) return;
   const Object found = python.PyObject_GetAttr(object, layout.requires_grad);
   if (found == nullptr) {
@@ -131,10 +135,36 @@ void add(PythonCall& call, Object object) {
   }
 }
 
+/// Whose rows value i of a call may have: which, out, q, k, v, and of gradients o, lse, dout, dlse.
+RowsOf rows_of(Which which, ptrdiff_t i) {
+  if (i == 3 || i == 4) return kKeys;
+  return i == 2 || (which == kBackward && i >= 5 && i <= 8) ? kQueries : kNoRows;
+}
+
+/// Packed are queries of three dimensions; those and keys say how many rows there are.
+void find_rows(PythonCall& call, Object const* values) {
+  for (const RowsOf rows : {kQueries, kKeys}) {
+    const Object object = values[2 + rows];
+    if (word_at<Object>(object, layout.type) != layout.tensor) return;
+    const Tensor handle = static_cast<char*>(object) + layout.handle;
+    int64_t dim = 0, *sizes = nullptr;
+    if (!has_plain_keys(handle) || abi.aoti_torch_get_dim(handle, &dim) || dim != 3 ||
+        abi.aoti_torch_get_sizes(handle, &sizes))
+      return;
+    call.packed_rows[rows] = sizes[0];
+  }
+}
+
 /// False for a call that is never known.
 bool read(Object const* values, ptrdiff_t count, PythonCall& call) {
   call.key.add(-count);  // no op's
-  for (ptrdiff_t i = 0; i < count && call.plain; ++i) add(call, values[i]);
+  call.which = static_cast<Which>(python.PyLong_AsLongLong(values[0]));
+  if (call.which != kAppend && values[1] == layout.none) find_rows(call, values);
+  for (ptrdiff_t i = 0; i < count && call.plain; ++i) {
+    call.rows = rows_of(call.which, i);
+    add(call, values[i]);
+  }
+  for (const int64_t rows : call.packed_rows) call.key.add(rounded(rows));
   if (!call.plain || call.num_tensors == 0 || !call.key.whole()) return false;
   const Object level = python.PyObject_GetAttr(layout.forward_ad, layout.current_level);
   const bool no_tangents = level != nullptr && python.PyLong_AsLongLong(level) < 0;
@@ -207,6 +237,24 @@ bool read_recipe(Object told, Object outputs, Recipe& recipe) {
   return parse(numbers, recipe) && made.plain && read_outputs(made, recipe.outputs);
 }
 
+/// Says which outputs have the rows of a call; false where a recipe has others than these.
+bool mark_outputs(const PythonCall& call, Recipe& recipe) {
+  for (size_t i = 0; i < recipe.outputs.size(); ++i) {
+    const RowsOf rows = call.which == kBackward && i > 0 ? kKeys : kQueries;
+    const int64_t count = call.packed_rows[rows];
+    Output& output = recipe.outputs[i];
+    const size_t dim = output.sizes.size();
+    if (count < 0 || dim < 2) continue;
+    if (dim > 3 || output.sizes[dim == 2 ? 1 : 0] != count ||
+        (dim == 2 && output.strides[0] != count))
+      return false;
+    output.rows = rows;
+  }
+  for (const Recipe::Rows& each : recipe.rows)
+    if (call.packed_rows[each.of] < 0) return false;
+  return true;
+}
+
 /// remember(recipe, outputs, epoch, ...what call() was given): how the next such call runs. recipe:
 /// of read_recipe(); a number, by which Python knows the call; None: never here. True if it is
 /// kept.
@@ -217,7 +265,8 @@ Object remember(Object, Object const* values, ptrdiff_t count) {
   const auto type = word_at<Object>(told, layout.type);
   bool fits = read(values + 3, count - 3, call);
   if (type == layout.tuple)
-    fits = fits && !call.requires_grad && read_recipe(told, values[1], recipe);
+    fits = fits && !call.requires_grad && read_recipe(told, values[1], recipe) &&
+           mark_outputs(call, recipe);
   else if (type == layout.integer)
     recipe.number = python.PyLong_AsLongLong(told);
   const auto epoch = static_cast<uint64_t>(python.PyLong_AsLongLong(values[2]));
@@ -249,13 +298,15 @@ const char* find_python() {
 using namespace attnforge_torch;
 
 /// call() and remember() for tensors of the dispatch key `key` into `functions`, which Python owns.
-/// run: attnforge_run(). NULL, or what the process does not have. With the GIL held.
-ATTNFORGE_TORCH_API const char* attnforge_torch_calls(const char* key, Run run, const Layout* facts,
-                                                      Object* functions) {
+/// run, clear: attnforge_run() and attnforge_clear_rest(). NULL, or what the process does not have.
+/// With the GIL held.
+ATTNFORGE_TORCH_API const char* attnforge_torch_calls(const char* key, Run run, Clear clear,
+                                                      const Layout* facts, Object* functions) {
   if (const char* missing = find_abi(std::strcmp(key, "CUDA") == 0, abi)) return missing;
   if (abi.wrap == nullptr) return "THPVariable_Wrap";
   if (const char* missing = find_python()) return missing;
   library_run = run;
+  library_clear = clear;
   layout = *facts;
   is_plain = has_plain_keys;
   for (int i = 0; i < 2; ++i)

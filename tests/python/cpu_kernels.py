@@ -445,6 +445,11 @@ def shim_run(handle, tensors, *_):
         return 1
 
 
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+def shim_clear(_, arrays, count, *__):
+    return clear_rest(_, ctypes.string_at(arrays, count * ctypes.sizeof(_c.Rest)), count)
+
+
 def open_shim():
     """Whether calls of tensors of the CPU, and ops, go through libattnforge_torch.so, from now on."""
     from attnforge.integrations import torch_kernels, torch_shim  # noqa: F401: the first defines the ops
@@ -452,7 +457,7 @@ def open_shim():
     if not cpu_key:
         torch_shim.open_shim("CPU", shim_run)
         cpu_key.append("CPU")
-    Cpu.native = ("cpu", shim_run)
+    Cpu.native = ("cpu", shim_run, shim_clear)
     _fast.fast.close()
     return torch_shim.is_open()
 

@@ -27,6 +27,7 @@ import attnforge  # noqa: E402
 import cpu_kernels  # noqa: E402
 from attnforge._calls import native  # noqa: E402
 from attnforge._calls.fast import fast  # noqa: E402
+from attnforge._calls.lengths import packed_bounds  # noqa: E402
 from attnforge._gradients import autograd  # noqa: E402
 from attnforge._library import library_path  # noqa: E402
 from attnforge.integrations import torch_kernels, torch_shim  # noqa: E402,F401
@@ -395,6 +396,133 @@ class NativeTest(OnCpu):
                 self.known(step, 2)
                 self.assertNotIn("deterministic", cpu_kernels.runs[-1])
 
+    def packed_step(self, ends, keys=None, rows=24, rows_kv=None, dtype=torch.bfloat16, change=lambda x: x, longest=24, **options):
+        """A function that gives o and the gradients, beside lse where options ask for it."""
+        shapes = (rows, 4, 16), (rows_kv or rows, 2, 16), (rows_kv or rows, 2, 16)
+        q, k, v = (change(torch.randn(shape).to(dtype)).requires_grad_() for shape in shapes)
+        dout = torch.randn(rows, 4, 16).to(dtype)
+        ends = torch.tensor(ends).int()
+        of_both = ends if keys is None else (ends, torch.tensor(keys).int())
+
+        def step():
+            made = attnforge.attention(q, k, v, causal=True, cu_seqlens=of_both, max_seqlen=longest, **options)
+            made = made if options else (made,)
+            return [*(each.detach() for each in made), *torch.autograd.grad(made[0], (q, k, v), dout)]
+
+        return step
+
+    def test_packed_steps_of_other_lengths_and_rows_need_no_python(self):
+        """Of rows that share a plan; what follows from their number follows in each call."""
+        kinds = {"o": ({}, None), "lse": ({"return_lse": True}, None), "keys of their own": ({}, [0, 2, 19])}
+        for name, (options, keys) in kinds.items():
+            self.hot(self.packed_step([0, 5, 20], keys, **options), 2)
+            for ends, rows in (([0, 7, 23], 24), ([0, 1, 18], 18), ([0, 20, 31], 40), ([0, 0, 17], 63)):
+                with self.subTest(name, ends=ends, rows=rows):
+                    step = self.packed_step(ends, keys, rows, keys and rows + 1, **options)
+                    made = self.known(step, 2)
+                    self.same(made, self.python_alone(step))
+                    for each, end in zip((made[0], *made[-3:]), (*ends[-1:] * 2, *(keys or ends)[-1:] * 2)):
+                        self.assertTrue((each[end:] == 0).all() and (each[:end] != 0).any())
+                    self.assertTrue(name != "lse" or (made[1][:, ends[-1] :] == 0).all())
+
+    def test_no_packed_step_is_taken_for_another(self):
+        wide = lambda x: torch.cat([x, x], 1)[:, : x.shape[1]]  # noqa: E731
+        odd = lambda x: torch.cat([x.flatten()[:2], x.flatten()])[2:].view_as(x)  # noqa: E731
+        heads_first = lambda x: x.transpose(0, 1).contiguous().transpose(0, 1)  # noqa: E731
+        cases = [self.packed_step([0, 5, 17], **kind) for kind in (
+            {}, {"rows": 30}, {"rows": 65}, {"rows": 17, "rows_kv": 40, "keys": [0, 8, 33]}, {"rows": 40, "rows_kv": 17, "keys": [0, 5, 12]},
+            {"dtype": torch.float16}, {"dtype": torch.float32}, {"change": wide}, {"change": odd}, {"change": heads_first},
+            {"change": heads_first, "rows": 30}, {"longest": 20}, {"longest": 300}, {"keys": [0, 5, 17]}, {"return_lse": True},
+        )] + [self.packed_step(ends) for ends in ([0, 20], [0, 2, 4, 20], [0, 0, 0])]  # fmt: skip
+        wanted = [(self.python_alone(step), cpu_kernels.runs[-2:]) for step in cases]
+        for _ in range(4):
+            for step, (made, problems) in zip(cases, wanted):
+                self.same(step(), made)
+                self.assertEqual(cpu_kernels.runs[-2:], problems)
+
+    def test_packed_calls_that_are_wrong_are_refused(self):
+        q, k, v = torch.randn(3, 24, 4, 16).bfloat16()
+        packed = {"cu_seqlens": torch.tensor([0, 5, 20]).int(), "max_seqlen": 24}
+        call = lambda *qkv, **more: attnforge.attention(*qkv, **{**packed, **more})  # noqa: E731
+        o, lse = self.hot(lambda: call(q, k, v, return_lse=True))
+        back = lambda dout, lse=lse, **more: attnforge.attention_backward(q, k, v, o, lse, dout, **{**packed, **more})  # noqa: E731
+        self.hot(lambda: back(q)), self.hot(lambda: call(q, k, v))
+        for refused in (
+            lambda: call(q, k, v[1:]), lambda: call(q, k[1:], v), lambda: call(q, k, v, cu_seqlens=packed["cu_seqlens"].long()),
+            lambda: call(q, k, v, cu_seqlens=packed["cu_seqlens"][::2]), lambda: back(q[1:]), lambda: back(q.half()), lambda: back(q, lse[:, 1:]),
+            lambda: back(q, lse.t().contiguous().t()), lambda: back(q, cu_seqlens=packed["cu_seqlens"].long()),
+        ):  # fmt: skip
+            with self.assertRaises(attnforge.InvalidError):
+                refused()
+        apart = torch.zeros(4, 30)[:, :24].copy_(lse)
+        for other in (apart, lse, apart):  # of another stride than rows
+            self.same(self.hot(lambda: back(q, other)), self.python_alone(lambda: back(q, other)))  # noqa: B023
+
+    def test_the_shim_rounds_rows_as_problems_do(self):
+        ends = torch.tensor([0, 1]).int()
+        for rows in (1, 2, 16, 17, 63, 64, 65, 128, 129, 1000, 1024, 1025, 1280, 1281, 1536, 1537, 2048, 2049, 2560, 5000, 9000) * 2:
+            q = torch.randn(rows, 1, 8).bfloat16()
+            self.hot(lambda: attnforge.attention(q, q, q, cu_seqlens=ends, max_seqlen=8192))  # noqa: B023
+            self.assertIn(f"tokens_q={packed_bounds(1, 8192, rows)[1]} ", cpu_kernels.runs[-1] + " ")
+
+    def test_bounds_of_rows_are_those_of_each_call(self):
+        ends, seen, run = torch.tensor([0, 5, 20]).int(), [], cpu_kernels.run
+
+        def watched(plan, struct, lengths):
+            seen.append((lengths.tokens_q, lengths.tokens_kv))
+            run(plan, struct, lengths)
+
+        with mock.patch.object(cpu_kernels, "run", watched):
+            for rows in (61, 60, 50, 33, 64):
+                q, k = torch.randn(rows, 2, 16).bfloat16(), torch.randn(rows - 10, 2, 16).bfloat16()
+                for _ in range(2):
+                    o, lse = attnforge.attention(q, k, k, cu_seqlens=(ends, ends), max_seqlen=(30, 25), return_lse=True)
+                    attnforge.attention_backward(q, k, k, o, lse, q, cu_seqlens=(ends, ends), max_seqlen=(30, 25))
+                    self.assertEqual(seen[-2:], [(min(rows, 60), min(rows - 10, 50))] * 2)
+            q, out = torch.randn(2, 60, 2, 16).bfloat16()
+            for rows in (50, 49, 40, 50):  # of keys, beside out
+                k = torch.randn(rows, 2, 16).bfloat16()
+                self.hot(lambda: attnforge.attention(q, k, k, out=out, cu_seqlens=(ends, ends), max_seqlen=(30, 25)))  # noqa: B023
+                self.assertEqual(seen[-1], (60, rows))
+
+    def test_many_numbers_of_rows_are_few_calls(self):
+        for rows in range(17, 64):
+            self.packed_step([0, 8, 17], rows=rows)()
+        self.assertLess(len(attnforge.plan_cache), 5)
+        self.known(self.packed_step([0, 8, 17], rows=39), 2)
+        attnforge.plan_cache.clear()
+        self.known(self.packed_step([0, 8, 17], rows=39), 0)
+
+    def test_packed_steps_that_are_compiled(self):
+        ends = torch.tensor([0, 5, 20]).int()
+
+        def block(q, k, v):
+            return attnforge.attention(q * 2, k, v, causal=True, cu_seqlens=ends, max_seqlen=24) * 3
+
+        compiled = torch.compile(block, backend="aot_eager", fullgraph=True, dynamic=True)
+        for rows in (24, 25, 40, 24):
+            tensors = inputs((rows, 4, 16), grad=True)
+
+            def step(function):
+                o = function(*tensors)  # noqa: B023
+                return [o, *torch.autograd.grad(o.float().square().sum(), tensors)]  # noqa: B023
+
+            self.same(step(compiled), self.python_alone(lambda: step(block)))  # noqa: B023
+        self.known(lambda: step(compiled), 2)
+
+    def test_a_packed_step_keeps_what_autograd_checks(self):
+        q, k, v = inputs((24, 4, 16), grad=True)
+        ends = torch.tensor([0, 5, 20]).int()
+        for _ in range(3):
+            o = attnforge.attention(q, k, v, cu_seqlens=ends, max_seqlen=24)
+            ends[1] += 1
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                o.sum().backward()
+            o, lse = attnforge.attention(q, k, v, cu_seqlens=(ends, ends), max_seqlen=24, return_lse=True)
+            (dq,) = torch.autograd.grad(o.float().sum() + lse.sum(), [q], create_graph=True)
+            with self.assertRaisesRegex(attnforge.UnsupportedError, "no second one"):
+                dq.sum().backward()
+
     def test_backward_by_hand(self):
         q, k, v = inputs()
         o, lse = attnforge.attention(q, k, v, causal=True, return_lse=True)
@@ -575,7 +703,7 @@ class NativeTest(OnCpu):
                 self.assertIsNone(native.open_calls(torch, "cpu"))
         for mode in (contextlib.nullcontext, torch.inference_mode, torch.no_grad):
             with mode():
-                self.assertIsNotNone(native.open_calls(torch, "cpu", cpu_kernels.shim_run))
+                self.assertIsNotNone(native.open_calls(torch, "cpu", cpu_kernels.shim_run, cpu_kernels.shim_clear))
 
 
 class OpeningTest(unittest.TestCase):

@@ -2,6 +2,7 @@
 
 import struct
 import warnings
+from copy import copy
 
 from .. import _c
 from .arguments import alignment_of, problem_of_arrays, used_strides
@@ -11,6 +12,7 @@ from .code import argument_again
 from .fast import fast
 from .._formats import DTYPES, FP32, ITEM_BYTES, LOW_BITS, Q4_0, Q8_0, numbers_in
 from .._library import packer
+from .marks import mark_rows
 from .overlap import overlap, span
 from .parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, has_of_run, of_run_again, words_of_arrays
 from .._plans import plan_of
@@ -133,13 +135,24 @@ class Call:
         memory, workspace, size = fast.scratch(plan.workspace_bytes, self.device)
         return fast.run(plan.handle, tensors, workspace, size, fast.queues[queue]), result
 
-    def recipe(self, marks, options, low):
+    def of_any_rows(self):
+        """The same of packed tensors, with marks for how many rows they have: no stride but lse's is of that many."""
+        call = copy(self)
+        call._tail = self._tail.of_any_rows()
+        if self._has_lse:
+            call._fixed = *self._fixed[:4], struct.pack("=qq", 0, mark_rows())
+        return call
+
+    def recipe(self, marks, options, low, any_rows=False):
         """What the shim takes to run such a call of torch: (plan, bytes of a _c.Tensors with marks for addresses, the structs that these
         point to, pairs that may not share memory, by marks). None where a run has more to look at. marks: of q, k, v, o and lse. options:
-        by their names, with marks' own kind of tensors. low: of the addresses, as for plan()."""
+        by their names, with marks' own kind of tensors. low: of the addresses, as for plan(). any_rows: the same for packed tensors of other
+        rows."""
         plan = self._plans.get(low)
         if plan is None or self._may_convert or self.options.parts.blocks is not None:
             return None
+        if any_rows and self.options.parts.packed:
+            return self.of_any_rows().recipe(marks, options, low)
         q, k, v, o, lse = marks
         parts = addresses_of(options) if self._has_parts else NO_ADDRESSES
         code = argument_again(options.get("args")) if self._has_of_run else None

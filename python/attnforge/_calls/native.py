@@ -10,11 +10,14 @@ import itertools
 import os
 import sys
 
-from .._library import lib, library_path
+from .._library import context, lib, library_path
+from .marks import MORE, OF_KEYS, PLACE as MARK, ROWS, mark_rows
+from .parts import addresses_of
 from .._plans import plan_cache
+from .rest import pack_rest
 
-ATTENTION, BACKWARD, APPEND = range(3)  # what `call` is told first
-MARK = 0x5AF0 << 48  # no address of a GPU, and no stride
+# What `call` is told first. TRAINING is ATTENTION of packed tensors whose rows after the last sequence are 0.
+ATTENTION, BACKWARD, APPEND, TRAINING = range(4)
 _WORDS_OF_TENSOR_IMPL = 26  # the dispatch keys are its last member that tells apart
 _shim = _remember = None
 _held = set()  # plans that the shim may run
@@ -45,9 +48,9 @@ def load():
     return _shim
 
 
-def open_calls(torch, device, run=None):
-    """call() of python_calls.cpp for tensors of a device, "cuda"; of tests "cpu", with `run` in place of attnforge_run(). None where there
-    is none."""
+def open_calls(torch, device, run=None, clear=None):
+    """call() of python_calls.cpp for tensors of a device, "cuda"; of tests "cpu", with `run` and `clear` in place of attnforge_run() and
+    attnforge_clear_rest(). None where there is none."""
     global _remember
     try:
         shim, layout = load(), _layout(torch, device)
@@ -58,7 +61,8 @@ def open_calls(torch, device, run=None):
     functions = (ctypes.c_void_p * 2)()
     with_gil = ctypes.PyDLL(shim._name).attnforge_torch_calls
     with_gil.restype = ctypes.c_char_p
-    if with_gil(device.upper().encode(), ctypes.cast(run or lib()["attnforge_run"], ctypes.c_void_p), ctypes.byref(layout), functions):
+    of_library = [ctypes.cast(each, ctypes.c_void_p) for each in (run or lib()["attnforge_run"], clear or lib()["attnforge_clear_rest"])]
+    if with_gil(device.upper().encode(), *of_library, ctypes.byref(layout), functions):
         return None
     _kept.append(layout)
     call, _remember = (ctypes.cast(each, ctypes.py_object).value for each in functions)
@@ -114,8 +118,9 @@ def epoch():
     return _shim.attnforge_torch_epoch()
 
 
-def words_of(recipe):
-    """What the shim takes of a call's recipe(): (handle of the plan, bytes, words); None where there is none. The plan is kept."""
+def words_of(recipe, rests=b"", device=None):
+    """What the shim takes of a call's recipe(): (handle of the plan, bytes, words); None where there is none. The plan is kept. rests: the
+    bytes of _c.Rest structs, with marks, on that device."""
     if recipe is None or recipe[0].passing:
         return None
     plan, tensors, structs, pairs = recipe
@@ -126,15 +131,20 @@ def words_of(recipe):
     for struct in structs:
         starts[ctypes.addressof(struct)] = len(memory)
         memory += bytes(struct) + bytes(-ctypes.sizeof(struct) % 8)
-    pointers, addresses = [], []
+    of_rests = context(device) if rests else 0, len(memory), len(rests) // 40
+    memory += rests
+    pointers, addresses, rows = [], [], []
     for at in range(0, len(memory), 8):
         word = int.from_bytes(memory[at : at + 8], sys.byteorder)
         if word in starts:
-            pointers += starts[word], at
+            pointers += starts[word], at, 0
         elif word >> 48 == MARK >> 48:
-            addresses += word - MARK, at
+            addresses += (word - MARK) % MORE, at, (word - MARK) // MORE
+        elif word >> 48 == ROWS >> 48:
+            rows += (word - ROWS) // OF_KEYS, at, (word - ROWS) % OF_KEYS
     pairs = [word for output, other, below, above in pairs for word in (output - MARK, other - MARK, below, above)]
-    words = plan.workspace_bytes, len(pointers) // 2, *pointers, len(addresses) // 2, *addresses, len(pairs) // 4, *pairs
+    lists = [word for each, size in ((pointers, 3), (addresses, 3), (rows, 3), (pairs, 4)) for word in (len(each) // size, *each)]
+    words = plan.workspace_bytes, *of_rests, *lists
     return plan.handle.value, bytes(memory), bytes((ctypes.c_int64 * len(words))(*words))
 
 
@@ -180,8 +190,19 @@ def remember_number(number, since, values):
     _remember(number, (), since, *values)
 
 
-def remember_attention(key, values, result, used):
-    """After a run of what is remembered by a key. values: what call() was given; used: its options, with those of attn_mask."""
+def _rests(outputs, marks, ends, cu_seqlens):
+    """Of new tensors: the first of queries, as lse is, others of keys. ends: marks of cu_seqlens, of queries and of keys."""
+    last = cu_seqlens[0] if type(cu_seqlens) in (tuple, list) else cu_seqlens
+    more, packed = 4 * (last.shape[0] - 1) * MORE, b""
+    for i, (each, mark) in enumerate(zip(outputs, marks)):
+        of_keys = i > 0 and each.dim() == 3
+        packed += pack_rest(mark, each.shape, each.element_size(), ends[of_keys] + more, mark_rows(of_keys))
+    return packed
+
+
+def remember_attention(key, values, result, used, first=False):
+    """After a run of what is remembered by a key. values: what call() was given; used: its options, with those of attn_mask. first: the run
+    was the first one: whether there never is a recipe is not known."""
     which, out, q, k, v, stream, rope_offset, attn_mask, options = values
     since, call = epoch(), plan_cache.get_call(key)
     if call is None or stream is not None or rope_offset:
@@ -195,8 +216,13 @@ def remember_attention(key, values, result, used):
     else:
         of_outputs = marked[0] if type(out) is tuple else marked[:1]
     marks = [each.mark for each in (*marked[1:4], *of_outputs)] + [0] * (2 - len(of_outputs))
-    recipe = None if named is None else call.recipe(marks, named, low_bits(q, k, v, outputs[0]))
-    _remember(words_of(recipe), new, since, *values)
+    recipe = None if named is None else call.recipe(marks, named, low_bits(q, k, v, outputs[0]), out is None)
+    if recipe is None and first:
+        return
+    rests = b""
+    if which == TRAINING:
+        rests = _rests(outputs, marks[3:], addresses_of(named)[2:4], used["cu_seqlens"])
+    _remember(words_of(recipe, rests, call.device), new, since, *values)
 
 
 def _with_mask(marked, given, used, mask, mark):
@@ -214,18 +240,25 @@ def _with_mask(marked, given, used, mask, mark):
     return {**marked, **changed, "args": args}
 
 
-def backward_recipe(call, q, k, v, o, lse, dout, dlse, gradients):
-    """recipe() of a BackwardCall whose tensors are these, in this order, and new gradients; None without."""
-    last = 6 if dlse is None else 7
+def backward_words(call, q, k, v, o, lse, dout, dlse, options, gradients, any_rows=False):
+    """words_of() a BackwardCall whose tensors are these, in this order, those of options, and new gradients; None without."""
+    places = itertools.count(6 if dlse is None else 7)
+    named = _marked(options, type(q), places)
+    last = next(places)
     marks = [MARK + place for place in (0, 1, 2, 3, 5, last, last + 1, last + 2, 4)] + [0 if dlse is None else MARK + 6]
-    return call.recipe(marks, low_bits(q, k, v, o, dout, *gradients))
+    recipe = call.recipe(marks, named, low_bits(q, k, v, o, dout, *gradients), any_rows)
+    rests = b""
+    if call.packed:
+        rests = _rests(gradients, marks[5:8], addresses_of(named)[2:4], options["cu_seqlens"])
+    return words_of(recipe, rests, call.device)
 
 
-def remember_backward(call, since, values, gradients):
+def remember_backward(call, since, values, gradients, first=False):
     """The same for attention_backward(). since: epoch() of before call was known to be there."""
-    _, _, *tensors, _ = values
     if call is not None:
-        _remember(words_of(backward_recipe(call, *tensors, gradients)), gradients, since, *values)
+        words = backward_words(call, *values[2:], gradients, any_rows=True)
+        if words is not None or not first:
+            _remember(words, gradients, since, *values)
 
 
 def remember_append(key, values, q_out):

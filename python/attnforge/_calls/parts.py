@@ -3,6 +3,7 @@ these, what the problem says of them, and their structs in a run. What walks row
 
 import ctypes
 from collections import namedtuple
+from copy import copy
 
 from .. import _c, _checks
 from .._arrays import backend_of
@@ -11,6 +12,7 @@ from .._errors import InvalidError
 from .._formats import FP32, INTEGERS
 from .code import argument_again
 from .lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
+from .marks import mark_rows
 from .._options import OF_HEADS, Words
 from .._problem import DTYPES
 from .._caches.scales import SCALE_NAMES, check_q_scale, check_scales, strides_of, view_scales, words_of_scales
@@ -137,21 +139,28 @@ _ROPE_BYTES, _LENGTHS_BYTES, _PAGES_BYTES, _LISTS_BYTES, _SCALES_BYTES = map(
 class Tail:
     """What all runs of a call have in it; immutable."""
 
-    __slots__ = ("_rope_rows", "_has_lengths", "_tokens", "_of_pages", "_of_scales")
+    __slots__ = ("_rope_rows", "_has_lengths", "_tokens", "_most", "_of_pages", "_of_scales")
     # Of _c.Tensors.
     MEMBERS = "rope", "lengths", "block_mask", "pages", "gradients", "kv_scales", "code_arguments", *OF_HEADS
 
     def __init__(self, arrays, options, batch, q, k):
         words = options.parts
         self._rope_rows = None if arrays.cos is None else arrays.cos.shape[0]
-        self._has_lengths, self._tokens = words.rows_may_not_count, (0, 0)
+        self._has_lengths, self._tokens, self._most = words.rows_may_not_count, (0, 0), (0, 0)
         if words.packed:
             of_keys = 0 if words.pages else packed_rows(batch, words.longest_kv, k.shape[0])
             self._tokens = packed_rows(batch, words.longest_q, q.shape[0]), of_keys
+            self._most = batch * words.longest_q, batch * words.longest_kv
         table = arrays.page_table
         self._of_pages = None if table is None else (table.strides[0], k.shape[options.places_kv[0]])
         scales = arrays.k_scale, arrays.v_scale, arrays.q_scale
         self._of_scales = None if scales[:2] == (None, None) else [strides_of(each, k, options.places_kv) for each in scales]
+
+    def of_any_rows(self):
+        """The same of packed tensors, with marks for how many rows they have."""
+        tail = copy(self)
+        tail._tokens = tuple([count and mark_rows(i == 1, most) for i, (count, most) in enumerate(zip(self._tokens, self._most))])
+        return tail
 
     def pack(self, addresses, offset=0, block_mask=None, code=None, gradients=0):
         """(the words of _c.Tensors after lse, the structs they point to, to be kept until the run is enqueued).

@@ -11,8 +11,8 @@ from .backward import attention_backward, by_plans, why_not_served
 from .._calls.code import check_devices, code_of, name_of, new_dargs
 from .._errors import InvalidError, UnsupportedError
 from .._calls.fast import fast, find, is_autocast_enabled
-from .._calls.native import ATTENTION, BACKWARD
-from .._calls.rest import clear_rest
+from .._calls.native import ATTENTION, BACKWARD, TRAINING
+from .._calls.rest import clear_rest_of_tensors
 from .._library import check
 from .._options import NO_GRADIENTS, OF_FORWARD, check_options
 from .._plans import plan_cache
@@ -28,7 +28,7 @@ _CHECKED = "checked"  # what is remembered of a call with other tensors, or bloc
 
 
 class Plain(dict):
-    """The options of a call whose only tensors are q, k and v, which is remembered."""
+    """The options of a call whose only tensors are q, k and v, and cu_seqlens, which is remembered."""
 
     def __init__(self, options, epoch, again=None):
         """epoch: plan_cache's when the call began. again: what the function of autograd does for calls like an earlier one."""
@@ -36,16 +36,21 @@ class Plain(dict):
         self.again = again
         self.forward, self.epoch = {**options, "return_lse": True}, epoch
         self.of_backward = of_backward(options)
+        self.packed = "cu_seqlens" in options
         self.backward = {}  # a BackwardCall by the layouts of its arrays: hooks of saved tensors may change these
 
-    def gradients(self, saved, dout, values=None):
-        """(dq, dk, dv) of a call like an earlier one; None where more must be looked at. values: those of fast.native() that are to be
-        remembered."""
+    def with_ends(self, options, leaves):
+        """Options of this call with cu_seqlens, which are its leaves."""
+        return {**options, "cu_seqlens": leaves[0] if len(leaves) == 1 else tuple(leaves)} if self.packed else options
+
+    def gradients(self, saved, dout, options, values=None):
+        """(dq, dk, dv) of a call like an earlier one; None where more must be looked at. options: of_backward with_ends(); values: those of
+        fast.native() that are to be remembered."""
         since = 0 if values is None else native.epoch()
         if self.epoch != plan_cache.epoch or dout.is_neg():
             return None
         call = self.backward.get(_layouts(saved, dout))
-        ran = call and call.run(*saved, dout, None, None, None, {}, None)
+        ran = call and call.run(*saved[:5], dout, None, None, None, options, None)
         if not ran:
             return None
         status, found = ran
@@ -57,9 +62,11 @@ class Plain(dict):
 
     def remember(self, saved, dout, options):
         """After attention_backward() of these: what it found out of their layouts."""
-        values = *saved, dout, None, None, False, False, *options.values()
+        values = *saved[:5], dout, None, None, False, False, *options.values()
         call = find(fast.key_of(("backward", *options), values))
         if call is not None:
+            if len(self.backward) >= 64:
+                self.backward.clear()
             self.backward[_layouts(saved, dout)] = call
 
 
@@ -67,10 +74,10 @@ _numbered, _numbers = {}, itertools.count(1)
 plan_cache.on_clear.append(_numbered.clear)
 
 
-def again(number, q, k, v):
+def again(number, q, k, v, options):
     """attention() of a call with gradients that is known by a number; None where more must be looked at."""
     known = _numbered.get(number)
-    return None if known is None else known.again(known, q, k, v)
+    return None if known is None else known.again(known, q, k, v, *_ends_of(options.get("cu_seqlens")))
 
 
 def _remember(known, q, k, v, values):
@@ -81,6 +88,13 @@ def _remember(known, q, k, v, values):
     if known.again is not None and known.epoch == plan_cache.epoch and all(each.element_size() == 2 for each in (q, k, v)):
         _numbered[number] = known
         native.remember_number(number, since, values)
+
+
+def _ends_of(cu_seqlens):
+    """Leaves of a Plain."""
+    if cu_seqlens is None:
+        return ()
+    return tuple(cu_seqlens) if isinstance(cu_seqlens, (tuple, list)) else (cu_seqlens,)
 
 
 def _layouts(saved, dout):
@@ -181,8 +195,9 @@ def attend(attention, name, q, k, v, given, out, stream, values=None):
     if out is None and stream is None:
         key, known = _find(torch, always, q, k, v, given)
         if known is not None:
-            leaves = []
+            leaves = _ends_of(given.cu_seqlens)
             if known is _CHECKED:
+                leaves = []
                 known = without_tensors(torch, given._replace(deterministic=given.deterministic or always).named(), leaves)
             elif values is not None:
                 _remember(known, q, k, v, values)
@@ -218,22 +233,43 @@ def attend(attention, name, q, k, v, given, out, stream, values=None):
 
     # ---- 2. Outputs: what the kernels leave out is 0, lest something made of it is no number ----
     place = None
-    if options.parts.rows_may_not_count:
+    if options.parts.rows_may_not_count and not options.parts.packed:
         queue = backend.stream(inputs[0].device)
 
         def place():
-            made = new_outputs(backend, inputs, options.places, True, queue, zeros=not options.parts.packed)
-            if options.parts.packed:
-                clear_rest(inputs[0].device, queue, [(x.data_ptr(), x.shape, x.element_size(), arrays.of_q) for x in made])
-            return made
+            return new_outputs(backend, inputs, options.places, True, queue, zeros=True)
 
     leaves, function = [], _function_of(torch, attention)
-    given = without_tensors(torch, given.named(), leaves)
+    ends, named = _ends_of(given.cu_seqlens), given.named()
+    others = without_tensors(torch, {name: value for name, value in named.items() if name != "cu_seqlens"}, leaves)
+    plain = key is not None and place is None and not leaves and "args" not in others and "block_mask" not in others
+    if plain:
+        if ends:
+            of_ends = tuple(map(Leaf, range(len(ends))))
+            others["cu_seqlens"] = of_ends[0] if len(ends) == 1 else of_ends
+        leaves, given = ends, Plain(others, epoch, function.again)
+    else:
+        leaves = []
+        given = without_tensors(torch, named, leaves)
     if key is not None and place is None:
-        plain = not leaves and "args" not in given and "block_mask" not in given
-        given = Plain(given, epoch, function.again) if plain else given
         plan_cache.put_call(key, given if plain else _CHECKED, epoch)
+    if plain and ends and values is not None:  # calls of other numbers of rows are like it
+        _remember(given, q, k, v, values)
     return function.apply(given, place, q, k, v, *leaves)
+
+
+def attend_packed(attention, q, k, v, options):
+    """(o, lse) of packed tensors, of which rows after the last sequence are 0. options: of attention(), with return_lse."""
+    values = TRAINING, None, q, k, v, None, 0, None, options
+    made = found = fast.native(*values)
+    if not found:
+        key = fast.key_of_attention(q, k, v, None, options) if found is False else None
+        first = find(key) is None
+        made = attention(q, k, v, **options)
+        clear_rest_of_tensors(options["cu_seqlens"], made)
+        if key is not None:
+            native.remember_attention(key, values, made, options, first)
+    return made
 
 
 _functions = {}
@@ -254,10 +290,12 @@ def _make_function(torch, attention):
         @staticmethod
         def forward(ctx, given, place, q, k, v, *leaves):
             plain = type(given) is Plain
-            made = plain and fast.native(ATTENTION, None, q, k, v, None, 0, None, given.forward)
-            if not made:
-                forward = given.forward if plain else {**with_tensors(given, leaves), "return_lse": True}
-                made = attention(q, k, v, out=place and place(), **forward)
+            forward = given.with_ends(given.forward, leaves) if plain else {**with_tensors(given, leaves), "return_lse": True}
+            if "cu_seqlens" in forward:
+                made = attend_packed(attention, q, k, v, forward)
+            else:
+                made = plain and fast.native(ATTENTION, None, q, k, v, None, 0, None, forward)
+                made = made or attention(q, k, v, out=place and place(), **forward)
             o, lse = made
             ctx.given = given
             ctx.save_for_backward(q, k, v, o, lse, *leaves)  # refuses what was written to in between
@@ -272,14 +310,15 @@ def _make_function(torch, attention):
             plain = type(ctx.given) is Plain and dlse is None and not again
             saved = ctx.saved_tensors
             if plain:
-                values = (BACKWARD, None, *saved, dout, None, ctx.given.of_backward)
+                options = ctx.given.with_ends(ctx.given.of_backward, saved[5:])
+                values = (BACKWARD, None, *saved[:5], dout, None, options)
                 found = fast.native(*values)
-                if found or (found := ctx.given.gradients(saved, dout, values if found is False else None)):
-                    return (None, None, *found)
+                if found or (found := ctx.given.gradients(saved, dout, options, values if found is False else None)):
+                    return (None, None, *found, *(None,) * (len(saved) - 5))
             with torch.no_grad():
                 gradients = gradients_of(torch, ctx.given, saved, ctx.needs_input_grad[2:], dout, dlse)
                 if plain:
-                    ctx.given.remember(saved, dout, ctx.given.of_backward)
+                    ctx.given.remember(saved, dout, options)
             if again:
                 q, k, v, _, _, *leaves = saved
                 inputs = q, k, v, *leaves
@@ -302,8 +341,8 @@ def _make_function(torch, attention):
     apply = getattr(super(torch.autograd.Function, Attention), "apply", Attention.apply)
     transforms = getattr(getattr(torch, "_C", None), "_are_functorch_transforms_active", None)
 
-    def again(given, q, k, v):
-        return None if transforms() else apply(given, None, q, k, v)
+    def again(given, q, k, v, *leaves):
+        return None if transforms() else apply(given, None, q, k, v, *leaves)
 
     Attention.again = None if transforms is None else staticmethod(again)
     return Attention

@@ -21,7 +21,7 @@ from .._library import check, context, lib
 from .._options import OF_FORWARD, check_options, options_of, takes_options
 from .._calls.overlap import first_overlap, overlaps_itself
 from .._calls.parts import check_of_heads
-from .._calls.rest import clear_rest
+from .._calls.rest import clear_rest, end_of
 from .._plans import plan_cache, plan_of
 from .._problem import DTYPES
 
@@ -97,7 +97,11 @@ def by_plans(
             native.remember_backward(find(key), since, told, result)
         return result
     given = options_of(options, OF_FORWARD)
-    return _run(key, epoch, (q, k, v), o, lse, dout, given, out, stream, dlse, accumulate, fp32_gradients, dargs)
+    result = _run(key, epoch, (q, k, v), o, lse, dout, given, out, stream, dlse, accumulate, fp32_gradients, dargs)
+    if told is not None and given.cu_seqlens is not None:  # calls of other numbers of rows are like it
+        since = native.epoch()
+        native.remember_backward(find(key), since, told, result, first=True)
+    return result
 
 
 def _run(key, epoch, inputs, o, lse, dout, given, out, stream, dlse, accumulate, fp32_gradients, dargs):
@@ -139,7 +143,7 @@ def _run(key, epoch, inputs, o, lse, dout, given, out, stream, dlse, accumulate,
         *gradients, dsinks = _view_gradients(out, stream)
         if options.parts.packed:
             begins = parts.of_q, parts.of_kv, parts.of_kv
-            clear_rest(device, queue, [(x.address, x.shape, ITEM_BYTES[x.code], of) for x, of in zip(gradients, begins)])
+            clear_rest(device, queue, [(x.address, x.shape, ITEM_BYTES[x.code], end_of(of)) for x, of in zip(gradients, begins)])
     else:
         out, (*gradients, dsinks) = _given_gradients(out, inputs, parts.sinks, fp32_gradients, options, stream)
         _check_apart((*inputs, o, dout, *gradients, dsinks, lse, dlse, *parts))
@@ -155,8 +159,10 @@ def _run(key, epoch, inputs, o, lse, dout, given, out, stream, dlse, accumulate,
     of_run = _parts.of_run(given, code, backend, device, queue, dargs.addresses())
     tail = _parts.Tail(parts, options, batch, *inputs[:2])
     argument = _argument(tensors, lse, dlse, dsinks, parts, tail, options, of_run)
-    if key is not None and not any(each is not None for each in parts):
-        call = known or BackwardCall((*tensors, lse, dlse), options.places, allocator, _parts.has_of_run(options))
+    packed = options.parts.packed and allocator is not None and parts.sinks is None
+    if key is not None and (packed or not any(each is not None for each in parts)):
+        of_run_too = _parts.has_of_run(options)
+        call = known or BackwardCall((*tensors, lse, dlse), options.places, allocator, of_run_too, tail, batch if packed else None)
         call.add([array.address for array in tensors], plan)
         plan_cache.put_call(key, call, epoch)
     fast.open(backend)

@@ -1,33 +1,37 @@
 """A call of attention_backward() that was checked: its plans, and the argument of the launch but for the addresses."""
 
 import struct
-from ctypes import addressof, sizeof
+from copy import copy
+from ctypes import addressof
 
 from .. import _c
 from .._calls.fast import fast
-from .._calls.parts import of_run_again
+from .._calls.marks import mark_rows
+from .._calls.parts import NO_ADDRESSES, Tail, addresses_of, of_run_again
+from .._calls.rest import clear_rest
 from .._formats import ITEM_BYTES
 from .._library import packer
 from .._calls.overlap import span
 
 _TENSORS_HEAD, _pack_tensors = packer(_c.Tensors, "q", "k", "v", "o", "lse", "gradients")
-_, _pack_of_run = packer(_c.Tensors, "q", "k", "v", "o", "lse", "block_mask", "gradients", "code_arguments")
+_, _pack_with_parts = packer(_c.Tensors, "q", "k", "v", "o", "lse", *Tail.MEMBERS)
 _GRADIENTS_HEAD, _pack_gradients = packer(_c.Gradients, "dout", "dq", "dk", "dv", "dlse")
 _OUTPUTS = (5, 6, 7)
 
 
 class BackwardCall:
-    """Of a call without parts but args and blocks, whose arrays are q, k, v, o, dout, dq, dk, dv, lse and dlse, the last one or None. Immutable but for
-    its plans; thread-safe."""
+    """Of a call without parts but args and blocks, or of packed tensors, whose arrays are q, k, v, o, dout, dq, dk, dv, lse and dlse, the last
+    one or None. Immutable but for its plans; thread-safe."""
 
-    __slots__ = ("_device", "_new", "_plans", "_pairs", "_of", "_of_lse", "_of_dlse", "_has_of_run")
+    __slots__ = ("device", "packed", "_new", "_plans", "_pairs", "_of", "_of_lse", "_of_dlse", "_has_of_run", "_tail", "_rows", "_last")
 
-    def __init__(self, arrays, places, allocator, has_of_run):
+    def __init__(self, arrays, places, allocator, has_of_run, tail, batch=None):
         """allocator: the backend that allocates the gradients, None if the caller passed out=. has_of_run: whether it has args or blocks.
-        Keeps no array."""
-        self._device, self._plans, self._pairs, self._new = arrays[0].device, {}, (), None
-        self._has_of_run = has_of_run
-        self._of = tuple(struct.pack("=qqq", *(array.strides[i] for i in places)) for array in arrays[:8])
+        batch: of packed tensors, which have no out=. Keeps no array."""
+        self.device, self._plans, self._pairs, self._new = arrays[0].device, {}, (), None
+        self._has_of_run, self._tail, self.packed = has_of_run, tail, batch is not None
+        self._rows, self._last = arrays[0].shape[0], 4 * (batch or 0)
+        self._of = tuple(struct.pack("=qqq", *(0 if i is None else array.strides[i] for i in places)) for array in arrays[:8])
         self._of_lse, self._of_dlse = (
             struct.pack("=qq", *((0, 0) if array is None else (0, *array.strides)[-3:-1])) for array in arrays[8:]
         )
@@ -43,7 +47,7 @@ class BackwardCall:
     def run(self, q, k, v, o, lse, dout, dlse, out, stream, options, dargs):
         """(status, (dq, dk, dv)) of a run with plain tensors of torch; None where more must be looked at. options: by their names. dargs:
         by their names tensors that share memory with no other."""
-        queue = fast.stream(self._device) if stream is None else fast.queue(self._device, stream, out is None)
+        queue = fast.stream(self.device) if stream is None else fast.queue(self.device, stream, out is None)
         if queue is None:
             return None
         result = tuple(new() for new in self._new) if out is None else tuple(out)
@@ -54,26 +58,31 @@ class BackwardCall:
         plan = self._plans.get(_low(at[:8]))
         if plan is None:
             return None
+        parts = NO_ADDRESSES
+        if self.packed:
+            parts = addresses_of(options)
+            of_q, of_kv = (each + self._last for each in parts[2:4])
+            clear_rest(self.device, queue, [(x.data_ptr(), x.shape, x.element_size(), end) for x, end in zip(result, (of_q, of_kv, of_kv))])
         at.append(0 if dlse is None else dlse.data_ptr())
         for i, j, below, above in self._pairs:
             if below < at[i] - at[j] < above:
                 return None
         of_run = {}
         if self._has_of_run:
-            of_run = of_run_again(options, self._device, [x.data_ptr() for x in dargs.values()] if dargs else ())
+            of_run = of_run_again(options, self.device, [x.data_ptr() for x in dargs.values()] if dargs else ())
             if of_run is None:
                 return None
-        tensors, kept = self._argument(at, **of_run)
+        tensors, kept = self._argument(at, parts, **of_run)
         if plan.workspace_bytes == 0:
             return fast.run(plan.handle, tensors, None, fast.NO_BYTES, fast.queues[queue]), result
-        if queue != fast.stream(self._device):  # the workspace too
+        if queue != fast.stream(self.device):  # the workspace too
             return None
-        memory, workspace, size = fast.scratch(plan.workspace_bytes, self._device)
+        memory, workspace, size = fast.scratch(plan.workspace_bytes, self.device)
         return fast.run(plan.handle, tensors, workspace, size, fast.queues[queue]), result
 
-    def _argument(self, at, block_mask=None, code=None):
+    def _argument(self, at, parts, **of_run):
         """(the bytes of a _c.Tensors, the struct of gradients that it points to and what else it does) with the addresses of all arrays,
-        in their order. block_mask, code: as Tail.pack() has them."""
+        in their order, and of PartArrays. of_run: as Tail.pack() has it."""
         at_q, at_k, at_v, at_o, at_dout, at_dq, at_dk, at_dv, at_lse, at_dlse = at
         of_q, of_k, of_v, of_o, of_dout, of_dq, of_dk, of_dv = self._of
         gradients = _c.Gradients.from_buffer_copy(
@@ -82,19 +91,28 @@ class BackwardCall:
             )
         )
         tensors = _TENSORS_HEAD, at_q, of_q, at_k, of_k, at_v, of_v, at_o, of_o, at_lse, self._of_lse
-        if block_mask is None and code is None:
+        if not self.packed and not of_run:
             return _pack_tensors(*tensors, addressof(gradients)), (gradients,)
-        lists = None if block_mask is None else _c.BlockMaskLists(sizeof(_c.BlockMaskLists), *block_mask[:4])
-        at_lists, at_code = (0 if each is None else addressof(each) for each in (lists, code))
-        return _pack_of_run(*tensors, at_lists, addressof(gradients), at_code), (gradients, lists, block_mask, code)
+        end, kept = self._tail.pack(parts, gradients=addressof(gradients), **of_run)
+        return _pack_with_parts(*tensors, *end), (gradients, *kept)
 
-    def recipe(self, marks, low):
+    def of_any_rows(self):
+        """As that of Call: lse and dlse may have a stride that is not their number of rows."""
+        call = copy(self)
+        call._tail = self._tail.of_any_rows()
+        own, marked = (struct.pack("=qq", 0, rows) for rows in (self._rows, mark_rows()))
+        call._of_lse, call._of_dlse = (marked if each == own else each for each in (self._of_lse, self._of_dlse))
+        return call
+
+    def recipe(self, marks, options, low, any_rows=False):
         """As that of Call, of new gradients. marks: of all arrays, 0 for a dlse that is not there."""
         plan = self._plans.get(low)
         if plan is None or self._new is None or self._has_of_run:
             return None
-        tensors, kept = self._argument(marks)
-        return plan, tensors, list(kept), ()
+        if any_rows and self.packed:
+            return self.of_any_rows().recipe(marks, options, low)
+        tensors, kept = self._argument(marks, addresses_of(options) if self.packed else NO_ADDRESSES)
+        return plan, tensors, [each for each in kept if each is not None], ()
 
 
 def _low(addresses):

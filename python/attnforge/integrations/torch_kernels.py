@@ -103,14 +103,13 @@ def _new_outputs(q, v, text, make="new_empty"):
 @_runs_cold(2)
 def run_forward(q, k, v, parts, numbers, options):
     # Where rows do not count they are 0, lest something made of them is no number.
-    padded, packed = ("used_kv" in template(options), "cu_seqlens" in template(options))
-    out = _new_outputs(q, v, options, "new_empty" if packed else "new_zeros") if padded or packed else None
     given = {"return_lse": True, **decode(options, numbers)}
     with torch.no_grad():
         with_parts = autograd.with_tensors(given, parts)
+        if "cu_seqlens" in given:
+            return autograd.attend_packed(attention, q, k, v, with_parts)
+        out = _new_outputs(q, v, options, "new_zeros") if "used_kv" in given else None
         made = attention(q, k, v, out=out, **with_parts)
-        if packed:
-            clear_rest_of_tensors(with_parts["cu_seqlens"], made)
         if out is None and torch_shim.is_cold():
             torch_shim.remember_forward(q, k, v, parts, given, made, None)
     return made
@@ -155,7 +154,7 @@ def _(q, k, v, parts, numbers, options):
 def run_backward(q, k, v, o, lse, dout, dlse, parts, numbers, options, needs):
     always, saved = torch.are_deterministic_algorithms_enabled(), (q, k, v, o, lse)
     plain = None if parts or dlse is not None or dout is None else _plain(options, (tuple(numbers), always, q.shape, k.shape, v.shape))
-    if plain is not None and (found := plain.gradients(saved, dout)):
+    if plain is not None and (found := plain.gradients(saved, dout, {})):
         return list(found)
     given = dict(decode(options, numbers))
     given.pop("rope_offset", None)

@@ -89,7 +89,8 @@ def remember_forward(q, k, v, parts, options, outputs, out):
     count = 3 + len(parts)
     marks = [native.MARK + i for i in (0, 1, 2, count, count + 1)]
     low = native.low_bits(q, k, v, outputs[0])
-    _remember(call.recipe(marks, with_tensors(options, [native.Marked(3 + i) for i in range(len(parts))]), low), epoch)
+    recipe = call.recipe(marks, with_tensors(options, [native.Marked(3 + i) for i in range(len(parts))]), low)
+    _remember(native.words_of(recipe), epoch)
 
 
 def remember_backward(saved, dout, dlse, options, gradients):
@@ -98,11 +99,10 @@ def remember_backward(saved, dout, dlse, options, gradients):
     call = find(fast.key_of(("backward", *options), (*saved, dout, dlse, None, False, False, *options.values())))
     if call is None or not hasattr(call, "recipe"):
         return
-    _remember(native.backward_recipe(call, *saved, dout, dlse, gradients), epoch)
+    _remember(native.backward_words(call, *saved, dout, dlse, options, gradients), epoch)
 
 
-def _remember(recipe, epoch):
-    told = native.words_of(recipe)
+def _remember(told, epoch):
     if told is not None:
         plan, memory, words = told
         _shim.attnforge_torch_remember(plan, memory, len(memory), words, len(words) // 8, epoch)
