@@ -65,6 +65,30 @@ bool adds(const CodeTree& tree, int number, std::size_t argument) {
   return node.op == kElement && node.argument == argument;
 }
 
+enum class OfQuery { kNot, kEvenly, kAnyhow };
+
+/// How a node's value follows the query.
+OfQuery follows_query(const CodeTree& tree, int number, std::string_view text) {
+  const CodeNode& node = tree[number];
+  const auto of = [&](int operand) { return follows_query(tree, operand, text); };
+  switch (node.op) {
+    case kQ:
+      return OfQuery::kEvenly;
+    case kNegative:
+      return of(node.a);
+    case kPlus:
+    case kMinus:
+      return std::max(of(node.a), of(node.b));
+    case kTimes: {
+      const OfQuery a = of(node.a), b = of(node.b);
+      if (a != OfQuery::kNot && b != OfQuery::kNot) return OfQuery::kAnyhow;
+      return std::max(a, b);
+    }
+    default:
+      return names(text_of(node, text), "q") ? OfQuery::kAnyhow : OfQuery::kNot;
+  }
+}
+
 }  // namespace
 
 float cap_of(const std::string& score) { return read_once<facts_of_score>(score).cap; }
@@ -75,6 +99,16 @@ bool adds_element(const Problem& p) {
   const CodeTree tree = code_tree(p.score, CodeText::kScore, arguments);
   const auto value = static_cast<int>(tree.nodes.size()) - 1;
   return value >= 0 && adds(tree, value, place_of_aligned(arguments));
+}
+
+bool reads_even_rows(const Problem& p) {
+  const std::vector<CodeArgument> arguments = code_arguments(p.args);
+  const CodeTree tree = code_tree(p.score, CodeText::kScore, arguments);
+  const auto read = std::ranges::find_if(tree.nodes, [&](const CodeNode& node) {
+    return node.op == kElement && node.argument == place_of_aligned(arguments);
+  });
+  return read != tree.nodes.end() &&
+         follows_query(tree, read->a, p.score) != OfQuery::kAnyhow;
 }
 
 int most_array_reads(const Problem& p) {

@@ -60,6 +60,10 @@ bool adds_rows_alone(const Problem& problem);
 /// Whether the score's text is a sum, and an element of the aligned array one of its summands.
 bool adds_element(const Problem& problem);
 
+/// Whether elements that the score reads of its aligned array are equally far apart for queries
+/// that are neighbours.
+bool reads_even_rows(const Problem& problem);
+
 /// dargs="whole bias": each pair writes the gradient of an element of its own, pairs that are not
 /// seen zeros, in the format of the array.
 bool writes_dargs(const Problem& problem);

@@ -366,6 +366,21 @@ TEST(AlignedArrays, AreSummandsAsTheyAreOrNot) {
     EXPECT_FALSE(adds(changed)) << changed;
 }
 
+TEST(AlignedArrays, HaveEvenRowsWhereAnIndexGrowsWithTheQueryByTheSame) {
+  const auto even = [](const char* index) {
+    const Problem problem = with_code("s + bias[" + std::string(index) + "]", "",
+                                      "aligned bf16* bias, int n");
+    validate(problem);
+    return reads_even_rows(problem);
+  };
+  for (const char* grows : {"((batch * 8 + head) * seqlen_q + q) * n + k", "n * (head - q) + k",
+                            "head * n + k", "(q * n) * n - q + k"})
+    EXPECT_TRUE(even(grows)) << grows;
+  for (const char* jumps : {"q * q * n + k", "q * (n - q) + k", "(q + 8) * (head * q) + k"})
+    EXPECT_FALSE(even(jumps)) << jumps;
+  EXPECT_FALSE(reads_even_rows(with_code("s * slope[head]", "", "float* slope")));
+}
+
 TEST(Dargs, AreWrittenWholeWherePairsHaveElementsOfTheirOwn) {
   const Problem good = with_dargs("whole bias",
                                   "s + bias[((batch * 8 + head) * seqlen_q + q) * n + k]",

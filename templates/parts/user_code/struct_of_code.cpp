@@ -218,7 +218,11 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, const 
   if (!problem.score.empty()) {
     const std::size_t aligned = place_of_aligned(arguments);
     const bool by_rows = aligned < arguments.size();
-    if (by_rows) lines += fmt::format("  using RowElement = {};\n", element_of(arguments[aligned]));
+    if (by_rows)
+      lines += fmt::format(
+          "  using RowElement = {};\n"
+          "  static constexpr bool kEvenRows = {};\n",
+          element_of(arguments[aligned]), reads_even_rows(problem));
     lines += fmt::format(
         "  template <class Tanh, class S{}>\n"
         "  ATTNFORGE_DEVICE static auto score([[maybe_unused]] const Words& attnforge_code, "
