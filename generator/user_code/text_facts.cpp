@@ -107,8 +107,7 @@ bool reads_even_rows(const Problem& p) {
   const auto read = std::ranges::find_if(tree.nodes, [&](const CodeNode& node) {
     return node.op == kElement && node.argument == place_of_aligned(arguments);
   });
-  return read != tree.nodes.end() &&
-         follows_query(tree, read->a, p.score) != OfQuery::kAnyhow;
+  return read != tree.nodes.end() && follows_query(tree, read->a, p.score) != OfQuery::kAnyhow;
 }
 
 int most_array_reads(const Problem& p) {

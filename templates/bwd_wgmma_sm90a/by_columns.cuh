@@ -107,8 +107,10 @@ struct BwdWgmmaSm90aByColumns {
       wg.look_ahead(work, place, own, ahead);
       typename Warpgroup::Mask mask;
       wg.ask_mask(work, place, own, mask);
+      wg.read_rows(ahead);
       wg.probabilities(work, place, own, p16, ahead, mask);
       store_factors(own);
+      wg.release_rows();
       if constexpr (!kOne) store_words(p16, 1);
       named_barrier_arrive(kProbabilities, wg.kConsumers);
       wg.await_do();
@@ -182,7 +184,6 @@ struct BwdWgmmaSm90aByColumns {
     fill(dk, 0.0f);
     fill(dv, 0.0f);
     if (work.tiles() > 0) {
-      if constexpr (C.may_tile_rows() && kIndex == 0) wg.load_rows(work, work.first());
       mbarrier_wait(wg.smem.kv_full(), 0);
       wg.clear_keys(work);
       QueryPlace place = work.first(), next = place;

@@ -38,6 +38,7 @@ struct BwdWgmmaSm90aByKeys {
     wg.issue_dp(dp);
     typename Warpgroup::Mask mask;
     wg.ask_mask(work, place, s, mask);
+    wg.read_rows(ahead);
     wgmma_wait<1>();
     pin(s);
     wg.probabilities(work, place, s, p16, ahead, mask);
@@ -53,6 +54,7 @@ struct BwdWgmmaSm90aByKeys {
     score_gradients(work, place, p16, ds16);
     if constexpr (C.ds_stages == 1) wg.await_consumers();  // all have read the dS before
     wg.store_ds(ds16);
+    wg.release_rows();
     fence_proxy_async();
     wg.issue_sums(dv, p16, wg.do_tile());
     wg.await_consumers();
@@ -89,6 +91,7 @@ struct BwdWgmmaSm90aByKeys {
     const u32 stage = wg.ds_stage(wg.count);
     mbarrier_wait(wg.smem.ds_empty(stage), wg.ds_parity(wg.count) ^ 1);
     wg.store_ds(ds16);
+    wg.release_rows();
     fence_proxy_async();
     __syncwarp();
     wg.release(wg.smem.ds_full(stage));
@@ -144,7 +147,6 @@ struct BwdWgmmaSm90aByKeys {
     fill(dk, 0.0f);
     fill(dv, 0.0f);
     if (work.tiles() > 0) {
-      if constexpr (C.may_tile_rows()) wg.load_rows(work, work.first());
       if constexpr (!C.persistent()) mbarrier_wait(wg.smem.kv_full(), 0);
       wg.clear_keys(work);
       if constexpr (!C.late_dq) {

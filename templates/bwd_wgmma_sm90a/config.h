@@ -134,14 +134,26 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR int dq_begin() const {
     return below_begin() + (split_columns ? ds_bytes() / 2 : 0);
   }
-  /// Elements of the array that scores read by rows: each warp copies those of 16 keys and the next
-  /// query tile when it has read those of this one.
-  ATTNFORGE_CONSTEXPR int row_tile_bytes() const {
-    return may_tile_rows() ? 16 * block_m * row_bytes : 0;
+  // Elements of the array that scores read by rows: a warp brings those of a query tile and, where
+  // they are of 16 bits, of the next.
+  ATTNFORGE_CONSTEXPR int row_stages() const {
+    return !may_tile_rows() ? 0 : row_bytes > 2 ? 1 : 2;
+  }
+  ATTNFORGE_CONSTEXPR int row_box_bytes() const {
+    return block_m * (block_n() * row_bytes + 16);  // no bank conflicts
+  }
+  /// Whether warps that do not compute store its gradient: dS of late_dq has barriers, and no warp
+  /// adds dQ.
+  ATTNFORGE_CONSTEXPR bool has_dargs_aside() const {
+    return dargs == 2 && may_tile_rows() && late_dq != 0 && !adds_by_tma() && !persistent();
+  }
+  /// Warps that have no part, beside those that compute and the producer's.
+  ATTNFORGE_CONSTEXPR int idle_warps() const {
+    return 3 - adders() - (persistent() && zeros_ahead) - may_tile_rows() - 2 * has_dargs_aside();
   }
   ATTNFORGE_CONSTEXPR int rows_begin() const { return dq_begin() + dq_buffers() * dq_part_bytes(); }
   ATTNFORGE_CONSTEXPR int zeros_begin() const {
-    return rows_begin() + block_n() / 16 * row_tile_bytes();
+    return rows_begin() + row_stages() * row_box_bytes();
   }
   ATTNFORGE_CONSTEXPR int lse_begin() const { return zeros_begin() + zero_bytes(); }
   ATTNFORGE_CONSTEXPR int delta_begin() const { return lse_begin() + q_stages * stats_bytes(); }
@@ -149,7 +161,9 @@ struct BwdWgmmaSm90aConfig : Shape {
     return round_up(delta_begin() + do_stages * stats_bytes(), 8);
   }
   ATTNFORGE_CONSTEXPR int num_barriers() const {
-    return 1 + 2 * (q_stages + do_stages + warpgroups * dq_stages + (late_dq ? ds_stages : 0)) +
+    return 1 +
+           2 * (q_stages + do_stages + warpgroups * dq_stages + (late_dq ? ds_stages : 0) +
+                row_stages()) +
            persistent();
   }
   ATTNFORGE_CONSTEXPR int told_begin() const { return barriers_begin() + 8 * num_barriers(); }
@@ -158,7 +172,9 @@ struct BwdWgmmaSm90aConfig : Shape {
   /// A producer that asks for tiles wants more, which consumers with as many sums as they can hold
   /// do not give: there it spills.
   ATTNFORGE_CONSTEXPR bool spares_registers() const { return persistent() && own_columns() < 256; }
-  ATTNFORGE_CONSTEXPR int producer_registers() const { return spares_registers() ? 40 : 24; }
+  ATTNFORGE_CONSTEXPR int producer_registers() const {
+    return spares_registers() || has_dargs_aside() ? 40 : 24;
+  }
   ATTNFORGE_CONSTEXPR RegisterShare registers() const {
     return {warpgroups, 1, producer_registers()};
   }
@@ -190,8 +206,8 @@ struct BwdWgmmaSm90aConfig : Shape {
     return (dtype == kFp16 || dtype == kBf16) && block_m % 16 == 0 && block_m >= 16 &&
            block_m <= 256 && do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
            head_dim % 8 == 0 && head_dim_v % 8 == 0 && dq_valid() &&
-           (grid == kGridPlain || persistent()) && group_splits >= 1 &&
-           (!persistent() || (!split_columns && adders() + zeros_ahead <= 3)) &&
+           (grid == kGridPlain || persistent()) && group_splits >= 1 && idle_warps() >= 0 &&
+           (!persistent() || !split_columns) &&
            (split_columns == 0 || (late_dq == 0 && ds_stages == 1));
   }
 };

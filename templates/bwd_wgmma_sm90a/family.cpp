@@ -60,6 +60,7 @@ constexpr int kSpared = 8, kRegisterSlack = 12, kSoftcapSlack = 16;
 /// Registers that texts and block masks take beside these. Bits of a mask's text take none.
 constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
 constexpr int kPartSlack = 12;  // of rows of arrays beside parts of a group
+constexpr int kStoring = 8;     // of these, for gradients that other warps store
 
 int register_slack(const Typed& c, const Problem& problem) {
   int slack = kRegisterSlack + (c.softcap ? kSoftcapSlack : 0);
@@ -70,6 +71,7 @@ int register_slack(const Typed& c, const Problem& problem) {
              : rows > 0 ? rows + (c.group_splits > 1 ? kPartSlack : 0)
                         : kLateCodeSlack;
   if (c.spares_registers()) slack -= kSpared;  // no kernel spilled for them
+  if (c.has_dargs_aside()) slack -= kStoring;
   return slack + slope_registers(problem, c.block_m / 2);
 }
 
@@ -210,6 +212,7 @@ TileOrder order_of(const Typed& c, const Problem& problem, const DeviceFacts& de
 Reason needless_zeros(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.zeros_ahead == 0) return "";
   if (c.splits_groups()) return "blocks of few heads wait long for zeros";
+  if (c.has_dargs_aside()) return "warps that store the gradient of an array want the registers";
   const TileOrder order = order_of(c, problem, device);
   const int lag = zeros_lag(c, order, device);
   if (lag == order.heads) return "no head is so far ahead of the first";
@@ -365,7 +368,7 @@ KernelTraits kernel_of(const Typed& c, const BwdSteps& steps) {
           .params = OwnParams::of<BwdWgmmaSm90aParams>("BwdWgmmaSm90aParams"),
           .launch_fields = 2,
           .pieces = &kBackwardPieces,
-          .row_tiles = "kConfig.block_m, 16",
+          .row_boxes = true,
           .coarse = true,
           .slopes = true,
           .gradients = &steps,

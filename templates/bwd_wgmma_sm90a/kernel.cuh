@@ -32,7 +32,7 @@ struct BwdWgmmaSm90a {
   ATTNFORGE_DEVICE static void run(const Params& params) {
     extern __shared__ __align__(1024) u8 shared_memory[];
     const BwdWgmmaSm90aShared<C> smem{smem_address(shared_memory)};
-    if (threadIdx.x == 0) smem.init_barriers();
+    if (threadIdx.x == 0) smem.init_barriers(Warpgroup::threads_storing());
     if constexpr (C.zeros_ahead) smem.set_zeros();
     await_previous_grid();  // what it wrote to the scratch
     start_next_grid();
@@ -46,6 +46,11 @@ struct BwdWgmmaSm90a {
     if (warpgroup == C.warpgroups) {
       registers_shrink<C.producer_registers()>();
       const int warp = (threadIdx.x - Warpgroup::kConsumers) / 32;
+      if constexpr (C.may_tile_rows())
+        if (warp == 3) Pieces::Score::load_all(smem, key_tiles);
+      if constexpr (Warpgroup::stores_aside())
+        if (warp == 1 || warp == 2)
+          Pieces::Dargs::template store_all<C>(smem, key_tiles.work, threadIdx.x % 128 - 32);
       if (threadIdx.x % 32 != 0) return;
       if (warp == 0) Feed::load(params, smem, key_tiles);
       if (warp >= 1 && warp <= C.adders()) Feed::add_dq(params, smem, key_tiles, warp - 1);

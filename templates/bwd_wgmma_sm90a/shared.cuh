@@ -27,9 +27,8 @@ struct BwdWgmmaSm90aShared {
     const int buffer = (warpgroup * C.dq_stages + stage) * C.dq_held() + i;
     return base + C.dq_begin() + buffer * C.dq_part_bytes();
   }
-  /// Those of 16 keys.
-  ATTNFORGE_DEVICE u32 rows(int keys) const {
-    return base + C.rows_begin() + keys * C.row_tile_bytes();
+  ATTNFORGE_DEVICE u32 rows(int stage) const {
+    return base + C.rows_begin() + stage * C.row_box_bytes();
   }
   ATTNFORGE_DEVICE u32 zeros() const { return base + C.zeros_begin(); }
   ATTNFORGE_DEVICE u32 lse(int stage) const {
@@ -54,8 +53,12 @@ struct BwdWgmmaSm90aShared {
     return dq_full(C.warpgroups + warpgroup, stage);
   }
 
+  // Full: elements have come. Empty: all consumer warps that have scores have read them.
+  ATTNFORGE_DEVICE u32 rows_full(int stage) const { return dq_full(2 * C.warpgroups, stage); }
+  ATTNFORGE_DEVICE u32 rows_empty(int stage) const { return rows_full(C.row_stages() + stage); }
+
   // late_dq. Full: all consumer warps have written dS. Empty: all have read it.
-  ATTNFORGE_DEVICE u32 ds_full(int stage) const { return dq_full(2 * C.warpgroups, stage); }
+  ATTNFORGE_DEVICE u32 ds_full(int stage) const { return rows_full(2 * C.row_stages() + stage); }
   ATTNFORGE_DEVICE u32 ds_empty(int stage) const { return ds_full(C.ds_stages + stage); }
 
   // Persistent blocks. Full is kv_full(). Empty: nobody needs K, V or the number any more.
@@ -74,7 +77,8 @@ struct BwdWgmmaSm90aShared {
   }
 
   static constexpr int kConsumerWarps = 4 * C.warpgroups;
-  ATTNFORGE_DEVICE void init_barriers() const {
+  /// ds_readers: what else reads dS arrives so often.
+  ATTNFORGE_DEVICE void init_barriers(int ds_readers) const {
     mbarrier_init(kv_full(), 1);
     for (int i = 0; i < C.q_stages; ++i) {
       mbarrier_init(q_full(i), 1);
@@ -90,10 +94,14 @@ struct BwdWgmmaSm90aShared {
     }
     for (int i = 0; i < (C.late_dq ? C.ds_stages : 0); ++i) {
       mbarrier_init(ds_full(i), kConsumerWarps);
-      mbarrier_init(ds_empty(i), kConsumerWarps);
+      mbarrier_init(ds_empty(i), kConsumerWarps + ds_readers);
+    }
+    for (int i = 0; i < C.row_stages(); ++i) {
+      mbarrier_init(rows_full(i), 32);
+      mbarrier_init(rows_empty(i), C.split_columns ? 4 : kConsumerWarps);
     }
     if constexpr (C.persistent())
-      mbarrier_init(kv_empty(), kConsumerWarps + C.adders() + C.zeros_ahead);
+      mbarrier_init(kv_empty(), kConsumerWarps + C.adders() + C.zeros_ahead + C.may_tile_rows());
     mbarrier_init_fence();
   }
 };

@@ -13,7 +13,6 @@
 #include "bwd_wgmma_sm90a/work.cuh"
 #include "hopper/store_rows_staged.cuh"
 #include "ptx/convert.cuh"
-#include "ptx/cp_async.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma_sync.cuh"
@@ -176,23 +175,20 @@ struct BwdWgmmaSm90aWarpgroup {
     mask.begin(work, place, View{s, place.m * C.block_m, work.keys.first_key + lane_key()});
   }
 
-  /// Begins to copy what this warp's scores of a query tile read by rows.
-  ATTNFORGE_DEVICE void load_rows(const Work& work, const QueryPlace& place) const {
+  /// The elements of an array that scores on their way read by rows.
+  ATTNFORGE_DEVICE void read_rows(Ahead& ahead) const {
     if constexpr (C.may_tile_rows()) {
-      if (!work.has(place)) return;
-      Pieces::Score::load_tile(work.keys.queries_of(place.head), place.m * C.block_m,
-                               work.keys.first_key + warp_keys(), smem.rows(warp_keys() / 16),
-                               lane(), 32);
-      cp_async_commit();
+      const u32 stage = stage_of<C.row_stages()>(count);
+      mbarrier_wait(smem.rows_full(stage), parity_of<C.row_stages()>(count));
+      ahead.read(smem.rows(stage), warp_keys());
     }
   }
-  ATTNFORGE_DEVICE void apply_rows(const Work& work, QueryPlace place, const View& view) const {
-    cp_async_wait<0>();
-    __syncwarp();
-    Pieces::Score::apply_tile(view, work.keys.queries_of(place.head), smem.rows(warp_keys() / 16));
-    __syncwarp();
-    work.advance(place);
-    load_rows(work, place);
+  /// After something that they went into was stored: an arrival does not wait for reads before it.
+  ATTNFORGE_DEVICE void release_rows() const {
+    if constexpr (C.may_tile_rows()) {
+      __syncwarp();
+      release(smem.rows_empty(stage_of<C.row_stages()>(count)));
+    }
   }
 
   /// Scores to probabilities, in p16; s becomes what dP - delta is multiplied with.
@@ -203,10 +199,7 @@ struct BwdWgmmaSm90aWarpgroup {
     const auto view_of = [&](Scores& x) { return View{x, first_row, first_key}; };
     Scores slopes;
     make_slopes<Slope>(s, slopes, view_of, queries);
-    if constexpr (C.may_tile_rows())
-      apply_rows(work, place, view_of(s));
-    else
-      ahead.template apply<typename Pieces::Score>(view_of(s), queries);
+    ahead.template apply<typename Pieces::Score>(view_of(s), queries);
     if (mask.masked(work, place)) mask.apply(view_of(s), queries);
     const u32 lse = smem.lse(stage_of<C.q_stages>(count)) + MmaFragment::column(lane()) * 4;
 #pragma unroll
@@ -254,30 +247,31 @@ struct BwdWgmmaSm90aWarpgroup {
     else
       return false;
   }
+  /// Whether a warp that does not compute stores it from there.
+  ATTNFORGE_DEVICE static constexpr bool stores_aside() {
+    return stores_tiles() && C.has_dargs_aside();
+  }
+  ATTNFORGE_DEVICE static constexpr int threads_storing() {
+    if constexpr (stores_aside())
+      return Pieces::Dargs::kStoring;
+    else
+      return 0;
+  }
   /// Of this warp's keys, after store_ds().
   ATTNFORGE_DEVICE void store_dargs(const Work& work, const QueryPlace& place) const {
-    if constexpr (stores_tiles()) {
+    if constexpr (stores_tiles() && !stores_aside()) {
       __syncwarp();
       const u32 chunk = smem.ds(ds_stage(count)) + own_keys() / 64 * C.row_chunk_bytes();
-      Pieces::Dargs::template store_tile<C.block_m>(
+      Pieces::Dargs::template store_tile<C.block_m, 16, 32, C.kSwizzle>(
           work.keys.queries_of(place.head), place.m * C.block_m, work.keys.first_key + warp_keys(),
-          [&](int row, int half) {
+          lane(), [&](int row, int half) {
             return chunk + row * C.kSwizzle + ((warp() * 2 + half) ^ (row % 8)) * 16;
           });
     }
   }
-  /// By all consumers: zeros in the gradient of an array where the walk has no tiles.
+  /// By all consumers, before their tiles: zeros in the gradient of an array where there are none.
   ATTNFORGE_DEVICE void clear_unseen(const Work& work) const {
-    if constexpr (C.dargs == 2) {
-      for (int head = work.first_head; head < work.end_head; ++head) {
-        const auto clear = [&](int first_row, int end_row) {
-          Pieces::Dargs::clear_rows(work.keys.queries_of(head), first_row, end_row,
-                                    work.keys.first_key, C.block_n(), thread_index(), kConsumers);
-        };
-        clear(0, work.walk.begin * C.block_m);
-        clear(work.walk.end * C.block_m, work.keys.lengths.q());
-      }
-    }
+    if constexpr (C.dargs == 2) Pieces::Dargs::template clear_unseen<C>(work, thread_index());
   }
   /// dS in shared memory: rows of queries, this warpgroup's chunk of keys.
   ATTNFORGE_DEVICE u32 ds_matrices() const {

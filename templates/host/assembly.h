@@ -65,9 +65,10 @@ struct KernelTraits {
   bool gathers = false;  // where a mask decides which keys are walked over, lists say so
   std::string_view gathered_header{};  // of what the kernel alone knows of gathered tiles
   std::string_view low_bits_header{};  // and of k and v of 8 or 4 bits
-  // What loads tiles of an array that scores read by rows; or warps do by themselves, of so many
-  // queries and keys: "kConfig.block_m, 16". Neither: lanes read their elements.
-  std::string_view row_ring_header{}, row_tiles{};
+  // What loads tiles of an array that scores read by rows; or a warp does by itself. Neither: lanes
+  // read their elements.
+  std::string_view row_ring_header{};
+  bool row_boxes = false;
   // Probabilities are rounded to 16 bits: divisions and roots of the user's code to 2 ulp do.
   bool coarse = false;
   // The kernel also needs the derivative of the score: a Slope piece.

@@ -66,10 +66,9 @@ void wrap_score(PieceSet& pieces, const Assembly& a) {
     pieces.include(a.kernel.row_ring_header);
     pieces.wrap(Slot::kScore, {"RingScore<kConfig, UserCode, UserScore<UserCode, {}>>",
                                "parts/user_code/row_ring.cuh"});
-  } else if (a.shape.may_tile_rows() && !a.kernel.row_tiles.empty()) {
-    pieces.wrap(Slot::kScore, {fmt::format("TiledScore<{}, UserCode, UserScore<UserCode, {{}}>>",
-                                           a.kernel.row_tiles),
-                               "parts/user_code/row_tiles.cuh"});
+  } else if (a.shape.may_tile_rows() && a.kernel.row_boxes) {
+    pieces.wrap(Slot::kScore, {"BoxedScore<kConfig, UserCode, UserScore<UserCode, {}>>",
+                               "parts/user_code/row_boxes.cuh"});
   } else {
     pieces.wrap(Slot::kScore, {"UserScore<UserCode, {}>", "parts/user_code/score.cuh"});
   }
@@ -80,9 +79,13 @@ void wrap_score(PieceSet& pieces, const Assembly& a) {
     pieces.wrap(Slot::kSlope, {fmt::format("UserSlope<UserCode, {}, {{}}>", before),
                                "parts/user_code/slope.cuh"});
   if (a.problem.dargs.empty()) return;
-  pieces.include("parts/user_code/dargs.cuh");
-  pieces.fill(Slot::kDargs, {fmt::format("DargsOfRows<UserCode, UserRow<UserCode>, {}>", before),
-                             "parts/user_code/dargs.cuh"});
+  const bool whole = a.shape.dargs == 2;
+  const char* const header = whole ? "parts/user_code/whole_dargs.cuh"
+                                   : "parts/user_code/dargs.cuh";
+  pieces.include(header);
+  pieces.fill(Slot::kDargs, {fmt::format("{}<UserCode, UserRow<UserCode>, {}>",
+                                         whole ? "WholeDargs" : "DargsOfRows", before),
+                             header});
 }
 
 /// What the mask's text hides. Who asks it: lists of keys, of which it is the source where blocks

@@ -44,8 +44,7 @@ struct RowTile {
   }
 };
 
-/// As RowElements has them, of a tile that has come. Of fragments `row` is the first of the warp's
-/// 16 rows; transposed, the tile has the warp's 16 keys.
+/// As RowElements has them, of a tile that has come. `row` is the first of the warp's 16 rows.
 template <class T, class Tile>
 struct TileElements {
   using Reads = ReadBefore;
@@ -80,53 +79,6 @@ struct TileElements {
         unrolled<2>([&](int c) { put(j, r, c, __uint_as_float(words[c])); });
       });
     }
-  }
-  template <int kFragments, class OfRow>
-  ATTNFORGE_DEVICE void for_each(const TransposedScores<float[kFragments][4]>& scores,
-                                 const OfRow& of_row) const {
-    const int lane = thread_index() % 32, column = MmaFragment::column(lane);
-    unrolled<kFragments / 2>([&](int i) {
-      u32 words[4];  // of 8 and 8 keys, in two fragments
-      if constexpr (sizeof(T) == 2)
-        ldmatrix_x4_trans(words, tile.of(16 * i + lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8));
-      unrolled<2, 2>([&](int j, int c) {
-        const int fragment = 2 * i + j, query = 8 * fragment + column + c;
-        const auto f = of_row(scores.first_row + query, scores.lane_key);
-        unrolled<2>([&](int r) {
-          float element;
-          if constexpr (sizeof(T) == 2)
-            element = half_of<T>(words[2 * j + r], c);
-          else
-            element = __int_as_float(load_shared(tile.of(query, MmaFragment::row(lane) + 8 * r)));
-          float& s = scores.all[fragment][2 * r + c];
-          s = f(s, 8 * r, ReadBefore{element});
-        });
-      });
-    });
-  }
-};
-
-/// Of a kernel whose warps load tiles of kRows queries and kKeys keys, each its own, for transposed
-/// scores. Score is a UserScore of Code.
-template <int kRows, int kKeys, class Code, class Score>
-struct TiledScore : Score {
-  using Element = typename Code::RowElement;
-  using Tile = RowTile<Element, kRows, kKeys>;
-
-  /// Nothing is read into registers before.
-  template <class Scores>
-  using Ahead = NothingAhead;
-
-  template <class QueryTile>
-  ATTNFORGE_DEVICE static void load_tile(const QueryTile& queries, int first_row, int first_key,
-                                         u32 to, int thread, int threads) {
-    Tile{to}.template load<Code>(queries, first_row, first_key, thread, threads);
-  }
-  /// Scores to those of the text, with the elements of a tile that has come.
-  template <class Scores, class QueryTile>
-  ATTNFORGE_DEVICE static void apply_tile(const Scores& scores, const QueryTile& queries,
-                                          u32 tile) {
-    Score::change(scores, queries, TileElements<Element, Tile>{{tile}, 0});
   }
 };
 

@@ -13,8 +13,8 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
-#include "parts/user_code/dargs.cuh"
 #include "parts/user_code/rows.cuh"
+#include "parts/user_code/whole_dargs.cuh"
 // clang-format on
 
 namespace attnforge {
@@ -116,13 +116,19 @@ TYPED_TEST(RowsOf, KeysHaveTheElementsOfTheirQueries) {
 }
 
 /// "s + bias[q * kColumns + k]", as an entry has it where the gradient of bias is wanted.
-template <class T>
+template <class T, bool kEven>
 struct RowCode {
   using Words = CodeParams<2>;
   using RowElement = T;
   static constexpr bool kScoreReadsByKey = true, kMaskReadsByKey = false, kTanh = false;
+  static constexpr bool kAddsElement = true, kEvenRows = kEven;
   static constexpr int kMostReads = 1;
 
+  template <class Tanh, class S, class Reads = FromMemory>
+  static auto score(const Words& code, const Tanh&, S s, int, int, int q, KeyPosition k, int, int,
+                    const Reads& reads = {}) {
+    return s + AlignedArray<T, Reads>(code.words[0], reads)[q * kColumns + k];
+  }
   template <class Tanh, class S>
   static auto score_of_reads(const Words& code, const Tanh&, OneRead& reads, S s, int, int, int q,
                              KeyPosition k, int, int) {
@@ -145,9 +151,9 @@ struct RowsTile {
 };
 
 /// A warp writes dS of 16 keys and 64 queries; zeros go elsewhere, and nothing where nobody is.
-TYPED_TEST(RowsOf, GradientsAreWrittenWhole) {
-  using T = TypeParam;
-  using Dargs = DargsOfRows<RowCode<T>, UserRow<RowCode<T>>>;
+template <class T, bool kEven>
+void expect_written_whole() {
+  using Dargs = WholeDargs<RowCode<T, kEven>, UserRow<RowCode<T, kEven>>>;
   constexpr int kQueries = 70, kKeys = 27, kFirstRow = 16, kFirstKey = 16;
   Array<T> bias, gradient;
   for (int row = 0; row < kRows; ++row)
@@ -162,8 +168,8 @@ TYPED_TEST(RowsOf, GradientsAreWrittenWhole) {
       return [=](float, int offset) { return number(row, lane_key + offset); };
     });
     Dargs::store_rows(view, tile);
-    Dargs::clear_rows(tile, 0, kFirstRow, kFirstKey, 16, thread_index(), 32);
-    Dargs::clear_rows(tile, 96, 200, kFirstKey, 16, thread_index(), 32);
+    Dargs::template clear_rows<16, 32>(tile, 0, kFirstRow, kFirstKey, thread_index());
+    Dargs::template clear_rows<16, 32>(tile, 96, 200, kFirstKey, thread_index());
   });
   for (int row = 0; row < kRows; ++row) {
     for (int key = 0; key < kColumns; ++key) {
@@ -179,6 +185,10 @@ TYPED_TEST(RowsOf, GradientsAreWrittenWhole) {
       EXPECT_NEAR(x, wanted, (kSame<T, Bf16>) ? std::abs(wanted) / 256 : 0) << row << ", " << key;
     }
   }
+}
+TYPED_TEST(RowsOf, GradientsAreWrittenWhole) {
+  expect_written_whole<TypeParam, true>();
+  expect_written_whole<TypeParam, false>();
 }
 
 }  // namespace
