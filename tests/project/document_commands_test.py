@@ -209,6 +209,9 @@ class DocumentCommandsTest(unittest.TestCase):
             for number, (command, (code, terminal)) in enumerate(zip(shown, pool.map(run, shown))):
                 said = terminal.text()
                 with self.subTest(command=command, page=str(shown[command])):
+                    # One that has shown its table is at its end, where a signal has its own way again.
+                    if code == -signal.SIGINT and re.search(r"^(time|winner) us ", said, re.MULTILINE):
+                        code = 130
                     self.assertIn(code, allowed(command), said)
                     if re.search(AS_IT_IS, command):
                         continue
