@@ -4,15 +4,11 @@
 #pragma once
 
 #include "backward/score_slopes.cuh"
-#include "backward/transposed_scores.cuh"
 #include "parts/user_code/score_with_slope.cuh"
 #include "pieces/plain_score.cuh"
-#include "ptx/convert.cuh"
 #include "ptx/mma_fragment.cuh"
 #include "ptx/mma_sync.cuh"
-#include "ptx/movmatrix.cuh"
 #include "ptx/reduction.cuh"
-#include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "tile/unrolled.cuh"
 

@@ -8,8 +8,10 @@
 #include "parts/user_code/row_cursor.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/mbarrier.cuh"
+#include "ptx/mma_fragment.cuh"
 #include "ptx/movmatrix.cuh"
 #include "ptx/shared_memory.cuh"
+#include "tile/unrolled.cuh"
 
 namespace attnforge {
 
