@@ -98,7 +98,8 @@ struct FwdMmaSm80 {
   template <int kDtype, int kColumns, int kPitch>
   using RowLoader = TileLoader<C.block_n, chunks_of(kDtype, kColumns), kPitch, C.num_threads(),
                                copy_bytes(bytes_of(kDtype, kColumns), C.alignment),
-                               bytes_of(kDtype, kColumns)>;
+                               bytes_of(kDtype, kColumns),
+                               is_low_bit(kDtype) && bytes_of(kDtype, kColumns) < 128>;
   using KLoader = OfThread<
       typename KeysOf<C, Pieces>::template KLoader<RowLoader<C.dtype_k, C.head_dim, C.k_pitch()>>>;
   using VLoader = OfThread<typename KeysOf<C, Pieces>::template VLoader<

@@ -5,10 +5,14 @@
 
 namespace attnforge {
 
-/// Copies kBytes (4, 8 or 16), both sides aligned to it. 16 bytes bypass L1.
-template <int kBytes>
+/// Copies kBytes (4, 8 or 16), both sides aligned to it. 16 bytes bypass L1. kWholeLine: L2 reads
+/// the 128 bytes around those 16 from memory.
+template <int kBytes, bool kWholeLine = false>
 ATTNFORGE_DEVICE void cp_async(u32 smem_dst, const void* gmem_src) {
-  if constexpr (kBytes == 16) {
+  if constexpr (kBytes == 16 && kWholeLine) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(smem_dst), "l"(gmem_src)
+                 : "memory");
+  } else if constexpr (kBytes == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem_dst), "l"(gmem_src)
                  : "memory");
   } else {

@@ -11,8 +11,9 @@ namespace attnforge {
 /// apart: more than kDataChunks where the matrix instructions want zeros after a head dim, or
 /// another pitch. The chunks between are not touched here. kCopyBytes is what the tensor's
 /// alignment allows; kRowBytes, of which the last chunk may be a part, are a multiple of it.
+/// kWholeLines: of rows that are a part of a line of memory, whose rest another block soon reads.
 template <int kRows, int kDataChunks, int kChunks, int kThreads, int kCopyBytes,
-          int kRowBytes = 16 * kDataChunks>
+          int kRowBytes = 16 * kDataChunks, bool kWholeLines = false>
 struct TileLoader {
   using Layout = SwizzledRows<kChunks>;
   static constexpr int kTileRows = kRows;
@@ -57,7 +58,7 @@ struct TileLoader {
           if constexpr (kBounded) {
             cp_async_or_zero<kCopyBytes>(to + c * 16 + b, from + c * 16 + b, present);
           } else {
-            cp_async<kCopyBytes>(to + c * 16 + b, from + c * 16 + b);
+            cp_async<kCopyBytes, kWholeLines>(to + c * 16 + b, from + c * 16 + b);
           }
         }
       }
