@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "generator/shape.h"
+#include "templates/host/common_rejects.h"
 #include "templates/host/fitted_model.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/memory_time.h"
@@ -26,7 +27,9 @@ constexpr ConstantsOfArch<FwdMmaSm80Constants> kMeasured[] = {
 /// clock; full rate costs 15% of it.
 constexpr double kHalfRate = 256, kClockOfHalfRate = 1.36, kClockOfFullRate = 1.08;
 
-constexpr double kExchange = 400;  // two warps wait for each other's sums
+constexpr double kClocksOfInstruction = 3.6;  // of a warp of low bits, which few others cover
+constexpr double kBusyMemory = 1.3;           // latency where all SMs read, of that of an idle one
+constexpr double kExchange = 400;             // two warps wait for each other's sums
 
 /// Work of one block on one tile of keys, in clocks of an SM that does nothing else.
 struct TileCost {
@@ -46,6 +49,13 @@ double widening(const FwdMmaSm80Config& c, int keys) {
   const int of_keys = code_of(c.dtype_k);
   const double of_k = of_keys == kInt8 ? 0 : of_keys == kInt4 ? 0.375 : of_code(of_keys);
   return (c.head_dim * of_k + c.head_dim_v * of_code(code_of(c.dtype_v))) * keys / 32;
+}
+
+/// And of a thread for sums of their own of groups of columns.
+double sums_of_groups(const FwdMmaSm80Config& c, double scores) {
+  constexpr double kOfSum = 6;
+  const auto more = [&](int scales) { return std::max(scales / (1 + c.kv_zero) - 1, 0); };
+  return kOfSum * scores * (more(c.k_row_scales()) + more(c.v_row_scales()));
 }
 
 TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const FwdMmaSm80Constants& k) {
@@ -72,12 +82,23 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const FwdMmaSm80
   cost.query = 4.0 * warps * query_reads;
   cost.issue = warps / 4.0 *
                (products + reads + 4.6 * scores + 24.0 * softmax_steps * rows + 60.0 +
-                1.5 * copies + widening(c, keys));
+                1.5 * copies + widening(c, keys) + sums_of_groups(c, scores));
   cost.exponentials = c.block_m * c.head_dim_warps * c.block_n / 16.0;
   cost.softmax = warps / 4.0 * 5.0 * scores;
   cost.l2 = c.block_n * (bytes_of(c.dtype_k, c.head_dim) + bytes_of(c.dtype_v, c.head_dim_v)) *
             k.l2 / arch.l2_bytes_per_clock_per_sm;
   return cost;
+}
+
+/// Blocks that an SM holds at once. Tiles of 8 and 4 bits are small: more are there than a config
+/// asks for.
+double blocks_of_sm(const FwdMmaSm80Config& c, const Arch& arch, int asked) {
+  if (!c.low_bits()) return asked;
+  constexpr int kOtherRegisters = 40;
+  const int registers = std::min(255, c.planned_registers() + kOtherRegisters) * c.num_threads();
+  const int held = std::min(arch.smem_per_sm_bytes / (c.smem_bytes() + kReservedSmemBytes),
+                            arch.registers_per_sm / registers);
+  return std::max(asked, held);
 }
 
 /// A block goes through its key tiles one after another: each takes its own chain of waits, or its
@@ -86,20 +107,40 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
                    const TileCost& cost, double own_clocks, int resident_blocks, int splits,
                    const FwdMmaSm80Constants& k) {
   const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa)), blocks = tiles * splits;
-  const double per_sm = std::min<double>(resident_blocks, std::ceil(blocks / device.num_sms));
-  const double latency = k.memory_latency / std::max(c.stages - 1.0, 0.6);
+  const double per_sm = blocks_of_sm(c, device.arch, resident_blocks);
+  const double latency = k.memory_latency * (c.low_bits() ? kBusyMemory : 1) /
+                         std::max(c.stages - 1.0, 0.6);
   const double units = std::max({cost.tensor, cost.shared + cost.query, cost.issue, cost.l2});
-  const double clocks_per_tile = std::max({own_clocks, latency, units * per_sm});
+  const double own_instructions = c.low_bits() ? kClocksOfInstruction * cost.issue * 4 / c.num_warps
+                                               : 0;
   const double heads = tiles / std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m);
   const double key_tiles_of_block = std::ceil(
       visited_keys(problem, c.block_m, c.pack_gqa, c.block_n).all *
       listed_share(problem, c.block_m) * heads / tiles / splits);
-  const double rounds = std::ceil(blocks / (double(device.num_sms) * resident_blocks));
-  const double chain = rounds * (k.block_start + key_tiles_of_block * clocks_per_tile) /
-                       (device.sm_clock_mhz * k.sustained_clock);
   const double late = problem.lengths == Lengths::kFixed ? late_readers(problem, blocks, device)
                                                          : 1;
-  return with_memory_time(chain, problem, device, late) + combine_us(problem, splits, device);
+  const double clocks_per_us = device.sm_clock_mhz * k.sustained_clock;
+  const auto chain_us = [&](double of_sm) {
+    const double clocks_per_tile = std::max({own_clocks, own_instructions, latency, units * of_sm});
+    return (k.block_start + key_tiles_of_block * clocks_per_tile) / clocks_per_us;
+  };
+  const double of_round = device.num_sms * per_sm, rounds = blocks / of_round;
+  if (!c.low_bits()) {
+    const double of_sm = std::min(per_sm, std::ceil(blocks / device.num_sms));
+    return with_memory_time(std::ceil(rounds) * chain_us(of_sm), problem, device, late) +
+           combine_us(problem, splits, device);
+  }
+  // Of `together` blocks: nothing covers their first tiles of K on the way, nor the products of the
+  // last.
+  const auto round_us = [&](double together) {
+    const double of_sm = std::min(per_sm, std::ceil(together / device.num_sms));
+    const double peak = peak_bytes_per_us(device), first_bytes = c.k_bytes() * together;
+    return with_memory_time(chain_us(of_sm), problem, device, late * together / blocks) +
+           (peak > 0 ? first_bytes / peak : 0) + own_instructions / clocks_per_us;
+  };
+  const double whole = std::floor(rounds), rest = blocks - whole * of_round;
+  return whole * round_us(of_round) + (rest > 0 ? round_us(rest) : 0) +
+         combine_us(problem, splits, device);
 }
 
 }  // namespace
