@@ -764,6 +764,13 @@ class SdpaTest(OnCpu):
         numbers, _ = attnforge.quantize_kv(rows, "e5m2")
         self.assertEqual(numbers[3].float().tolist(), [0.0, 0.0], "a scale that is no normal number")
 
+    def test_scales_of_a_heads_rows_lie_together(self):
+        x = torch.randn(2, 6, 3, 64)
+        for scale, strides in (("token", (18, 1, 6)), ("group32", (36, 2, 12, 1))):
+            numbers, scales = attnforge.quantize_kv(x, "int4", scale)
+            self.assertEqual((scales.shape[:3], scales.stride()), (x.shape[:3], strides))
+            self.assertTrue(torch.equal(scales[1, 4, 2], attnforge.quantize_kv(x[1, 4], "int4", scale)[1][2]))
+
     def test_registered_by_request_and_restored(self):
         from torch.nn import attention as of_torch
 

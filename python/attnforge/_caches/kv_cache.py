@@ -9,7 +9,7 @@ from .append import append_kv
 from .._arrays import backend_of
 from .._attention import attention
 from .._errors import AttnforgeError, InvalidError, NoDriverError
-from .scales import stored
+from .scales import rows_together, stored
 
 
 class Pages:
@@ -126,8 +126,10 @@ class KvCache:
         def pool(name, dim, dtype):
             """(numbers, scales or None)."""
             dtype, dim, of_row = stored(name, dim, dtype, scale, zero)
-            scales = None if of_row is None else torch.empty((*rows, *of_row), dtype=torch.float32, device=self._device)
-            return torch.empty((*rows, dim), dtype=dtype, device=self._device), scales
+            numbers = torch.empty((*rows, dim), dtype=dtype, device=self._device)
+            return numbers, None if of_row is None else rows_together(
+                torch.empty((*rows, *of_row), dtype=torch.float32, device=self._device), 2
+            )
 
         dtype = torch.bfloat16 if dtype is None else dtype
         self.k, self.k_scale = pool("head_dim", head_dim, dtype)

@@ -146,6 +146,11 @@ def _check_zero(zero, dtype):
         raise InvalidError(f"zero points are of int4, not of {dtype}: of 8 bits a scale alone loses little")
 
 
+def rows_together(scales, rows):
+    """The same, in memory so that scales of a head's rows, dimension `rows`, lie together: reads of one head take whole sectors then."""
+    return scales if rows < 0 else scales.transpose(rows, rows + 1).contiguous().transpose(rows, rows + 1)
+
+
 def quantize_kv(x, dtype="int8", scale="token", zero=False):
     """(numbers, scales) of k or v for attention(): torch tensors on the device of x, [..., heads_kv, head_dim] of floats.
 
@@ -153,7 +158,8 @@ def quantize_kv(x, dtype="int8", scale="token", zero=False):
     "token" (a row of a head), or "group32", "group64", "group128" columns of it, the last group of which may have fewer. A scale is the
     largest magnitude that it is of, divided by the largest number of the dtype (127, 7, 448, 57344), NaN where one is NaN or infinite, and
     0 below 2^-126; numbers are x times 1 / scale, each in float32, x where a scale is 0, rounded to the nearest, ties to even, no farther
-    from 0 than that largest, and 0 in place of NaN of integers. They have no gradient.
+    from 0 than that largest, and 0 in place of NaN of integers. They have no gradient. Scales of a head's rows lie together in memory, which
+    is fastest; attention() takes any strides.
 
     zero: of int4, values are numbers times scales plus zero points: scales are [..., groups, 2] then, of "token" one group, and each pair
     is a scale and its zero point. The least x becomes -8 and the largest 7: the scale is (largest / 2 - least / 2) * (2 / 15), the zero
@@ -184,6 +190,7 @@ def quantize_kv(x, dtype="int8", scale="token", zero=False):
     values = (values * inverse.unsqueeze(-1)).flatten(-2)[..., :columns]
     values = values.clamp(-8 if zero else -_LARGEST[dtype], _LARGEST[dtype])
     scales = torch.stack([scales, zeros], -1) if zero else scales.squeeze(-1) if scale == "token" else scales
+    scales = rows_together(scales, x.dim() - 3)
     if dtype in ("e4m3", "e5m2"):
         return values.to(torch.float8_e4m3fn if dtype == "e4m3" else torch.float8_e5m2), scales
     numbers = values.round().nan_to_num(0).to(torch.int8)
