@@ -50,13 +50,17 @@ def attend(q, k, v):
     return torch.softmax(q @ k.T / math.sqrt(HEAD_DIM), -1) @ v
 
 
+def halves_of(numbers):
+    """The two of 4 bits that each byte has."""
+    halves = torch.stack([numbers & 15, numbers >> 4], -1).flatten(-2).to(torch.int16)
+    return (halves ^ 8) - 8
+
+
 def values(x, dtype, scale):
     """What the numbers and scales that quantize_kv() makes of x stand for."""
     scale, _, zero = scale.partition(" ")
     numbers, scales = quantize_kv(x.float(), dtype, scale, zero=bool(zero))
-    if dtype == "int4":
-        halves = torch.stack([numbers & 15, numbers >> 4], -1).flatten(-2).to(torch.int16)
-        numbers = (halves ^ 8) - 8
+    numbers = halves_of(numbers) if dtype == "int4" else numbers
     if zero:
         scales, zeros = scales.double().repeat_interleave(HEAD_DIM // scales.shape[-2], -2).unbind(-1)
         return numbers.double() * scales + zeros

@@ -53,15 +53,20 @@ class Decode(serving.Case):
         super().__init__(words, heads, point.new_tokens, list(point.lengths), point.page_size or 16, torch, head_dim=point.head_dim)
         self.point = point
 
-    def call(self, attnforge):
-        """A function that runs attnforge as a user of such caches calls it."""
+    @property
+    def cache(self):
+        """K and V as the point has them."""
+        return self.pools if self.point.page_size else self.one_piece
+
+    def call(self, attnforge, cache=None, **scales):
+        """A function that runs attnforge as a user of such caches calls it. cache: K and V in place of those of bf16."""
+        k, v = cache or self.cache
         if self.point.page_size:
-            return lambda: attnforge.attention(self.q, *self.pools, causal=self.causal, used_kv=self.used, page_table=self.table)
-        k, v = self.one_piece
+            return lambda: attnforge.attention(self.q, k, v, causal=self.causal, used_kv=self.used, page_table=self.table, **scales)
         if len(set(self.lengths)) > 1:
-            return lambda: attnforge.attention(self.q, k, v, causal=self.causal, used_kv=self.used)
-        k, v = (x[:, : self.lengths[0]] for x in (k, v))
-        return lambda: attnforge.attention(self.q, k, v, causal=self.causal)
+            return lambda: attnforge.attention(self.q, k, v, causal=self.causal, used_kv=self.used, **scales)
+        k, v, *rest = (x[:, : self.lengths[0]] if x.dim() > 1 else x for x in (k, v, *scales.values()))
+        return lambda: attnforge.attention(self.q, k, v, causal=self.causal, **dict(zip(scales, rest)))
 
     def named(self):
         return {
@@ -118,14 +123,14 @@ def estimator():
     return estimate
 
 
-def settle(call, device, estimate, attnforge):
-    """({name: function}, {name: note}) of OURS."""
+def settle(call, device, estimate, attnforge, ours=OURS):
+    """({name: function}, {name: note}) of `ours`, the first of OURS."""
     attnforge.plan_cache.clear()
     call()
     plan = list(attnforge.plan_cache)[-1]
     problem = str(plan.problem)
     model = attnforge.inspect(problem, compile=False, max_candidates=1)["candidates"][0]["config"]
-    configs = dict(zip(OURS, (plan.config, estimate(problem), model)))
+    configs = dict(zip(ours, (plan.config, estimate(problem), model)))
     runs = choice.runs_with(call, dict.fromkeys(configs.values()), device, attnforge)
     notes = configs if plan.provenance == "measured" else configs | {"attnforge": f"{figures.NO_WINNER}: {plan.provenance}, {plan.config}"}
     return {name: runs[config] for name, config in configs.items() if config in runs}, notes
@@ -170,25 +175,32 @@ def rows_of(kind, point, session, *more):
 def drawn(args):
     """The points that --count, --first, --only and --shard leave."""
     count = args.first + args.count
-    points = drawn_problems.decode(args.seed, count) if args.kind == "decode" else drawn_problems.dense(args.kind, args.seed, count)
+    return left(drawn_problems.decode(args.seed, count) if args.kind == "decode" else drawn_problems.dense(args.kind, args.seed, count), args)
+
+
+def left(points, args):
+    """Those of points that --first, --only and --shard leave."""
     index, of = args.shard
     return [point for point in list(points)[args.first :] if args.only.search(drawn_problems.words_of(point))][index::of]
 
 
-def main():
-    parser = rounds.options(__doc__, "shard", rounds=15, heat_ms=50, tune=None, seed_of="problems and tensors")
-    parser.add_argument("kind", choices=tuple(COLUMNS), help="what is drawn")
-    parser.add_argument("--count", type=machine.positive, default=60, help="problems (default: %(default)s)")
-    parser.add_argument("--first", type=int, default=0, metavar="N", help="leave the first N of them out")
+def options(doc, count):
+    """A parser of the options of a run that goes through points. count: the default of --count."""
+    parser = rounds.options(doc, "shard", rounds=15, heat_ms=50, tune=None, seed_of="problems and tensors")
+    parser.add_argument("--count", type=machine.positive, default=count, help="problems that are drawn (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="leave the first N of the problems out")
     parser.add_argument("--only", type=machine.regex, default="", metavar="REGEX", help='only problems whose name has it, as "71:1|pages of 16"')
     parser.add_argument("--limit-s", type=float, default=float("inf"), metavar="S", help="begin no point after so many seconds")
     parser.add_argument("--go-on", action="store_true", help="add to a file the points that it does not have")
     parser.add_argument("--clean-l2", action="store_true", help="nothing in the L2 has to be written back while a run is timed")
     parser.add_argument("--peers", help="none, or these and no others; a wrong name prints those that there are; default: those that can be imported")
-    args = parser.parse_args()
-    usual = LOADERS[args.kind]
+    return parser
+
+
+def begin(session, usual):
+    """(peers, the points that a run which goes on has) of a session, whose file begins."""
+    args = session.args
     wanted = [name for name in (usual if args.peers is None else args.peers.split(",")) if name not in ("", "none")]
-    session = rounds.Session(args, COLUMNS[args.kind])
     import attnforge
     import peer_runs
 
@@ -199,12 +211,29 @@ def main():
     known = figures.read_csv(session.path)[1] if args.go_on and session.path and pathlib.Path(session.path).exists() else []
     session.rows += known
     session.begin([*peer_kernels.who(peers, missing, wanted, usual), copies], goes_on=bool(known))
-    estimate = estimator()
-    points = [point for point in drawn(args) if drawn_problems.words_of(point) not in {row["point"] for row in known}]
+    return peers, {row["point"] for row in known}
+
+
+def go_through(points, known, session):
+    """Those of points that are not known, as long as --limit-s allows."""
+    points = [point for point in points if drawn_problems.words_of(point) not in known]
     for done, point in enumerate(points):
-        if time.monotonic() - session.start > args.limit_s:
-            session.say(f"--limit-s {args.limit_s:g} left {len(points) - done} of {len(points)} points out")
+        if time.monotonic() - session.start > session.args.limit_s:
+            session.say(f"--limit-s {session.args.limit_s:g} left {len(points) - done} of {len(points)} points out")
             break
+        yield point
+
+
+def main():
+    parser = options(__doc__, count=60)
+    parser.add_argument("kind", choices=tuple(COLUMNS), help="what is drawn")
+    args = parser.parse_args()
+    session = rounds.Session(args, COLUMNS[args.kind])
+    import attnforge
+
+    peers, known = begin(session, LOADERS[args.kind])
+    estimate = estimator()
+    for point in go_through(drawn(args), known, session):
         session.add(rows_of(args.kind, point, session, peers, estimate, attnforge), drawn_problems.words_of(point), "ms")
     for line in said_of(session.rows):
         session.say(line)

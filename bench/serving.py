@@ -39,6 +39,8 @@ DECODE = [(1, 2048), (1, 8192), (1, 65536), (8, 8192), (64, 8192), (128, 4096)]
 class Case:
     """Sequences of `lengths` keys, in pages and in one piece; room for `bound` each."""
 
+    scales = None  # of K and V as numbers, where these are of e4m3
+
     def __init__(self, name, heads, seqlen_q, lengths, page_size, torch, bound=0, head_dim=HEAD_DIM):
         self.name, self.heads, self.seqlen_q, self.lengths, self.page_size = name, heads, seqlen_q, lengths, page_size
         batch, longest = len(lengths), -(-max(bound, *lengths) // page_size) * page_size

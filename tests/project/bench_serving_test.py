@@ -46,7 +46,7 @@ def case_of(lengths, seqlen_q=1, page_size=16, table="table"):
     return types.SimpleNamespace(
         name="decode", heads=(32, 8), seqlen_q=seqlen_q, lengths=lengths, page_size=page_size, longest=pages * page_size, causal=seqlen_q > 1,
         q=Tensor("q"), pools=[Tensor("k pool"), Tensor("v pool")], one_piece=[Tensor("k"), Tensor("v")], used="used",
-        table=Tensor("table") if table == "table" else table, bytes=lambda: 2**30)
+        table=Tensor("table") if table == "table" else table, bytes=lambda: 2**30, scales=None)
 
 
 @contextlib.contextmanager
