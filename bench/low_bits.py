@@ -72,7 +72,8 @@ def quantised(x, dtype, scale, attnforge):
     torch, parts = bits.torch, x.split(max(1, AT_ONCE // x[0].numel()))
     if scale not in ("head", "tensor"):
         made = [attnforge.quantize_kv(part, dtype, scale) for part in parts]
-        return torch.cat([bytes_of(numbers) for numbers, _ in made]).view(made[0][0].dtype), torch.cat([scales for _, scales in made])
+        of_heads = torch.cat([scales.transpose(1, 2) for _, scales in made])  # in memory as quantize_kv() has them
+        return torch.cat([bytes_of(numbers) for numbers, _ in made]).view(made[0][0].dtype), of_heads.transpose(1, 2)
     scales = x.abs().amax((0, 1, 3) if scale == "head" else (0, 1, 2, 3)).float().reshape(-1) / LARGEST[dtype]
     of_8_bits = (lambda values: values.round().to(torch.int8)) if dtype == "int8" else (lambda values: values.to(torch.float8_e4m3fn))
     made = [of_8_bits(part.float() / scales.unsqueeze(-1)) for part in parts]
