@@ -19,7 +19,7 @@ void cp_async_or_zero(u32 smem_dst, const void* gmem_src, bool in_bounds) {
       std::memset(sm.memory.data() + smem_dst, 0, kBytes);
   });
 }
-template <int kBytes>
+template <int kBytes, bool kWholeLine = false>
 void cp_async(u32 smem_dst, const void* gmem_src) {
   cp_async_or_zero<kBytes>(smem_dst, gmem_src, true);
 }

@@ -67,7 +67,7 @@ void cp_async_or_zero(u32 smem_dst, const void* gmem_src, bool in_bounds) {
   test::add_copy(test::own_copies(),
                  {test::at_smem_address(smem_dst), in_bounds ? gmem_src : nullptr, kBytes});
 }
-template <int kBytes>
+template <int kBytes, bool kWholeLine = false>
 void cp_async(u32 smem_dst, const void* gmem_src) {
   cp_async_or_zero<kBytes>(smem_dst, gmem_src, true);
 }
