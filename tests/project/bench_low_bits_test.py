@@ -29,6 +29,7 @@ import figures  # noqa: E402
 import low_bits  # noqa: E402
 import machine  # noqa: E402
 import peer_kernels  # noqa: E402
+import tables  # noqa: E402
 
 POINTS = [
     drawn_problems.Decode("", 8, 2, 64, 1, (40, 40), 16), drawn_problems.Decode("", 8, 2, 64, 1, (37, 37), 0),
@@ -231,6 +232,17 @@ class LowBitsTest(unittest.TestCase):
             self.run_it(path, "listed", "--formats", "bf16", "--go-on")
             self.assertTrue(path.read_text().startswith(before))
             self.assertEqual(len({row["point"] for row in figures.read_csv(path)[1]}), 2)
+
+    def test_a_table_of_what_was_measured(self):
+        self.assertNotIn("bf16", tables.low_bits() if not list((ROOT / "bench/results/h200").glob("low_bits*.csv")) else "")
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(tables, "RESULTS", pathlib.Path(folder)):
+            self.assertEqual(tables.low_bits(), "")
+            (pathlib.Path(folder) / "h200").mkdir()
+            self.run_it(pathlib.Path(folder) / "h200" / "low_bits.csv", "listed", "--formats", "bf16,int8 token")
+            self.run_it(pathlib.Path(folder) / "h200" / "low_bits_peers.csv", "peers", "--count", "1", "--formats", "int8 token")
+            text = tables.low_bits()
+        self.assertRegex(text, r"\| int8 token \|  \|  \| 0\.83x \| 0\.83x \|")
+        self.assertRegex(text, "on e4m3: int8 token, listed: geometric mean .*, least .*, 2 points; int8 token, drawn: .*, 1 points")
 
     def test_its_own_points(self):
         self.assertEqual((len(low_bits.LISTED), len(low_bits.BESIDE_PEERS)), (10, 12))
