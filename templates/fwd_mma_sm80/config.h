@@ -69,10 +69,10 @@ struct FwdMmaSm80Config : Shape {
   ATTNFORGE_CONSTEXPR int v_pitch() const { return pitch_of(v_chunks()); }
   // A warp's steps of 16 elements in the sums of Q K^T, and its fragments of 8 output columns.
   // Halves of an odd number of fragments overlap in one, which both warps compute, and store,
-  // alike. Those of codes have 16 columns and 8 rows; integers have some more for their offsets.
+  // alike. Those of codes have 16 columns and 8 rows.
   ATTNFORGE_CONSTEXPR int depth_steps() const { return qk_chunks() / 2 / head_dim_warps; }
   ATTNFORGE_CONSTEXPR int out_fragments() const {
-    if (low_bit_v()) return (code_fragments() + offset_fragments()) * lane_rows();
+    if (low_bit_v()) return code_fragments() * lane_rows();
     return ceil_div(padded(head_dim_v) / 8, head_dim_warps);
   }
   ATTNFORGE_CONSTEXPR int code_fragments() const {
@@ -81,7 +81,7 @@ struct FwdMmaSm80Config : Shape {
   ATTNFORGE_CONSTEXPR int offset_groups() const {
     return !is_integer(dtype_v) ? 0 : scales_of_rows(*this) ? row_scales(*this, head_dim_v) : 1;
   }
-  /// One a group, or one whose rows are groups.
+  /// Of a step, for offsets of integers: one a group, or one whose rows are groups.
   ATTNFORGE_CONSTEXPR int offset_fragments() const {
     return offset_groups() > 2 ? 1 : offset_groups();
   }
@@ -130,7 +130,8 @@ struct FwdMmaSm80Config : Shape {
   ATTNFORGE_CONSTEXPR int key_groups() const { return key_groups_of(block_n); }
   /// Registers of a thread that the main loop keeps; ptxas finds some for the rest or spills.
   ATTNFORGE_CONSTEXPR int planned_registers() const {
-    const int output = row_fragments() * out_fragments() * 4;
+    const int offsets = low_bit_v() ? offset_fragments() * lane_rows() : 0;
+    const int output = row_fragments() * (out_fragments() + offsets) * 4;
     const int scores = row_fragments() * step_n / 2;
     const int query = q_in_regs ? row_fragments() * depth_steps() * 4 : row_fragments() * 4;
     const int widened = !low_bits() ? 0 : is_integer(dtype_k) ? 8 + 16 * row_fragments() : 8;

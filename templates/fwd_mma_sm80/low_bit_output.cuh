@@ -1,7 +1,9 @@
 // low_bit_output.cuh - P V where V has 8 or 4 bits. A word of V, transposed in units of 16 bits, is
 // of two keys, and the first factor of its products, P the second: the output has columns as rows
 // until it is stored. Scales of rows multiply probabilities before the product, and so do their
-// zero points, for a product with ones: groups of columns have sums of their own.
+// zero points, for a product with ones: groups of columns have sums of their own. Integers come
+// with an offset, which each step takes off again: the sums of all keys would be so much larger
+// than the output that fp32 has no bits left for it.
 #pragma once
 
 #include "fwd_mma_sm80/low_bit_scales.cuh"
@@ -22,6 +24,10 @@ struct LowBitOutput : LowBits<Kernel> {
   using Own::kOfRows, Own::kOneScale, Own::power_of_2;
   using Scores = typename Own::Scores;
   using Output = float[Kernel::kOutFragments][4];
+  /// What a step adds to all columns of a group.
+  static constexpr int kOffsetFragments = (C.offset_fragments() > 0 ? C.offset_fragments() : 1) *
+                                          kLaneRows;
+  using Offsets = float[kRowFragments][kOffsetFragments][4];
   static constexpr auto kV = Own::groups_of(C.dtype_v, C.v_chunks(), C.head_dim_v);
   static constexpr int kCodeV = code_of(C.dtype_v);
   static constexpr bool kIntegersV = is_integer(C.dtype_v);
@@ -49,16 +55,17 @@ struct LowBitOutput : LowBits<Kernel> {
         Widened::run(words[2 * i], low);
         Widened::run(words[2 * i + 1], high);
         unrolled<Widened::kPairs / 2>([&](int m) {
-          multiply(kernel, (c + i) * (Widened::kPairs / 2) + m,
+          multiply(kernel.o, (c + i) * (Widened::kPairs / 2) + m,
                    {low[2 * m], low[2 * m + 1], high[2 * m], high[2 * m + 1]}, p);
         });
       }
     }
   }
-  ATTNFORGE_DEVICE static void multiply(Kernel& kernel, int fragment, const u32 (&v)[4],
-                                        const u32 (&p)[kRowFragments][4]) {
+  template <int kFragments>
+  ATTNFORGE_DEVICE static void multiply(float (&o)[kRowFragments][kFragments][4], int fragment,
+                                        const u32 (&v)[4], const u32 (&p)[kRowFragments][4]) {
     unrolled<kRowFragments, kLaneRows>([&](int f, int r) {
-      mma_m16n8k16<kFp16>(kernel.o[f][fragment * kLaneRows + r], v, p[f][r], p[f][2 + r]);
+      mma_m16n8k16<kFp16>(o[f][fragment * kLaneRows + r], v, p[f][r], p[f][2 + r]);
     });
   }
   /// Where a lane reads 16 keys: of one chunk, or of the next one too.
@@ -71,6 +78,7 @@ struct LowBitOutput : LowBits<Kernel> {
     const u32 scales = tile + C.v_code_bytes() + step * C.step_n * C.v_row_scales() * 4;
     if constexpr (kNormalises) raise_v(kernel, scales);
     const float of_scales = kNormalises ? kernel.low_bits.v_factor : 1.0f;
+    Offsets offsets = {};
 #pragma unroll
     for (int j = 0; j < kKeyFragments; j += 2) {
 #pragma unroll
@@ -94,28 +102,43 @@ struct LowBitOutput : LowBits<Kernel> {
         const int first = g * kV.of_group, left = kV.chunks - first;
         add(kernel, p, rows + j * 8 * Kernel::VRows::kRowBytes, first,
             kV.of_group < left ? kV.of_group : left);
-        if constexpr (kIntegersV) add_to_offset(kernel, g, Widen<kCodeV>::kMinusOffset, p);
+        if constexpr (kIntegersV) add_to_offset(offsets, g, Widen<kCodeV>::kMinusOffset, p);
         if constexpr (C.kv_zero) {
           unrolled<kRowFragments, 2, kLaneRows>([&](int f, int i, int r) {
             const float(&from)[4] = s[f][j + i];
             p[f][2 * i + r] = pack2<kFp16>(from[2 * r] * (zeros[i][0] * of_scales),
                                            from[2 * r + 1] * (zeros[i][1] * of_scales));
           });
-          add_to_offset(kernel, g, 0x00010001u, p);  // ones, times 2^-24 as numbers are
+          add_to_offset(offsets, g, 0x00010001u, p);  // ones, times 2^-24 as numbers are
         }
       }
     }
+    if constexpr (kIntegersV)
+      unrolled<kRowFragments, kLaneRows>(
+          [&](int f, int r) { add_offsets(kernel.o[f], offsets[f], r); });
   }
   /// That of group g += a pair of keys, `number` of all keys, times P.
-  ATTNFORGE_DEVICE static void add_to_offset(Kernel& kernel, int g, u32 number,
+  ATTNFORGE_DEVICE static void add_to_offset(Offsets& offsets, int g, u32 number,
                                              const u32 (&p)[kRowFragments][4]) {
     if constexpr (kGroupsAreRows) {
       const u32 own = Kernel::lane() / 4 == g % 8 ? number : 0;
       const u32 upper = g < 8 ? own : 0, lower = g < 8 ? 0 : own;
-      multiply(kernel, C.code_fragments(), {upper, lower, upper, lower}, p);
+      multiply(offsets, 0, {upper, lower, upper, lower}, p);
     } else {
-      multiply(kernel, C.code_fragments() + g, {number, number, number, number}, p);
+      multiply(offsets, g, {number, number, number, number}, p);
     }
+  }
+  /// The columns that a lane has of 8 rows. Every second number of int4 is 16 times larger there.
+  ATTNFORGE_DEVICE static void add_offsets(Output& o, const float (&offsets)[kOffsetFragments][4],
+                                           int r) {
+    float of_groups[kV.count()][2];
+    load_offsets(of_groups, offsets, r);
+    unrolled<C.code_fragments(), 4>([&](int m, int c) {
+      const int chunk = m * 16 / C.columns_of_chunk(C.dtype_v);
+      const float offset = of_groups[chunk / kV.of_group][c % 2];
+      float& x = o[m * kLaneRows + r][c];
+      x = kCodeV == kInt4 && c >= 2 ? fmaf(offset, 16.0f, x) : x + offset;
+    });
   }
 
   /// Scales times v_factor are at most 2^7, so that P of up to 2^8 times one is some of fp16. The
@@ -147,14 +170,13 @@ struct LowBitOutput : LowBits<Kernel> {
   static constexpr bool kGroupsAreRows = C.offset_groups() > C.offset_fragments();
   static_assert(C.offset_groups() <= 16, "a fragment has 16 rows");
   /// What is to be added to the two numbers of a column that a lane has of 8 rows.
-  ATTNFORGE_DEVICE static void load_offsets(float (&offsets)[kV.count()][2], const Output& o,
-                                            int r) {
+  ATTNFORGE_DEVICE static void load_offsets(float (&of_groups)[kV.count()][2],
+                                            const float (&offsets)[kOffsetFragments][4], int r) {
     unrolled<kV.count(), 2>([&](int g, int c) {
       if constexpr (kGroupsAreRows)
-        offsets[g][c] = from_lane(o[C.code_fragments() * kLaneRows + r][g / 8 * 2 + c],
-                                  g % 8 * 4 + Kernel::lane() % 4);
+        of_groups[g][c] = from_lane(offsets[r][g / 8 * 2 + c], g % 8 * 4 + Kernel::lane() % 4);
       else
-        offsets[g][c] = o[(C.code_fragments() + g) * kLaneRows + r][c];
+        of_groups[g][c] = offsets[g * kLaneRows + r][c];
     });
   }
 
@@ -207,22 +229,14 @@ struct LowBitOutput : LowBits<Kernel> {
   /// 8 rows of this warp's output to its region.
   ATTNFORGE_DEVICE static void write_rows(const Output& o, int r, float factor, u32 region) {
     const int g = Kernel::lane() / 4, t = Kernel::lane() % 4;
-    float of[2], offsets[kV.count()][2];
+    float of[2];
     of_columns(of, factor);
-    if constexpr (kIntegersV) load_offsets(offsets, o, r);
     unrolled<C.code_fragments()>([&](int m) {
       const int chunk = m * 16 / C.columns_of_chunk(C.dtype_v);
       float x[4];
       unrolled<4>([&](int c) {
-        x[c] = o[m * kLaneRows + r][c];
-        if constexpr (kIntegersV) {
-          const float offset = offsets[chunk / kV.of_group][c % 2];
-          if (kCodeV == kInt4 && c >= 2)
-            x[c] = fmaf(x[c], 0.0625f, offset);
-          else
-            x[c] += offset;
-        }
-        x[c] *= of[c % 2];
+        const float raised = kCodeV == kInt4 && c >= 2 ? 0.0625f : 1.0f;
+        x[c] = o[m * kLaneRows + r][c] * raised * of[c % 2];
       });
       const int column = kCodeV == kInt4 ? chunk * 32 + g * 4 + m % 2 * 2 : m * 16 + g * 2;
       unrolled<2>([&](int i) {

@@ -262,6 +262,38 @@ TEST(FwdMmaOfLowBits, ZeroPointsOfOneOfThem) {
   expect_zeros<kScaleGroup32, kTwoWarpsARow, 0, kFp16, 64, 96, kFp16, kInt4>();
 }
 
+/// Integers of V are summed with an offset of 128, or 8, and the mean of many keys is near 0.
+template <int kV, int kScale>
+void expect_bits_left() {
+#ifdef ATTNFORGE_THREADS_OF_SYSTEM
+  GTEST_SKIP() << "warps that wait for one another want threads that take turns";
+#endif
+  constexpr FwdMmaSm80Config kConfig = config_of({kFp16, kFp16, kV, kScale, 16, 32}, kTwoWarpsARow,
+                                                 0);
+  const Problem problem = problem_of<kConfig>(1, 40000);
+  test::HostProblem host = test::make_host_problem(problem, 5, test::Inputs::kNormal, {});
+  const Tensors tensors = host.tensors();
+  const Reference expected = reference_attention(problem, tensors, 1);
+  const Own params = params_of<kConfig>(problem, tensors);
+  test::Machine machine;
+  const std::string failure = test::run_together(
+      machine, static_cast<unsigned>(params.order.m_blocks * params.order.heads),
+      static_cast<unsigned>(kConfig.num_threads()), static_cast<std::size_t>(kConfig.smem_bytes()),
+      [&] { FwdMmaSm80<kConfig, DensePieces<kConfig>, Own>::run(params); });
+  ASSERT_EQ(failure, "");
+  double wrong = 0, all = 0;
+  for (std::size_t i = 0; i < expected.o.size(); ++i) {
+    const double got = load_element(DType::kFp16, tensors.o.data, static_cast<std::int64_t>(i));
+    wrong += (got - expected.o[i]) * (got - expected.o[i]);
+    all += expected.o[i] * expected.o[i];
+  }
+  EXPECT_LT(std::sqrt(wrong / all), 4e-4) << "o in fp16 itself is off by 2^-12";
+}
+TEST(FwdMmaOfLowBits, OffsetsOfManyKeysLeaveTheOutputItsBits) {
+  expect_bits_left<kInt8, kScaleToken>();
+  expect_bits_left<kInt4, kScaleGroup32>();
+}
+
 /// All numbers of a format, beside the host's: integers with their offset, times 2^-24, and every
 /// other one of 4 bits 16 times larger.
 template <int kCode>
