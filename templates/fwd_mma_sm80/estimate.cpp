@@ -28,8 +28,11 @@ constexpr ConstantsOfArch<FwdMmaSm80Constants> kMeasured[] = {
 constexpr double kHalfRate = 256, kClockOfHalfRate = 1.36, kClockOfFullRate = 1.08;
 
 constexpr double kClocksOfInstruction = 3.6;  // of a warp of low bits, which few others cover
-constexpr double kBusyMemory = 1.3;           // latency where all SMs read, of that of an idle one
-constexpr double kExchange = 400;             // two warps wait for each other's sums
+constexpr double kMergeStartsUs = 2;
+constexpr double kEnoughAhead = 72 << 10;               // bytes on their way to an SM, of low bits
+constexpr double kCrowded = 0.08, kCrowdedLines = 0.3;  // of memory's time, for as many more
+constexpr double kBusyMemory = 1.3;  // latency where all SMs read, of that of an idle one
+constexpr double kExchange = 400;    // two warps wait for each other's sums
 
 /// Work of one block on one tile of keys, in clocks of an SM that does nothing else.
 struct TileCost {
@@ -49,6 +52,19 @@ double widening(const FwdMmaSm80Config& c, int keys) {
   const int of_keys = code_of(c.dtype_k);
   const double of_k = of_keys == kInt8 ? 0 : of_keys == kInt4 ? 0.375 : of_code(of_keys);
   return (c.head_dim * of_k + c.head_dim_v * of_code(code_of(c.dtype_v))) * keys / 32;
+}
+
+/// For offsets of integers: those of a step, and that they are taken off.
+double offsets_of_integers(const FwdMmaSm80Config& c, double key_steps, double softmax_steps) {
+  if (!c.low_bit_v()) return 0;
+  return c.row_fragments() * (key_steps * c.offset_fragments() * c.lane_rows() +
+                              softmax_steps * (c.offset_groups() > 0 ? 4 * c.out_fragments() : 0));
+}
+
+/// And for where rows of a tile lie: each page of it, for numbers and scales of k and v.
+double pages_of_tile(const FwdMmaSm80Config& c) {
+  if (!c.low_bits() || c.page_size == 0) return 0;
+  return 60.0 + 24.0 * std::max(c.block_n / c.page_size, 1);
 }
 
 /// And of a thread for sums of their own of groups of columns.
@@ -82,7 +98,8 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const FwdMmaSm80
   cost.query = 4.0 * warps * query_reads;
   cost.issue = warps / 4.0 *
                (products + reads + 4.6 * scores + 24.0 * softmax_steps * rows + 60.0 +
-                1.5 * copies + widening(c, keys) + sums_of_groups(c, scores));
+                1.5 * copies + widening(c, keys) + sums_of_groups(c, scores) +
+                offsets_of_integers(c, key_steps, softmax_steps) + pages_of_tile(c));
   cost.exponentials = c.block_m * c.head_dim_warps * c.block_n / 16.0;
   cost.softmax = warps / 4.0 * 5.0 * scores;
   cost.l2 = c.block_n * (bytes_of(c.dtype_k, c.head_dim) + bytes_of(c.dtype_v, c.head_dim_v)) *
@@ -108,8 +125,8 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
                    const FwdMmaSm80Constants& k) {
   const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa)), blocks = tiles * splits;
   const double per_sm = blocks_of_sm(c, device.arch, resident_blocks);
-  const double latency = k.memory_latency * (c.low_bits() ? kBusyMemory : 1) /
-                         std::max(c.stages - 1.0, 0.6);
+  const double busy = c.low_bits() ? kBusyMemory : 1;
+  const double latency = k.memory_latency * busy / std::max(c.stages - 1.0, 0.6);
   const double units = std::max({cost.tensor, cost.shared + cost.query, cost.issue, cost.l2});
   const double own_instructions = c.low_bits() ? kClocksOfInstruction * cost.issue * 4 / c.num_warps
                                                : 0;
@@ -130,17 +147,21 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
     return with_memory_time(std::ceil(rounds) * chain_us(of_sm), problem, device, late) +
            combine_us(problem, splits, device);
   }
-  // Of `together` blocks: nothing covers their first tiles of K on the way, nor the products of the
-  // last.
+  // Of `together` blocks: more bytes on their way than memory needs cost it rows and L2 lines that
+  // it has open, most where rows are parts of a line of several heads. Nothing covers their first
+  // tiles of K, nor the products of the last.
   const auto round_us = [&](double together) {
     const double of_sm = std::min(per_sm, std::ceil(together / device.num_sms));
     const double peak = peak_bytes_per_us(device), first_bytes = c.k_bytes() * together;
-    return with_memory_time(chain_us(of_sm), problem, device, late * together / blocks) +
+    const double ahead = of_sm * (c.stages - 1) * (c.k_bytes() + c.v_bytes()) / kEnoughAhead;
+    const double crowded = 1 + (bytes_of(c.dtype_k, c.head_dim) < 128 ? kCrowdedLines : kCrowded) *
+                                   std::max(ahead - 1, 0.0);
+    return with_memory_time(chain_us(of_sm), problem, device, late * crowded * together / blocks) +
            (peak > 0 ? first_bytes / peak : 0) + own_instructions / clocks_per_us;
   };
   const double whole = std::floor(rounds), rest = blocks - whole * of_round;
   return whole * round_us(of_round) + (rest > 0 ? round_us(rest) : 0) +
-         combine_us(problem, splits, device);
+         (splits > 1 ? kMergeStartsUs : 0) + combine_us(problem, splits, device);
 }
 
 }  // namespace
