@@ -85,6 +85,17 @@ class OpsTest(OnCpu):
                 backward = self.known(lambda: ops.run_backward(*of_backward, dlse, *arguments[3:], []), 0)
                 self.same(self.known(lambda: ops.run_backward(*of_backward, dlse, *arguments[3:], [])), backward)
 
+    def test_numbers_of_texts_are_there_in_each_backward(self):
+        q, k, v = inputs()
+        text = "{'score':'=s * by','args':{'by':%s}}"
+        with torch.no_grad():
+            for by in (0.5, 2.0):
+                o, lse = ops.run_forward(q, k, v, [], [], text % by)
+                wanted = attnforge.attention_backward(q, k, v, o, lse, q, score="s * by", args={"by": by})
+                for op in [ops.run_backward] * 3 + [ops.run_backward_cold] * 3:
+                    self.same(op(q, k, v, o, lse, q, None, [], [], text % by, []), wanted)
+                self.known(lambda: ops.run_backward(q, k, v, o, lse, q, None, [], [], text % by, []))  # noqa: B023
+
     def test_no_call_is_taken_for_another(self):
         """Each of many in turn, twice, against what Python alone gives."""
         base = [torch.randn(2, 24, 4, 32).bfloat16() for _ in range(3)]

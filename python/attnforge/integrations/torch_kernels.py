@@ -153,14 +153,14 @@ def _(q, k, v, parts, numbers, options):
 def run_backward(q, k, v, o, lse, dout, dlse, parts, numbers, options, needs):
     always, saved = torch.are_deterministic_algorithms_enabled(), (q, k, v, o, lse)
     plain = None if parts or dlse is not None or dout is None else _plain(options, (tuple(numbers), always, q.shape, k.shape, v.shape))
-    if plain is not None and (found := plain.gradients(saved, dout, {})):
-        return list(found)
     given = dict(decode(options, numbers))
     given.pop("rope_offset", None)
     given["deterministic"] = given.get("deterministic", False) or always
+    of_backward = autograd.of_backward(given)
+    if plain is not None and (found := plain.gradients(saved, dout, of_backward)):
+        return list(found)
     with torch.no_grad():
         found = autograd.gradients_of(torch, given, (*saved, *parts), (True,) * 3 + tuple(needs), dout, dlse)
-        of_backward = autograd.of_backward(given)
         if plain is not None:
             plain.remember(saved, dout, of_backward)
         if not parts and dout is not None and torch_shim.is_cold():
