@@ -416,11 +416,12 @@ class NativeTest(OnCpu):
         others = [each for value in options.values() for each in (value.values() if type(value) is dict else (value,))]
         tensors += [each for each in others if isinstance(each, torch.Tensor) and each.requires_grad]
         dout = torch.randn(shape).bfloat16() if dout is None else dout
+        dlse = torch.randn(*shape[:-3], 4, rows)
 
         def step():
             made = attnforge.attention(*tensors[:3], **options)
-            o = made[0] if type(made) is tuple else made
-            return [o.detach(), *torch.autograd.grad(o, tensors, dout)]
+            made = made if type(made) is tuple else (made,)
+            return [made[0].detach(), *torch.autograd.grad(made, tensors, (dout, dlse)[: len(made)])]
 
         return step
 
@@ -437,6 +438,7 @@ class NativeTest(OnCpu):
             "args": score,
             "args with gradients": {"score": self.SCORE, "args": {"slope": g(slope.clone())}},
             "args of 16 bits with gradients": {"score": self.SCORE, "args": {"slope": g(slope.bfloat16())}},
+            "args with gradients, of lse too": {"score": self.SCORE, "args": {"slope": g(slope.clone())}, "return_lse": True},
             "numbers": {"score": "s * by", "args": {"by": 0.5}},
             "mask": {"mask": "document[q] == document[k]", "args": {"document": document}, "causal": True},
             "attn_mask": {"attn_mask": mask}, "attn_mask of 16 bits": {"attn_mask": mask.bfloat16()},

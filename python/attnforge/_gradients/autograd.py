@@ -340,19 +340,20 @@ def _make_function(torch, attention):
                 return (None,) * len(ctx.needs_input_grad)
             again = torch.is_grad_enabled()  # create_graph=True
             given, saved, needs, told = ctx.given, ctx.saved_tensors, ctx.needs_input_grad[1:], None
-            plain = dlse is None and not again
+            plain = dout is not None and not again
             if plain:
                 options, of_sinks, of_args = wanted = given.wanted(needs)
                 leaves = saved[5:]
                 options = with_tensors(options, leaves) if leaves else options
-                values = (BACKWARD, None, *saved[:5], dout, None, options, *([tuple(of_args)] if of_args else ()))
+                values = (BACKWARD, None, *saved[:5], dout, dlse, options, *([tuple(of_args)] if of_args else ()))
                 found = fast.native(*values)
                 told = values if found is False else None
-                if found or not of_args and (found := given.gradients(saved, dout, options, told)):
+                plain = dlse is None and not of_args
+                if found or plain and (found := given.gradients(saved, dout, options, told)):
                     return (None, *(of_leaves(given, wanted, found, leaves) if leaves else found))
             with torch.no_grad():
                 gradients = gradients_of(torch, given, saved, needs, dout, dlse, told)
-                if plain and not of_args:
+                if plain:
                     given.remember(saved, dout, options)
             if again:
                 q, k, v, _, _, *leaves = saved
@@ -419,9 +420,10 @@ def gradients_of(torch, given, saved, needs, dout, dlse, told=None):
     q, k, v, o, lse, *leaves = saved
     options, of_sinks, of_args = wanted = wanted_of(given, needs)
     options = with_tensors(options, leaves)
-    given_dout, dout = dout, torch.zeros_like(o) if dout is None else readable(torch, dout)
-    told = told if dout is given_dout else None
+    as_given = dout, dlse
+    dout = torch.zeros_like(o) if dout is None else readable(torch, dout)
     dlse = None if dlse is None else dlse.resolve_neg().contiguous()
+    told = told if dout is as_given[0] and dlse is as_given[1] else None
     trained = {each: leaves[i] for each, i in of_args.items()}
     kind = q.dtype, q.device, q.shape[0] > 1, options.get("score"), options.get("softcap"), *trained
     dargs, whole = new_dargs(torch, trained, kind not in _not_whole)
