@@ -2,6 +2,7 @@
 
     python3 bench/host.py --bin build/release/bin --out bench/results/h200/host.csv
     python3 bench/host.py --calls [--package OTHER/python]      calls alone; another checkout's package compares two versions
+    python3 bench/host.py --calls --drawn 12 --seed 7           and of 12 drawn calls: packed, used_kv, args, attn_mask, sinks, window
 
 Calls are of a problem so small that the GPU is never the slower side, and its queue never full: what is timed is the call.
 """
@@ -14,6 +15,7 @@ import sys
 import time
 
 import compile_time
+import drawn_calls
 import machine
 
 NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -73,7 +75,7 @@ def per_call_us(torch, function):
     return statistics.median(times)
 
 
-def call_rows(torch):
+def call_rows(torch, drawn, seed):
     import attnforge
 
     functional = torch.nn.functional.scaled_dot_product_attention
@@ -92,7 +94,10 @@ def call_rows(torch):
     }
     with torch.no_grad():
         rows = timed(torch, cases)
-    return [*rows, *timed(torch, training(torch, functional)), *timed(torch, decoding(torch))]
+    rows += timed(torch, training(torch, functional)) + timed(torch, decoding(torch))
+    attnforge.configure(policy="estimate")  # the kernel is not what is timed
+    drawn = enumerate(drawn_calls.cases(torch, drawn, seed), 1)
+    return rows + timed(torch, {f"drawn {i}: {name}": ("", call) for i, (name, call) in drawn})
 
 
 def timed(torch, cases):
@@ -148,13 +153,16 @@ def main():
     parser.add_argument("--bin", default="build/release/bin")
     parser.add_argument("--calls", action="store_true", help="only calls from Python; needs torch")
     parser.add_argument("--package", help="the python/ folder of another checkout")
+    parser.add_argument("--drawn", type=int, default=0, metavar="N", help="time N drawn calls as well, with and without gradients")
+    parser.add_argument("--seed", type=int, default=1, help="of what is drawn; default: 1")
+    parser.epilog = "example: python3 bench/host.py --calls --drawn 12 --seed 7"
     args = parser.parse_args()
     gpu = machine.gpu()
     folder = pathlib.Path(args.bin).resolve()
     machine.package(args.package, folder.parent / "lib/libattnforge.so")
     rows = [] if args.calls else [*plan_rows(machine.program(folder / "bench_plan")), *compile_rows()]
     try:
-        rows += call_rows(machine.torch())
+        rows += call_rows(machine.torch(), args.drawn, args.seed)
     except SystemExit as missing:
         if args.calls:
             raise

@@ -368,6 +368,10 @@ ATTNFORGE_API attnforge_status attnforge_context_create(const attnforge_context_
                                                         attnforge_context** context);
 ATTNFORGE_API void attnforge_context_destroy(attnforge_context* context);
 
+/* Sets ATTNFORGE_NO_JIT of a context, or with 0 takes it away, from now on. */
+ATTNFORGE_API attnforge_status attnforge_context_set_no_jit(attnforge_context* context,
+                                                            int32_t no_jit);
+
 /* What a context of a GPU has done for plans so far: to assert that serving compiles nothing and
  * runs nothing that was not tuned. */
 typedef struct attnforge_stats {

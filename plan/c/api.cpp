@@ -145,6 +145,10 @@ attnforge_status attnforge_context_create(const attnforge_context_desc* desc,
 
 void attnforge_context_destroy(attnforge_context* context) { destroy(context); }
 
+attnforge_status attnforge_context_set_no_jit(attnforge_context* context, int32_t no_jit) {
+  return guarded([&] { checked_handle(context, "context").no_jit = no_jit != 0; });
+}
+
 attnforge_status attnforge_query(const attnforge_context* context,
                                  const attnforge_problem* problem) {
   return guarded([&] {
@@ -275,10 +279,9 @@ attnforge_status attnforge_tune(attnforge_context* context, const attnforge_prob
     const Problem& wanted = problem_of(problem);
     Device& device = device_of(context);
     if (context->no_jit) {
-      throw Error(
-          ErrorCode::kNotReady,
-          fmt::format("this context was created with ATTNFORGE_NO_JIT and does not tune \"{}\"",
-                      to_string(wanted)));
+      throw Error(ErrorCode::kNotReady,
+                  fmt::format("this context has ATTNFORGE_NO_JIT and does not tune \"{}\"",
+                              to_string(wanted)));
     }
     bool stop = false;
     TuneOptions tune_options;

@@ -17,8 +17,7 @@ struct attnforge_block_mask {
   std::uint64_t kind = kKind;
   attnforge::BlockMask mask{};  // valid, in host memory, unless the other is there
   std::optional<attnforge::DeviceBlockMask> on_gpu{};
-  attnforge::Device* device = nullptr;  // of on_gpu
-  bool no_jit = false;                  // of its context
+  attnforge_context* context = nullptr;  // of on_gpu
 
   const attnforge::BlockMaskShape& shape() const {
     if (on_gpu) return *on_gpu;
@@ -51,24 +50,23 @@ Handle in_host(BlockMask mask) {
   return handle;
 }
 
-Handle on_gpu(DeviceBlockMask mask, Device& device, bool no_jit) {
+/// On the GPU of a context; `make(device, options)` gives it.
+template <class Make>
+Handle on_gpu(attnforge_context* context, void* stream, const Make& make) {
+  Device& device = device_of(context);
   Handle handle = std::make_unique<attnforge_block_mask>();
-  handle->on_gpu = std::move(mask);
-  handle->device = &device;
-  handle->no_jit = no_jit;
+  handle->on_gpu = make(device,
+                        DeviceMaskOptions{.stream = stream, .allow_compile = !context->no_jit});
+  handle->context = context;
   return handle;
 }
 
-/// On the GPU of a context; `make(device, options)` gives it.
+/// The same in `*mask`.
 template <class Make>
 attnforge_status created_on_gpu(attnforge_context* context, void* stream,
                                 attnforge_block_mask** mask, std::string_view name,
                                 const Make& make) {
-  return created(mask, name, [&] {
-    Device& device = device_of(context);
-    return on_gpu(make(device, {.stream = stream, .allow_compile = !context->no_jit}), device,
-                  context->no_jit);
-  });
+  return created(mask, name, [&] { return on_gpu(context, stream, make); });
 }
 
 BlockMaskShape shape_of(const attnforge_block_mask_shape* given) {
@@ -211,9 +209,9 @@ attnforge_status attnforge_block_mask_transpose(const attnforge_block_mask* mask
   return created(transposed, "transposed", [&] {
     const attnforge_block_mask& from = checked_handle(mask, "mask");
     if (!from.on_gpu) return in_host(attnforge::transposed(from.mask));
-    return on_gpu(attnforge::transposed(*from.device, *from.on_gpu,
-                                        {.stream = stream, .allow_compile = !from.no_jit}),
-                  *from.device, from.no_jit);
+    return on_gpu(from.context, stream, [&](Device& device, const DeviceMaskOptions& options) {
+      return attnforge::transposed(device, *from.on_gpu, options);
+    });
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +26,7 @@ struct attnforge_context {
   attnforge::DeviceFacts facts{};
   std::optional<attnforge::Device> device{};  // none for an arch that is only looked at
   std::string cache_path{};
-  bool no_jit = false;
+  std::atomic<bool> no_jit = false;
 };
 
 struct attnforge_problem {

@@ -51,7 +51,7 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, 
     if found is not None and found is not False:
         if type(found) is not int:
             return found
-        if (result := autograd.again(found, q, k, v, options)) is not None:
+        if (result := autograd.again(found, q, k, v, attn_mask, options)) is not None:
             return result
         found = False
     values = ATTENTION, out, q, k, v, stream, rope_offset, attn_mask, options

@@ -177,6 +177,7 @@ FUNCTIONS = {
     "attnforge_problem_format": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "attnforge_context_create": (c_int, [c_void_p, c_void_p]),
     "attnforge_context_destroy": (None, [c_void_p]),
+    "attnforge_context_set_no_jit": (c_int, [c_void_p, c_int32]),
     "attnforge_context_stats": (c_int, [c_void_p, c_void_p]),
     "attnforge_query": (c_int, [c_void_p, c_void_p]),
     "attnforge_plan_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),

@@ -125,6 +125,7 @@ def _to_logging(_user, level, message):
 
 _opening = threading.Lock()
 _contexts = {}
+_no_jit = False  # of all of them
 
 
 def context(device=0, arch=None):
@@ -135,11 +136,21 @@ def context(device=0, arch=None):
         with _opening:
             handle = _contexts.get(key)
             if handle is None:
-                desc = _c.ContextDesc(struct_size=ctypes.sizeof(_c.ContextDesc), device=device, arch=encode("arch", arch), log=_to_logging)
+                size, flags = ctypes.sizeof(_c.ContextDesc), _c.NO_JIT if _no_jit else 0
+                desc = _c.ContextDesc(struct_size=size, flags=flags, device=device, arch=encode("arch", arch), log=_to_logging)
                 made = ctypes.c_void_p()
                 check(lib().attnforge_context_create(ctypes.byref(desc), ctypes.byref(made)))
                 handle = _contexts[key] = made.value
     return handle
+
+
+def forbid_jit(no_jit):
+    """Whether contexts, also those that are opened later, may not compile and tune."""
+    global _no_jit
+    with _opening:
+        _no_jit = no_jit
+        for handle in _contexts.values():
+            check(lib().attnforge_context_set_no_jit(handle, no_jit))
 
 
 def opened_devices():

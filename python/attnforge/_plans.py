@@ -6,7 +6,7 @@ import threading
 from typing import NamedTuple, Optional
 
 from . import _c, _checks
-from ._library import check, context, encode, lib
+from ._library import check, context, encode, forbid_jit, lib
 
 _POLICIES = ("estimate", "first_run", "cached_only")  # by their numbers
 
@@ -124,7 +124,6 @@ class Choice(NamedTuple):
 
     policy: str = "first_run"
     time_limit_s: float = 8.0
-    no_jit: bool = False
     family: Optional[str] = None
     config: Optional[str] = None
 
@@ -139,7 +138,6 @@ class Choice(NamedTuple):
         return _c.PlanOptions(
             struct_size=ctypes.sizeof(_c.PlanOptions),
             policy=_POLICIES.index(self.policy),
-            flags=_c.NO_JIT if self.no_jit else 0,
             time_limit_s=self.time_limit_s,
             family=encode("family", self.family),
             config=encode("config", self.config),
@@ -185,7 +183,8 @@ def configure(policy=None, time_limit_s=None, no_jit=None, family=None, config=N
 
     policy: "first_run", the default (the tuned winner, else tune within time_limit_s, by processes of the program attnforge; while a
     graph is captured, and without the program, as "estimate"), "estimate" (the winner, else that of a problem like it, else the
-    model's choice) or "cached_only" (the winner, else NotReadyError). no_jit: never compile, NotReadyError instead.
+    model's choice) or "cached_only" (the winner, else NotReadyError). no_jit: never compile and never tune,
+    NotReadyError instead, also of zeros after packed rows, of weights and of block masks.
     family: only this kernel family, "" any again. config: exactly this config, as a plan's .config says it, "" any again: of forward
     problems where its name begins with fwd_, of gradients where it begins with bwd_, of merge_states() with merge_, of
     append_kv() with append_. Forgets all plans.
@@ -196,12 +195,13 @@ def configure(policy=None, time_limit_s=None, no_jit=None, family=None, config=N
         changes["policy"] = _checks.one_of("policy", policy, _POLICIES)
     if time_limit_s is not None:
         changes["time_limit_s"] = _checks.seconds("time_limit_s", time_limit_s)
-    if no_jit is not None:
-        changes["no_jit"] = _checks.flag("no_jit", no_jit)
+    no_jit = None if no_jit is None else _checks.flag("no_jit", no_jit)
     if family is not None:
         changes["family"] = _checks.text("family", family) or None
     if config is not None:
         changes["config"] = _checks.text("config", config) or None
     with _configuring:
         _choice = _choice._replace(**changes)
+        if no_jit is not None:
+            forbid_jit(no_jit)
         plan_cache.clear()

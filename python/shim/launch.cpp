@@ -47,17 +47,22 @@ void add_tensor(Call& call, Tensor tensor, RowsOf rows) {
   call.tensors[call.num_tensors++] = tensor;
 }
 
-bool read_outputs(const Call& call, std::vector<Output>& outputs) {
-  for (size_t i = 0; i < call.num_tensors; ++i) {
+bool read_outputs(const Call& made, Recipe& recipe) {
+  if (!made.plain || made.num_tensors > kMostOutputs) return false;
+  for (size_t i = 0; i < made.num_tensors; ++i) {
     int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
-    Output& each = outputs.emplace_back();
-    const bool read = !abi.aoti_torch_get_dim(call.tensors[i], &dim) &&
-                      !abi.aoti_torch_get_sizes(call.tensors[i], &sizes) &&
-                      !abi.aoti_torch_get_strides(call.tensors[i], &strides) &&
-                      !abi.aoti_torch_get_dtype(call.tensors[i], &each.dtype);
+    Output& each = recipe.outputs.emplace_back();
+    const bool read = !abi.aoti_torch_get_dim(made.tensors[i], &dim) &&
+                      !abi.aoti_torch_get_sizes(made.tensors[i], &sizes) &&
+                      !abi.aoti_torch_get_strides(made.tensors[i], &strides) &&
+                      !abi.aoti_torch_get_dtype(made.tensors[i], &each.dtype);
     if (!read) return false;
     each.sizes.assign(sizes, sizes + dim);
     each.strides.assign(strides, strides + dim);
+  }
+  for (const int64_t i : recipe.zeros) {
+    if (i < 0 || i >= static_cast<int64_t>(made.num_tensors)) return false;
+    recipe.outputs[static_cast<size_t>(i)].zeros = true;
   }
   return true;
 }
@@ -93,6 +98,7 @@ bool allocate(const Output& output, const Call& call, Tensors& made, uint64_t& a
   made.all.push_back(tensor);
   if (is_plain != nullptr && !is_plain(tensor))
     return false;  // a mode or transform of torch made it
+  if (output.zeros && abi.aoti_torch_zero_(tensor)) return false;
   if (abi.aoti_torch_get_data_ptr(tensor, &data) || data == nullptr) return false;
   address = reinterpret_cast<uint64_t>(data);
   return true;

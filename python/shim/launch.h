@@ -33,9 +33,9 @@ struct Tensors {
 /// A call's arguments, read and not owned.
 struct Call {
   Key key;
-  std::array<Tensor, 24> tensors;
+  std::array<Tensor, kMostTensors> tensors;
   size_t num_tensors = 0;
-  uint64_t addresses[24 + 8];  // and those of outputs
+  uint64_t addresses[kMostTensors + kMostOutputs];  // and those of outputs
   int32_t device_type = 0, device = 0;
   int64_t packed_rows[2] = {-1, -1};  // by RowsOf, of packed tensors
   bool plain = true;                  // one that may be known
@@ -44,8 +44,9 @@ struct Call {
 /// rows: those that the tensor may have in common with others, and the key then does not say.
 void add_tensor(Call& call, Tensor tensor, RowsOf rows = kNoRows);
 
-/// The layouts of a call's tensors; false where they cannot be read.
-bool read_outputs(const Call& call, std::vector<Output>& outputs);
+/// The layouts of outputs, which are the tensors of `made`; false where they cannot be read, or are
+/// not those that the recipe says.
+bool read_outputs(const Call& made, Recipe& recipe);
 
 /// Runs a call, with new outputs; false where Python has to say why not.
 bool launch(const Plans::Known& known, Call& call, Tensors& outputs);

@@ -83,8 +83,10 @@ bool parse(std::span<const int64_t> words, Recipe& recipe) {
     pair.below = next();
     pair.above = next();
   }
+  for (int64_t count = next(); count > 0; --count) recipe.zeros.push_back(next());
   constexpr int64_t kRestBytes = 40;  // of an attnforge_rest
-  if (recipe.num_rests > 0 && !has_word(recipe.rest + kRestBytes * recipe.num_rests - 8))
+  if (recipe.num_rests > 0 &&
+      !(has_word(recipe.rest) && has_word(recipe.rest + kRestBytes * recipe.num_rests - 8)))
     return false;
   return recipe.workspace_bytes >= 0 && recipe.bytes.size() <= kMostBytes && words.empty();
 }

@@ -23,6 +23,7 @@ struct Output {
   std::vector<int64_t> sizes, strides;
   int32_t dtype;
   RowsOf rows = kNoRows;
+  bool zeros = false;  // before the run, which does not write all of it or adds to it
 };
 
 /// How a call runs; immutable once it is in the table. The plan is Python's, which keeps it until
@@ -50,11 +51,12 @@ struct Recipe {
   std::vector<Rows> rows;
   int64_t context = 0, rest = 0, num_rests = 0;  // where attnforge_rest structs are, in bytes
   std::vector<Pair> pairs;
+  std::vector<int64_t> zeros;  // the outputs that are zeros before the run
   std::vector<Output> outputs;
 };
 
-/// The most bytes of a Recipe.
-constexpr size_t kMostBytes = 1024;
+/// The most bytes of a Recipe, and tensors of a call.
+constexpr size_t kMostBytes = 1024, kMostTensors = 24, kMostOutputs = 8;
 
 /// All that a call is, but addresses: op, options, sizes, strides and so on. Of fixed size, as it
 /// is made anew for each call.
@@ -119,7 +121,7 @@ class Plans {
 int64_t rounded(int64_t rows);
 
 /// The words that Python says a recipe in: workspace_bytes, context, rest and num_rests, then each
-/// with its count before: pointers, addresses, rows, pairs. False where they are none.
+/// with its count before: pointers, addresses, rows, pairs, zeros. False where they are none.
 bool parse(std::span<const int64_t> words, Recipe& recipe);
 
 }  // namespace attnforge_torch

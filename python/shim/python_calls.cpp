@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "launch.h"
@@ -45,7 +46,7 @@ bool has_plain_keys(Tensor handle) {
 
 struct PythonCall : Call {
   bool grad = abi.aoti_torch_grad_mode_is_enabled();
-  bool requires_grad = false;
+  int64_t requires_grad = 0;  // a bit for each tensor
   Which which = kAppend;
   RowsOf rows = kNoRows;  // of the value that is added
 };
@@ -57,15 +58,16 @@ void add_tensor_of(PythonCall& call, Object object) {
     return;
   }
   call.key.add(kTensor);
+  const size_t place = call.num_tensors;
   add_tensor(call, handle, call.rows);
-  if (!call.grad || call.requires_grad) return;
+  if (!call.grad) return;
   const Object found = python.PyObject_GetAttr(object, layout.requires_grad);
   if (found == nullptr) {
     python.PyErr_Clear();
     call.plain = false;
     return;
   }
-  call.requires_grad = found != layout.no;
+  if (found != layout.no) call.requires_grad |= int64_t{1} << place;
   python.Py_DecRef(found);
 }
 
@@ -173,9 +175,9 @@ bool read(Object const* values, ptrdiff_t count, PythonCall& call) {
     python.PyErr_Clear();
     return false;
   }
-  const int64_t deterministic = call.requires_grad && abi.deterministic(abi.global_context());
-  call.key.add(deterministic << 9 | static_cast<int64_t>(call.requires_grad) << 8 |
-               (call.device & 255));
+  const int64_t deterministic = call.requires_grad != 0 && abi.deterministic(abi.global_context());
+  call.key.add(call.requires_grad << 8 | (call.device & 255));
+  call.key.add(deterministic);
   return call.key.whole();
 }
 
@@ -234,12 +236,14 @@ bool read_recipe(Object told, Object outputs, Recipe& recipe) {
   std::memcpy(numbers.data(), words.data(), numbers.size() * 8);
   PythonCall made;
   add(made, outputs);
-  return parse(numbers, recipe) && made.plain && read_outputs(made, recipe.outputs);
+  return parse(numbers, recipe) && read_outputs(made, recipe);
 }
 
 /// Says which outputs have the rows of a call; false where a recipe has others than these.
 bool mark_outputs(const PythonCall& call, Recipe& recipe) {
-  for (size_t i = 0; i < recipe.outputs.size(); ++i) {
+  // Gradients after the first three are of arrays that have no such rows.
+  const size_t have_rows = call.which == kBackward ? 3 : recipe.outputs.size();
+  for (size_t i = 0; i < std::min(have_rows, recipe.outputs.size()); ++i) {
     const RowsOf rows = call.which == kBackward && i > 0 ? kKeys : kQueries;
     const int64_t count = call.packed_rows[rows];
     Output& output = recipe.outputs[i];
@@ -265,7 +269,7 @@ Object remember(Object, Object const* values, ptrdiff_t count) {
   const auto type = word_at<Object>(told, layout.type);
   bool fits = read(values + 3, count - 3, call);
   if (type == layout.tuple)
-    fits = fits && !call.requires_grad && read_recipe(told, values[1], recipe) &&
+    fits = fits && call.requires_grad == 0 && read_recipe(told, values[1], recipe) &&
            mark_outputs(call, recipe);
   else if (type == layout.integer)
     recipe.number = python.PyLong_AsLongLong(told);

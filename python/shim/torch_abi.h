@@ -32,6 +32,7 @@ constexpr uint64_t kVersion = uint64_t{2} << 56 | uint64_t{10} << 48;
   X(aoti_torch_empty_strided, int32_t,                                                     \
     (int64_t dim, const int64_t* sizes, const int64_t* strides, int32_t dtype,             \
      int32_t device_type, int32_t device, Tensor*))                                        \
+  X(aoti_torch_zero_, int32_t, (Tensor))                                                   \
   X(aoti_torch_grad_mode_is_enabled, bool, ())                                             \
   X(aoti_torch_delete_tensor_object, int32_t, (Tensor))                                    \
   X(aoti_torch_device_type_cuda, int32_t, ())                                              \

@@ -141,14 +141,14 @@ bool give(const Op& op, Tensors& outputs, Value* stack) {
 }
 
 /// The layouts of an op's results; false where they cannot be read.
-bool read_outputs(const Op& op, const Value* stack, std::vector<Output>& outputs) {
+bool read_outputs(const Op& op, const Value* stack, Recipe& recipe) {
   Call call;
   if (*op.results == 'T')
     add_list(call, 'T', reinterpret_cast<void*>(stack[0]));
   else
     for (size_t i = 0; op.results[i] != 0; ++i)
       add_tensor(call, reinterpret_cast<Tensor>(stack[i]));
-  return call.plain && read_outputs(call, outputs);
+  return read_outputs(call, recipe);
 }
 
 /// The op of Python's takes the arguments and leaves its results.
@@ -159,7 +159,7 @@ void run_cold(const Op& op, Value* stack, const Call& call) {
   const int32_t status = abi.torch_call_dispatcher(op.cold, "", stack, kVersion);
   cold = before;
   if (status == 0 && own.failure.empty()) {
-    if (own.known && call.plain && read_outputs(op, stack, own.recipe.outputs))
+    if (own.known && call.plain && read_outputs(op, stack, own.recipe))
       plans.put(call.key, std::move(own.recipe), own.epoch);
     return;
   }

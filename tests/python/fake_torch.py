@@ -88,6 +88,9 @@ def tensor_type(torch):
         def detach(self):
             return torch.Tensor(self.shape, self.dtype, self._strides, self._address, (self.device.type, self.device.index))
 
+        def new_zeros(self, shape, dtype=None):
+            return torch.zeros(shape, dtype or self.dtype, self.device)
+
         def zero_(self):
             torch.zeroed.append(self.data_ptr())
             return self
@@ -185,7 +188,7 @@ class Torch(types.ModuleType):
             @classmethod
             def apply(cls, *arguments):
                 saved = types.SimpleNamespace(
-                    needs_input_grad=[getattr(each, "requires_grad", False) for each in arguments],
+                    needs_input_grad=tuple([getattr(each, "requires_grad", False) for each in arguments]),
                     set_materialize_grads=lambda value: None,
                 )
 

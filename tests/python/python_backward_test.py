@@ -359,8 +359,7 @@ class AutogradTest(BackwardTest):
         seen = []
         with self.recorded(seen):
             gradients = o.backward(self.dout)
-        self.assertEqual(len(gradients), 5)
-        self.assertEqual([x is not None for x in gradients], [False] * 2 + [True] + [False] * 2)
+        self.assertEqual([x is not None for x in gradients], [False, True, False, False])
         self.assertEqual((seen[0][0].o.data, seen[0][1].dout.data), (o.data_ptr(), self.dout.data_ptr()))
         self.assertRegex(self.problem(), "^bwd bf16 .* causal$")
         self.assertEqual(self.attend(return_lse=True)[1].shape, (2, 4, 64))
@@ -425,7 +424,7 @@ class AutogradTest(BackwardTest):
             torch.zeroed = []
             o.backward(None, self.lse)
             self.assertEqual(len(torch.zeroed), 1, "a gradient of o of zeros")
-            self.assertEqual(o.backward(None, None), (None,) * 5)
+            self.assertEqual(o.backward(None, None), (None,) * 4)
 
     def test_gradients_that_kernels_cannot_read_are_copied(self):
         o = self.attend()
@@ -495,15 +494,15 @@ class AutogradTest(BackwardTest):
         self.attend(sinks=sinks, cu_seqlens=ends, max_seqlen=64)
 
     def test_rows_that_do_not_count_are_0_in_outputs_with_gradients(self):
-        used = torch.Tensor((2,), "int32")
-        torch.zeroed = []
-        o, lse = self.attend(used_kv=used, return_lse=True)
-        self.assertEqual(torch.zeroed, [o.data_ptr(), lse.data_ptr()])
-        seen = []
-        with self.recorded(seen):
-            gradients = o.backward(self.dout)
-        self.assertIn(gradients[2].data_ptr(), torch.zeroed)
-        self.assertEqual((seen[1].q, seen[1].kv), (None, used.data_ptr()))
+        used, of_q = torch.Tensor((2,), "int32"), torch.Tensor((2,), "int32")
+        for lengths, begin in ((used, None), ((None, used), None), ((of_q, used), of_q.data_ptr())):
+            torch.zeroed, seen = [], []
+            o, lse = self.attend(used_kv=lengths, return_lse=True)
+            self.assertEqual(torch.zeroed, [o.data_ptr(), lse.data_ptr()] if begin else [], "all rows count where no lengths of q say other")
+            with self.recorded(seen):
+                gradients = o.backward(self.dout)
+            self.assertIn(gradients[1].data_ptr(), torch.zeroed)
+            self.assertEqual((seen[1].q, seen[1].kv), (begin, used.data_ptr()))
 
     def test_autocast(self):
         self.q, self.k = torch.Tensor(SHAPE, "float32"), torch.Tensor(SHAPE, "float32")

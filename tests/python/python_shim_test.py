@@ -23,8 +23,10 @@ import fresh_process
 import torch
 
 sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 2, "bench"))
 import attnforge  # noqa: E402
 import cpu_kernels  # noqa: E402
+import drawn_calls  # noqa: E402
 from attnforge._calls import native  # noqa: E402
 from attnforge._calls.fast import fast  # noqa: E402
 from attnforge._calls.lengths import packed_bounds  # noqa: E402
@@ -84,6 +86,17 @@ class OpsTest(OnCpu):
             for dlse in (None, torch.randn(2, 4, 20)):
                 backward = self.known(lambda: ops.run_backward(*of_backward, dlse, *arguments[3:], []), 0)
                 self.same(self.known(lambda: ops.run_backward(*of_backward, dlse, *arguments[3:], [])), backward)
+
+    def test_numbers_of_texts_are_there_in_each_backward(self):
+        q, k, v = inputs()
+        text = "{'score':'=s * by','args':{'by':%s}}"
+        with torch.no_grad():
+            for by in (0.5, 2.0):
+                o, lse = ops.run_forward(q, k, v, [], [], text % by)
+                wanted = attnforge.attention_backward(q, k, v, o, lse, q, score="s * by", args={"by": by})
+                for op in [ops.run_backward] * 3 + [ops.run_backward_cold] * 3:
+                    self.same(op(q, k, v, o, lse, q, None, [], [], text % by, []), wanted)
+                self.known(lambda: ops.run_backward(q, k, v, o, lse, q, None, [], [], text % by, []))  # noqa: B023
 
     def test_no_call_is_taken_for_another(self):
         """Each of many in turn, twice, against what Python alone gives."""
@@ -396,6 +409,164 @@ class NativeTest(OnCpu):
                 self.known(step, 2)
                 self.assertNotIn("deterministic", cpu_kernels.runs[-1])
 
+    def trained_step(self, change=lambda x: x, rows=24, dout=None, packed=False, **options):
+        """A function that gives o and the gradients of q, k, v and of whatever in options requires grad."""
+        shape = (rows, 4, 16) if packed else (2, rows, 4, 16)
+        tensors = [change(torch.randn(shape).bfloat16()).requires_grad_() for _ in range(3)]
+        others = [each for value in options.values() for each in (value.values() if type(value) is dict else (value,))]
+        tensors += [each for each in others if isinstance(each, torch.Tensor) and each.requires_grad]
+        dout = torch.randn(shape).bfloat16() if dout is None else dout
+        dlse = torch.randn(*shape[:-3], 4, rows)
+
+        def step():
+            made = attnforge.attention(*tensors[:3], **options)
+            made = made if type(made) is tuple else (made,)
+            return [made[0].detach(), *torch.autograd.grad(made, tensors, (dout, dlse)[: len(made)])]
+
+        return step
+
+    SCORE = "s + slope[head] * (k - q)"
+
+    def kinds_of_steps(self):
+        """Options of training calls with tensors of their own, by names."""
+        g = lambda x: x.requires_grad_()  # noqa: E731
+        slope, document, mask = torch.rand(4), torch.tensor([0] * 9 + [1] * 15).int(), torch.randn(2, 4, 24, 24)
+        used, of_q = torch.tensor([7, 24]).int(), torch.tensor([24, 5]).int()
+        packed = {"packed": True, "cu_seqlens": torch.tensor([0, 5, 20]).int(), "max_seqlen": 24}
+        score = {"score": self.SCORE, "args": {"slope": slope}}
+        return {
+            "args": score,
+            "args with gradients": {"score": self.SCORE, "args": {"slope": g(slope.clone())}},
+            "args of 16 bits with gradients": {"score": self.SCORE, "args": {"slope": g(slope.bfloat16())}},
+            "args with gradients, of lse too": {"score": self.SCORE, "args": {"slope": g(slope.clone())}, "return_lse": True},
+            "numbers": {"score": "s * by", "args": {"by": 0.5}},
+            "mask": {"mask": "document[q] == document[k]", "args": {"document": document}, "causal": True},
+            "attn_mask": {"attn_mask": mask}, "attn_mask of 16 bits": {"attn_mask": mask.bfloat16()},
+            "attn_mask of booleans": {"attn_mask": mask > 0}, "attn_mask that is broadcast": {"attn_mask": mask[0, 0].bfloat16()},
+            "attn_mask that is copied": {"attn_mask": torch.randn(24, 48)[:, ::2]},
+            "attn_mask with gradients": {"attn_mask": g(mask.clone()), "causal": True},
+            "attn_mask of 16 bits with gradients": {"attn_mask": g(mask.bfloat16())},
+            "attn_mask that is broadcast, with gradients": {"attn_mask": g(mask[:1, 0].bfloat16())},
+            "attn_mask that is copied, with gradients": {"attn_mask": g(torch.randn(24, 48)[:, ::2])},
+            "attn_mask and args, with gradients": {"attn_mask": g(mask.clone()), "score": self.SCORE, "args": {"slope": g(slope.clone())}},
+            "used_kv": {"used_kv": used}, "used_kv alone of a pair": {"used_kv": (None, used)},
+            "used_q and used_kv": {"used_kv": (of_q, used), "return_lse": True}, "used_q": {"used_kv": (of_q, None), "layout": "bshd"},
+            "used_kv and attn_mask": {"used_kv": used, "attn_mask": g(mask.clone())},
+            "sinks": {"sinks": slope}, "sinks with gradients": {"sinks": g(slope.clone())},
+            "all": {"sinks": g(slope.clone()), "used_kv": (of_q, used), "score": self.SCORE, "args": {"slope": g(slope.clone())}},
+            "packed, args": {**packed, **score}, "packed, args with gradients": {**packed, "score": self.SCORE, "args": {"slope": g(slope.clone())}},
+            "packed, sinks with gradients": {**packed, "sinks": g(slope.clone())},
+        }  # fmt: skip
+
+    def test_steps_with_other_tensors_need_no_python(self):
+        for name, options in self.kinds_of_steps().items():
+            with self.subTest(name):
+                step = self.trained_step(**options)
+                wanted = self.python_alone(step)
+                self.same(self.hot(step, 2), wanted)
+                if "used" in name:
+                    of_q, of_kv = options["used_kv"] if type(options["used_kv"]) is tuple else (None, options["used_kv"])
+                    for each, lengths in zip(wanted, (of_q, of_q, of_kv, of_kv)):
+                        for sequence, length in enumerate(() if lengths is None else lengths.tolist()):
+                            self.assertTrue((each[sequence, length:] == 0).all() and (each[sequence, :length] != 0).any())
+
+    def test_steps_read_the_tensors_of_each_call(self):
+        for name, options in self.kinds_of_steps().items():
+            with self.subTest(name):
+                step = self.trained_step(**options)
+                before = self.hot(step, 2)
+                inside = [value.values() if type(value) is dict else value if type(value) is tuple else (value,) for value in options.values()]
+                with torch.no_grad():
+                    for each in (each for values in inside for each in values):
+                        if isinstance(each, torch.Tensor) and each is not options.get("cu_seqlens"):
+                            each.copy_(each.flip(*range(each.dim())))
+                made = self.known(step, 2)
+                self.same(made, self.python_alone(step))
+                self.assertTrue(name == "numbers" or not all(map(torch.equal, made, before)))
+
+    def test_no_step_with_other_tensors_is_taken_for_another(self):
+        """Calls in turn, four times, each against what Python alone gives."""
+        mask, slope, used = torch.randn(2, 4, 24, 24).bfloat16(), torch.rand(4), torch.tensor([7, 24]).int()
+        g = lambda x: x.clone().requires_grad_()  # noqa: E731
+        odd = lambda x: torch.cat([x.flatten()[:2], x.flatten()])[2:].view_as(x)  # noqa: E731
+        heads_first = lambda x: x.transpose(1, 2).contiguous().transpose(1, 2)  # noqa: E731
+        args = lambda slope, **more: {"score": self.SCORE, "args": {"slope": slope, **more}}  # noqa: E731
+        cases = [self.trained_step(**kind) for kind in (
+            *({"attn_mask": each} for each in (
+                mask, g(mask), mask.float(), g(mask.float()), mask.half(), mask[:1], mask[:, :1], mask[0, 0], g(mask[0, 0]), mask[:, :, :1],
+                mask[0, 0] > 0, odd(mask), mask.transpose(2, 3), mask.flip(0), mask[:1].expand(2, -1, -1, -1), g(mask[:1]).expand(2, -1, -1, -1),
+            )),
+            {"attn_mask": mask, "causal": True}, {"attn_mask": mask, "change": odd}, {"attn_mask": mask, "change": heads_first},
+            {"attn_mask": mask, "dout": heads_first(mask.transpose(1, 2)[..., :16])},
+            {"attn_mask": mask, "dout": torch.ones(()).bfloat16().expand(2, 24, 4, 16)},
+            args(slope), args(g(slope)), args(slope.bfloat16()), args(g(slope.half())), args(slope, other=1), args(slope, other=1.0),
+            args(slope.flip(0)), *({"score": "s * by", "args": {"by": by}} for by in (0.5, 2.0, 3, True)),
+            {"used_kv": used}, {"used_kv": (used, None)}, {"used_kv": (None, used)}, {"used_kv": (used, used)}, {"used_kv": used.flip(0)},
+            {"sinks": slope}, {"sinks": g(slope)}, {"sinks": slope, "used_kv": used}, {"sinks": g(slope), "deterministic": True},
+        )]  # fmt: skip
+        wanted = [(self.python_alone(step), cpu_kernels.runs[-2:]) for step in cases]
+        for _ in range(4):
+            for step, (made, problems) in zip(cases, wanted):
+                self.same(step(), made)
+                self.assertEqual(cpu_kernels.runs[-2:], problems)
+
+    def test_numbers_that_change_with_each_step_are_those_of_each(self):
+        q, k, v = inputs(grad=True)
+        step = lambda by: torch.autograd.grad(attnforge.attention(q, k, v, score="s * by", args={"by": by}), (q, k, v), q.detach())  # noqa: E731
+        wanted = {}
+        for by in (0.5, 2.0, 3.0):
+            attnforge.plan_cache.clear()
+            wanted[by] = self.python_alone(lambda: step(by))  # noqa: B023
+        for by in (0.5, 0.5, 2.0, 0.5, 3.0, 2.0, 2.0, 2.0, 0.5, 3.0):
+            self.same(step(by), wanted[by])
+        self.known(lambda: step(2.0), 2)
+
+    def test_more_gradients_than_the_shim_holds_are_left_to_python(self):
+        slopes = {f"slope{i}": torch.rand(4).requires_grad_() for i in range(7)}
+        for count in (5, 6, 7):
+            args = dict(list(slopes.items())[:count])
+            step = self.trained_step(score="s + (k - q) * (" + " + ".join(f"{name}[head]" for name in args) + ")", args=args)
+            wanted = self.python_alone(step)
+            self.same(self.hot(step, 2 if count < 6 else 1), wanted)
+
+    def test_steps_with_other_tensors_that_are_wrong_are_refused(self):
+        q, k, v = inputs((2, 24, 4, 16), grad=True)
+        mask, slope, used = torch.randn(24, 24), torch.rand(8), torch.tensor([7, 24]).int()
+
+        def call(mask=None, slope=None, used=None, **more):
+            args = {} if slope is None else {"score": self.SCORE, "args": {"slope": slope}}
+            return attnforge.attention(q, k, v, attn_mask=mask, used_kv=used, **args, **more)
+
+        for good in ({"mask": mask}, {"slope": slope}, {"used": used}, {"mask": mask.clone().requires_grad_()}):
+            self.hot(lambda: torch.autograd.grad(call(**good), q, v.detach()), 2)  # noqa: B023
+        for wrong in (
+            {"mask": mask[:23]}, {"mask": mask.double()}, {"slope": slope[::2]}, {"slope": slope.double()}, {"used": used.long()}, {"used": used[:1]},
+            {"mask": mask, "rope": (slope, slope)}, {"sinks": slope},
+        ):  # fmt: skip
+            with self.subTest(list(wrong)), self.assertRaises((attnforge.InvalidError, attnforge.UnsupportedError)) as raised:
+                call(**wrong)
+            with self.assertRaises(type(raised.exception)) as alone:
+                self.python_alone(lambda: call(**wrong))  # noqa: B023
+            self.assertEqual(str(raised.exception), str(alone.exception))
+
+    def test_steps_with_other_tensors_keep_what_autograd_checks(self):
+        q, k, v = inputs((2, 24, 4, 16), grad=True)
+        mask, slope, used = torch.randn(24, 24).requires_grad_(), torch.rand(4).requires_grad_(), torch.tensor([7, 24]).int()
+        score = {"score": self.SCORE, "args": {"slope": slope}}
+        for each, options in ((mask, {"attn_mask": mask}), (slope, score), (used, {"used_kv": used}), (slope, {"sinks": slope})):
+            step = lambda **more: attnforge.attention(q, k, v, **options, **more)  # noqa: B023, E731
+            self.hot(lambda: torch.autograd.grad(step(), q, v.detach()), 2)  # noqa: B023
+            o = step()
+            with torch.no_grad():
+                each.add_(0)
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                o.sum().backward()
+            (dq,) = torch.autograd.grad(step().float().sum(), [q], create_graph=True)
+            with self.assertRaisesRegex(attnforge.UnsupportedError, "no second one"):
+                dq.sum().backward()
+            hooked = lambda: torch.autograd.grad(step(return_lse=True)[1].sum(), q)  # noqa: B023, E731
+            self.same(self.python_alone(hooked), [hooked() for _ in range(3)][-1])
+
     def packed_step(self, ends, keys=None, rows=24, rows_kv=None, dtype=torch.bfloat16, change=lambda x: x, longest=24, **options):
         """A function that gives o and the gradients, beside lse where options ask for it."""
         shapes = (rows, 4, 16), (rows_kv or rows, 2, 16), (rows_kv or rows, 2, 16)
@@ -525,10 +696,13 @@ class NativeTest(OnCpu):
 
     def test_backward_by_hand(self):
         q, k, v = inputs()
+        slope, used = torch.rand(4), torch.tensor([7, 20]).int()
+        others = {"score": self.SCORE, "args": {"slope": slope}}, {"sinks": slope}, {"used_kv": (used, used)}, {"sinks": slope, "used_kv": used}
         o, lse = attnforge.attention(q, k, v, causal=True, return_lse=True)
-        for dlse in (None, torch.randn(2, 4, 20)):
-            call = lambda: attnforge.attention_backward(q, k, v, o, lse, o, dlse=dlse, causal=True)  # noqa: E731
-            self.same(self.hot(call), self.python_alone(call))
+        for options in (*others, {}):
+            for dlse in (None, torch.randn(2, 4, 20)):
+                call = lambda: attnforge.attention_backward(q, k, v, o, lse, o, dlse=dlse, causal=True, **options)  # noqa: B023, E731
+                self.same(self.hot(call), self.python_alone(call))
         q.requires_grad_()
         with self.assertRaisesRegex(attnforge.InvalidError, "q requires grad"):
             call()
@@ -704,6 +878,22 @@ class NativeTest(OnCpu):
         for mode in (contextlib.nullcontext, torch.inference_mode, torch.no_grad):
             with mode():
                 self.assertIsNotNone(native.open_calls(torch, "cpu", cpu_kernels.shim_run, cpu_kernels.shim_clear))
+
+
+class DrawnTest(OnCpu):
+    def test_drawn_calls_need_no_python(self):
+        """Those of bench/host.py."""
+        made = drawn_calls.cases(torch, 40, 1, "cpu")
+        names = [name for name, _ in made]
+        self.assertEqual(names, [name for name, _ in drawn_calls.cases(torch, 40, 1, "cpu")])
+        self.assertNotEqual(names, [name for name, _ in drawn_calls.cases(torch, 40, 2, "cpu")])
+        trained = [f"{each} with gradients" for each in ("sinks", "args", "attn_mask")]
+        for word in filter(None, (*drawn_calls.LENGTHS, *drawn_calls.MASKS, "causal", "window", *trained)):
+            self.assertIn(word, ", ".join(names).split(", "))
+        for name, call in made:
+            with self.subTest(name):
+                call(), call(), call()
+                self.known(call, 2 if name.startswith("step") else 1)
 
 
 class OpeningTest(unittest.TestCase):

@@ -591,6 +591,37 @@ class RunTest(unittest.TestCase):
         finally:
             attnforge.configure(no_jit=False)
 
+    def test_no_jit_is_of_ops_and_tuning_too(self):
+        """Whether it comes before the context or after it."""
+        code = """if True:
+            import attnforge
+            from attnforge._calls.rest import clear_rest
+            class Array:
+                def __init__(self, pointer, shape, kind="<f2"):
+                    self.__cuda_array_interface__ = {"shape": shape, "typestr": kind, "data": (pointer, False), "version": 3}
+            q, lse, mass = Array(0x10000, (1, 16, 2, 64)), Array(0x20000, (1, 2, 16), "<f4"), Array(0x30000, (1, 2, 16), "<f4")
+            calls = {
+                "zeros": lambda: clear_rest(0, 0, [(0x10000, (8, 2, 16), 2, 0x20000)]),
+                "mass": lambda: attnforge.key_mass(q, q, lse, out=mass),
+                "mask": lambda: attnforge.BlockMask.from_text("q >= k", 64, device=0),
+                "tune": lambda: attnforge.tune("fwd bf16 seqlen=128 head_dim=64"),
+            }
+            def refused(names):
+                for name in names:
+                    try:
+                        calls[name]()
+                    except attnforge.NotReadyError:
+                        yield name
+            attnforge.configure(no_jit=True)
+            print(*refused(calls))
+            attnforge.configure(no_jit=False)
+            print(*refused(["zeros"]))
+            attnforge.configure(no_jit=True)
+            print(*refused(calls))
+        """
+        done = run_python(code)
+        self.assertEqual((done.returncode, done.stdout), (0, "zeros mass mask tune\n\nmass mask tune\n"), done.stderr)
+
     def test_stats_count_compiles_and_what_was_not_tuned(self):
         q, o = FakeArray((1, 16, 2, 96)), FakeArray((1, 16, 2, 96), pointer=0x40000)
         before = attnforge.stats()

@@ -130,11 +130,11 @@ def shape_of_lse(q, places):
     return (q.shape[head], q.shape[row]) if batch is None else (q.shape[batch], q.shape[head], q.shape[row])
 
 
-def new_outputs(backend, inputs, places, has_lse, queue, zeros=False):
-    """(o, lse) of the framework, lse None where it is not asked for. zeros: filled with zeros."""
+def new_outputs(backend, inputs, places, has_lse, queue):
+    """(o, lse) of the framework, lse None where it is not asked for."""
     q, _, v = inputs
-    o = backend.empty(shape_of_o(q, v), code_of_o(q), q.device, queue, zeros)
-    return o, backend.empty(shape_of_lse(q, places), FP32, q.device, queue, zeros) if has_lse else None
+    o = backend.empty(shape_of_o(q, v), code_of_o(q), q.device, queue)
+    return o, backend.empty(shape_of_lse(q, places), FP32, q.device, queue) if has_lse else None
 
 
 def view_outputs(o, lse, stream):

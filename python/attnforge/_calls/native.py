@@ -16,7 +16,7 @@ from .parts import addresses_of
 from .._plans import plan_cache
 from .rest import pack_rest
 
-# What `call` is told first. TRAINING is ATTENTION of packed tensors whose rows after the last sequence are 0.
+# What `call` is told first. TRAINING is ATTENTION with lengths, of which rows of o and lse that do not count are 0.
 ATTENTION, BACKWARD, APPEND, TRAINING = range(4)
 _WORDS_OF_TENSOR_IMPL = 26  # the dispatch keys are its last member that tells apart
 _shim = _remember = None
@@ -118,9 +118,9 @@ def epoch():
     return _shim.attnforge_torch_epoch()
 
 
-def words_of(recipe, rests=b"", device=None):
+def words_of(recipe, rests=b"", device=None, zeros=()):
     """What the shim takes of a call's recipe(): (handle of the plan, bytes, words); None where there is none. The plan is kept. rests: the
-    bytes of _c.Rest structs, with marks, on that device."""
+    bytes of _c.Rest structs, with marks, on that device. zeros: places of new tensors that are zeros before the run."""
     if recipe is None or recipe[0].passing:
         return None
     plan, tensors, structs, pairs = recipe
@@ -143,7 +143,7 @@ def words_of(recipe, rests=b"", device=None):
         elif word >> 48 == ROWS >> 48:
             rows += (word - ROWS) // OF_KEYS, at, (word - ROWS) % OF_KEYS
     pairs = [word for output, other, below, above in pairs for word in (output - MARK, other - MARK, below, above)]
-    lists = [word for each, size in ((pointers, 3), (addresses, 3), (rows, 3), (pairs, 4)) for word in (len(each) // size, *each)]
+    lists = [word for each, size in ((pointers, 3), (addresses, 3), (rows, 3), (pairs, 4), (zeros, 1)) for word in (len(each) // size, *each)]
     words = plan.workspace_bytes, *of_rests, *lists
     return plan.handle.value, bytes(memory), bytes((ctypes.c_int64 * len(words))(*words))
 
@@ -219,10 +219,12 @@ def remember_attention(key, values, result, used, first=False):
     recipe = None if named is None else call.recipe(marks, named, low_bits(q, k, v, outputs[0]), out is None)
     if recipe is None and first:
         return
-    rests = b""
-    if which == TRAINING:
+    rests, zeros = b"", ()
+    if which == TRAINING and "cu_seqlens" in used:
         rests = _rests(outputs, marks[3:], addresses_of(named)[2:4], used["cu_seqlens"])
-    _remember(words_of(recipe, rests, call.device), new, since, *values)
+    elif which == TRAINING:  # the run was one with out=, here they are new
+        recipe, zeros = recipe and (*recipe[:3], ()), range(len(outputs))
+    _remember(words_of(recipe, rests, call.device, zeros), new, since, *values)
 
 
 def _with_mask(marked, given, used, mask, mark):
@@ -240,23 +242,29 @@ def _with_mask(marked, given, used, mask, mark):
     return {**marked, **changed, "args": args}
 
 
-def backward_words(call, q, k, v, o, lse, dout, dlse, options, gradients, any_rows=False):
-    """words_of() a BackwardCall whose tensors are these, in this order, those of options, and new gradients; None without."""
+def backward_words(call, q, k, v, o, lse, dout, dlse, options, gradients, any_rows=False, trained=()):
+    """words_of() a BackwardCall whose tensors are these, in this order, those of options, and new gradients; None without. trained: names
+    of arrays in args, whose gradients are the last."""
     places = itertools.count(6 if dlse is None else 7)
     named = _marked(options, type(q), places)
-    last = next(places)
-    marks = [MARK + place for place in (0, 1, 2, 3, 5, last, last + 1, last + 2, 4)] + [0 if dlse is None else MARK + 6]
-    recipe = call.recipe(marks, named, low_bits(q, k, v, o, dout, *gradients), any_rows)
+    dq, dk, dv, *others = (Marked(place).mark for place, _ in zip(places, gradients))
+    of_args = others[len(others) - len(trained) :]
+    marks = [MARK, MARK + 1, MARK + 2, MARK + 3, MARK + 5, dq, dk, dv, MARK + 4, 0 if dlse is None else MARK + 6]
+    marks.append(others[0] if len(others) > len(trained) else 0)
+    recipe = call.recipe(marks, named, low_bits(q, k, v, o, dout, *gradients[:3]), any_rows, of_args)
     rests = b""
     if call.packed:
-        rests = _rests(gradients, marks[5:8], addresses_of(named)[2:4], options["cu_seqlens"])
-    return words_of(recipe, rests, call.device)
+        rests = _rests(gradients[:3], marks[5:8], addresses_of(named)[2:4], options["cu_seqlens"])
+    added_to = len(gradients) - len(trained)  # but those of 16 bits, which are written
+    zeros = [i for i, each in enumerate(gradients) if (call.zeros if i < added_to else each.element_size() == 4)]
+    return words_of(recipe, rests, call.device, zeros)
 
 
 def remember_backward(call, since, values, gradients, first=False):
-    """The same for attention_backward(). since: epoch() of before call was known to be there."""
+    """The same for attention_backward(), whose values may end with the names of arrays in args that have gradients too. since: epoch() of
+    before call was known to be there."""
     if call is not None:
-        words = backward_words(call, *values[2:], gradients, any_rows=True)
+        words = backward_words(call, *values[2:10], gradients, True, *values[10:])
         if words is not None or not first:
             _remember(words, gradients, since, *values)
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from .. import _checks
 from .._calls import native, parts as _parts
-from .._calls.arguments import check_inputs, new_outputs, view_inputs
+from .._calls.arguments import check_inputs, view_inputs
 from .._arrays import backend_of
 from .backward import attention_backward, by_plans, why_not_served
 from .._calls.code import check_devices, code_of, name_of, new_dargs
@@ -24,32 +24,40 @@ class Leaf(NamedTuple):
     index: int
 
 
-_CHECKED = "checked"  # what is remembered of a call with other tensors, or blocks: it differs from call to call
+_CHECKED = "checked"  # what is remembered of a call with a block mask: it differs from call to call
 
 
-class Plain(dict):
-    """The options of a call whose only tensors are q, k and v, and cu_seqlens, which is remembered."""
+class Given(dict):
+    """The options of a call, with a Leaf for each tensor; they are remembered, but those with a block mask."""
 
     def __init__(self, options, epoch, again=None):
         """epoch: plan_cache's when the call began. again: what the function of autograd does for calls like an earlier one."""
         super().__init__(options)
-        self.again = again
-        self.forward, self.epoch = {**options, "return_lse": True}, epoch
-        self.of_backward = of_backward(options)
-        self.packed = "cu_seqlens" in options
-        self.backward = {}  # a BackwardCall by the layouts of its arrays: hooks of saved tensors may change these
+        self.again, self.epoch = again, epoch
+        self.forward = {**options, "return_lse": True}
+        self.numbers = numbers_of(self.get("args"))
+        self._places = tuple(_places_of_leaves(options))
+        self._wanted = {}  # by which gradients are
+        self._backward = {}  # a BackwardCall by the layouts of its arrays: hooks of saved tensors may change these
 
-    def with_ends(self, options, leaves):
-        """Options of this call with cu_seqlens, which are its leaves."""
-        return {**options, "cu_seqlens": leaves[0] if len(leaves) == 1 else tuple(leaves)} if self.packed else options
+    def leaves_of(self, options):
+        """The tensors in options of a call like this one."""
+        return [options[name] if inner is None else options[name][inner] for name, inner in self._places]
+
+    def wanted(self, needs):
+        """wanted_of() it."""
+        found = self._wanted.get(needs)
+        if found is None:
+            found = self._wanted[needs] = wanted_of(self, needs)
+        return found
 
     def gradients(self, saved, dout, options, values=None):
-        """(dq, dk, dv) of a call like an earlier one; None where more must be looked at. options: of_backward with_ends(); values: those of
-        fast.native() that are to be remembered."""
+        """Those of attention_backward() of a call like an earlier one; None where more must be looked at. values: those of fast.native() that
+        are to be remembered."""
         since = 0 if values is None else native.epoch()
         if self.epoch != plan_cache.epoch or dout.is_neg():
             return None
-        call = self.backward.get(_layouts(saved, dout))
+        call = self._backward.get(("sinks" in options, *_layouts(saved, dout)))
         ran = call and call.run(*saved[:5], dout, None, None, None, options, None)
         if not ran:
             return None
@@ -65,36 +73,60 @@ class Plain(dict):
         values = *saved[:5], dout, None, None, False, False, *options.values()
         call = find(fast.key_of(("backward", *options), values))
         if call is not None:
-            if len(self.backward) >= 64:
-                self.backward.clear()
-            self.backward[_layouts(saved, dout)] = call
+            if len(self._backward) >= 64:
+                self._backward.clear()
+            self._backward["sinks" in options, *_layouts(saved, dout)] = call
 
 
 _numbered, _numbers = {}, itertools.count(1)
 plan_cache.on_clear.append(_numbered.clear)
 
 
-def again(number, q, k, v, options):
+def again(number, q, k, v, attn_mask, options):
     """attention() of a call with gradients that is known by a number; None where more must be looked at."""
-    known = _numbered.get(number)
-    return None if known is None else known.again(known, q, k, v, *_ends_of(options.get("cu_seqlens")))
+    known, of_mask = _numbered.get(number, (None, None))
+    if known is None:
+        return None
+    if of_mask is not None:
+        options = {**options, "args": {**(options.get("args") or {}), of_mask: attn_mask}}
+    elif attn_mask is not None:
+        from ..integrations.masks import with_attn_mask
+
+        options = with_attn_mask(attn_mask, q, k, options)
+    return known.again(known, q, k, v, *known.leaves_of(options))
 
 
-def _remember(known, q, k, v, values):
+def _remember(known, q, k, v, values, of_mask):
     """The call of `values` has a number from now on, if autocast has nothing to convert in it."""
     since, number = native.epoch(), next(_numbers)
     if len(_numbered) >= plan_cache.limit:
         _numbered.clear()
     if known.again is not None and known.epoch == plan_cache.epoch and all(each.element_size() == 2 for each in (q, k, v)):
-        _numbered[number] = known
+        _numbered[number] = known, of_mask
         native.remember_number(number, since, values)
 
 
-def _ends_of(cu_seqlens):
-    """Leaves of a Plain."""
-    if cu_seqlens is None:
-        return ()
-    return tuple(cu_seqlens) if isinstance(cu_seqlens, (tuple, list)) else (cu_seqlens,)
+def _name_of_mask(mask, args, others):
+    """By which name args have attn_mask as it is, beside others; None where it was copied."""
+    for name, value in args.items():
+        if name not in others and type(value) is type(mask) and value.data_ptr() == mask.data_ptr() and value.numel() == mask.numel():
+            return name if mask.is_contiguous() else None
+    return None
+
+
+def numbers_of(args):
+    """Of them a key has the types alone."""
+    return repr([value for value in args.values() if type(value) in (bool, int, float)]) if args else ""
+
+
+def _places_of_leaves(options):
+    for name, value in options.items():
+        if isinstance(value, Leaf):
+            yield name, None
+        elif type(value) is tuple:
+            yield from ((name, i) for i, each in enumerate(value) if isinstance(each, Leaf))
+        elif type(value) is dict:
+            yield from ((name, inner) for inner, each in value.items() if isinstance(each, Leaf))
 
 
 def _layouts(saved, dout):
@@ -102,12 +134,10 @@ def _layouts(saved, dout):
 
 
 def without_tensors(torch, value, leaves):
-    """`value` of an argument, or of what is in it, with a Leaf for each tensor, which goes to `leaves`, the same one once."""
+    """`value` of an argument, or of what is in it, with a Leaf for each tensor, which goes to `leaves`."""
     if isinstance(value, torch.Tensor):
-        index = next((i for i, leaf in enumerate(leaves) if leaf is value), len(leaves))
-        if index == len(leaves):
-            leaves.append(value)
-        return Leaf(index)
+        leaves.append(value)
+        return Leaf(len(leaves) - 1)
     if type(value) in (tuple, list):
         return tuple(without_tensors(torch, each, leaves) for each in value)
     if isinstance(value, dict):
@@ -188,20 +218,26 @@ def attend(attention, name, q, k, v, given, out, stream, values=None):
     to be remembered. Raises UnsupportedError, which names the reason, where no kernel computes gradients.
     """
     backend, epoch = backend_of(q), plan_cache.epoch
-    torch = backend.torch
+    torch, function = backend.torch, _function_of(backend.torch, attention)
     asked = getattr(torch, "are_deterministic_algorithms_enabled", None)
     always = bool(asked and asked())
-    key = None
+    key = of_mask = None
+    if values is not None and values[7] is not None:
+        of_mask = _name_of_mask(values[7], given.args or {}, values[8].get("args") or {})
+        if of_mask is not None:
+            given = given._replace(args={**given.args, of_mask: values[7]})
     if out is None and stream is None:
         key, known = _find(torch, always, q, k, v, given)
         if known is not None:
-            leaves = _ends_of(given.cu_seqlens)
-            if known is _CHECKED:
+            if known is _CHECKED or known.numbers != numbers_of(given.args):
                 leaves = []
-                known = without_tensors(torch, given._replace(deterministic=given.deterministic or always).named(), leaves)
-            elif values is not None:
-                _remember(known, q, k, v, values)
-            return _function_of(torch, attention).apply(known, None, q, k, v, *leaves)
+                named = without_tensors(torch, given._replace(deterministic=given.deterministic or always).named(), leaves)
+                known = Given(named, epoch, function.again)
+            else:
+                leaves = known.leaves_of(given.named())
+            if values is not None:
+                _remember(known, q, k, v, values, of_mask)
+            return function.apply(known, q, k, v, *leaves)
 
     # ---- 1. What has no gradients ----
     instead = f"call it under torch.no_grad(), or pass {name}.detach()"
@@ -231,45 +267,43 @@ def attend(attention, name, q, k, v, given, out, stream, values=None):
     if reason:
         raise UnsupportedError(f"{name} requires grad, but no kernel computes the gradients of this call: {reason}; {instead}")
 
-    # ---- 2. Outputs: what the kernels leave out is 0, lest something made of it is no number ----
-    place = None
-    if options.parts.rows_may_not_count and not options.parts.packed:
-        queue = backend.stream(inputs[0].device)
-
-        def place():
-            return new_outputs(backend, inputs, options.places, True, queue, zeros=True)
-
-    leaves, function = [], _function_of(torch, attention)
-    ends, named = _ends_of(given.cu_seqlens), given.named()
-    others = without_tensors(torch, {name: value for name, value in named.items() if name != "cu_seqlens"}, leaves)
-    plain = key is not None and place is None and not leaves and "args" not in others and "block_mask" not in others
-    if plain:
-        if ends:
-            of_ends = tuple(map(Leaf, range(len(ends))))
-            others["cu_seqlens"] = of_ends[0] if len(ends) == 1 else of_ends
-        leaves, given = ends, Plain(others, epoch, function.again)
-    else:
-        leaves = []
-        given = without_tensors(torch, named, leaves)
-    if key is not None and place is None:
-        plan_cache.put_call(key, given if plain else _CHECKED, epoch)
-    if plain and ends and values is not None:  # calls of other numbers of rows are like it
-        _remember(given, q, k, v, values)
-    return function.apply(given, place, q, k, v, *leaves)
+    leaves = []
+    known = Given(without_tensors(torch, given.named(), leaves), epoch, function.again)
+    if key is not None:
+        plan_cache.put_call(key, known if given.block_mask is None else _CHECKED, epoch)
+    if given.cu_seqlens is not None and key is not None and values is not None:  # calls of other numbers of rows are like it
+        _remember(known, q, k, v, values, of_mask)
+    return function.apply(known, q, k, v, *leaves)
 
 
-def attend_packed(attention, q, k, v, options):
-    """(o, lse) of packed tensors, of which rows after the last sequence are 0. options: of attention(), with return_lse."""
+def rows_may_not_count(options):
+    """Whether rows of o and lse may not be written, of options by their names."""
+    used = options.get("used_kv")
+    return "cu_seqlens" in options or type(used) in (tuple, list) and used[0] is not None
+
+
+def attend_to_rows(attention, q, k, v, options):
+    """(o, lse) of tensors whose rows_may_not_count(): what the kernels leave out is 0, lest something made of it is no number. options: of
+    attention(), with return_lse."""
     values = TRAINING, None, q, k, v, None, 0, None, options
     made = found = fast.native(*values)
     if not found:
-        key = fast.key_of_attention(q, k, v, None, options) if found is False else None
+        packed = "cu_seqlens" in options
+        out = None if packed else _zeros(q, v, options)
+        key = fast.key_of_attention(q, k, v, out, options) if found is False else None
         first = find(key) is None
-        made = attention(q, k, v, **options)
-        clear_rest_of_tensors(options["cu_seqlens"], made)
+        made = attention(q, k, v, out=out, **options)
+        if packed:
+            clear_rest_of_tensors(options["cu_seqlens"], made)
         if key is not None:
             native.remember_attention(key, values, made, options, first)
     return made
+
+
+def _zeros(q, v, options):
+    """(o, lse) of padded tensors of torch."""
+    rows = q.shape[:3] if options.get("layout") == "bhsd" else (q.shape[0], q.shape[2], q.shape[1])
+    return q.new_zeros((*q.shape[:3], v.shape[-1])), q.new_zeros(rows, dtype=backend_of(q).torch.float32)
 
 
 _functions = {}
@@ -288,14 +322,12 @@ def _make_function(torch, attention):
         their size."""
 
         @staticmethod
-        def forward(ctx, given, place, q, k, v, *leaves):
-            plain = type(given) is Plain
-            forward = given.with_ends(given.forward, leaves) if plain else {**with_tensors(given, leaves), "return_lse": True}
-            if "cu_seqlens" in forward:
-                made = attend_packed(attention, q, k, v, forward)
+        def forward(ctx, given, q, k, v, *leaves):
+            forward = with_tensors(given.forward, leaves) if leaves else given.forward
+            if rows_may_not_count(forward):
+                made = attend_to_rows(attention, q, k, v, forward)
             else:
-                made = plain and fast.native(ATTENTION, None, q, k, v, None, 0, None, forward)
-                made = made or attention(q, k, v, out=place and place(), **forward)
+                made = fast.native(ATTENTION, None, q, k, v, None, 0, None, forward) or attention(q, k, v, **forward)
             o, lse = made
             ctx.given = given
             ctx.save_for_backward(q, k, v, o, lse, *leaves)  # refuses what was written to in between
@@ -307,24 +339,28 @@ def _make_function(torch, attention):
             if dout is None and dlse is None:
                 return (None,) * len(ctx.needs_input_grad)
             again = torch.is_grad_enabled()  # create_graph=True
-            plain = type(ctx.given) is Plain and dlse is None and not again
-            saved = ctx.saved_tensors
+            given, saved, needs, told = ctx.given, ctx.saved_tensors, ctx.needs_input_grad[1:], None
+            plain = dout is not None and not again
             if plain:
-                options = ctx.given.with_ends(ctx.given.of_backward, saved[5:])
-                values = (BACKWARD, None, *saved[:5], dout, None, options)
+                options, of_sinks, of_args = wanted = given.wanted(needs)
+                leaves = saved[5:]
+                options = with_tensors(options, leaves) if leaves else options
+                values = (BACKWARD, None, *saved[:5], dout, dlse, options, *([tuple(of_args)] if of_args else ()))
                 found = fast.native(*values)
-                if found or (found := ctx.given.gradients(saved, dout, options, values if found is False else None)):
-                    return (None, None, *found, *(None,) * (len(saved) - 5))
+                told = values if found is False else None
+                plain = dlse is None and not of_args
+                if found or plain and (found := given.gradients(saved, dout, options, told)):
+                    return (None, *(of_leaves(given, wanted, found, leaves) if leaves else found))
             with torch.no_grad():
-                gradients = gradients_of(torch, ctx.given, saved, ctx.needs_input_grad[2:], dout, dlse)
+                gradients = gradients_of(torch, given, saved, needs, dout, dlse, told)
                 if plain:
-                    ctx.given.remember(saved, dout, options)
+                    given.remember(saved, dout, options)
             if again:
                 q, k, v, _, _, *leaves = saved
                 inputs = q, k, v, *leaves
                 there = iter(NoSecond.apply(len(inputs), *inputs, *(each for each in gradients if each is not None)))
                 gradients = [None if each is None else next(there) for each in gradients]
-            return (None, None, *gradients)
+            return (None, *gradients)
 
     class NoSecond(torch.autograd.Function):
         """Gradients as they are, of which no derivative is taken without a word."""
@@ -342,7 +378,7 @@ def _make_function(torch, attention):
     transforms = getattr(getattr(torch, "_C", None), "_are_functorch_transforms_active", None)
 
     def again(given, q, k, v, *leaves):
-        return None if transforms() else apply(given, None, q, k, v, *leaves)
+        return None if transforms() else apply(given, q, k, v, *leaves)
 
     Attention.again = None if transforms is None else staticmethod(again)
     return Attention
@@ -355,43 +391,58 @@ def of_backward(options):
 _not_whole = set()  # kinds of calls
 
 
-def gradients_of(torch, given, saved, needs, dout, dlse):
-    """Those of q, k, v and the other tensors of a call, None where nobody asks. given: its options, with a Leaf for each of these; saved:
-    q, k, v, o, lse and they."""
-    q, k, v, o, lse, *leaves = saved
-    options = of_backward(with_tensors(given, leaves))
-    dout = torch.zeros_like(o) if dout is None else readable(torch, dout)
-    dlse = None if dlse is None else dlse.resolve_neg().contiguous()
-    sinks = given.get("sinks")
+def wanted_of(given, needs):
+    """(options of backward, whether there is a gradient of sinks, {name: place among leaves} of arrays in args that have one). given: options
+    with a Leaf for each tensor; needs: which of q, k, v and the leaves have a gradient."""
+    sinks, args, options = given.get("sinks"), given.get("args") or {}, of_backward(given)
     of_sinks = sinks is not None and needs[3 + sinks.index]
-    of_args = {each: leaf.index for each, leaf in (given.get("args") or {}).items() if isinstance(leaf, Leaf)}
-    of_args = {each: i for each, i in of_args.items() if needs[3 + i]}
     if not of_sinks:
         options.pop("sinks", None)
+    return options, of_sinks, {name: leaf.index for name, leaf in args.items() if isinstance(leaf, Leaf) and needs[3 + leaf.index]}
+
+
+def of_leaves(given, wanted, found, leaves):
+    """Gradients of q, k, v and the other tensors of a call, None where nobody asks. wanted: wanted_of() it; found: those of q, k, v, then
+    of sinks and of arrays in args."""
+    _, of_sinks, of_args = wanted
+    gradients = [*found[:3], *(None,) * len(leaves)]
+    if of_sinks:
+        gradients[3 + given["sinks"].index] = found[3]
+    for i, gradient in zip(of_args.values(), found[3 + of_sinks :]):
+        gradient = gradient.to(leaves[i].dtype)
+        gradients[3 + i] = gradient if gradients[3 + i] is None else gradients[3 + i] + gradient
+    return gradients
+
+
+def gradients_of(torch, given, saved, needs, dout, dlse, told=None):
+    """Those of q, k, v and the other tensors of a call, None where nobody asks. given: its options, with a Leaf for each of these; saved:
+    q, k, v, o, lse and they. told: the values of fast.native() that are to be remembered."""
+    q, k, v, o, lse, *leaves = saved
+    options, of_sinks, of_args = wanted = wanted_of(given, needs)
+    options = with_tensors(options, leaves)
+    as_given = dout, dlse
+    dout = torch.zeros_like(o) if dout is None else readable(torch, dout)
+    dlse = None if dlse is None else dlse.resolve_neg().contiguous()
+    told = told if dout is as_given[0] and dlse is as_given[1] else None
     trained = {each: leaves[i] for each, i in of_args.items()}
     kind = q.dtype, q.device, q.shape[0] > 1, options.get("score"), options.get("softcap"), *trained
     dargs, whole = new_dargs(torch, trained, kind not in _not_whole)
     try:
-        found = _by_kernels(q, k, v, o, lse, dout, dlse, dargs, options)
+        found = _by_kernels(q, k, v, o, lse, dout, dlse, dargs, options, told)
     except (InvalidError, UnsupportedError):
         if not whole:
             raise
         _not_whole.add(kind)  # no kernel writes it: added up in float32 it is
         dargs, _ = new_dargs(torch, trained, False)
-        found = _by_kernels(q, k, v, o, lse, dout, dlse, dargs, options)
-    gradients = [each if wanted else None for each, wanted in zip(found[:3], needs)] + [None] * len(leaves)
-    if of_sinks:
-        gradients[3 + sinks.index] = found[3]
-    for each, i in of_args.items():
-        gradient = dargs[each].to(leaves[i].dtype)
-        gradients[3 + i] = gradient if gradients[3 + i] is None else gradients[3 + i] + gradient
-    return gradients
+        found = _by_kernels(q, k, v, o, lse, dout, dlse, dargs, options, told)
+    gradients = of_leaves(given, wanted, (*found, *dargs.values()), leaves)
+    return [each if i >= 3 or needs[i] else None for i, each in enumerate(gradients)]
 
 
-def _by_kernels(q, k, v, o, lse, dout, dlse, dargs, options):
-    """attention_backward(). dargs: new arrays, which share memory with no other."""
+def _by_kernels(q, k, v, o, lse, dout, dlse, dargs, options, told):
+    """attention_backward(). dargs: new arrays, which share memory with no other. told: as by_plans() has it, of gradients of args."""
     if dargs:
-        return by_plans(q, k, v, o, lse, dout, dlse, dargs, options, dargs_are_new=True)
+        return by_plans(q, k, v, o, lse, dout, dlse, dargs, options, dargs_are_new=True, told=told)
     return attention_backward(q, k, v, o, lse, dout, dlse=dlse, **options)
 
 

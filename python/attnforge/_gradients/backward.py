@@ -94,13 +94,13 @@ def by_plans(
             check(status)
         if told is not None:
             since = native.epoch()
-            native.remember_backward(find(key), since, told, result)
+            native.remember_backward(find(key), since, told, (*result, *(dargs or {}).values()))
         return result
     given = options_of(options, OF_FORWARD)
     result = _run(key, epoch, (q, k, v), o, lse, dout, given, out, stream, dlse, accumulate, fp32_gradients, dargs)
     if told is not None and given.cu_seqlens is not None:  # calls of other numbers of rows are like it
         since = native.epoch()
-        native.remember_backward(find(key), since, told, result, first=True)
+        native.remember_backward(find(key), since, told, (*result, *(dargs or {}).values()), first=True)
     return result
 
 
@@ -159,10 +159,8 @@ def _run(key, epoch, inputs, o, lse, dout, given, out, stream, dlse, accumulate,
     of_run = _parts.of_run(given, code, backend, device, queue, dargs.addresses())
     tail = _parts.Tail(parts, options, batch, *inputs[:2])
     argument = _argument(tensors, lse, dlse, dsinks, parts, tail, options, of_run)
-    packed = options.parts.packed and allocator is not None and parts.sinks is None
-    if key is not None and (packed or not any(each is not None for each in parts)):
-        of_run_too = _parts.has_of_run(options)
-        call = known or BackwardCall((*tensors, lse, dlse), options.places, allocator, of_run_too, tail, batch if packed else None)
+    if key is not None and (allocator is not None or not any(each is not None for each in parts)):
+        call = known or BackwardCall((*tensors, lse, dlse, dsinks), options, allocator, tail, batch)
         call.add([array.address for array in tensors], plan)
         plan_cache.put_call(key, call, epoch)
     fast.open(backend)

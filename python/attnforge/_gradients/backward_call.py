@@ -5,9 +5,10 @@ from copy import copy
 from ctypes import addressof
 
 from .. import _c
+from .._calls.code import argument_again
 from .._calls.fast import fast
 from .._calls.marks import mark_rows
-from .._calls.parts import NO_ADDRESSES, Tail, addresses_of, of_run_again
+from .._calls.parts import NO_ADDRESSES, Tail, addresses_of, has_of_run, of_run_again
 from .._calls.rest import clear_rest
 from .._formats import ITEM_BYTES
 from .._library import packer
@@ -15,55 +16,56 @@ from .._calls.overlap import span
 
 _TENSORS_HEAD, _pack_tensors = packer(_c.Tensors, "q", "k", "v", "o", "lse", "gradients")
 _, _pack_with_parts = packer(_c.Tensors, "q", "k", "v", "o", "lse", *Tail.MEMBERS)
-_GRADIENTS_HEAD, _pack_gradients = packer(_c.Gradients, "dout", "dq", "dk", "dv", "dlse")
+_GRADIENTS_HEAD, _pack_gradients = packer(_c.Gradients, "dout", "dq", "dk", "dv", "dlse", "dsinks")
 _OUTPUTS = (5, 6, 7)
 
 
 class BackwardCall:
-    """Of a call without parts but args and blocks, or of packed tensors, whose arrays are q, k, v, o, dout, dq, dk, dv, lse and dlse, the last
-    one or None. Immutable but for its plans; thread-safe."""
+    """Of a call whose arrays are q, k, v, o, dout, dq, dk, dv, lse, dlse and dsinks, the last two or None, and of which no array but those in
+    args is beside out=. Immutable but for its plans; thread-safe."""
 
-    __slots__ = ("device", "packed", "_new", "_plans", "_pairs", "_of", "_of_lse", "_of_dlse", "_has_of_run", "_tail", "_rows", "_last")
+    __slots__ = (
+        "device", "packed", "zeros", "_new", "_plans", "_pairs", "_of", "_of_lse", "_of_dlse", "_has_parts", "_has_blocks", "_has_of_run",
+        "_tail", "_rows", "_last",
+    )  # fmt: skip
 
-    def __init__(self, arrays, places, allocator, has_of_run, tail, batch=None):
-        """allocator: the backend that allocates the gradients, None if the caller passed out=. has_of_run: whether it has args or blocks.
-        batch: of packed tensors, which have no out=. Keeps no array."""
+    def __init__(self, arrays, options, allocator, tail, batch):
+        """options: CheckedOptions. allocator: the backend that allocates the gradients, None if the caller passed out=. Keeps no array."""
+        parts = options.parts
         self.device, self._plans, self._pairs, self._new = arrays[0].device, {}, (), None
-        self._has_of_run, self._tail, self.packed = has_of_run, tail, batch is not None
-        self._rows, self._last = arrays[0].shape[0], 4 * (batch or 0)
-        self._of = tuple(struct.pack("=qqq", *(0 if i is None else array.strides[i] for i in places)) for array in arrays[:8])
+        self._tail, self.packed, self._has_parts = tail, parts.packed, parts.rows_may_not_count or bool(parts.of_heads)
+        self.zeros = parts.rows_may_not_count and not parts.packed  # whether new gradients are these before the run
+        self._has_blocks, self._has_of_run = parts.blocks is not None, has_of_run(options)
+        self._rows, self._last = arrays[0].shape[0], 4 * batch
+        self._of = tuple(struct.pack("=qqq", *(0 if i is None else array.strides[i] for i in options.places)) for array in arrays[:8])
         self._of_lse, self._of_dlse = (
-            struct.pack("=qq", *((0, 0) if array is None else (0, *array.strides)[-3:-1])) for array in arrays[8:]
+            struct.pack("=qq", *((0, 0) if array is None else (0, *array.strides)[-3:-1])) for array in arrays[8:10]
         )
         if allocator is None:
-            self._pairs = tuple(_pairs(arrays))
+            self._pairs = tuple(_pairs(arrays[:10]))
         else:
-            self._new = tuple(allocator.allocator(x.shape, x.code, x.device) for x in arrays[5:8])
+            self._new = tuple(allocator.allocator(x.shape, x.code, x.device) for x in (*arrays[5:8], arrays[10]) if x is not None)
 
     def add(self, addresses, plan):
         """The plan for arrays at these addresses: of q, k, v, o, dout, dq, dk and dv."""
         self._plans[_low(addresses)] = plan
 
     def run(self, q, k, v, o, lse, dout, dlse, out, stream, options, dargs):
-        """(status, (dq, dk, dv)) of a run with plain tensors of torch; None where more must be looked at. options: by their names. dargs:
+        """(status, gradients) of a run with plain tensors of torch; None where more must be looked at. options: by their names. dargs:
         by their names tensors that share memory with no other."""
         queue = fast.stream(self.device) if stream is None else fast.queue(self.device, stream, out is None)
         if queue is None:
             return None
         result = tuple(new() for new in self._new) if out is None else tuple(out)
-        dq, dk, dv = result
+        dq, dk, dv, *dsinks = result
         at = [x.data_ptr() for x in (q, k, v, o, dout, dq, dk, dv, lse)]
         if not all(at):  # tensors of modes and transforms of torch
             return None
         plan = self._plans.get(_low(at[:8]))
-        if plan is None:
+        if plan is None or plan.workspace_bytes and queue != fast.stream(self.device):  # the workspace is of the current one
             return None
-        parts = NO_ADDRESSES
-        if self.packed:
-            parts = addresses_of(options)
-            of_q, of_kv = (each + self._last for each in parts[2:4])
-            clear_rest(self.device, queue, [(x.data_ptr(), x.shape, x.element_size(), end) for x, end in zip(result, (of_q, of_kv, of_kv))])
-        at.append(0 if dlse is None else dlse.data_ptr())
+        parts = addresses_of(options) if self._has_parts else NO_ADDRESSES
+        at += [0 if dlse is None else dlse.data_ptr(), dsinks[0].data_ptr() if dsinks else 0]
         for i, j, below, above in self._pairs:
             if below < at[i] - at[j] < above:
                 return None
@@ -73,25 +75,27 @@ class BackwardCall:
             if of_run is None:
                 return None
         tensors, kept = self._argument(at, parts, **of_run)
-        if plan.workspace_bytes == 0:
-            return fast.run(plan.handle, tensors, None, fast.NO_BYTES, fast.queues[queue]), result
-        if queue != fast.stream(self.device):  # the workspace too
-            return None
-        memory, workspace, size = fast.scratch(plan.workspace_bytes, self.device)
+        memory, workspace, size = fast.scratch(plan.workspace_bytes, self.device) if plan.workspace_bytes else (None, None, fast.NO_BYTES)
+        if self.packed:
+            of_q, of_kv = (each + self._last for each in parts[2:4])
+            clear_rest(self.device, queue, [(x.data_ptr(), x.shape, x.element_size(), end) for x, end in zip(result, (of_q, of_kv, of_kv))])
+        elif self.zeros and out is None:
+            for x in result:
+                x.zero_()
         return fast.run(plan.handle, tensors, workspace, size, fast.queues[queue]), result
 
     def _argument(self, at, parts, **of_run):
         """(the bytes of a _c.Tensors, the struct of gradients that it points to and what else it does) with the addresses of all arrays,
         in their order, and of PartArrays. of_run: as Tail.pack() has it."""
-        at_q, at_k, at_v, at_o, at_dout, at_dq, at_dk, at_dv, at_lse, at_dlse = at
+        at_q, at_k, at_v, at_o, at_dout, at_dq, at_dk, at_dv, at_lse, at_dlse, at_dsinks = at
         of_q, of_k, of_v, of_o, of_dout, of_dq, of_dk, of_dv = self._of
         gradients = _c.Gradients.from_buffer_copy(
             _pack_gradients(
-                _GRADIENTS_HEAD, at_dout, of_dout, at_dq, of_dq, at_dk, of_dk, at_dv, of_dv, at_dlse, self._of_dlse
+                _GRADIENTS_HEAD, at_dout, of_dout, at_dq, of_dq, at_dk, of_dk, at_dv, of_dv, at_dlse, self._of_dlse, at_dsinks
             )
         )
         tensors = _TENSORS_HEAD, at_q, of_q, at_k, of_k, at_v, of_v, at_o, of_o, at_lse, self._of_lse
-        if not self.packed and not of_run:
+        if not self._has_parts and not of_run:
             return _pack_tensors(*tensors, addressof(gradients)), (gradients,)
         end, kept = self._tail.pack(parts, gradients=addressof(gradients), **of_run)
         return _pack_with_parts(*tensors, *end), (gradients, *kept)
@@ -104,14 +108,15 @@ class BackwardCall:
         call._of_lse, call._of_dlse = (marked if each == own else each for each in (self._of_lse, self._of_dlse))
         return call
 
-    def recipe(self, marks, options, low, any_rows=False):
-        """As that of Call, of new gradients. marks: of all arrays, 0 for a dlse that is not there."""
+    def recipe(self, marks, options, low, any_rows=False, of_args=()):
+        """As that of Call, of new gradients. marks: of all arrays, 0 for those that are not there. of_args: of gradients of arrays in args."""
         plan = self._plans.get(low)
-        if plan is None or self._new is None or self._has_of_run:
+        if plan is None or self._new is None or self._has_blocks:
             return None
         if any_rows and self.packed:
-            return self.of_any_rows().recipe(marks, options, low)
-        tensors, kept = self._argument(marks, addresses_of(options) if self.packed else NO_ADDRESSES)
+            return self.of_any_rows().recipe(marks, options, low, of_args=of_args)
+        of_run = {"code": argument_again(options.get("args"), of_args)} if self._has_of_run else {}
+        tensors, kept = self._argument(marks, addresses_of(options) if self._has_parts else NO_ADDRESSES, **of_run)
         return plan, tensors, [each for each in kept if each is not None], ()
 
 

@@ -89,12 +89,12 @@ def _dtype_of_o(q):
     return torch.bfloat16 if q.dtype == torch.float8_e4m3fn else q.dtype
 
 
-def _new_outputs(q, v, text, make="new_empty"):
+def _new_outputs(q, v, text):
     """(o, lse) as kernels write them: contiguous."""
     row, head, batched = _places(text)
     rows = q.shape[head], q.shape[row]
-    o = getattr(q, make)(_shape_of_o(q, v), dtype=_dtype_of_o(q))
-    return o, getattr(q, make)((q.shape[0], *rows) if batched else rows, dtype=torch.float32)
+    o = q.new_empty(_shape_of_o(q, v), dtype=_dtype_of_o(q))
+    return o, q.new_empty((q.shape[0], *rows) if batched else rows, dtype=torch.float32)
 
 
 # ---- Forward ----
@@ -106,11 +106,10 @@ def run_forward(q, k, v, parts, numbers, options):
     given = {"return_lse": True, **decode(options, numbers)}
     with torch.no_grad():
         with_parts = autograd.with_tensors(given, parts)
-        if "cu_seqlens" in given:
-            return autograd.attend_packed(attention, q, k, v, with_parts)
-        out = _new_outputs(q, v, options, "new_zeros") if "used_kv" in given else None
-        made = attention(q, k, v, out=out, **with_parts)
-        if out is None and torch_shim.is_cold():
+        if autograd.rows_may_not_count(with_parts):
+            return autograd.attend_to_rows(attention, q, k, v, with_parts)
+        made = attention(q, k, v, **with_parts)
+        if torch_shim.is_cold():
             torch_shim.remember_forward(q, k, v, parts, given, made, None)
     return made
 
@@ -154,14 +153,14 @@ def _(q, k, v, parts, numbers, options):
 def run_backward(q, k, v, o, lse, dout, dlse, parts, numbers, options, needs):
     always, saved = torch.are_deterministic_algorithms_enabled(), (q, k, v, o, lse)
     plain = None if parts or dlse is not None or dout is None else _plain(options, (tuple(numbers), always, q.shape, k.shape, v.shape))
-    if plain is not None and (found := plain.gradients(saved, dout, {})):
-        return list(found)
     given = dict(decode(options, numbers))
     given.pop("rope_offset", None)
     given["deterministic"] = given.get("deterministic", False) or always
+    of_backward = autograd.of_backward(given)
+    if plain is not None and (found := plain.gradients(saved, dout, of_backward)):
+        return list(found)
     with torch.no_grad():
         found = autograd.gradients_of(torch, given, (*saved, *parts), (True,) * 3 + tuple(needs), dout, dlse)
-        of_backward = autograd.of_backward(given)
         if plain is not None:
             plain.remember(saved, dout, of_backward)
         if not parts and dout is not None and torch_shim.is_cold():
@@ -182,7 +181,7 @@ def _plain(options, of_call):
     if plain is None or plain.epoch != plan_cache.epoch:
         if len(_plains) >= 4096:
             _plains.clear()
-        plain = _plains[key] = autograd.Plain({}, plan_cache.epoch)
+        plain = _plains[key] = autograd.Given({}, plan_cache.epoch)
     return plain
 
 

@@ -420,6 +420,10 @@ static void test_no_jit(void) {
   EXPECT_ERROR(attnforge_plan_create(context, problem, NULL, &plan), ATTNFORGE_ERR_NOT_READY,
                "head_dim=72");
   EXPECT(plan == NULL);
+  EXPECT(attnforge_context_set_no_jit(context, 0) == ATTNFORGE_OK);
+  EXPECT(attnforge_plan_create(context, problem, NULL, &plan) == ATTNFORGE_OK);
+  attnforge_plan_destroy(plan);
+  EXPECT_ERROR(attnforge_context_set_no_jit(NULL, 1), ATTNFORGE_ERR_INVALID, "context is NULL");
   attnforge_problem_destroy(problem);
   attnforge_context_destroy(context);
 }
