@@ -28,11 +28,10 @@ constexpr ConstantsOfArch<FwdMmaSm80Constants> kMeasured[] = {
 constexpr double kHalfRate = 256, kClockOfHalfRate = 1.36, kClockOfFullRate = 1.08;
 
 constexpr double kClocksOfInstruction = 3.6;  // of a warp of low bits, which few others cover
-constexpr double kMergeStartsUs = 2;
-constexpr double kEnoughAhead = 72 << 10;               // bytes on their way to an SM, of low bits
+constexpr double kMergeStartsUs = 4;          // beside combine_us()
+constexpr double kEnoughAhead = 72 << 10;     // bytes on their way to an SM, of low bits
 constexpr double kCrowded = 0.08, kCrowdedLines = 0.3;  // of memory's time, for as many more
-constexpr double kBusyMemory = 1.3;  // latency where all SMs read, of that of an idle one
-constexpr double kExchange = 400;    // two warps wait for each other's sums
+constexpr double kExchange = 400;                       // two warps wait for each other's sums
 
 /// Work of one block on one tile of keys, in clocks of an SM that does nothing else.
 struct TileCost {
@@ -59,12 +58,6 @@ double offsets_of_integers(const FwdMmaSm80Config& c, double key_steps, double s
   if (!c.low_bit_v()) return 0;
   return c.row_fragments() * (key_steps * c.offset_fragments() * c.lane_rows() +
                               softmax_steps * (c.offset_groups() > 0 ? 4 * c.out_fragments() : 0));
-}
-
-/// And for where rows of a tile lie: each page of it, for numbers and scales of k and v.
-double pages_of_tile(const FwdMmaSm80Config& c) {
-  if (!c.low_bits() || c.page_size == 0) return 0;
-  return 60.0 + 24.0 * std::max(c.block_n / c.page_size, 1);
 }
 
 /// And of a thread for sums of their own of groups of columns.
@@ -99,12 +92,25 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const FwdMmaSm80
   cost.issue = warps / 4.0 *
                (products + reads + 4.6 * scores + 24.0 * softmax_steps * rows + 60.0 +
                 1.5 * copies + widening(c, keys) + sums_of_groups(c, scores) +
-                offsets_of_integers(c, key_steps, softmax_steps) + pages_of_tile(c));
+                offsets_of_integers(c, key_steps, softmax_steps));
   cost.exponentials = c.block_m * c.head_dim_warps * c.block_n / 16.0;
   cost.softmax = warps / 4.0 * 5.0 * scores;
   cost.l2 = c.block_n * (bytes_of(c.dtype_k, c.head_dim) + bytes_of(c.dtype_v, c.head_dim_v)) *
             k.l2 / arch.l2_bytes_per_clock_per_sm;
   return cost;
+}
+
+/// Clocks of a warp until the copies of a tile of fewer bits are on their way, and those of them
+/// for where its rows lie: pages are looked up for numbers and scales of k and of v.
+double pages_of_tile(const FwdMmaSm80Config& c) {
+  return c.page_size == 0 ? 0 : 1000.0 + 60.0 * std::max(c.block_n / c.page_size, 1);
+}
+double copies_of_tile(const FwdMmaSm80Config& c) {
+  constexpr double kClocks = 50;
+  const int numbers = c.k_code_bytes() + c.v_code_bytes();
+  const int scales = (c.k_row_scales() > 0) + (c.v_row_scales() > 0);
+  return kClocks * (double(numbers) / c.alignment + scales * c.block_n) / c.num_threads() +
+         pages_of_tile(c);
 }
 
 /// Blocks that an SM holds at once. Tiles of 8 and 4 bits are small: more are there than a config
@@ -125,11 +131,13 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
                    const FwdMmaSm80Constants& k) {
   const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa)), blocks = tiles * splits;
   const double per_sm = blocks_of_sm(c, device.arch, resident_blocks);
-  const double busy = c.low_bits() ? kBusyMemory : 1;
-  const double latency = k.memory_latency * busy / std::max(c.stages - 1.0, 0.6);
+  const double latency = (k.memory_latency + (c.low_bits() ? copies_of_tile(c) : 0)) /
+                         std::max(c.stages - 1.0, 0.6);
   const double units = std::max({cost.tensor, cost.shared + cost.query, cost.issue, cost.l2});
-  const double own_instructions = c.low_bits() ? kClocksOfInstruction * cost.issue * 4 / c.num_warps
-                                               : 0;
+  const double own_instructions = c.low_bits()
+                                      ? kClocksOfInstruction * cost.issue * 4 / c.num_warps +
+                                            pages_of_tile(c)
+                                      : 0;
   const double heads = tiles / std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m);
   const double key_tiles_of_block = std::ceil(
       visited_keys(problem, c.block_m, c.pack_gqa, c.block_n).all *
