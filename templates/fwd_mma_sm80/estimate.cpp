@@ -100,11 +100,13 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const FwdMmaSm80
   return cost;
 }
 
-/// Clocks of a warp until the copies of a tile of fewer bits are on their way, and those of them
-/// for where its rows lie: pages are looked up for numbers and scales of k and of v.
+/// Clocks of a warp for where the rows of a tile of fewer bits lie: its pages are looked up for
+/// numbers and for scales, of k and of v.
 double pages_of_tile(const FwdMmaSm80Config& c) {
   return c.page_size == 0 ? 0 : 1000.0 + 60.0 * std::max(c.block_n / c.page_size, 1);
 }
+
+/// And until the copies of the tile are on their way.
 double copies_of_tile(const FwdMmaSm80Config& c) {
   constexpr double kClocks = 50;
   const int numbers = c.k_code_bytes() + c.v_code_bytes();
