@@ -60,6 +60,12 @@ def tensor_type(torch):
             tensor.content = getattr(self, "content", None)
             return tensor
 
+        def transpose(self, first, second):
+            exchanged = list(range(len(self.shape)))
+            exchanged[first], exchanged[second] = second, first
+            shape, strides = ([of[i] for i in exchanged] for of in (self.shape, self._strides))
+            return torch.Tensor(shape, self.dtype, strides, self._address, (self.device.type, self.device.index))
+
         def pin_memory(self):
             return self
 

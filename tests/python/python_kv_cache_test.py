@@ -193,6 +193,8 @@ class KvCacheTest(unittest.TestCase):
                 self.assertEqual([(each.dtype, tuple(each.shape)) for each in (cache.k, cache.v)], [(kind, (*pages, dim)) for kind, dim in (of_k, of_v)])
                 wanted = [None if of is None else ("float32", (*pages, *of)) for of in of_scales]
                 self.assertEqual([None if each is None else (each.dtype, tuple(each.shape)) for each in (cache.k_scale, cache.v_scale)], wanted)
+                scales = [each for each in (cache.k_scale, cache.v_scale) if each is not None]
+                self.assertTrue(all(each.stride()[2] * each.shape[2] == each.stride()[3] for each in scales), "a head's rows lie together")
                 dim_v = options.get("head_dim_v", 64)
                 cache.append(self.rows(2, 3), torch.Tensor((2, 3, 2, dim_v)), "ab")
                 self.assertEqual(cache.attend(self.rows(2, 3, 4)).shape, (2, 3, 4, dim_v))

@@ -9,7 +9,7 @@ from .append import append_kv
 from .._arrays import backend_of
 from .._attention import attention
 from .._errors import AttnforgeError, InvalidError, NoDriverError
-from .scales import rows_together, stored
+from .scales import stored
 
 
 class Pages:
@@ -127,9 +127,10 @@ class KvCache:
             """(numbers, scales or None)."""
             dtype, dim, of_row = stored(name, dim, dtype, scale, zero)
             numbers = torch.empty((*rows, dim), dtype=dtype, device=self._device)
-            return numbers, None if of_row is None else rows_together(
-                torch.empty((*rows, *of_row), dtype=torch.float32, device=self._device), 2
-            )
+            if of_row is None:
+                return numbers, None
+            by_head = *rows[:2], rows[3], rows[2], *of_row  # in memory: rows_together()
+            return numbers, torch.empty(by_head, dtype=torch.float32, device=self._device).transpose(2, 3)
 
         dtype = torch.bfloat16 if dtype is None else dtype
         self.k, self.k_scale = pool("head_dim", head_dim, dtype)
