@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "generator/arch.h"
 #include "generator/shape.h"
-#include "templates/host/common_rejects.h"
 #include "templates/host/fitted_model.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/memory_time.h"
@@ -120,9 +120,8 @@ double copies_of_tile(const FwdMmaSm80Config& c) {
 double blocks_of_sm(const FwdMmaSm80Config& c, const Arch& arch, int asked) {
   if (!c.low_bits()) return asked;
   constexpr int kOtherRegisters = 40;
-  const int registers = std::min(255, c.planned_registers() + kOtherRegisters) * c.num_threads();
-  const int held = std::min(arch.smem_per_sm_bytes / (c.smem_bytes() + kReservedSmemBytes),
-                            arch.registers_per_sm / registers);
+  const int held = blocks_per_sm(arch, std::min(255, c.planned_registers() + kOtherRegisters),
+                                 c.num_threads(), c.smem_bytes());
   return std::max(asked, held);
 }
 

@@ -771,6 +771,13 @@ class SdpaTest(OnCpu):
             self.assertEqual((scales.shape[:3], scales.stride()), (x.shape[:3], strides))
             self.assertTrue(torch.equal(scales[1, 4, 2], attnforge.quantize_kv(x[1, 4], "int4", scale)[1][2]))
 
+    def test_zeros_for_rows_that_do_not_count_are_of_the_outputs_kind(self):
+        from attnforge._gradients import autograd
+
+        q, v = torch.zeros(2, 3, 4, 64).to(torch.float8_e4m3fn), torch.zeros(2, 5, 2, 32, dtype=torch.uint8)
+        o, lse = autograd._zeros(q, v, {})
+        self.assertEqual((o.shape, o.dtype, lse.shape, lse.dtype), ((2, 3, 4, 64), torch.bfloat16, (2, 4, 3), torch.float32))
+
     def test_registered_by_request_and_restored(self):
         from torch.nn import attention as of_torch
 

@@ -300,10 +300,20 @@ def attend_to_rows(attention, q, k, v, options):
     return made
 
 
+def shape_of_o(q, v):
+    """Of tensors of torch, as _calls/arguments.py has it of views."""
+    return (*q.shape[:-1], v.shape[-1] * (2 if v.dtype == backend_of(q).torch.uint8 else 1))  # a byte has two numbers of 4 bits
+
+
+def dtype_of_o(q):
+    torch = backend_of(q).torch
+    return torch.bfloat16 if q.dtype == torch.float8_e4m3fn else q.dtype
+
+
 def _zeros(q, v, options):
     """(o, lse) of padded tensors of torch."""
     rows = q.shape[:3] if options.get("layout") == "bhsd" else (q.shape[0], q.shape[2], q.shape[1])
-    return q.new_zeros((*q.shape[:3], v.shape[-1])), q.new_zeros(rows, dtype=backend_of(q).torch.float32)
+    return q.new_zeros(shape_of_o(q, v), dtype=dtype_of_o(q)), q.new_zeros(rows, dtype=backend_of(q).torch.float32)
 
 
 _functions = {}

@@ -81,19 +81,11 @@ def _places(text):
     return (2, 1, True) if given.get("layout") == "bhsd" else (1, 2, True)
 
 
-def _shape_of_o(q, v):
-    return (*q.shape[:-1], v.shape[-1] * (2 if v.dtype == torch.uint8 else 1))  # a byte has two numbers of 4 bits
-
-
-def _dtype_of_o(q):
-    return torch.bfloat16 if q.dtype == torch.float8_e4m3fn else q.dtype
-
-
 def _new_outputs(q, v, text):
     """(o, lse) as kernels write them: contiguous."""
     row, head, batched = _places(text)
     rows = q.shape[head], q.shape[row]
-    o = q.new_empty(_shape_of_o(q, v), dtype=_dtype_of_o(q))
+    o = q.new_empty(autograd.shape_of_o(q, v), dtype=autograd.dtype_of_o(q))
     return o, q.new_empty((q.shape[0], *rows) if batched else rows, dtype=torch.float32)
 
 
@@ -143,7 +135,7 @@ def _(q, k, v, parts, numbers, options):
 
 @_fake("decode")
 def _(q, k, v, parts, numbers, options):
-    return q.new_empty(_shape_of_o(q, v), dtype=_dtype_of_o(q))
+    return q.new_empty(autograd.shape_of_o(q, v), dtype=autograd.dtype_of_o(q))
 
 
 # ---- Backward ----
