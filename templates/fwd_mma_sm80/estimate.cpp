@@ -103,7 +103,7 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const FwdMmaSm80
 /// Clocks of a warp for where the rows of a tile of fewer bits lie: its pages are looked up for
 /// numbers and for scales, of k and of v.
 double pages_of_tile(const FwdMmaSm80Config& c) {
-  return c.page_size == 0 ? 0 : 1000.0 + 60.0 * std::max(c.block_n / c.page_size, 1);
+  return c.page_size == 0 ? 0 : 200.0 + 60.0 * std::max(c.block_n / c.page_size, 1);
 }
 
 /// And until the copies of the tile are on their way.
@@ -125,12 +125,22 @@ double blocks_of_sm(const FwdMmaSm80Config& c, const Arch& arch, int asked) {
   return std::max(asked, held);
 }
 
+/// Splits of a sequence where sequences say how many (parts/splits/items.cuh), of equal ones: none
+/// where the GPU, by what the config asks for, has no place for two of each.
+double splits_in_fact(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
+                      double tiles, int splits) {
+  if (!c.low_bits() || c.lengths == kFixedLengths || problem.batch == 1) return splits;
+  const double places = double(device.num_sms) * c.blocks_per_sm;
+  return places < 2 * tiles ? 1 : std::min<double>(splits, std::floor(places / tiles));
+}
+
 /// A block goes through its key tiles one after another: each takes its own chain of waits, or its
 /// share of an SM, and all of them the memory.
 double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
                    const TileCost& cost, double own_clocks, int resident_blocks, int splits,
                    const FwdMmaSm80Constants& k) {
-  const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa)), blocks = tiles * splits;
+  const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa));
+  const double each = splits_in_fact(c, problem, device, tiles, splits), blocks = tiles * each;
   const double per_sm = blocks_of_sm(c, device.arch, resident_blocks);
   const double latency = (k.memory_latency + (c.low_bits() ? copies_of_tile(c) : 0)) /
                          std::max(c.stages - 1.0, 0.6);
@@ -142,7 +152,7 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
   const double heads = tiles / std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m);
   const double key_tiles_of_block = std::ceil(
       visited_keys(problem, c.block_m, c.pack_gqa, c.block_n).all *
-      listed_share(problem, c.block_m) * heads / tiles / splits);
+      listed_share(problem, c.block_m) * heads / tiles / each);
   const double late = problem.lengths == Lengths::kFixed ? late_readers(problem, blocks, device)
                                                          : 1;
   const double clocks_per_us = device.sm_clock_mhz * k.sustained_clock;

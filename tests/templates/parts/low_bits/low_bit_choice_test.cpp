@@ -52,7 +52,25 @@ constexpr MeasuredPair kPairs[] = {
     {"k=int4 v=int4 kv_scale=group64 seqlen_kv=65536",  // 38, 43
      {2, 64, 32, 2, 1, 4, 64},
      {4, 256, 64, 2, 1, 2, 16}},
+    // Equal sequences have no splits where not two of each have a place: so few bytes are on their
+    // way with two stages, and 6 blocks an SM leave a round that is nearly empty.
+    {"k=e4m3 v=e4m3 kv_scale=tensor batch=64 seqlen_kv=8192 lengths=used page_size=64",
+     {2, 32, 16, 3, 0, 4, 4},  // 289, 303
+     {2, 32, 16, 2, 0, 4, 4}},
+    {"k=e4m3 v=e4m3 kv_scale=tensor batch=128 seqlen_kv=4096 lengths=used page_size=16",
+     {2, 32, 16, 3, 0, 4, 4},  // 270, 307
+     {2, 64, 32, 2, 1, 4, 2}},
+    {"k=int4 v=int4 kv_scale=group64 batch=64 seqlen_kv=8192 lengths=used page_size=16",
+     {2, 128, 64, 2, 1, 4, 1},  // 165, 279
+     {2, 32, 16, 3, 1, 4, 4}},
 };
+
+/// Whatever the order of heads, which does not matter here.
+std::string text_without_order(Config config) {
+  for (auto& [name, value] : config.fields)
+    if (name == "head_group_mb") value = 0;
+  return to_string(config);
+}
 
 TEST(LowBitChoice, OfTwoMeasuredConfigsTheModelPrefersTheFaster) {
   for (const MeasuredPair& pair : kPairs) {
@@ -62,7 +80,7 @@ TEST(LowBitChoice, OfTwoMeasuredConfigsTheModelPrefersTheFaster) {
                                                   typical_device("90a"));
     const auto estimate_of = [&](const Choice& choice) {
       const auto found = std::find_if(all.begin(), all.end(), [&](const Candidate& each) {
-        return to_string(each.config) == text_of(choice);
+        return text_without_order(each.config) == text_of(choice);
       });
       EXPECT_NE(found, all.end()) << text_of(choice);
       return found == all.end() ? 0 : found->estimate_us;
