@@ -9,15 +9,18 @@ Calls are of a problem so small that the GPU is never the slower side, and its q
 
 import json
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
 import time
 
 import compile_time
-import drawn_calls
 import machine
 
+DRAWN_SCORE = "s + slope[head] * (k - q)"
+DRAWN_LENGTHS = "", "packed", "used_kv", "used_q and used_kv"
+DRAWN_MASKS = "", "args", "args of a mask", "attn_mask", "attn_mask of booleans"
 NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 CALLS, ROUNDS = 200, 60  # calls in a row before the queue drains; medians over rounds
 COMPILED = (
@@ -96,8 +99,67 @@ def call_rows(torch, drawn, seed):
         rows = timed(torch, cases)
     rows += timed(torch, training(torch, functional)) + timed(torch, decoding(torch))
     attnforge.configure(policy="estimate")  # the kernel is not what is timed
-    drawn = enumerate(drawn_calls.cases(torch, drawn, seed), 1)
+    drawn = enumerate(drawn_calls(torch, drawn, seed), 1)
     return rows + timed(torch, {f"drawn {i}: {name}": ("", call) for i, (name, call) in drawn})
+
+
+def drawn_calls(torch, count, seed, device="cuda"):
+    """[(name, a function that makes a small call, with gradients its backward too)] of drawn options: lengths, masks, windows and sinks."""
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    return [_drawn_call(torch, draw, device) for _ in range(count)]
+
+
+def _drawn_call(torch, draw, device):
+    lengths, causal, window, sinks = draw.choice(DRAWN_LENGTHS), draw.random() < 0.5, draw.random() < 0.3, draw.random() < 0.3
+    mask = draw.choice(DRAWN_MASKS[:3] if lengths == "packed" else DRAWN_MASKS)
+    of_inputs, of_others = draw.random() < 0.7, draw.random() < 0.5  # which have gradients
+    words = ["step" if of_inputs else "call", lengths, "causal" * causal, "window" * window]
+    options = {"causal": causal, "window": (4, 0 if causal else 4) if window else None}
+
+    def floats(*shape, dtype=torch.bfloat16):
+        return torch.randn(*shape, device=device, dtype=dtype)
+
+    def other(word, tensor):
+        trained = of_inputs and of_others and tensor.is_floating_point()
+        words.append(f"{word} with gradients" if trained else word)
+        return tensor.requires_grad_(trained)
+
+    def counts(*numbers):
+        return torch.tensor(numbers, device=device, dtype=torch.int32)
+
+    if lengths == "packed":
+        options.update(cu_seqlens=counts(0, 7, 16), max_seqlen=9)
+    elif lengths:
+        options.update(used_kv=counts(9) if lengths == "used_kv" else (counts(11), counts(9)))
+    if mask == "args":
+        options.update(score=DRAWN_SCORE, args={"slope": other(mask, floats(2, dtype=torch.float32))})
+    elif mask == "args of a mask":
+        options.update(mask="document[q] == document[k]", args={"document": other(mask, counts(*[0] * 7, *[1] * 9))})
+    elif mask:
+        values = floats(2, 16, 16)
+        options.update(attn_mask=other(mask, values > 0 if "booleans" in mask else values))
+    if sinks:
+        options.update(sinks=other("sinks", floats(2, dtype=torch.float32)))
+    shape = (16, 2, 64) if lengths == "packed" else (1, 16, 2, 64)
+    tensors = [floats(*shape).requires_grad_(of_inputs) for _ in range(3)]
+    return ", ".join(filter(None, words)), _timed_call(tensors, floats(*shape), options)
+
+
+def _timed_call(tensors, dout, options):
+    import attnforge
+
+    if not tensors[0].requires_grad:
+        return lambda: attnforge.attention(*tensors, **options)
+    others = [each for value in options.values() for each in (value.values() if isinstance(value, dict) else [value])]
+    trained = [*tensors, *(each for each in others if getattr(each, "requires_grad", False))]
+
+    def step():
+        for x in trained:
+            x.grad = None
+        attnforge.attention(*tensors, **options).backward(dout)
+
+    return step
 
 
 def timed(torch, cases):

@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 2, "bench"))
 import attnforge  # noqa: E402
 import cpu_kernels  # noqa: E402
-import drawn_calls  # noqa: E402
+import host  # noqa: E402
 from attnforge._calls import native  # noqa: E402
 from attnforge._calls.fast import fast  # noqa: E402
 from attnforge._calls.lengths import packed_bounds  # noqa: E402
@@ -883,12 +883,12 @@ class NativeTest(OnCpu):
 class DrawnTest(OnCpu):
     def test_drawn_calls_need_no_python(self):
         """Those of bench/host.py."""
-        made = drawn_calls.cases(torch, 40, 1, "cpu")
+        made = host.drawn_calls(torch, 40, 1, "cpu")
         names = [name for name, _ in made]
-        self.assertEqual(names, [name for name, _ in drawn_calls.cases(torch, 40, 1, "cpu")])
-        self.assertNotEqual(names, [name for name, _ in drawn_calls.cases(torch, 40, 2, "cpu")])
+        self.assertEqual(names, [name for name, _ in host.drawn_calls(torch, 40, 1, "cpu")])
+        self.assertNotEqual(names, [name for name, _ in host.drawn_calls(torch, 40, 2, "cpu")])
         trained = [f"{each} with gradients" for each in ("sinks", "args", "attn_mask")]
-        for word in filter(None, (*drawn_calls.LENGTHS, *drawn_calls.MASKS, "causal", "window", *trained)):
+        for word in filter(None, (*host.DRAWN_LENGTHS, *host.DRAWN_MASKS, "causal", "window", *trained)):
             self.assertIn(word, ", ".join(names).split(", "))
         for name, call in made:
             with self.subTest(name):
