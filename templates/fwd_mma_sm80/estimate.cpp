@@ -55,7 +55,6 @@ double widening(const FwdMmaSm80Config& c, int keys) {
 
 /// For offsets of integers: those of a step, and that they are taken off.
 double offsets_of_integers(const FwdMmaSm80Config& c, double key_steps, double softmax_steps) {
-  if (!c.low_bit_v()) return 0;
   return c.row_fragments() * (key_steps * c.offset_fragments() * c.lane_rows() +
                               softmax_steps * (c.offset_groups() > 0 ? 4 * c.out_fragments() : 0));
 }
@@ -100,6 +99,10 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const FwdMmaSm80
   return cost;
 }
 
+double units_of(const TileCost& cost) {
+  return std::max({cost.tensor, cost.shared + cost.query, cost.issue, cost.l2});
+}
+
 /// Clocks of a warp for where the rows of a tile of fewer bits lie: its pages are looked up for
 /// numbers and for scales, of k and of v.
 double pages_of_tile(const FwdMmaSm80Config& c) {
@@ -115,10 +118,38 @@ double copies_of_tile(const FwdMmaSm80Config& c) {
          pages_of_tile(c);
 }
 
+/// Of a query tile, whose keys are split among `splits`; tiles: query tiles of the problem.
+double key_tiles_of_block(const FwdMmaSm80Config& c, const Problem& problem, double tiles,
+                          double splits) {
+  const double heads = tiles / std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m);
+  return std::ceil(visited_keys(problem, c.block_m, c.pack_gqa, c.block_n).all *
+                   listed_share(problem, c.block_m) * heads / tiles / splits);
+}
+double late_share(const Problem& problem, double blocks, const DeviceFacts& device) {
+  return problem.lengths == Lengths::kFixed ? late_readers(problem, blocks, device) : 1;
+}
+
+/// A block goes through its key tiles one after another: each takes its own chain of waits, or its
+/// share of an SM, and all of them the memory.
+double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
+                   const TileCost& cost, double own_clocks, int resident_blocks, int splits,
+                   const FwdMmaSm80Constants& k) {
+  const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa)), blocks = tiles * splits;
+  const double per_sm = std::min<double>(resident_blocks, std::ceil(blocks / device.num_sms));
+  const double latency = k.memory_latency / std::max(c.stages - 1.0, 0.6);
+  const double clocks_per_tile = std::max({own_clocks, latency, units_of(cost) * per_sm});
+  const double rounds = std::ceil(blocks / (double(device.num_sms) * resident_blocks));
+  const double chain = rounds *
+                       (k.block_start +
+                        key_tiles_of_block(c, problem, tiles, splits) * clocks_per_tile) /
+                       (device.sm_clock_mhz * k.sustained_clock);
+  return with_memory_time(chain, problem, device, late_share(problem, blocks, device)) +
+         combine_us(problem, splits, device);
+}
+
 /// Blocks that an SM holds at once. Tiles of 8 and 4 bits are small: more are there than a config
 /// asks for.
 double blocks_of_sm(const FwdMmaSm80Config& c, const Arch& arch, int asked) {
-  if (!c.low_bits()) return asked;
   constexpr int kOtherRegisters = 40;
   const int held = blocks_per_sm(arch, std::min(255, c.planned_registers() + kOtherRegisters),
                                  c.num_threads(), c.smem_bytes());
@@ -129,56 +160,42 @@ double blocks_of_sm(const FwdMmaSm80Config& c, const Arch& arch, int asked) {
 /// where the GPU, by what the config asks for, has no place for two of each.
 double splits_in_fact(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
                       double tiles, int splits) {
-  if (!c.low_bits() || c.lengths == kFixedLengths || problem.batch == 1) return splits;
+  if (c.lengths == kFixedLengths || problem.batch == 1) return splits;
   const double places = double(device.num_sms) * c.blocks_per_sm;
   return places < 2 * tiles ? 1 : std::min<double>(splits, std::floor(places / tiles));
 }
 
-/// A block goes through its key tiles one after another: each takes its own chain of waits, or its
-/// share of an SM, and all of them the memory.
-double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
+/// few_rows_us() of fewer bits, round by round of what SMs hold.
+double low_bits_us(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
                    const TileCost& cost, double own_clocks, int resident_blocks, int splits,
                    const FwdMmaSm80Constants& k) {
   const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa));
   const double each = splits_in_fact(c, problem, device, tiles, splits), blocks = tiles * each;
-  const double per_sm = blocks_of_sm(c, device.arch, resident_blocks);
-  const double latency = (k.memory_latency + (c.low_bits() ? copies_of_tile(c) : 0)) /
-                         std::max(c.stages - 1.0, 0.6);
-  const double units = std::max({cost.tensor, cost.shared + cost.query, cost.issue, cost.l2});
-  const double own_instructions = c.low_bits()
-                                      ? kClocksOfInstruction * cost.issue * 4 / c.num_warps +
-                                            pages_of_tile(c)
-                                      : 0;
-  const double heads = tiles / std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m);
-  const double key_tiles_of_block = std::ceil(
-      visited_keys(problem, c.block_m, c.pack_gqa, c.block_n).all *
-      listed_share(problem, c.block_m) * heads / tiles / each);
-  const double late = problem.lengths == Lengths::kFixed ? late_readers(problem, blocks, device)
-                                                         : 1;
+  const double latency = (k.memory_latency + copies_of_tile(c)) / std::max(c.stages - 1.0, 0.6);
+  const double own_instructions = kClocksOfInstruction * cost.issue * 4 / c.num_warps +
+                                  pages_of_tile(c);
+  const double of_block = key_tiles_of_block(c, problem, tiles, each);
+  const double late = late_share(problem, blocks, device);
   const double clocks_per_us = device.sm_clock_mhz * k.sustained_clock;
-  const auto chain_us = [&](double of_sm) {
-    const double clocks_per_tile = std::max({own_clocks, own_instructions, latency, units * of_sm});
-    return (k.block_start + key_tiles_of_block * clocks_per_tile) / clocks_per_us;
-  };
-  const double of_round = device.num_sms * per_sm, rounds = blocks / of_round;
-  if (!c.low_bits()) {
-    const double of_sm = std::min(per_sm, std::ceil(blocks / device.num_sms));
-    return with_memory_time(std::ceil(rounds) * chain_us(of_sm), problem, device, late) +
-           combine_us(problem, splits, device);
-  }
+  const double per_sm = blocks_of_sm(c, device.arch, resident_blocks);
+  const bool parts_of_lines = bytes_of(c.dtype_k, c.head_dim) < 128;
   // Of `together` blocks: more bytes on their way than memory needs cost it rows and L2 lines that
   // it has open, most where rows are parts of a line of several heads. Nothing covers their first
   // tiles of K, nor the products of the last.
   const auto round_us = [&](double together) {
     const double of_sm = std::min(per_sm, std::ceil(together / device.num_sms));
+    const double clocks_per_tile = std::max(
+        {own_clocks, own_instructions, latency, units_of(cost) * of_sm});
+    const double chain = (k.block_start + of_block * clocks_per_tile) / clocks_per_us;
     const double peak = peak_bytes_per_us(device), first_bytes = c.k_bytes() * together;
     const double ahead = of_sm * (c.stages - 1) * (c.k_bytes() + c.v_bytes()) / kEnoughAhead;
-    const double crowded = 1 + (bytes_of(c.dtype_k, c.head_dim) < 128 ? kCrowdedLines : kCrowded) *
-                                   std::max(ahead - 1, 0.0);
-    return with_memory_time(chain_us(of_sm), problem, device, late * crowded * together / blocks) +
+    const double crowded = 1 +
+                           (parts_of_lines ? kCrowdedLines : kCrowded) * std::max(ahead - 1, 0.0);
+    return with_memory_time(chain, problem, device, late * crowded * together / blocks) +
            (peak > 0 ? first_bytes / peak : 0) + own_instructions / clocks_per_us;
   };
-  const double whole = std::floor(rounds), rest = blocks - whole * of_round;
+  const double of_round = device.num_sms * per_sm, whole = std::floor(blocks / of_round),
+               rest = blocks - whole * of_round;
   return whole * round_us(of_round) + (rest > 0 ? round_us(rest) : 0) +
          (splits > 1 ? kMergeStartsUs : 0) + combine_us(problem, splits, device);
 }
@@ -211,7 +228,8 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
                             100.0 * (c.block_n / c.step_n) + k.wait * (c.stages == 1 ? 2 : 1) +
                             (c.head_dim_warps > 1 ? kExchange : 0) + cost.query * k.query_wait;
   if (has_few_rows(problem) && problem.batch > 0 && problem.seqlen_q > 0)
-    return few_rows_us(c, problem, device, cost, own_clocks, resident_blocks, splits, k);
+    return (c.low_bits() ? low_bits_us : few_rows_us)(c, problem, device, cost, own_clocks,
+                                                      resident_blocks, splits, k);
   const double serial = own_clocks / resident_blocks;
   const double uncovered = (own_clocks - k.covered * cost.tensor) / resident_blocks;
   const double clocks_per_tile = std::max(busy, serial) +
