@@ -39,9 +39,11 @@ float inverse_of(float scale) { return std::abs(scale) < kLeastNormal ? 1.0f : 1
 }  // namespace
 
 bool may_be_widened(const Problem& problem) {
-  constexpr std::int64_t kFewQueries = 16;  // as templates/parts/widening has it
-  return is_attention(problem) && has_low_bit_kv(problem) && !is_low_bit(problem.dtype_q) &&
-         problem.seqlen_q > kFewQueries && !problem.batch_invariant;
+  constexpr std::int64_t kFewQueries = 16, kFewRows = 128;  // as templates/parts/widening has them
+  if (!is_attention(problem) || !has_low_bit_kv(problem)) return false;
+  const std::int64_t rows = problem.seqlen_q * problem.num_heads_q / problem.num_heads_kv;
+  return (problem.seqlen_q > kFewQueries || rows > kFewRows) && !is_low_bit(problem.dtype_q) &&
+         !problem.batch_invariant;
 }
 
 void load_row(const Problem& problem, DType dtype, const void* array, std::int64_t first,

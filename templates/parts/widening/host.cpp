@@ -130,10 +130,11 @@ Problem widened(const Problem& problem) {
 }
 
 std::string not_to_widen(const Problem& problem) {
-  constexpr std::int64_t kFewQueries = 16, kMostBlocks = 1 << 30;
-  if (problem.seqlen_q <= kFewQueries)
-    return fmt::format("widens what more than {} queries read, not {}", kFewQueries,
-                       problem.seqlen_q);
+  constexpr std::int64_t kFewQueries = 16, kFewRows = 128, kMostBlocks = 1 << 30;
+  const std::int64_t rows = problem.seqlen_q * gqa_group(problem);
+  if (problem.seqlen_q <= kFewQueries && rows <= kFewRows)
+    return fmt::format("widens what more than {} queries, or {} rows of their heads, read: not {}",
+                       kFewQueries, kFewRows, rows);
   if (is_blocks(problem.dtype_k) || is_blocks(problem.dtype_v))
     return "widens numbers with scales beside them, not blocks that have them inside";
   // A batch too large for it would be served by a kernel of other roundings.

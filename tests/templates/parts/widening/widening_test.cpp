@@ -184,6 +184,11 @@ TEST(WideningChoice, IsOfManyQueriesOnHopperAlone) {
       EXPECT_EQ(chosen(fwd + many), "fwd_wgmma_sm90a") << fwd << many;
       EXPECT_EQ(chosen(fwd + many, "80"), "fwd_mma_sm80") << fwd << many;
     }
+    EXPECT_EQ(chosen("fwd bf16 " + std::string(kv) +
+                     " num_heads=71:1 head_dim=64 batch=91 "
+                     "seqlen=5:25254 lengths=used page_size=32"),
+              "fwd_wgmma_sm90a")
+        << kv;
     for (const char* few : {"seqlen=1:32768", "seqlen=8:32768 causal",
                             "batch=64 seqlen=4:8192 lengths=used page_size=16"})
       EXPECT_EQ(chosen(fwd + few), "fwd_mma_sm80") << fwd << few;
@@ -192,9 +197,9 @@ TEST(WideningChoice, IsOfManyQueriesOnHopperAlone) {
 
 TEST(WideningChoice, IsRefusedToFewQueriesAndToBatchesOfAnySize) {
   const Family& family = *find_family("fwd_wgmma_sm90a");
-  const auto refusal = [&](const std::string& words) {
+  const auto refusal = [&](const std::string& words, const std::string& heads = "8") {
     const Problem p = parse_problem(
-        "fwd bf16 k=int8 v=int8 kv_scale=token num_heads=8 head_dim=64 " + words);
+        "fwd bf16 k=int8 v=int8 kv_scale=token head_dim=64 num_heads=" + heads + " " + words);
     const std::string reason = rejection(family, p, typical_device("90a").arch);
     EXPECT_EQ(may_be_widened(p), reason.empty()) << "tolerances count the rounding: " << words;
     return reason;
@@ -202,6 +207,8 @@ TEST(WideningChoice, IsRefusedToFewQueriesAndToBatchesOfAnySize) {
   EXPECT_THAT(refusal("seqlen=1:4096"), HasSubstr("more than 16 queries"));
   EXPECT_THAT(refusal("seqlen=16:4096"), HasSubstr("more than 16 queries"));
   EXPECT_EQ(refusal("seqlen=17:4096"), "");
+  EXPECT_THAT(refusal("seqlen=16:4096", "8:1"), HasSubstr("128 rows"));
+  EXPECT_EQ(refusal("seqlen=16:4096", "9:1"), "");
   EXPECT_THAT(refusal("seqlen=300:4096 batch_invariant"), HasSubstr("batch_invariant"));
 }
 
