@@ -147,21 +147,11 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
          combine_us(problem, splits, device);
 }
 
-/// Blocks that an SM holds at once. Tiles of 8 and 4 bits are small: more are there than a config
-/// asks for.
-double blocks_of_sm(const FwdMmaSm80Config& c, const Arch& arch, int asked) {
-  constexpr int kOtherRegisters = 40;
-  const int held = blocks_per_sm(arch, std::min(255, c.planned_registers() + kOtherRegisters),
-                                 c.num_threads(), c.smem_bytes());
-  return std::max(asked, held);
-}
-
 /// Splits of a sequence where sequences say how many (parts/splits/items.cuh), of equal ones: none
-/// where the GPU, by what the config asks for, has no place for two of each.
-double splits_in_fact(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
+/// where the GPU has no place for two of each.
+double splits_in_fact(const FwdMmaSm80Config& c, const Problem& problem, double places,
                       double tiles, int splits) {
   if (c.lengths == kFixedLengths || problem.batch == 1) return splits;
-  const double places = double(device.num_sms) * c.blocks_per_sm;
   return places < 2 * tiles ? 1 : std::min<double>(splits, std::floor(places / tiles));
 }
 
@@ -170,20 +160,20 @@ double low_bits_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
                    const TileCost& cost, double own_clocks, int resident_blocks, int splits,
                    const FwdMmaSm80Constants& k) {
   const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa));
-  const double each = splits_in_fact(c, problem, device, tiles, splits), blocks = tiles * each;
+  const double places = double(device.num_sms) * resident_blocks;
+  const double each = splits_in_fact(c, problem, places, tiles, splits), blocks = tiles * each;
   const double latency = (k.memory_latency + copies_of_tile(c)) / std::max(c.stages - 1.0, 0.6);
   const double own_instructions = kClocksOfInstruction * cost.issue * 4 / c.num_warps +
                                   pages_of_tile(c);
   const double of_block = key_tiles_of_block(c, problem, tiles, each);
   const double late = late_share(problem, blocks, device);
   const double clocks_per_us = device.sm_clock_mhz * k.sustained_clock;
-  const double per_sm = blocks_of_sm(c, device.arch, resident_blocks);
   const bool parts_of_lines = bytes_of(c.dtype_k, c.head_dim) < 128;
   // Of `together` blocks: more bytes on their way than memory needs cost it rows and L2 lines that
   // it has open, most where rows are parts of a line of several heads. Nothing covers their first
   // tiles of K, nor the products of the last.
   const auto round_us = [&](double together) {
-    const double of_sm = std::min(per_sm, std::ceil(together / device.num_sms));
+    const double of_sm = std::min<double>(resident_blocks, std::ceil(together / device.num_sms));
     const double clocks_per_tile = std::max(
         {own_clocks, own_instructions, latency, units_of(cost) * of_sm});
     const double chain = (k.block_start + of_block * clocks_per_tile) / clocks_per_us;
@@ -194,9 +184,8 @@ double low_bits_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
     return with_memory_time(chain, problem, device, late * crowded * together / blocks) +
            (peak > 0 ? first_bytes / peak : 0) + own_instructions / clocks_per_us;
   };
-  const double of_round = device.num_sms * per_sm, whole = std::floor(blocks / of_round),
-               rest = blocks - whole * of_round;
-  return whole * round_us(of_round) + (rest > 0 ? round_us(rest) : 0) +
+  const double whole = std::floor(blocks / places), rest = blocks - whole * places;
+  return whole * round_us(places) + (rest > 0 ? round_us(rest) : 0) +
          (splits > 1 ? kMergeStartsUs : 0) + combine_us(problem, splits, device);
 }
 

@@ -43,12 +43,19 @@ constexpr Field<Typed> kFields[] = {
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
 
+/// Blocks of fewer bits are small: an SM holds more of them than they ask for.
 QueryTiling tiling_of(const Typed& c) {
-  return {.block_m = c.block_m,
-          .block_n = c.block_n,
-          .pack_gqa = c.pack_gqa,
-          .blocks_per_sm = c.blocks_per_sm,
-          .num_splits = c.num_splits};
+  constexpr int kOtherRegisters = 40;  // beside planned ones; ptxas takes fewer
+  QueryTiling tiling{.block_m = c.block_m,
+                     .block_n = c.block_n,
+                     .pack_gqa = c.pack_gqa,
+                     .blocks_per_sm = c.blocks_per_sm,
+                     .num_splits = c.num_splits};
+  if (!c.low_bits()) return tiling;
+  tiling.threads = c.num_threads();
+  tiling.registers = std::min(255, c.planned_registers() + kOtherRegisters);
+  tiling.smem_bytes = c.smem_bytes() + (c.num_splits > 1 ? split_smem_bytes(c, false) : 0);
+  return tiling;
 }
 
 /// Registers in addition to the planned ones that ptxas needs for addresses and operands. Fewer,
@@ -255,7 +262,9 @@ double model_us(const Typed& c, const Problem& problem, const DeviceFacts& devic
                     (c.softcap ? kSoftcapSlack : 0) +
                     (c.user_score || c.user_mask ? kCodeSlack : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
-  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm, c.num_splits, constants) *
+  const int resident = has_few_rows(problem) ? blocks_of_sm(tiling_of(c), device.arch)
+                                             : c.blocks_per_sm;
+  return estimate_fwd_mma_sm80_us(c, problem, device, resident, c.num_splits, constants) *
              (tight ? kSpillRisk : 1.0) *
              unequal_factor(c, problem, c.num_splits,
                             double(query_tiles(problem, c.block_m, c.pack_gqa)) /

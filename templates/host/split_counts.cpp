@@ -71,7 +71,7 @@ int split_smem_bytes(const Shape& shape, bool shares) {
 }
 
 double places_of(const QueryTiling& tiling, const DeviceFacts& device) {
-  return double(device.num_sms) * tiling.blocks_per_sm;
+  return double(device.num_sms) * blocks_of_sm(tiling, device.arch);
 }
 
 double spread_of(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device) {

@@ -122,6 +122,12 @@ TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling
   return tiles <= kSms * tiling.blocks_per_sm ? TileSource::kBound : TileSource::kList;
 }
 
+int blocks_of_sm(const QueryTiling& tiling, const Arch& arch) {
+  if (tiling.threads == 0) return tiling.blocks_per_sm;
+  return std::max(tiling.blocks_per_sm,
+                  blocks_per_sm(arch, tiling.registers, tiling.threads, tiling.smem_bytes));
+}
+
 TileSchedule tile_schedule(const Problem& problem, TileSource source, const QueryTiling& tiling,
                            int head_group_mb, bool heavy_last) {
   const int block_m = tiling.block_m, pack_gqa = tiling.pack_gqa;

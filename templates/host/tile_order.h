@@ -53,7 +53,11 @@ struct QueryTiling {
   // Most groups of keys in a list that the tile's block makes itself, and no step orders the
   // tiles. 0: a step makes all lists.
   int own_list_groups = 0;
+  // What a block takes, where an SM may hold more of them than asked for. 0 threads: it does not.
+  int threads = 0, registers = 0, smem_bytes = 0;
 };
+/// Blocks that an SM holds at once.
+int blocks_of_sm(const QueryTiling& tiling, const Arch& arch);
 
 /// How blocks come by their query tiles. It is compiled in, and a cubin serves all problems of a
 /// bucket: only what these share decides.

@@ -27,8 +27,8 @@ static_assert(kMostSequencesOfSplits == kMostSharingSequences);
 
 /// Blocks that are under way at once.
 std::int64_t places(const LaunchWork& work) {
-  return std::max<std::int64_t>(
-      std::int64_t{work.device.num_sms} * work.assembly.kernel.tiling.blocks_per_sm, 1);
+  return std::max(static_cast<std::int64_t>(places_of(work.assembly.kernel.tiling, work.device)),
+                  std::int64_t{1});
 }
 
 /// Blocks of a team (parts/splits/by_share.cuh): so many that no block and no head is left over.
