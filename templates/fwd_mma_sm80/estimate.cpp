@@ -147,21 +147,17 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
          combine_us(problem, splits, device);
 }
 
-/// Splits of a sequence where sequences say how many (parts/splits/items.cuh), of equal ones: none
-/// where the GPU has no place for two of each.
-double splits_in_fact(const FwdMmaSm80Config& c, const Problem& problem, double places,
-                      double tiles, int splits) {
-  if (c.lengths == kFixedLengths || problem.batch == 1) return splits;
-  return places < 2 * tiles ? 1 : std::min<double>(splits, std::floor(places / tiles));
-}
-
 /// few_rows_us() of fewer bits, round by round of what SMs hold.
 double low_bits_us(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
                    const TileCost& cost, double own_clocks, int resident_blocks, int splits,
                    const FwdMmaSm80Constants& k) {
   const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa));
   const double places = double(device.num_sms) * resident_blocks;
-  const double each = splits_in_fact(c, problem, places, tiles, splits), blocks = tiles * each;
+  // Blocks of a grid that has more than it needs find SMs as they come: some are full, others not.
+  const bool by_lengths = c.lengths != kFixedLengths && problem.batch != 1 && splits > 1;
+  const double each = by_lengths ? splits_of_equal(tiles, splits, places) : splits,
+               blocks = tiles * each;
+  const double uneven = by_lengths && each == 1 ? std::max(places / blocks, 1.0) : 1;
   const double latency = (k.memory_latency + copies_of_tile(c)) / std::max(c.stages - 1.0, 0.6);
   const double own_instructions = kClocksOfInstruction * cost.issue * 4 / c.num_warps +
                                   pages_of_tile(c);
@@ -185,7 +181,7 @@ double low_bits_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
            (peak > 0 ? first_bytes / peak : 0) + own_instructions / clocks_per_us;
   };
   const double whole = std::floor(blocks / places), rest = blocks - whole * places;
-  return whole * round_us(places) + (rest > 0 ? round_us(rest) : 0) +
+  return whole * round_us(places) + (rest > 0 ? uneven * round_us(rest) : 0) +
          (splits > 1 ? kMergeStartsUs : 0) + combine_us(problem, splits, device);
 }
 

@@ -74,6 +74,18 @@ double places_of(const QueryTiling& tiling, const DeviceFacts& device) {
   return double(device.num_sms) * blocks_of_sm(tiling, device.arch);
 }
 
+int splits_of_equal(double tiles, int most, double places) {
+  constexpr double kStart = 0.03;  // of a round's time
+  const auto time = [&](int splits) {
+    const double rounds = std::max(tiles, 1.0) * splits / places;
+    return std::ceil(rounds) / rounds * (splits == 1 ? 1 : 1 + kStart * std::ceil(rounds));
+  };
+  int best = 1;
+  for (int splits = 2; splits <= most; ++splits)
+    if (time(splits) < time(best)) best = splits;
+  return best;
+}
+
 double spread_of(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device) {
   if (tiling.shares) return 1;
   return spread_of_batches(problem, tiles_of_all(problem, tiling) * tiling.num_splits, device) *

@@ -31,6 +31,11 @@ bool has_unequal_sequences(const Shape& shape, const Problem& typical);
 /// Blocks that the GPU runs at once.
 double places_of(const QueryTiling& tiling, const DeviceFacts& device);
 
+/// Splits that each of equal sequences has, at most `most`, where blocks find their parts by
+/// lengths that only the device knows: so many that the last round of blocks is about full.
+/// `tiles`: query tiles of all; places: places_of().
+int splits_of_equal(double tiles, int most, double places);
+
 /// Family::spread() of kernels with such query tiles: what smaller batches and lengths of a bucket
 /// leave empty. 1 of shares, which leave nothing.
 double spread_of(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device);

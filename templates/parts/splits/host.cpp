@@ -116,6 +116,17 @@ int row_warps(const LaunchWork& work) {
   return warps;
 }
 
+/// PartialParams::at_once.
+std::int64_t places_at_once(const LaunchWork& work) {
+  const QueryTiling& tiling = work.assembly.kernel.tiling;
+  const std::int64_t batch = work.problem().batch,
+                     tiles = std::max<std::int64_t>(work.tiles.all_tiles(), 1);
+  if (work.tiles.source == TileSource::kShares) return places(work);
+  if (tiling.threads == 0) return places(work) * batch / tiles;
+  return batch * splits_of_equal(static_cast<double>(tiles), tiling.num_splits,
+                                 static_cast<double>(places(work)));
+}
+
 void add_partials(Argument& argument, const LaunchWork& work) {
   static_assert(sizeof(PartialParams) == 2 * sizeof(void*) + 12 * sizeof(int));
   const Problem& problem = work.problem();
@@ -123,10 +134,7 @@ void add_partials(Argument& argument, const LaunchWork& work) {
   const StoredRows stored = stored_rows(problem);
   const std::size_t begin = work.begin_of(splits_part);
   argument.scratch(begin).scratch(begin + o_bytes(work));
-  const std::int64_t at_once = work.tiles.source == TileSource::kShares
-                                   ? places(work)
-                                   : places(work) * problem.batch /
-                                         std::max<std::int64_t>(work.tiles.all_tiles(), 1);
+  const std::int64_t at_once = places_at_once(work);
   constexpr std::array<int, 5> kUnused{};
   argument.value(tiling.num_splits, static_cast<int>(stored.q), row_warps(work),
                  static_cast<int>(stored.batch), static_cast<int>(at_once),
