@@ -157,7 +157,8 @@ double low_bits_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
   const bool by_lengths = c.lengths != kFixedLengths && problem.batch != 1 && splits > 1;
   const double each = by_lengths ? splits_of_equal(tiles, splits, places) : splits,
                blocks = tiles * each;
-  const double uneven = by_lengths && each == 1 ? std::max(places / blocks, 1.0) : 1;
+  const double of_fullest = std::min<double>(resident_blocks, std::ceil(blocks / device.num_sms));
+  const double uneven = by_lengths && each == 1 ? resident_blocks / of_fullest : 1;
   const double latency = (k.memory_latency + copies_of_tile(c)) / std::max(c.stages - 1.0, 0.6);
   const double own_instructions = kClocksOfInstruction * cost.issue * 4 / c.num_warps +
                                   pages_of_tile(c);

@@ -43,9 +43,16 @@ constexpr Field<Typed> kFields[] = {
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
 
+/// Of a thread of a kernel of fewer bits, as ptxas has them, within some 8.
+int registers_taken(const Typed& c) {
+  const int of_keys = code_of(c.dtype_k);
+  const bool digits = is_integer(c.dtype_k);  // of Q, which take half of what is planned
+  const int others = of_keys == kInt4 ? 20 : digits ? 34 : 52;
+  return std::min(255, c.planned_registers() + others - (c.q_in_regs == 0 ? 0 : digits ? 18 : 8));
+}
+
 /// Blocks of fewer bits are small: an SM holds more of them than they ask for.
 QueryTiling tiling_of(const Typed& c) {
-  constexpr int kOtherRegisters = 40;  // beside planned ones; ptxas takes fewer
   QueryTiling tiling{.block_m = c.block_m,
                      .block_n = c.block_n,
                      .pack_gqa = c.pack_gqa,
@@ -53,7 +60,7 @@ QueryTiling tiling_of(const Typed& c) {
                      .num_splits = c.num_splits};
   if (!c.low_bits()) return tiling;
   tiling.threads = c.num_threads();
-  tiling.registers = std::min(255, c.planned_registers() + kOtherRegisters);
+  tiling.registers = registers_taken(c);
   tiling.smem_bytes = c.smem_bytes() + (c.num_splits > 1 ? split_smem_bytes(c, false) : 0);
   return tiling;
 }
