@@ -43,12 +43,15 @@ constexpr Field<Typed> kFields[] = {
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
 
-/// Of a thread of a kernel of fewer bits, as ptxas has them, within some 8.
+/// Of a thread of a kernel of fewer bits, as ptxas has them, within some 8: what 60 kernels take
+/// beside planned registers. The digits of Q that integers in K take are half of what is planned.
 int registers_taken(const Typed& c) {
-  const int of_keys = code_of(c.dtype_k);
-  const bool digits = is_integer(c.dtype_k);  // of Q, which take half of what is planned
-  const int others = of_keys == kInt4 ? 20 : digits ? 34 : 52;
-  return std::min(255, c.planned_registers() + others - (c.q_in_regs == 0 ? 0 : digits ? 18 : 8));
+  const bool digits = is_integer(c.dtype_k), all_rows = c.lane_rows() == 2;
+  int others = code_of(c.dtype_k) == kInt4 ? 20 : digits ? 34 : 52;
+  if (all_rows) others += digits ? 2 + c.step_n : 4;
+  if (all_rows && c.key_warps() == 1) others -= 14;
+  if (c.q_in_regs != 0) others -= digits ? 18 : all_rows ? 3 : 8;
+  return std::min(255, c.planned_registers() + others);
 }
 
 /// Blocks of fewer bits are small: an SM holds more of them than they ask for.
@@ -259,6 +262,16 @@ double spread(const Typed& c, const Problem& problem, const DeviceFacts& device)
   return spread_of(problem, tiling_of(c), device);
 }
 
+/// Of the step that puts query tiles in order where only the device knows the lengths, of a decode
+/// step of fewer bits, which waits for it. `problem` is typical, and has none.
+double order_us(const Typed& c, const Problem& problem) {
+  constexpr double kUs = 9;
+  if (!c.low_bits() || c.lengths == kFixedLengths || !has_few_rows(problem)) return 0;
+  Problem with_lengths = problem;
+  with_lengths.lengths = static_cast<Lengths>(c.lengths);
+  return tile_source(with_lengths, c.has_key_lists(), tiling_of(c)) == TileSource::kList ? kUs : 0;
+}
+
 double model_us(const Typed& c, const Problem& problem, const DeviceFacts& device,
                 const FwdMmaSm80Constants& constants) {
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
@@ -276,7 +289,7 @@ double model_us(const Typed& c, const Problem& problem, const DeviceFacts& devic
              unequal_factor(c, problem, c.num_splits,
                             double(query_tiles(problem, c.block_m, c.pack_gqa)) /
                                 places_of(tiling_of(c), device)) +
-         part_steps_us(c, problem, tiling_of(c), device);
+         part_steps_us(c, problem, tiling_of(c), device) + order_us(c, problem);
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
