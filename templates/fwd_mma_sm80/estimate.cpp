@@ -66,6 +66,13 @@ double sums_of_groups(const FwdMmaSm80Config& c, double scores) {
   return kOfSum * scores * (more(c.k_row_scales()) + more(c.v_row_scales()));
 }
 
+/// And of a warp to find a tile's rows in pages, of fewer bits.
+double lookups(const FwdMmaSm80Config& c) {
+  constexpr double kOfNumbers = 32, kOfScales = 24;
+  if (!c.low_bits() || c.page_size == 0) return 0;
+  return kOfNumbers + kOfScales * ((c.k_row_scales() > 0) + (c.v_row_scales() > 0));
+}
+
 TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const FwdMmaSm80Constants& k) {
   const int depth_steps = c.depth_steps(), out_fragments = c.out_fragments(),
             rows = c.row_fragments(), warps = c.num_warps;
@@ -90,7 +97,7 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch, const FwdMmaSm80
   cost.query = 4.0 * warps * query_reads;
   cost.issue = warps / 4.0 *
                (products + reads + 4.6 * scores + 24.0 * softmax_steps * rows + 60.0 +
-                1.5 * copies + widening(c, keys) + sums_of_groups(c, scores) +
+                1.5 * copies + lookups(c) + widening(c, keys) + sums_of_groups(c, scores) +
                 offsets_of_integers(c, key_steps, softmax_steps));
   cost.exponentials = c.block_m * c.head_dim_warps * c.block_n / 16.0;
   cost.softmax = warps / 4.0 * 5.0 * scores;

@@ -49,6 +49,7 @@ int registers_taken(const Typed& c) {
   const bool digits = is_integer(c.dtype_k), all_rows = c.lane_rows() == 2;
   int others = code_of(c.dtype_k) == kInt4 ? 20 : digits ? 34 : 52;
   if (all_rows) others += digits ? 2 + c.step_n : 4;
+  if (c.k_row_scales() > 1 + c.kv_zero) others -= c.step_n / 8;  // sums of groups overlap scores
   if (all_rows && c.key_warps() == 1) others -= 14;
   if (c.q_in_regs != 0) others -= digits ? 18 : all_rows ? 3 : 8;
   return std::min(255, c.planned_registers() + others);

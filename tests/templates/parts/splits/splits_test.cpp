@@ -19,6 +19,7 @@
 #include "generator/candidates.h"
 #include "generator/problem/bucket.h"
 #include "templates/registry.h"
+#include "tests/support/argument_fields.h"
 
 namespace attnforge {
 namespace {
@@ -129,6 +130,43 @@ TEST(SplitKeys, FollowTheLengthsOfSequencesWithOneTileAHead) {
   EXPECT_EQ(splits_of("fwd bf16 batch=2 num_heads=8 seqlen=512:8192 head_dim=128 lengths=used", 2),
             "EvenSplits")
       << "several tiles a head";
+}
+
+TEST(SplitKeys, OfEqualSequencesFillTheLastRoundOfBlocks) {
+  EXPECT_EQ(splits_of_equal(512, 4, 1056), 2) << "one round, about full";
+  EXPECT_EQ(splits_of_equal(1024, 4, 1056), 1) << "it is already";
+  EXPECT_EQ(splits_of_equal(1024, 4, 792), 3) << "four rounds, about full, not two of which one is";
+  EXPECT_EQ(splits_of_equal(1024, 2, 792), 2) << "no more than are asked for";
+  EXPECT_EQ(splits_of_equal(64, 8, 1056), 8) << "as far as there is room";
+  EXPECT_EQ(splits_of_equal(0, 4, 1056), 4);
+}
+
+/// A config asks for 4 blocks on an SM; of fewer bits 8 find registers and memory there.
+TEST(SplitKeys, OfFewerBitsCountTheBlocksThatAnSmHolds) {
+  const char* const kConfig =
+      "block_m={} num_warps=2 block_n=32 step_n=16 stages=2 q_in_regs=0 "
+      "blocks_per_sm=4 pack_gqa=4 head_group_mb=0 head_dim_warps=1 "
+      "pad_head_dim=0 num_splits={}";
+  const std::string sizes = " num_heads=32:8 seqlen=1:8192 head_dim=128 lengths=used batch=";
+  const auto launch_of = [&](const std::string& format, int batch, int block_m, int splits) {
+    return mma().launch(
+        parse_config("fwd_mma_sm80 " + fmt::format(fmt::runtime(kConfig), block_m, splits)),
+        parse_problem(format + sizes + std::to_string(batch)), typical_device("90a"));
+  };
+  const auto at_once = [&](const std::string& format, int block_m) {
+    const Launch launch = launch_of(format, 64, block_m, 4);
+    const LaunchStep& step = launch.steps[own_step(launch)];
+    const std::size_t begin = test::parts_of<ScratchArgument>(step).front().first;
+    return test::planned_at<PartialParams>(step, begin).at_once;
+  };
+  EXPECT_EQ(at_once("fwd bf16 k=int8 v=int8 kv_scale=token", 8), 2 * 64) << "two of each sequence";
+  EXPECT_EQ(at_once("fwd bf16", 16), 4 * typical_device("90a").num_sms / 8) << "as it asks for";
+  // 768 query tiles: no step puts them in order where SMs hold all of them.
+  const auto steps = [&](const std::string& format, int block_m) {
+    return launch_of(format, 96, block_m, 1).steps.size();
+  };
+  EXPECT_EQ(steps("fwd bf16 k=int8 v=int8 kv_scale=token", 8), 1u);
+  EXPECT_EQ(steps("fwd bf16", 16), 2u);
 }
 
 TEST(SplitKeys, AreTriedOfAFullGridWhereSequencesMayBeUnequal) {
