@@ -17,7 +17,8 @@ struct PartialParams {
   int rows_of_head;    // in a tensor: seqlen_q, or the tokens of all sequences
   int row_warps;       // of the step that merges
   int tensors;         // one after another: of each sequence, or one of all
-  int at_once;         // splits of a head that have a place on the GPU; blocks that have shares
+  int at_once;         // splits of a head that have a place on the GPU, or of fewer bits fill the
+                       // last round of blocks; blocks that have shares
   u32 splits_inverse;  // splits_inverse_of(splits)
   int team;            // blocks that go through the same key tiles of as many heads
   int unused[5];       // to a multiple of what any argument is aligned to: no part lies in padding
