@@ -1,6 +1,7 @@
 #include "reference/parts/scales.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -41,9 +42,11 @@ float inverse_of(float scale) { return std::abs(scale) < kLeastNormal ? 1.0f : 1
 bool may_be_widened(const Problem& problem) {
   constexpr std::int64_t kFewQueries = 16, kFewRows = 128;  // as templates/parts/widening has them
   if (!is_attention(problem) || !has_low_bit_kv(problem)) return false;
-  const std::int64_t rows = problem.seqlen_q * problem.num_heads_q / problem.num_heads_kv;
-  return (problem.seqlen_q > kFewQueries || rows > kFewRows) && !is_low_bit(problem.dtype_q) &&
-         !problem.batch_invariant;
+  if (is_low_bit(problem.dtype_q) || problem.batch_invariant) return false;
+  if (problem.seqlen_q > kFewQueries) return true;
+  const auto queries = std::bit_ceil(
+      static_cast<std::uint64_t>(problem.seqlen_q));  // of its bucket
+  return static_cast<std::int64_t>(queries) * problem.num_heads_q / problem.num_heads_kv > kFewRows;
 }
 
 void load_row(const Problem& problem, DType dtype, const void* array, std::int64_t first,

@@ -9,6 +9,7 @@
 
 #include "attnforge/error.h"
 #include "attnforge/plan.h"
+#include "generator/problem/bucket.h"
 #include "generator/shape.h"
 #include "templates/embedded.h"
 #include "templates/host/argument.h"
@@ -131,7 +132,8 @@ Problem widened(const Problem& problem) {
 
 std::string not_to_widen(const Problem& problem) {
   constexpr std::int64_t kFewQueries = 16, kFewRows = 128, kMostBlocks = 1 << 30;
-  const std::int64_t rows = problem.seqlen_q * gqa_group(problem);
+  // As its bucket has them, whose config all of its problems take.
+  const std::int64_t rows = bucket_seqlen(problem.seqlen_q) * gqa_group(problem);
   if (problem.seqlen_q <= kFewQueries && rows <= kFewRows)
     return fmt::format("widens what more than {} queries, or {} rows of their heads, read: not {}",
                        kFewQueries, kFewRows, rows);

@@ -209,6 +209,9 @@ TEST(WideningChoice, IsRefusedToFewQueriesAndToBatchesOfAnySize) {
   EXPECT_EQ(refusal("seqlen=17:4096"), "");
   EXPECT_THAT(refusal("seqlen=16:4096", "8:1"), HasSubstr("128 rows"));
   EXPECT_EQ(refusal("seqlen=16:4096", "9:1"), "");
+  EXPECT_EQ(refusal("seqlen=5:4096", "20:1"), "") << "as 8 queries, whose config it takes";
+  EXPECT_THAT(refusal("seqlen=4:4096", "20:1"), HasSubstr("128 rows"));
+  EXPECT_THAT(refusal("seqlen=0:4096", "20:1"), HasSubstr("128 rows"));
   EXPECT_THAT(refusal("seqlen=300:4096 batch_invariant"), HasSubstr("batch_invariant"));
 }
 
