@@ -161,7 +161,9 @@ double low_bits_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
   const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa));
   const double places = double(device.num_sms) * resident_blocks;
   // Blocks of a grid that has more than it needs find SMs as they come: some are full, others not.
-  const bool by_lengths = c.lengths != kFixedLengths && problem.batch != 1 && splits > 1;
+  const bool by_lengths = c.lengths == kUsedLengths && !problem.batch_invariant && splits > 1 &&
+                          problem.batch > 1 && problem.batch <= kMostSequencesOfSplits &&
+                          problem.seqlen_q * c.pack_gqa <= c.block_m;
   const double each = by_lengths ? splits_of_equal(tiles, splits, places) : splits,
                blocks = tiles * each;
   const double of_fullest = std::min<double>(resident_blocks, std::ceil(blocks / device.num_sms));

@@ -56,7 +56,9 @@ struct QueryTiling {
   // What a block takes, where an SM may hold more of them than asked for. 0 threads: it does not.
   int threads = 0, registers = 0, smem_bytes = 0;
 };
-/// Blocks that an SM holds at once.
+
+/// Blocks that an SM holds at once; where `tiling` does not say what they take, as many as the
+/// config asks for.
 int blocks_of_sm(const QueryTiling& tiling, const Arch& arch);
 
 /// How blocks come by their query tiles. It is compiled in, and a cubin serves all problems of a

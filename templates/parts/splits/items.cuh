@@ -48,11 +48,11 @@ ATTNFORGE_DEVICE int sum_of_lanes_before(int x) {
 
 /// Splits of all sequences of a batch, at most `most` together, which are at least twice the
 /// sequences: each sequence has as many as its key tiles need for none to be longer than
-/// item_tiles. So all splits take about as long, however the lengths differ. `at_once` of them have
-/// a place on the GPU: more take turns, which is worth it only where sequences themselves are more
-/// than that, and unequal. TilesOf gives the key tiles of a sequence. Nothing but these decides, so
-/// every warp that asks finds the same. All lanes of a warp must call each function, with the same
-/// arguments.
+/// item_tiles. So all splits take about as long, however the lengths differ. `at_once` of them are
+/// under way together, as the host counts (PartialParams): more take turns, which is worth it only
+/// where sequences themselves are more than that, and unequal. TilesOf gives the key tiles of a
+/// sequence. Nothing but these decides, so every warp that asks finds the same. All lanes of a warp
+/// must call each function, with the same arguments.
 template <class TilesOf>
 struct SplitItems {
   TilesOf tiles_of;

@@ -135,8 +135,9 @@ std::string not_to_widen(const Problem& problem) {
   // As its bucket has them, whose config all of its problems take.
   const std::int64_t rows = bucket_seqlen(problem.seqlen_q) * gqa_group(problem);
   if (problem.seqlen_q <= kFewQueries && rows <= kFewRows)
-    return fmt::format("widens what more than {} queries, or {} rows of their heads, read: not {}",
-                       kFewQueries, kFewRows, rows);
+    return fmt::format(
+        "widens what more than {} queries, or {} rows of their heads, read: not {} rows",
+        kFewQueries, kFewRows, rows);
   if (is_blocks(problem.dtype_k) || is_blocks(problem.dtype_v))
     return "widens numbers with scales beside them, not blocks that have them inside";
   // A batch too large for it would be served by a kernel of other roundings.
