@@ -157,13 +157,11 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
 /// few_rows_us() of fewer bits, round by round of what SMs hold.
 double low_bits_us(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
                    const TileCost& cost, double own_clocks, int resident_blocks, int splits,
-                   const FwdMmaSm80Constants& k) {
+                   TileSource source, const FwdMmaSm80Constants& k) {
   const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa));
   const double places = double(device.num_sms) * resident_blocks;
   // Blocks of a grid that has more than it needs find SMs as they come: some are full, others not.
-  const bool by_lengths = c.lengths == kUsedLengths && !problem.batch_invariant && splits > 1 &&
-                          problem.batch > 1 && problem.batch <= kMostSequencesOfSplits &&
-                          problem.seqlen_q * c.pack_gqa <= c.block_m;
+  const bool by_lengths = source == TileSource::kLengths && problem.batch > 1;
   const double each = by_lengths ? splits_of_equal(tiles, splits, places) : splits,
                blocks = tiles * each;
   const double of_fullest = std::min<double>(resident_blocks, std::ceil(blocks / device.num_sms));
@@ -209,7 +207,7 @@ FwdMmaSm80Constants fwd_mma_sm80_constants(const Arch& arch) {
 
 double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& problem,
                                 const DeviceFacts& device, int resident_blocks, int splits,
-                                const FwdMmaSm80Constants& k) {
+                                TileSource source, const FwdMmaSm80Constants& k) {
   const TileCost cost = tile_cost(c, device.arch, k);
 
   // Either a unit of the SM is busy all the time, or its blocks wait for themselves: products,
@@ -223,8 +221,10 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
                             100.0 * (c.block_n / c.step_n) + k.wait * (c.stages == 1 ? 2 : 1) +
                             (c.head_dim_warps > 1 ? kExchange : 0) + cost.query * k.query_wait;
   if (has_few_rows(problem) && problem.batch > 0 && problem.seqlen_q > 0)
-    return (c.low_bits() ? low_bits_us : few_rows_us)(c, problem, device, cost, own_clocks,
-                                                      resident_blocks, splits, k);
+    return c.low_bits()
+               ? low_bits_us(c, problem, device, cost, own_clocks, resident_blocks, splits, source,
+                             k)
+               : few_rows_us(c, problem, device, cost, own_clocks, resident_blocks, splits, k);
   const double serial = own_clocks / resident_blocks;
   const double uncovered = (own_clocks - k.covered * cost.tensor) / resident_blocks;
   const double clocks_per_tile = std::max(busy, serial) +

@@ -4,6 +4,7 @@
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
 #include "templates/fwd_mma_sm80/config.h"
+#include "templates/host/tile_order.h"
 
 namespace attnforge {
 
@@ -20,9 +21,9 @@ struct FwdMmaSm80Constants {
 FwdMmaSm80Constants fwd_mma_sm80_constants(const Arch& arch);
 
 /// Microseconds. `resident_blocks` is how many blocks an SM holds at once; the keys of a query tile
-/// are split among `splits`.
+/// are split among `splits`, by the way that its blocks come by their tiles.
 double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& config, const Problem& problem,
                                 const DeviceFacts& device, int resident_blocks, int splits,
-                                const FwdMmaSm80Constants& constants);
+                                TileSource source, const FwdMmaSm80Constants& constants);
 
 }  // namespace attnforge

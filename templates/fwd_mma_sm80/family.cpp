@@ -264,14 +264,11 @@ double spread(const Typed& c, const Problem& problem, const DeviceFacts& device)
   return spread_of(problem, tiling_of(c), device);
 }
 
-/// Of the step that puts query tiles in order where only the device knows the lengths, of a decode
-/// step of fewer bits, which waits for it. `problem` is typical, and has none.
-double order_us(const Typed& c, const Problem& problem) {
-  constexpr double kUs = 9;
-  if (!c.low_bits() || c.lengths == kFixedLengths || !has_few_rows(problem)) return 0;
-  Problem with_lengths = problem;
-  with_lengths.lengths = static_cast<Lengths>(c.lengths);
-  return tile_source(with_lengths, c.has_key_lists(), tiling_of(c)) == TileSource::kList ? kUs : 0;
+/// How the blocks of a problem with a config's lengths come by their tiles: `typical` has none.
+TileSource source_of(const Typed& c, const Problem& typical, const QueryTiling& tiling) {
+  Problem problem = typical;
+  problem.lengths = static_cast<Lengths>(c.lengths);
+  return tile_source(problem, c.has_key_lists(), tiling);
 }
 
 double model_us(const Typed& c, const Problem& problem, const DeviceFacts& device,
@@ -284,14 +281,20 @@ double model_us(const Typed& c, const Problem& problem, const DeviceFacts& devic
                     (c.softcap ? kSoftcapSlack : 0) +
                     (c.user_score || c.user_mask ? kCodeSlack : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
-  const int resident = has_few_rows(problem) ? blocks_of_sm(tiling_of(c), device.arch)
-                                             : c.blocks_per_sm;
-  return estimate_fwd_mma_sm80_us(c, problem, device, resident, c.num_splits, constants) *
+  const QueryTiling tiling = tiling_of(c);
+  const bool few = has_few_rows(problem);
+  const int resident = few ? blocks_of_sm(tiling, device.arch) : c.blocks_per_sm;
+  const TileSource source = few && c.low_bits() ? source_of(c, problem, tiling)
+                                                : TileSource::kSizes;
+  // Of a step that the kernel waits for, as only the device knows the lengths.
+  constexpr double kOrderUs = 9;
+  const bool ordered = source == TileSource::kList && c.lengths != kFixedLengths;
+  return estimate_fwd_mma_sm80_us(c, problem, device, resident, c.num_splits, source, constants) *
              (tight ? kSpillRisk : 1.0) *
-             unequal_factor(c, problem, c.num_splits,
-                            double(query_tiles(problem, c.block_m, c.pack_gqa)) /
-                                places_of(tiling_of(c), device)) +
-         part_steps_us(c, problem, tiling_of(c), device) + order_us(c, problem);
+             unequal_factor(
+                 c, problem, c.num_splits,
+                 double(query_tiles(problem, c.block_m, c.pack_gqa)) / places_of(tiling, device)) +
+         part_steps_us(c, problem, tiling, device) + (ordered ? kOrderUs : 0);
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {

@@ -81,8 +81,9 @@ int splits_of_equal(double tiles, int most, double places) {
     return std::ceil(rounds) / rounds * (splits == 1 ? 1 : 1 + kStart * std::ceil(rounds));
   };
   int best = 1;
+  double least = time(best);
   for (int splits = 2; splits <= most; ++splits)
-    if (time(splits) < time(best)) best = splits;
+    if (const double each = time(splits); each < least) best = splits, least = each;
   return best;
 }
 

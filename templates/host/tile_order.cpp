@@ -104,8 +104,8 @@ std::int64_t query_tiles_of_head(const Problem& problem, int block_m, int pack_g
 }
 
 TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling& tiling) {
-  constexpr std::int64_t kSms = 128;                                               // of a large GPU
-  constexpr int kRegisters = 1 << 16, kSmemBytes = 228 << 10, kOfBlock = 1 << 10;  // of its SMs
+  constexpr std::int64_t kSms = 128;             // of a large GPU
+  static const Arch& large = arch_named("90a");  // which GPU it is must not decide
   if (key_lists && tiling.own_list_groups == 0) return TileSource::kList;
   if (tiling.shares) return TileSource::kShares;
   if (problem.lengths == Lengths::kFixed) return TileSource::kSizes;
@@ -120,11 +120,7 @@ TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling
       batch * bucket_keys(problem.seqlen_q, problem.seqlen_kv) <= kMostKeysOfSplits)
     return TileSource::kLengths;
   const std::int64_t tiles = batch * (problem.num_heads_q / tiling.pack_gqa) * tiles_of_sequence;
-  const int held = tiling.threads == 0 ? 0
-                                       : std::min(kRegisters / (tiling.threads * tiling.registers),
-                                                  kSmemBytes / (tiling.smem_bytes + kOfBlock));
-  return tiles <= kSms * std::max(tiling.blocks_per_sm, held) ? TileSource::kBound
-                                                              : TileSource::kList;
+  return tiles <= kSms * blocks_of_sm(tiling, large) ? TileSource::kBound : TileSource::kList;
 }
 
 int blocks_of_sm(const QueryTiling& tiling, const Arch& arch) {
