@@ -32,7 +32,7 @@ inline double sum_error(const Problem& problem) {
 // Sums of probabilities times v of 8 bits: of all keys, or of the most whose sum is not taken to
 // one in fp32.
 inline double fp8_sum_error(const Problem& problem) {
-  constexpr double kMostKeys = 512;
+  constexpr double kMostKeys = 128;
   if (!is_low_bit(problem.dtype_q)) return 0;
   const auto keys = static_cast<double>(problem.seqlen_kv);
   return fp8_error(problem.fast_sums ? keys : std::min(keys, kMostKeys));

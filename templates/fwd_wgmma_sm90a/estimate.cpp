@@ -54,9 +54,7 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c, const DeviceFacts& device) {
   const double tensor = scores * (round_up(c.head_dim, 16) + c.head_dim_v) / fma_per_clock;
   const double exponentials = kExponential * scores / kExponentialsPerClock;
   // An element of an array takes two more: to become a float, and to be added.
-  const double additions = Fp8Sums{c}.two_levels()
-                               ? double(c.head_dim_v) / c.block_n / Fp8Sums{c}.tiles()
-                               : 0.0;
+  const double additions = Fp8Sums{c}.two_levels() ? double(c.head_dim_v) / c.block_n : 0.0;
   const double instructions = kInstructionsPerScore + (c.may_tile_rows() ? 2 : 0) + additions;
   const double issue = kIssue * scores * instructions / kLanesPerClock;
   // TMA reads rows in lines; those of odd head dims begin anywhere in a line.

@@ -11,19 +11,17 @@
 namespace attnforge {
 
 /// Outputs of a warpgroup with 64 rows. Tensor cores add products of 8 bits to about 14 bits of a
-/// sum. Where these have two levels, what they added up of some tiles goes to `o` in fp32.
+/// sum. Where these have two levels, what they added up of a tile goes to `o` in fp32.
 template <auto C>
 struct Fp8Outputs {
   static constexpr int kColumns = Fp8Sums{C}.columns(), kRounds = C.head_dim_v / kColumns;
   static constexpr int kFragments = C.head_dim_v / 8, kPartFragments = kColumns / 8;
   static constexpr int kSteps = C.block_n / 32;  // of a product
-  static_assert(kRounds == 1 || Fp8Sums{C}.tiles() == 1, "a round's registers are the next one's");
   using Product = Wgmma<C.dtype, kColumns>;
   using Probabilities = u32[kSteps][4];
   using Rows = float[kFragments][4];
 
   float part[Fp8Sums{C}.two_levels() ? kPartFragments : 1][4] = {};
-  int tiles = 0;  // that part has
   float scale_log2 = 0.0f, v_scale = 0.0f;
 
   // ---- Scales ----
@@ -40,7 +38,6 @@ struct Fp8Outputs {
     // Hidden scores are -inf before they are scaled, which 0 would make NaN.
     scale_log2 = own_scale_log2 * (scale == 0.0f ? 0x1p-100f : scale);
     v_scale = scale_of(params.scales.v, queries);
-    tiles = 0;
   }
 
   // ---- Products. Each is in flight until a wait ----
@@ -76,7 +73,7 @@ struct Fp8Outputs {
     pin(p);
     if constexpr (Fp8Sums{C}.two_levels()) {
       pin(part);
-      issue(part, p, v, 0, Fp8Sums{C}.tiles() > 1 && tiles > 0);
+      issue(part, p, v, 0, 0);
     } else {
       pin(o);
       issue(o, p, v, 0, 1);
@@ -86,7 +83,6 @@ struct Fp8Outputs {
   ATTNFORGE_DEVICE void end_products(Rows& o, Probabilities& p, u32 v) {
     if constexpr (Fp8Sums{C}.two_levels()) {
       pin(part);
-      if (++tiles < Fp8Sums{C}.tiles()) return;
       add_part(o, 0);
 #pragma unroll
       for (int r = 1; r < kRounds; ++r) {
@@ -103,21 +99,6 @@ struct Fp8Outputs {
     for (int j = 0; j < kPartFragments; ++j)
 #pragma unroll
       for (int c = 0; c < 4; ++c) o[round * kPartFragments + j][c] += part[j][c];
-    tiles = 0;
-  }
-  ATTNFORGE_DEVICE void rescale(const float (&factor)[2]) {
-    if constexpr (Fp8Sums{C}.two_levels() && Fp8Sums{C}.tiles() > 1) {
-#pragma unroll
-      for (int j = 0; j < kPartFragments; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) part[j][c] *= factor[c / 2];
-    }
-  }
-  /// When all keys were seen. inverse: of the rows' sums.
-  ATTNFORGE_DEVICE void finish(Rows& o, float (&inverse)[2]) {
-    if constexpr (Fp8Sums{C}.two_levels())
-      if (Fp8Sums{C}.tiles() > 1 && tiles > 0) add_part(o, 0);
-    inverse[0] *= v_scale, inverse[1] *= v_scale;
   }
 };
 

@@ -1,5 +1,5 @@
 // fp8_sums.cuh - sums of two levels in fwd_wgmma_sm90a: tensor cores keep fewer than 32 bits of
-// sums of e4m3, so what they added up of some tiles goes to sums in fp32, of some columns at a time
+// sums of e4m3, so what they added up of a tile goes to sums in fp32, of some columns at a time
 // where registers are few. Compiled by g++ (search) and by NVRTC (kernel).
 #pragma once
 
@@ -30,8 +30,9 @@ struct Fp8Sums {
     }
     return 16;
   }
-  /// Of keys, whose sum tensor cores make.
-  ATTNFORGE_CONSTEXPR int tiles() const { return columns() == c.head_dim_v ? 2 : 1; }
+  /// Whether sums of a tile are those of so few keys that its terms, which are 8 bits wide, keep
+  /// nearly all of them beside it: what is lost grows as keys do (bench/results/h200/fp8_sums.csv).
+  ATTNFORGE_CONSTEXPR bool exact() const { return !two_levels() || c.block_n <= 128; }
 };
 
 }  // namespace attnforge

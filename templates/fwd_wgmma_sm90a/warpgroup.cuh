@@ -137,7 +137,7 @@ struct FwdWgmmaSm90aWarpgroup : WithFp8Outputs<C> {
     using Output = typename Pieces::template Output<C.dtype_o, 16, C.lse != 0>;
     float inverse[2], lse[2];
     softmax.finish(inverse, lse);
-    if constexpr (kFp8) this->fp8.finish(o, inverse);
+    if constexpr (kFp8) inverse[0] *= this->fp8.v_scale, inverse[1] *= this->fp8.v_scale;
     Output::template store<0, kOutFragments>(queries, row, 0, o, inverse[0], lse[0]);
     Output::template store<1, kOutFragments>(queries, row + 8, 0, o, inverse[1], lse[1]);
   }
@@ -241,7 +241,6 @@ struct FwdWgmmaSm90aWarpgroup : WithFp8Outputs<C> {
     return scale_log2;
   }
   ATTNFORGE_DEVICE void rescale_outputs(const float (&rescale)[2]) {
-    if constexpr (kFp8) this->fp8.rescale(rescale);
 #pragma unroll
     for (int j = 0; j < kOutFragments; ++j) {
       o[j][0] *= rescale[0], o[j][1] *= rescale[0];

@@ -211,7 +211,7 @@ void expect_sums(const std::vector<int>& rows_q, const std::vector<int>& rows_kv
 }
 
 TEST(Fp8OnTheHost, SumsOfTwoLevels) {
-  static_assert(Fp8Sums{config_of(2, kGridPlain)}.tiles() == 2);
+  static_assert(Fp8Sums{config_of(2, kGridPlain)}.columns() == kColumns);
   expect_sums<config_of(2, kGridPlain), Pieces>({70}, {300}, 0);
   expect_sums<causal(config_of(2, kGridDynamic)), Pieces>({150}, {400}, 1);
   expect_sums<test::with_q_in_regs(config_of(1, kGridStatic)), Pieces>({100}, {140}, 2);
