@@ -1,12 +1,18 @@
 """Times attention on q, k and v of e4m3, with scales of heads, beside FlashAttention-3's on the same numbers, which has sums of one level alone.
 
     python3 bench/fp8.py --name fp8_peers
+    python3 bench/fp8.py --sums --name fp8_sums      # errors of long sums in place of times
 
 "attnforge" adds up in two levels, "fast_sums" as tensor cores do; each after its first call, policy first_run. 16 heads, 16384 tokens
 in all, o in bf16. Errors are relative to fp32 attention on what the numbers stand for, of the first sequence.
+
+--sums: root mean squares of errors relative to the outputs', of 256 queries and 131072 keys in one head, beside fp64 attention on the same
+numbers of 8 bits; v is normal or of one sign, from 0.5 to 1.5. "roundings" is what rounding probabilities to e4m3 and o to bf16 does to exact
+sums, "inputs" what rounding q, k and v to e4m3 does.
 """
 
 import itertools
+import math
 import statistics
 
 import peer_kernels
@@ -14,6 +20,8 @@ import rounds
 
 COLUMNS = "head_dim,seqlen,causal,impl,ms,tflops,ratio,speed_beside_fa3,error,rounds,spread,late,note".split(",")
 HEADS, TOKENS, LARGEST = 16, 16384, 448.0
+COLUMNS_OF_SUMS = "head_dim,v,impl,error,beside_roundings,mean,note".split(",")
+QUERIES, KEYS = 256, 131072
 
 
 def of_8_bits(x, torch):
@@ -56,10 +64,47 @@ def measure(point, session, attnforge, peer):
     return rounds.table(COLUMNS, sizes, [*runs, *notes], times, errors, notes, session.args.rounds, work, more)
 
 
+def errors_of_sums(head_dim, kind, session, attnforge, peer):
+    """The rows of a head dim and a kind of v."""
+    torch = session.torch
+    made = [torch.randn(1, rows, 1, head_dim, device="cuda") for rows in (QUERIES, KEYS, KEYS)]
+    if kind == "one sign":
+        made[2] = torch.rand_like(made[2]) + 0.5
+    given = [x.to(torch.float8_e4m3fn) for x in made]
+
+    def probabilities(q, k):
+        """Of which the largest of a row is 1, in fp64."""
+        s = q[0, :, 0].double() @ k[0, :, 0].double().T / math.sqrt(head_dim)
+        return torch.exp(s - s.amax(-1, keepdim=True))
+
+    p, v = probabilities(*(x.float() for x in given[:2])), given[2].float()[0, :, 0].double()
+    total, all_p = p.sum(-1, keepdim=True), probabilities(*made[:2])
+    exact, largest = p @ v / total, 256.0  # rounded as a multiple of 2
+    found = {
+        "inputs": all_p / all_p.sum(-1, keepdim=True) @ made[2][0, :, 0].double(),
+        "roundings": ((p * largest).float().to(torch.float8_e4m3fn).double() @ v / (largest * total)).bfloat16().double(),
+    }
+    notes = {}
+    for name, fast in (("attnforge", False), ("fast_sums", True)):
+        attnforge.plan_cache.clear()
+        found[name] = attnforge.attention(*given, fast_sums=fast)[0, :, 0].double()
+        notes[name] = list(attnforge.plan_cache)[-1].config
+    if peer:
+        found["fa3"] = peer_kernels.output_of(peer.flash_attn_func(*given))[0, :, 0].double()
+    unit = exact.square().mean().sqrt()
+    errors = {name: ((o - exact).square().mean().sqrt() / unit).item() for name, o in found.items()}
+    return [
+        {"head_dim": head_dim, "v": kind, "impl": name, "error": f"{error:.2e}", "beside_roundings": f"{error / errors['roundings']:.2f}"}
+        | {"mean": f"{((found[name] - exact).mean() / unit).item():.1e}", "note": notes.get(name, "")}
+        for name, error in errors.items()
+    ]
+
+
 def main():
     parser = rounds.options(__doc__, "shard", rounds=11, tune=None)
+    parser.add_argument("--sums", action="store_true", help="errors of long sums in place of times")
     args = parser.parse_args()
-    session = rounds.Session(args, COLUMNS)
+    session = rounds.Session(args, COLUMNS_OF_SUMS if args.sums else COLUMNS)
     import attnforge
 
     attnforge.configure(policy="first_run")
@@ -68,6 +113,10 @@ def main():
     except ImportError as error:
         peer, version = None, f"not in the run: {error}"
     session.begin([f"peer fa3: {version}"])
+    if args.sums:
+        for head_dim, kind in itertools.product((64, 128, 256), ("normal", "one sign")):
+            session.add(errors_of_sums(head_dim, kind, session, attnforge, peer), f"head_dim {head_dim}, v {kind}", value="error")
+        return
     points = itertools.product((128, 256), (2048, 8192, 16384), (False, True))
     for point in itertools.islice(points, args.shard[0], None, args.shard[1]):
         session.add(measure(point, session, attnforge, peer), f"head_dim {point[0]}, {point[1]}, {'causal' if point[2] else 'full'}")
