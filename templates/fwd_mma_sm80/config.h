@@ -138,6 +138,26 @@ struct FwdMmaSm80Config : Shape {
     const int partial = k_row_scales() > 1 + kv_zero ? scores : 0;  // sums of a group
     return output + scores + query + widened + partial + 4 * row_fragments() + 8;
   }
+  /// What ptxas takes for a kernel of fewer bits, about. The digits of Q that integers in K take
+  /// are half of what is planned.
+  ATTNFORGE_CONSTEXPR int registers_taken() const {
+    const bool digits = is_integer(dtype_k), all_rows = lane_rows() == 2;
+    const int groups = k_row_scales() / (1 + kv_zero);
+    int others = code_of(dtype_k) == kInt4 ? 20 : digits ? 34 : head_dim > 128 ? 66 : 52;
+    if (all_rows) others += digits ? 2 + step_n : 4;
+    if (groups > 1) others += groups == 2 ? -step_n / 8 : 10 * (groups - 2);
+    if (all_rows && key_warps() == 1) others -= 14;
+    if (q_in_regs != 0) others -= digits ? 2 * depth_steps() + 2 : all_rows ? 3 : 8;
+    return planned_registers() + others;
+  }
+  /// Blocks for which ptxas finds the registers. Those of fewer bits are small: an SM holds more of
+  /// them than they ask for, which a few registers more must not prevent.
+  ATTNFORGE_CONSTEXPR int resident_blocks() const {
+    constexpr int kOfPartition = 16384 / 32, kPartitions = 4, kSpared = 2;
+    if (!low_bits()) return blocks_per_sm;
+    const int warps = kOfPartition / round_up(registers_taken() - kSpared, 8) * kPartitions;
+    return warps / num_warps > blocks_per_sm ? warps / num_warps : blocks_per_sm;
+  }
   ATTNFORGE_CONSTEXPR bool warps_valid() const {
     return (head_dim_warps == 1 || (head_dim_warps == 2 && step_n == block_n && !pad_head_dim)) &&
            num_warps % head_dim_warps == 0 && num_warps >= 2 &&

@@ -43,19 +43,6 @@ constexpr Field<Typed> kFields[] = {
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
 
-/// Of a thread of a kernel of fewer bits, about: ptxas takes within 12 of it in most of 80 kernels
-/// of one format. The digits of Q that integers in K take are half of what is planned.
-int registers_taken(const Typed& c) {
-  const bool digits = is_integer(c.dtype_k), all_rows = c.lane_rows() == 2;
-  const int groups = c.k_row_scales() / (1 + c.kv_zero);
-  int others = code_of(c.dtype_k) == kInt4 ? 20 : digits ? 34 : c.head_dim > 128 ? 66 : 52;
-  if (all_rows) others += digits ? 2 + c.step_n : 4;
-  if (groups > 1) others += groups == 2 ? -c.step_n / 8 : 10 * (groups - 2);
-  if (all_rows && c.key_warps() == 1) others -= 14;
-  if (c.q_in_regs != 0) others -= digits ? 2 * c.depth_steps() + 2 : all_rows ? 3 : 8;
-  return std::min(255, c.planned_registers() + others);
-}
-
 /// Blocks of fewer bits are small: an SM holds more of them than they ask for.
 QueryTiling tiling_of(const Typed& c) {
   QueryTiling tiling{.block_m = c.block_m,
@@ -65,7 +52,7 @@ QueryTiling tiling_of(const Typed& c) {
                      .num_splits = c.num_splits};
   if (!c.low_bits()) return tiling;
   tiling.threads = c.num_threads();
-  tiling.registers = registers_taken(c);
+  tiling.registers = std::min(255, 65536 / (c.num_threads() * c.resident_blocks()) / 8 * 8);
   tiling.smem_bytes = c.smem_bytes() + (c.num_splits > 1 ? split_smem_bytes(c, false) : 0);
   return tiling;
 }
@@ -157,7 +144,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
     if (splits.values.size() > 1) tile_keys = {64, 32, 128};
     if (is_low_bit(problem.dtype_v)) {  // warps split a tile's keys
       tile_keys = {128, 64, 256, 32};
-      blocks = {4, 3, 2, 6, 8, 1};
+      blocks = {4, 3, 2, 1};
     }
     if (packs_heads) packs = {"pack_gqa", {gqa_group(problem)}};
     groups.values = {groups.values.back()};
@@ -343,6 +330,7 @@ KernelTraits kernel_of(const Typed& c, const Problem& problem) {
           .folder = kName,
           .type = "FwdMmaSm80",
           .params = OwnParams::of<FwdMmaSm80Params>("FwdMmaSm80Params"),
+          .blocks_per_sm = c.low_bits() ? "resident_blocks()" : "blocks_per_sm",
           .launch_fields = 1,
           .pieces = &kDensePieces,
           .tiling = tiling_of(c),
