@@ -20,7 +20,7 @@ namespace attnforge {
 template <class Kernel>
 struct LowBitOutput : LowBits<Kernel> {
   using Own = LowBits<Kernel>;
-  using Own::C, Own::kRowFragments, Own::kLaneRows, Own::kKeyFragments;
+  using Own::C, Own::kRowFragments, Own::kLaneRows, Own::kKeyFragments, Own::kOfLane;
   using Own::kOfRows, Own::kOneScale, Own::power_of_2;
   using Scores = typename Own::Scores;
   using Output = float[Kernel::kOutFragments][4];
@@ -81,6 +81,9 @@ struct LowBitOutput : LowBits<Kernel> {
     Offsets offsets = {};
 #pragma unroll
     for (int j = 0; j < kKeyFragments; j += 2) {
+      float of_keys[kRowFragments][2][kOfLane];
+      unrolled<kRowFragments, 2, kOfLane>(
+          [&](int f, int i, int c) { of_keys[f][i][c] = s[f][j + i][c] * of_scales; });
 #pragma unroll
       for (int g = 0; g < kV.count(); ++g) {
         float of[2][2] = {{1.0f, 1.0f}, {1.0f, 1.0f}}, zeros[2][2];
@@ -90,11 +93,10 @@ struct LowBitOutput : LowBits<Kernel> {
               Own::template load_scales<C.v_row_scales()>(of[i], zeros[i], scales, g, (j + i) * 8);
             else
               Own::template load_scales<C.v_row_scales()>(of[i], scales, g, (j + i) * 8);
-            of[i][0] *= of_scales, of[i][1] *= of_scales;
           });
         u32 p[kRowFragments][4];
         unrolled<kRowFragments, 2, kLaneRows>([&](int f, int i, int r) {
-          const float(&from)[4] = s[f][j + i];
+          const auto& from = of_keys[f][i];
           p[f][2 * i + r] = kOfRows
                                 ? pack2<kFp16>(from[2 * r] * of[i][0], from[2 * r + 1] * of[i][1])
                                 : pack2<kFp16>(from[2 * r], from[2 * r + 1]);
@@ -105,9 +107,9 @@ struct LowBitOutput : LowBits<Kernel> {
         if constexpr (kIntegersV) add_to_offset(offsets, g, Widen<kCodeV>::kMinusOffset, p);
         if constexpr (C.kv_zero) {
           unrolled<kRowFragments, 2, kLaneRows>([&](int f, int i, int r) {
-            const float(&from)[4] = s[f][j + i];
-            p[f][2 * i + r] = pack2<kFp16>(from[2 * r] * (zeros[i][0] * of_scales),
-                                           from[2 * r + 1] * (zeros[i][1] * of_scales));
+            const auto& from = of_keys[f][i];
+            p[f][2 * i + r] = pack2<kFp16>(from[2 * r] * zeros[i][0],
+                                           from[2 * r + 1] * zeros[i][1]);
           });
           add_to_offset(offsets, g, 0x00010001u, p);  // ones, times 2^-24 as numbers are
         }
@@ -159,7 +161,8 @@ struct LowBitOutput : LowBits<Kernel> {
     if (!any_lane(!(most * factor <= kMost))) return;
     const int largest = __reduce_max_sync(~0u, __float_as_int(most));
     constexpr int kRaised = C.kv_zero ? 3 : 0;
-    const float lower = power_of_2(127 + kRaised - min(max(largest >> 23, 1 + kRaised), 253));
+    // At most 2^118: times P it is a number.
+    const float lower = power_of_2(127 + kRaised - min(max(largest >> 23, 9 + kRaised), 253));
     const float change = lower / factor;  // 0 at first, as the output is
     unrolled<kRowFragments, Kernel::kOutFragments, 4>(
         [&](int f, int i, int c) { kernel.o[f][i][c] *= change; });
