@@ -29,8 +29,8 @@ constexpr double kHalfRate = 256, kClockOfHalfRate = 1.36, kClockOfFullRate = 1.
 
 constexpr double kClocksOfInstruction = 3.6;  // of a warp of low bits, which few others cover
 constexpr double kMergeStartsUs = 4;          // beside combine_us()
-constexpr double kEnoughAhead = 72 << 10;     // bytes on their way to an SM, of low bits
-constexpr double kCrowded = 0.08, kCrowdedLines = 0.3;  // of memory's time, for as many more
+constexpr double kEnoughAhead = 40 << 10;     // bytes on their way to an SM, of low bits
+constexpr double kCrowded = 0.05, kCrowdedLines = 0.3;  // of memory's time, for as many more
 constexpr double kExchange = 400;                       // two warps wait for each other's sums
 
 /// Work of one block on one tile of keys, in clocks of an SM that does nothing else.
@@ -174,15 +174,16 @@ double low_bits_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
   const double clocks_per_us = device.sm_clock_mhz * k.sustained_clock;
   const bool parts_of_lines = bytes_of(c.dtype_k, c.head_dim) < 128;
   // Of `together` blocks: more bytes on their way than memory needs cost it rows and L2 lines that
-  // it has open, most where rows are parts of a line of several heads. Nothing covers their first
-  // tiles of K, nor the products of the last.
+  // it has open, most where rows are parts of a line of several heads. The next tile is on its way
+  // half of the time, those after it all of it. Nothing covers their first tiles of K, nor the
+  // products of the last.
   const auto round_us = [&](double together) {
     const double of_sm = std::min<double>(resident_blocks, std::ceil(together / device.num_sms));
     const double clocks_per_tile = std::max(
         {own_clocks, own_instructions, latency, units_of(cost) * of_sm});
     const double chain = (k.block_start + of_block * clocks_per_tile) / clocks_per_us;
     const double peak = peak_bytes_per_us(device), first_bytes = c.k_bytes() * together;
-    const double ahead = of_sm * (c.stages - 1) * (c.k_bytes() + c.v_bytes()) / kEnoughAhead;
+    const double ahead = of_sm * (c.stages - 1.5) * (c.k_bytes() + c.v_bytes()) / kEnoughAhead;
     const double crowded = 1 +
                            (parts_of_lines ? kCrowdedLines : kCrowded) * std::max(ahead - 1, 0.0);
     return with_memory_time(chain, problem, device, late * crowded * together / blocks) +
