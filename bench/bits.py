@@ -1,20 +1,23 @@
-"""Errors of attention over caches of fewer bits beside attention over the numbers that they were made of, and their bytes: the table of
-docs/BITS.md. In fp64 on a CPU, so errors are those of the formats alone.
+"""Errors of attention over caches of fewer bits, and of e4m3 in q, k and v, beside attention over the numbers that they were made of: the
+tables of docs/BITS.md. In fp64 on a CPU, so errors are those of the formats alone.
 
-    python3 bench/bits.py                 # the table
+    python3 bench/bits.py                 # the tables
     python3 bench/bits.py --csv errors.csv
 
 Inputs: "normal"; "outliers", where 4 columns of k and v are 20 times larger; "one sign", where all of v is from 0.5 to 1.5; "needle",
-where one key of 131072 has half of the probability. Errors are relative to the root mean square of the exact outputs.
+where one key of 131072 has half of the probability. Of quantize_qkv(): "large columns", where 4 of q and of k are 8 times larger, and "shared",
+where k is a row that all keys share, 4 times as large, and its own. Errors are relative to the root mean square of the exact outputs.
 """
 
 import argparse
 import csv
 import math
 
-torch = quantize_kv = None  # by load()
+torch = quantize_kv = quantize_qkv = None  # by load()
 
 HEAD_DIM, QUERIES = 128, 64
+OF_QKV = ("normal", "large columns", "shared")
+WAYS = {"as they are": {}, "smooth_k": {"smooth_k": True}, "rotate": {"rotate": True}, "both": {"smooth_k": True, "rotate": True}}
 KEYS = {"normal": 4096, "outliers": 4096, "one sign": 131072, "needle": 131072}
 FORMATS = [(dtype, "token") for dtype in ("int8", "e4m3", "e5m2", "int4")] + [("int4", "group64"), ("int4", "group32")]
 FORMATS += [("int4", f"{scale} zero") for scale in ("token", "group64")]
@@ -23,18 +26,24 @@ COLUMNS = ["format", "scale", "bytes", "inputs", "max", "p999", "mean"]
 
 
 def load():
-    global torch, quantize_kv
+    global torch, quantize_kv, quantize_qkv
     import torch as module
 
     import attnforge
 
-    torch, quantize_kv = module, attnforge.quantize_kv
+    torch, quantize_kv, quantize_qkv = module, attnforge.quantize_kv, attnforge.quantize_qkv
 
 
 def inputs(kind):
     """q, k, v as a 16-bit cache has them."""
     torch.manual_seed(7)
-    q, k, v = (torch.randn(rows, HEAD_DIM) for rows in (QUERIES, KEYS[kind], KEYS[kind]))
+    keys = KEYS.get(kind, KEYS["normal"])
+    q, k, v = (torch.randn(rows, HEAD_DIM) for rows in (QUERIES, keys, keys))
+    if kind == "large columns":
+        q[:, ::32] *= 8
+        k[:, ::32] *= 8
+    if kind == "shared":
+        k += 4 * torch.randn(HEAD_DIM)
     if kind == "outliers":
         k[:, ::32] *= 20
         v[:, ::32] *= 20
@@ -85,6 +94,18 @@ def rows():
             yield [dtype, scale, bytes_of_token(dtype, scale), kind, *(f"{x:.2g}" for x in figures)]
 
 
+def rows_of_qkv():
+    """[kind, the mean error of each way] of e4m3 in q, k and v."""
+    for kind in OF_QKV:
+        given = inputs(kind)
+        exact, found = attend(*given), []
+        for options in WAYS.values():
+            *numbers, scales, _ = quantize_qkv(*(x[:, None] for x in given), **options)
+            of_8_bits = [x[:, 0].double() * scales[f"{name}_scale"].double() for name, x in zip("qkv", numbers)]
+            found.append(f"{(attend(*of_8_bits) - exact).abs().mean() / exact.square().mean().sqrt():.2g}")
+        yield [kind, *found]
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--csv", help="write all figures to this file")
@@ -98,6 +119,9 @@ def main():
     for dtype, scale in FORMATS:
         of_format = [row for row in measured if row[:2] == [dtype, scale]]
         print(f"| {dtype} {scale} | {of_format[0][2]} | {' | '.join(', '.join(row[4:]) for row in of_format)} |")
+    print(f"\n| e4m3 | {' | '.join(WAYS)} |\n| {'--- | ' * (1 + len(WAYS))}".rstrip())
+    for row in rows_of_qkv():
+        print(f"| {' | '.join(row)} |")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from ._errors import (
     WorkspaceError
 )
 from ._caches.kv_cache import KvCache
+from ._float8 import quantize_qkv
 from ._library import library_path, version
 from ._merge import merge_states
 from ._plans import configure, plan_cache
@@ -40,7 +41,7 @@ __all__ = [
     "AttnforgeError", "BlockMask", "CompileError", "CudaError", "InvalidError", "KvCache", "NoDriverError", "NotReadyError",
     "PerformanceWarning", "Problem", "UnsupportedError", "WorkspaceError", "append_kv", "attention", "attention_backward",
     "attention_weights", "configure", "inspect", "key_mass", "library_path", "merge_states", "plan_cache", "prepare_append_kv", "quantize_kv",
-    "reference", "stats", "supported", "texts", "tune", "version"
+    "quantize_qkv", "reference", "stats", "supported", "texts", "tune", "version"
 ]
 
 _graphs.torch_is_there()

@@ -38,6 +38,7 @@ __all__ = [
     "plan_cache",
     "prepare_append_kv",
     "quantize_kv",
+    "quantize_qkv",
     "reference",
     "stats",
     "supported",
@@ -53,6 +54,11 @@ _Pair = Any  # an array, or a pair of such
 _Size = int | tuple[int, int]
 _Rigor = Literal["quick", "full", "exhaustive"]
 _Progress = Callable[[dict[str, Any]], object]
+
+class _QkvScales(TypedDict):
+    q_scale: Any
+    k_scale: Any
+    v_scale: Any
 
 class _OfScores(TypedDict, total=False):
     causal: bool
@@ -197,6 +203,9 @@ def quantize_kv(
     scale: Literal["token", "group32", "group64", "group128"] = "token",
     zero: bool = False,
 ) -> tuple[_T, _T]: ...
+def quantize_qkv(
+    q: _T, k: _T, v: _T, smooth_k: bool = False, rotate: bool = False, layout: _Layout = "bshd"
+) -> tuple[_T, _T, _T, _QkvScales, _T | None]: ...
 @overload
 def reference(
     q: _T,

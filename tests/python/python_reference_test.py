@@ -190,6 +190,39 @@ class ReferenceTest(unittest.TestCase):
         values = q.double() * of_q[:, None], k.double() * scales["k_scale"][:, None], v.double() * scales["v_scale"][:, None]
         self.same(o, plain(*values, causal=True)[0])
 
+    def test_queries_of_8_bits_without_what_keys_share(self):
+        q, k, v = torch.randn(1, 20, 4, 96), torch.randn(1, 36, 2, 96) + 4 * torch.randn(2, 96), torch.randn(1, 36, 2, 40)
+        wanted, of_rows = plain(*(x.double() for x in (q, k, v)), causal=True)
+        errors = {}
+        for smooth_k, rotate, layout in itertools.product((False, True), (False, True), ("bshd", "bhsd")):
+            given = [x if layout == "bshd" else x.transpose(1, 2) for x in (q, k, v)]
+            *made, scales, shift = attnforge.quantize_qkv(*given, smooth_k, rotate, layout)
+            self.assertEqual([x.shape for x in made], [x.shape for x in given])
+            o, lse = attnforge.reference(*made, causal=True, return_lse=True, layout=layout, **scales)
+            o = o if layout == "bshd" else o.transpose(1, 2)
+            errors[smooth_k, rotate] = (o - wanted).abs().mean().item() / wanted.abs().mean().item()
+            if smooth_k:
+                self.assertLess((lse + shift / math.sqrt(96) - of_rows).abs().max(), 0.1)
+        self.assertLess(max(errors[True, rotate] for rotate in (False, True)), 0.6 * errors[False, False])
+        q[..., ::24] *= 8  # columns whose roundings are most of a score's
+        k[..., ::24] *= 8
+        wanted = plain(*(x.double() for x in (q, k, v)))[0]
+        of_each = [attnforge.quantize_qkv(q, k, v, True, rotate) for rotate in (False, True)]
+        plainly, rotated = ((attnforge.reference(*each[:3], **each[3]) - wanted).abs().mean() for each in of_each)
+        self.assertLess(rotated, 0.6 * plainly)
+
+    def test_packed_queries_of_8_bits(self):
+        q, k, v = torch.randn(20, 4, 64), torch.randn(36, 2, 64), torch.randn(36, 2, 64)
+        packed, batch = attnforge.quantize_qkv(q, k, v, True, True), attnforge.quantize_qkv(q[None], k[None], v[None], True, True)
+        self.assertEqual((packed[3]["q_scale"].shape, packed[4].shape), ((2,), (4, 20)))
+        for x, y in zip((*packed[:3], *packed[3].values(), packed[4]), (*batch[:3], *batch[3].values(), batch[4])):
+            self.assertTrue(torch.equal(x.float(), y[0].float()))
+        zeros = attnforge.quantize_qkv(q * 0, k * 0, v)
+        self.assertTrue(torch.equal(zeros[0].float(), q * 0) and not zeros[3]["k_scale"].any() and zeros[4] is None)
+        for words, args in (("q is a list", ([1.0], k, v)), ("four dimensions", (q, k[None], v)), ("do not fit", (q[:, :3], k, v))):
+            with self.subTest(words), self.assertRaisesRegex(attnforge.InvalidError, words):
+                attnforge.quantize_qkv(*args)
+
     def test_other_dtypes(self):
         for dtype in (torch.float16, torch.float32):
             q, k, v = (rand(1, 9, 2, 16, dtype=dtype) for _ in range(3))

@@ -21,6 +21,9 @@ def forward(q: Tensor, k: Tensor, v: Tensor, table: Tensor, mask: BlockMask) -> 
     o, lse = attnforge.merge_states([o, o], [lse, lse], layout="bshd")
     o, lse = attnforge.reference(q, k, v, causal=True, return_lse=True)
     numbers, scales = attnforge.quantize_kv(k, "int4", "group64", zero=True)
+    *of_8_bits, of_heads, shift = attnforge.quantize_qkv(q, k, v, smooth_k=True, rotate=True, layout="bhsd")
+    q, k, v = attnforge.quantize_qkv(q, k, v)[:3]
+    o = attnforge.attention(q, k, v, fast_sums=True, **attnforge.quantize_qkv(q, k, v)[3])
     seen: Tensor = attnforge.attention_weights(q, k, lse, rows=[-1], causal=True, page_table=table, used_kv=table)
     seen = attnforge.attention_weights(q, k, lse, rows=table, out=seen, attn_mask=table, stream=7)
     seen = attnforge.key_mass(q, k, seen, window=8, block_mask=mask)
