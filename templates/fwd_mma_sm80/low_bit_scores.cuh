@@ -27,9 +27,6 @@ struct LowBitScores : LowBits<Kernel> {
   /// Q of bf16 becomes fp16 where K does.
   static constexpr bool kConverts = !kIntegersK && C.dtype != kFp16;
   static constexpr bool kFactors = kIntegersK || kConverts || kOneScale;
-  /// Scores come without the factor of their row, a lane's only one: exponents get it.
-  static constexpr bool kDeferred = kFactors && !kOneScale && kRowFragments == 1 &&
-                                    kLaneRows == 1 && !C.softcap && !C.user_score && !C.kv_zero;
 
   // ---- Q ----
 
@@ -94,11 +91,6 @@ struct LowBitScores : LowBits<Kernel> {
       kernel.low_bits.k_factor[f][r] = __int_as_float(
           load_shared(kernel.smem + C.factors_begin() + (Kernel::lane_row() + f * 16 + r * 8) * 4));
     });
-    if constexpr (kDeferred) {
-      const float scale = kernel.scale_log2 * kernel.low_bits.k_factor[0][0];
-      // Hidden scores are -inf before they are scaled, which 0 would make NaN.
-      kernel.scale_log2 = scale == 0.0f ? 0x1p-126f : scale;
-    }
   }
 
   // ---- Sums of Q that zero points of K are multiplied by ----
@@ -282,7 +274,7 @@ struct LowBitScores : LowBits<Kernel> {
         Own::template load_scales<C.k_row_scales()>(pair, scales, group, j * 8);
       unrolled<kRowFragments, kOfLane>([&](int f, int c) {
         float factor = pair[c % 2];
-        if constexpr (kFactors && !kDeferred) factor *= kernel.low_bits.k_factor[f][c / 2];
+        if constexpr (kFactors) factor *= kernel.low_bits.k_factor[f][c / 2];
         s[f][j][c] = is_first ? part[f][j][c] * factor : fmaf(part[f][j][c], factor, s[f][j][c]);
         if constexpr (C.kv_zero) s[f][j][c] = fmaf(zeros[c % 2], of_q[f][c / 2], s[f][j][c]);
       });

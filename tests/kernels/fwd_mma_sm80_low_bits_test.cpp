@@ -2,6 +2,7 @@
 // oracle: each format with each kind of scale, in one piece and in pages.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -135,8 +136,9 @@ Own params_of(const Problem& problem, const Tensors& tensors) {
   return params;
 }
 
+/// first_is_nan: so is the first row of q.
 template <FwdMmaSm80Config C>
-void expect_outputs(int queries, int keys) {
+void expect_outputs(int queries, int keys, bool first_is_nan = false) {
 #ifdef ATTNFORGE_THREADS_OF_SYSTEM
   GTEST_SKIP() << "warps that wait for one another want threads that take turns";
 #endif
@@ -146,6 +148,7 @@ void expect_outputs(int queries, int keys) {
   test::HostProblem host = test::make_host_problem(problem, 5, test::Inputs::kNormal,
                                                    {.row = 1, .head = 1, .rows_after = 2});
   const Tensors tensors = host.tensors();
+  if (first_is_nan) std::fill_n(static_cast<u16*>(tensors.q.data), C.head_dim, u16{0x7fff});
   const Reference expected = reference_attention(problem, tensors, 1);
   const Own params = params_of<C>(problem, tensors);
   for (const test::Pace& pace : test::kPaces) {
@@ -207,6 +210,11 @@ TEST(FwdMmaOfLowBits, EightRows) {
   expect_low_bits<kE4m3, kInt8, kScaleHead, kHalfARow, 0, kBf16, 72>(9);
   expect_low_bits<kInt8, kE5m2, kScaleToken, kFourWarpsHalfARow>(4, 200);
   expect_low_bits<kInt4, kInt4, kScaleToken, kFourWarpsHalfARow, 16, kFp16, 104, 72>(2, 10);
+}
+TEST(FwdMmaOfLowBits, ARowThatSeesNoKeyGivesZerosEvenOfNan) {
+  expect_outputs<config_of({kBf16, kInt8, kInt8, kScaleToken, 64, 64}, kHalfARow, 0)>(2, 1, true);
+  expect_outputs<config_of({kFp16, kInt4, kE4m3, kScaleToken, 64, 64}, kTwoWarpsARow, 0)>(3, 2,
+                                                                                          true);
 }
 TEST(FwdMmaOfLowBits, PairsOfWarps) {
   expect_low_bits<kInt8, kInt4, kScaleGroup32, kPairsOfWarps>(20, 150);
