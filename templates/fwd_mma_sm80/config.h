@@ -138,8 +138,8 @@ struct FwdMmaSm80Config : Shape {
     const int partial = k_row_scales() > 1 + kv_zero ? scores : 0;  // sums of a group
     return output + scores + query + widened + partial + 4 * row_fragments() + 8;
   }
-  /// What ptxas takes for a kernel of fewer bits, about. The digits of Q that integers in K take
-  /// are half of what is planned.
+  /// What ptxas takes for a kernel of fewer bits, about: within 12 of it in most of 80 of one
+  /// format. The digits of Q that integers in K take are half of what is planned.
   ATTNFORGE_CONSTEXPR int registers_taken() const {
     const bool digits = is_integer(dtype_k), all_rows = lane_rows() == 2;
     const int groups = k_row_scales() / (1 + kv_zero);
@@ -148,15 +148,19 @@ struct FwdMmaSm80Config : Shape {
     if (groups > 1) others += groups == 2 ? -step_n / 8 : 10 * (groups - 2);
     if (all_rows && key_warps() == 1) others -= 14;
     if (q_in_regs != 0) others -= digits ? 2 * depth_steps() + 2 : all_rows ? 3 : 8;
-    return planned_registers() + others;
+    return planned_registers() + others < 255 ? planned_registers() + others : 255;
   }
-  /// Blocks for which ptxas finds the registers. Those of fewer bits are small: an SM holds more of
-  /// them than they ask for, which a few registers more must not prevent.
+  /// Blocks for which ptxas finds the registers. Tiles of few rows of fewer bits are small: an SM
+  /// holds more of them than they ask for, which a few registers more must not prevent.
   ATTNFORGE_CONSTEXPR int resident_blocks() const {
-    constexpr int kOfPartition = 16384 / 32, kPartitions = 4, kSpared = 2;
-    if (!low_bits()) return blocks_per_sm;
+    constexpr int kFewRows = 32, kSpared = 2;
+    constexpr int kOfPartition = 16384 / 32, kPartitions = 4;  // registers of a lane
+    constexpr int kMostSmem = 228 << 10, kReserved = 1 << 10;  // of an SM, and of a block
+    if (!low_bits() || block_m > kFewRows) return blocks_per_sm;
     const int warps = kOfPartition / round_up(registers_taken() - kSpared, 8) * kPartitions;
-    return warps / num_warps > blocks_per_sm ? warps / num_warps : blocks_per_sm;
+    const int by_registers = warps / num_warps, by_smem = kMostSmem / (smem_bytes() + kReserved);
+    const int held = by_registers < by_smem ? by_registers : by_smem;
+    return held > blocks_per_sm ? held : blocks_per_sm;
   }
   ATTNFORGE_CONSTEXPR bool warps_valid() const {
     return (head_dim_warps == 1 || (head_dim_warps == 2 && step_n == block_n && !pad_head_dim)) &&

@@ -52,7 +52,8 @@ QueryTiling tiling_of(const Typed& c) {
                      .num_splits = c.num_splits};
   if (!c.low_bits()) return tiling;
   tiling.threads = c.num_threads();
-  tiling.registers = std::min(255, 65536 / (c.num_threads() * c.resident_blocks()) / 8 * 8);
+  tiling.registers = std::min(c.registers_taken(),
+                              65536 / (c.num_threads() * c.resident_blocks()) / 8 * 8);
   tiling.smem_bytes = c.smem_bytes() + (c.num_splits > 1 ? split_smem_bytes(c, false) : 0);
   return tiling;
 }
