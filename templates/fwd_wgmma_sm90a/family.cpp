@@ -277,7 +277,10 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (Reason wrong = wrong_own_lists(c)) return wrong;
   if (Reason wrong = illegal_by_parts(c, problem, tiling_of(c), device)) return wrong;
   if (c.pingpong && c.warpgroups == 1) return "one warpgroup takes no turns";
-  if (!Fp8Sums{c}.exact()) return "sums of two levels are of at most 128 keys each";
+  if (!Fp8Sums{c}.exact()) {
+    return Reason("block_n={}: sums of two levels are of at most 128 keys; fast_sums of any",
+                  c.block_n);
+  }
   if (Reason wrong = invalid(c)) return wrong;
   if (c.blocks_per_sm * c.num_threads() > arch.max_threads_per_sm)
     return "more threads than an SM holds";

@@ -17,6 +17,7 @@ struct Fp8Outputs {
   static constexpr int kColumns = Fp8Sums{C}.columns(), kRounds = C.head_dim_v / kColumns;
   static constexpr int kFragments = C.head_dim_v / 8, kPartFragments = kColumns / 8;
   static constexpr int kSteps = C.block_n / 32;  // of a product
+  static_assert(Fp8Sums{C}.exact());
   using Product = Wgmma<C.dtype, kColumns>;
   using Probabilities = u32[kSteps][4];
   using Rows = float[kFragments][4];
