@@ -8,7 +8,8 @@ in all, o in bf16. Errors are relative to fp32 attention on what the numbers sta
 
 --sums: root mean squares of errors relative to the outputs', of 256 queries and 131072 keys in one head, beside fp64 attention on the same
 numbers of 8 bits; v is normal or of one sign, from 0.5 to 1.5. "roundings" is what rounding probabilities to e4m3 and o to bf16 does to exact
-sums, "inputs" what rounding q, k and v to e4m3 does.
+sums, "inputs" what rounding q, k and v to e4m3 does; beside_roundings: the error over that of roundings; mean: of errors with their signs.
+One head leaves SMs free, so attnforge splits its keys (the note has num_splits): fast_sums are of one split's keys each.
 """
 
 import itertools
@@ -79,7 +80,7 @@ def errors_of_sums(head_dim, kind, session, attnforge, peer):
 
     p, v = probabilities(*(x.float() for x in given[:2])), given[2].float()[0, :, 0].double()
     total, all_p = p.sum(-1, keepdim=True), probabilities(*made[:2])
-    exact, largest = p @ v / total, 256.0  # rounded as a multiple of 2
+    exact, largest = p @ v / total, 256.0  # a power of 2 changes no rounding
     found = {
         "inputs": all_p / all_p.sum(-1, keepdim=True) @ made[2][0, :, 0].double(),
         "roundings": ((p * largest).float().to(torch.float8_e4m3fn).double() @ v / (largest * total)).bfloat16().double(),
@@ -114,7 +115,7 @@ def main():
         peer, version = None, f"not in the run: {error}"
     session.begin([f"peer fa3: {version}"])
     if args.sums:
-        for head_dim, kind in itertools.product((64, 128, 256), ("normal", "one sign")):
+        for head_dim, kind in itertools.islice(itertools.product((64, 128, 256), ("normal", "one sign")), args.shard[0], None, args.shard[1]):
             session.add(errors_of_sums(head_dim, kind, session, attnforge, peer), f"head_dim {head_dim}, v {kind}", value="error")
         return
     points = itertools.product((128, 256), (2048, 8192, 16384), (False, True))

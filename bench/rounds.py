@@ -92,7 +92,7 @@ class Session:
             text += f"; {rows[0]['ratio_to_best_peer']}x {rows[0]['best_peer']}"
         print(f"{time.monotonic() - self.start:.0f} s, {title}: {text}", file=sys.stderr, flush=True)
         for row in rows:
-            if row["note"] and not row.get("ms", "-"):
+            if "ms" in row and row["note"] and not row["ms"]:
                 print(f"  {row['impl']}: {row['note']}", file=sys.stderr, flush=True)
         self.torch.cuda.empty_cache()  # attnforge's tuner allocates from the driver
 
