@@ -13,7 +13,7 @@ import argparse
 import csv
 import math
 
-torch = quantize_kv = quantize_qkv = None  # by load()
+torch = quantize_kv = None  # by load()
 
 HEAD_DIM, QUERIES = 128, 64
 OF_QKV = ("normal", "large columns", "shared")
@@ -26,12 +26,12 @@ COLUMNS = ["format", "scale", "bytes", "inputs", "max", "p999", "mean"]
 
 
 def load():
-    global torch, quantize_kv, quantize_qkv
+    global torch, quantize_kv
     import torch as module
 
     import attnforge
 
-    torch, quantize_kv, quantize_qkv = module, attnforge.quantize_kv, attnforge.quantize_qkv
+    torch, quantize_kv = module, attnforge.quantize_kv
 
 
 def inputs(kind):
@@ -96,6 +96,8 @@ def rows():
 
 def rows_of_qkv():
     """[kind, the mean error of each way] of e4m3 in q, k and v."""
+    from attnforge import quantize_qkv
+
     for kind in OF_QKV:
         given = inputs(kind)
         exact, found = attend(*given), []
