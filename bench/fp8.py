@@ -20,15 +20,9 @@ import peer_kernels
 import rounds
 
 COLUMNS = "head_dim,seqlen,causal,impl,ms,tflops,ratio,speed_beside_fa3,error,rounds,spread,late,note".split(",")
-HEADS, TOKENS, LARGEST = 16, 16384, 448.0
+HEADS, TOKENS = 16, 16384
 COLUMNS_OF_SUMS = "head_dim,v,impl,error,beside_roundings,mean,note".split(",")
 QUERIES, KEYS = 256, 131072
-
-
-def of_8_bits(x, torch):
-    """(numbers, scales [batch, heads] of them) of [batch, rows, heads, head_dim]."""
-    scale = x.abs().amax(dim=(1, 3)) / LARGEST
-    return (x / scale[:, None, :, None]).to(torch.float8_e4m3fn), scale.contiguous()
 
 
 def wanted_of(tensors, scales, causal, torch):
@@ -41,8 +35,7 @@ def measure(point, session, attnforge, peer):
     """The rows of a point."""
     torch, (head_dim, seqlen, causal) = session.torch, point
     made = [torch.randn(TOKENS // seqlen, seqlen, HEADS, head_dim, device="cuda") for _ in range(3)]
-    tensors, scales = zip(*(of_8_bits(x, torch) for x in made))
-    named = dict(zip(("q_scale", "k_scale", "v_scale"), scales))
+    *tensors, named, _ = attnforge.quantize_qkv(*made)
     runs = {
         name: lambda fast=fast: attnforge.attention(*tensors, causal=causal, fast_sums=fast, **named)
         for name, fast in (("attnforge", False), ("fast_sums", True))
@@ -50,7 +43,7 @@ def measure(point, session, attnforge, peer):
     if peer:
         descales = {f"{name[0]}_descale": scale for name, scale in named.items()}
         runs["fa3"] = lambda: peer_kernels.output_of(peer.flash_attn_func(*tensors, causal=causal, **descales))
-    wanted, notes = wanted_of(tensors, scales, causal, torch), {}
+    wanted, notes = wanted_of(tensors, named.values(), causal, torch), {}
     errors = peer_kernels.drop_wrong(runs, notes, lambda _, run: peer_kernels.relative_error(run()[:1], wanted), "fp32", 0.1)
     for name, run in runs.items():
         if name != "fa3":

@@ -1,16 +1,15 @@
 """quantize_qkv(): q, k and v of 8 bits for attention()."""
 
 from . import _checks
+from ._caches.scales import quantize_kv
 from ._errors import InvalidError
-
-_LARGEST = 448.0  # of e4m3
 
 
 def quantize_qkv(q, k, v, smooth_k=False, rotate=False, layout="bshd"):
     """q, k and v as float8_e4m3fn for attention(), of torch tensors of floats as it takes them: in batches, or of three dimensions, packed.
 
-    Returns (q, k, v, scales, lse_shift), for attention(q, k, v, **scales). scales: float32 q_scale, k_scale and v_scale, the largest magnitude
-    of each sequence and head of k (packed: of each head) divided by 448. Nothing has a gradient.
+    Returns (q, k, v, scales, lse_shift), for attention(q, k, v, **scales). scales: float32 q_scale, k_scale and v_scale, of each sequence and
+    head of k (packed: of each head), as quantize_kv() makes them of a row: the largest magnitude divided by 448. Nothing has a gradient.
 
     smooth_k: the mean of a head's keys leaves them first, so that what all keys share takes no bits. All scores of a row change by one
     number: o stays what it is, and lse is what attention() returns plus softmax_scale * lse_shift, [batch, heads_q, seqlen_q] as lse is.
@@ -42,10 +41,9 @@ def quantize_qkv(q, k, v, smooth_k=False, rotate=False, layout="bshd"):
         q, k = ((each.unflatten(-1, (-1, len(matrix))) @ matrix).flatten(-2) for each in (q, k))
     numbers, scales = [], {}
     for name, each in (("q", q), ("k", k), ("v", v)):
-        scale = each.abs().unflatten(1, (heads, -1)).flatten(2).amax(2) / _LARGEST
-        of_head = scale.where(scale != 0, scale.new_ones(())).repeat_interleave(each.shape[1] // heads, 1)
-        numbers.append(_by_head((each / of_head[..., None, None]).to(torch.float8_e4m3fn), packed, layout, back=True))
-        scales[f"{name}_scale"] = scale[0] if packed else scale
+        of_head, scale = quantize_kv(each.unflatten(1, (heads, -1)).flatten(2), "e4m3")  # a head as one row
+        numbers.append(_by_head(of_head.view(each.shape), packed, layout, back=True).contiguous())
+        scales[f"{name}_scale"] = scale[0] if packed else scale.contiguous()
     return (*numbers, scales, shift[0] if packed and smooth_k else shift)
 
 

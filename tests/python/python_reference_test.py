@@ -198,6 +198,7 @@ class ReferenceTest(unittest.TestCase):
             given = [x if layout == "bshd" else x.transpose(1, 2) for x in (q, k, v)]
             *made, scales, shift = attnforge.quantize_qkv(*given, smooth_k, rotate, layout)
             self.assertEqual([x.shape for x in made], [x.shape for x in given])
+            self.assertTrue(all(x.is_contiguous() for x in made))
             o, lse = attnforge.reference(*made, causal=True, return_lse=True, layout=layout, **scales)
             o = o if layout == "bshd" else o.transpose(1, 2)
             errors[smooth_k, rotate] = (o - wanted).abs().mean().item() / wanted.abs().mean().item()
@@ -219,6 +220,9 @@ class ReferenceTest(unittest.TestCase):
             self.assertTrue(torch.equal(x.float(), y[0].float()))
         zeros = attnforge.quantize_qkv(q * 0, k * 0, v)
         self.assertTrue(torch.equal(zeros[0].float(), q * 0) and not zeros[3]["k_scale"].any() and zeros[4] is None)
+        tiny, _, of_nan, scales, _ = attnforge.quantize_qkv(torch.full_like(q, 9.35e-43), k, v.where(v < 2, math.nan))
+        self.assertTrue(tiny.float().isfinite().all(), "a scale that is no normal number")
+        self.assertTrue(of_nan.float().isnan().any() and scales["v_scale"].isnan().any())
         for words, args in (("q is a list", ([1.0], k, v)), ("four dimensions", (q, k[None], v)), ("do not fit", (q[:, :3], k, v))):
             with self.subTest(words), self.assertRaisesRegex(attnforge.InvalidError, words):
                 attnforge.quantize_qkv(*args)
