@@ -107,7 +107,7 @@ bool run_rounds(Evaluator& evaluator, std::vector<Racer*> racers, int rounds,
 FinalRules final_rules(Rigor rigor) {
   switch (rigor) {
     case Rigor::kQuick:
-      return {.min_rounds = 7, .max_rounds = 41, .max_seconds = 0.8};
+      return {.min_rounds = 7, .max_rounds = 101, .max_seconds = 0.8};
     case Rigor::kFull:
       return {.min_rounds = 11, .max_rounds = 101, .max_seconds = 3};
     case Rigor::kExhaustive:
