@@ -129,6 +129,19 @@ def flops(point):
     return 2.0 * point.num_heads_q * seen * (point.head_dim + point.head_dim_v)
 
 
+def text_of(point):
+    """A problem of the program that is as large: the longest queries and keys, and how many of them there are in all."""
+    q, kv = ([each[i] for each in point.lengths] for i in (0, 1)) if isinstance(point, Dense) else ([point.new_tokens], point.lengths)
+    words = [f"fwd bf16 batch={len(point.lengths)} num_heads={point.num_heads_q}:{point.num_heads_kv} seqlen={max(q)}:{max(kv)}"]
+    if isinstance(point, Decode):
+        words += [f"head_dim={point.head_dim} causal lengths=used", *[f"page_size={point.page_size}"] * (point.page_size > 0)]
+        return " ".join(words)
+    words += [f"head_dim={point.head_dim}:{point.head_dim_v}", *["causal"] * point.causal]
+    words += ["window_left={} window_right={}".format(*point.window)] * (point.window[0] >= 0)
+    words += [*[f"softcap={point.softcap:g}"] * (point.softcap > 0), *[f"lengths=packed tokens={sum(q)}:{sum(kv)}"] * point.packed]
+    return " ".join(words)
+
+
 def words_of(point):
     """What a table calls a drawn problem."""
     return (words_of_decode if isinstance(point, Decode) else words_of_dense)(point)

@@ -220,7 +220,14 @@ def first_run():
         f"Tuning on a first run, {len(rows)} problems of {min(space)} to {max(space)} configs:"
         f" {min(seconds):.1f} to {max(seconds):.1f} s, at most {max(loss):.1%} slower than the best of all configs,"
         f" {min(gain):.2f}x to {max(gain):.2f}x as fast as untuned. {source(comments, name)}"
+        f" {fleet()}"
     )
+
+
+def fleet():
+    rows = read("fleet.csv")[1]
+    times = ", ".join(f"{float(row['seconds']):.0f} s on {row['gpus']}" for row in rows)
+    return f"`tune --rigor quick` of {rows[0]['problems']} drawn serving shapes, on GPUs: {times} (`fleet.csv`)."
 
 
 MASK_FORMS = {"causal": "mask text", "causal, soft cap 30": "score text", "causal, ALiBi": "score text",
