@@ -45,8 +45,8 @@ std::string duration_text(double seconds);
 /// cursor stays below them.
 std::string redraw(int drawn, const std::vector<std::string>& lines);
 
-/// One lane a GPU. Thread-safe: each lane is updated by its own thread. Nothing else may write to
-/// standard error meanwhile.
+/// A lane for each search at a time. Thread-safe: a lane is updated by its own thread. Nothing else
+/// may write to standard error meanwhile.
 class Display {
  public:
   /// `quiet`: messages only, no progress.

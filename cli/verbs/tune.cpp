@@ -3,9 +3,11 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
 
 #include "attnforge/cache.h"
+#include "attnforge/check.h"
 #include "cli/job/tune_in_job.h"
 #include "cli/options/gpus.h"
 #include "cli/options/job_rank.h"
@@ -46,13 +48,24 @@ Examples:
   attnforge tune --rigor exhaustive --plot pictures fwd bf16 seqlen=4096 head_dim=128
   attnforge tune --arch sm_86,sm_90a fwd bf16 seqlen=4096 head_dim=128   (no GPU: compiled and ranked by the model))";
 
-/// The problems of one command, handed out to one thread a GPU. All GPUs are opened first, so that
-/// a bad one is an error before anything is tuned.
+/// Lanes of a GPU: one search compiles and starts its worker while kernels of the other run.
+constexpr std::size_t kLanes = 2;
+
+/// Whether the tensors of two such problems, with a search's own, may not fit side by side.
+bool is_large(const Problem& problem, const DeviceFacts& device) {
+  return minimum_bytes(problem) > 0.15 * static_cast<double>(device.memory_bytes);
+}
+
+/// The problems of one command, handed out to the threads of each GPU. All GPUs are opened first,
+/// so that a bad one is an error before anything is tuned.
 std::vector<TuneJob> tuned(const TuneArguments& a, const std::vector<Problem>& problems,
-                           const std::vector<int>& ordinals) {
+                           const std::vector<int>& gpus) {
   // A plan goes on without a database; here it is what the work is for.
   if (const std::string objection = cache_objection(a.cache); !objection.empty())
     refuse(kCache, "results cannot be stored: {}", objection);
+  std::vector<int> ordinals;  // of lanes; the first ones have a GPU each
+  while (ordinals.size() < std::min(kLanes * gpus.size(), problems.size()))
+    ordinals.push_back(gpus[ordinals.size() % gpus.size()]);
   Display display(static_cast<int>(ordinals.size()), a.quiet);
   std::vector<Device> devices;
   for (const int ordinal : ordinals) {
@@ -66,6 +79,7 @@ std::vector<TuneJob> tuned(const TuneArguments& a, const std::vector<Problem>& p
   std::atomic<std::size_t> next{0};
   std::atomic<bool> announced{false};
   std::mutex print;
+  std::vector<std::shared_mutex> memory(gpus.size());  // a large problem has it alone
   TuneOptions options = a.options;
   options.rigor = parse_rigor(a.rigor);
   options.cancelled = [&] {
@@ -87,6 +101,14 @@ std::vector<TuneJob> tuned(const TuneArguments& a, const std::vector<Problem>& p
       display.begin(lane, gpu + place + to_string(job.problem));
       try {
         require_gpu_memory(job.problem, job.device);
+        std::shared_lock beside(memory[static_cast<std::size_t>(lane) % gpus.size()],
+                                std::defer_lock);
+        std::unique_lock alone(*beside.mutex(), std::defer_lock);
+        if (is_large(job.problem, job.device)) {
+          alone.lock();
+        } else {
+          beside.lock();
+        }
         job.result = tune(job.problem, device, own);
       } catch (const std::exception&) {
         note_failure(job.error, job.code, "use a smaller problem or fewer --compile-threads");
@@ -258,8 +280,10 @@ Verb add_tune(Command& program) {
   auto* mpi = add_value(verb, "--mpi PATH", a.mpi,
                         "The problems of a file, by all processes of an MPI job, a GPU each: "
                         "handed out one by one, merged into the database of the first");
-  add_value(verb, "--gpu N|all", a.gpu,
-            "CUDA number of the GPU, default 0, or all (problems are shared out)");
+  add_value(
+      verb, "--gpu N|all", a.gpu,
+      "CUDA number of the GPU, default 0, or all (problems are shared out). Of several problems "
+      "two are in work on each: one compiles while kernels of the other run");
   verb.add_option("--rigor", a.rigor,
                   "quick: the model's best few; full: until converged; exhaustive: every config")
       ->check(one_of({"quick", "full", "exhaustive"}));

@@ -79,10 +79,10 @@ inline double speed_up(const TuneResult& result) {
 
 /// Afterwards the database holds the winner's machine code, also if the search itself was imported:
 /// plans with Policy::kCachedOnly find it.
-/// Thread-safe, but two tunings on one GPU disturb each other's times and are therefore run one
-/// after the other. Where results cannot be stored, the search goes on all the same, unless
-/// options.must_keep, and result.not_kept says why. Throws Error(kInvalidProblem),
-/// Error(kUnsupported), Error(kCuda) if the GPU is lost.
+/// Thread-safe. Two tunings by one Device run one after the other; by several Devices of a process
+/// on one GPU, one's kernels run while the other's compile, never beside them. Where results cannot
+/// be stored, the search goes on all the same, unless options.must_keep, and result.not_kept says
+/// why. Throws Error(kInvalidProblem), Error(kUnsupported), Error(kCuda) if the GPU is lost.
 ATTNFORGE_API TuneResult tune(const Problem& problem, Device& device,
                               const TuneOptions& options = {});
 

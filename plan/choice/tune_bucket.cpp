@@ -22,6 +22,7 @@
 #include "tuner/search/tune.h"
 #include "tuner/tensors/asked_tensors.h"
 #include "tuner/trials/gpu_trials.h"
+#include "tuner/trials/turns.h"
 #include "tuner/trials/worker_trials.h"
 
 namespace attnforge {
@@ -127,7 +128,8 @@ std::unique_ptr<Evaluator> evaluator_of(const Problem& problem, const std::optio
   } else {
     trials = make_gpu_trials(problem, state.facts, trial);
   }
-  return make_evaluator(problem, state.facts, state.cache, std::move(trials), std::move(compilers),
+  return make_evaluator(problem, state.facts, state.cache,
+                        taking_turns(std::move(trials), state.facts), std::move(compilers),
                         options.compile_threads, state.overrides);
 }
 

@@ -54,7 +54,10 @@ class GpuTrials : public Trials {
       : problem_(problem), device_(device), options_(options) {}
 
   void start() override {}
-  void get_ready(const OwnCode& code) override { bench(code); }
+  bool get_ready(const OwnCode& code) override {
+    bench(code);
+    return true;
+  }
 
   Measurement load(const Candidate& candidate, const Compiled& compiled, double rough_us) override {
     try {

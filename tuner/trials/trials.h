@@ -23,8 +23,9 @@ class Trials {
   /// follows, while the first kernels compile.
   virtual void start() = 0;
   /// Begins, or goes on with, what the first proof needs: tensors and an oracle, by kernels of
-  /// `code`; those that it lacks are compiled. Throws Error(kCuda) where memory is short.
-  virtual void get_ready(const OwnCode& code) = 0;
+  /// `code`; those that it lacks are compiled. True once they are there. Throws Error(kCuda) where
+  /// memory is short.
+  virtual bool get_ready(const OwnCode& code) = 0;
   /// Borrows both until release(). `rough_us`: what prove() said before; 0: nothing yet. Gives kOk
   /// or kLaunchError.
   virtual Measurement load(const Candidate& candidate, const Compiled& compiled,

@@ -30,9 +30,10 @@ class WorkerTrials : public Trials {
     if (!loss_ && stage_ < Stage::kBegun) go_on(0);
   }
 
-  void get_ready(const OwnCode& code) override {
+  bool get_ready(const OwnCode& code) override {
     if (code_.empty()) code_ = code;
     if (!loss_ && stage_ < Stage::kReady) go_on(0);
+    return stage_ == Stage::kReady;
   }
 
   Measurement load(const Candidate& candidate, const Compiled& compiled, double rough_us) override {
