@@ -226,7 +226,7 @@ def first_run():
 
 def fleet():
     rows = read("fleet.csv")[1]
-    times = ", ".join(f"{float(row['seconds']):.0f} s on {row['gpus']}" for row in rows)
+    times = ", ".join(f"{float(row['seconds']):.0f} s on {row['gpus']} ({row['cores']} cores)" for row in rows)
     return f"`tune --rigor quick` of {rows[0]['problems']} drawn serving shapes, on GPUs: {times} (`fleet.csv`)."
 
 

@@ -43,10 +43,20 @@ class CandidateEvaluator : public Evaluator {
     own_left_ += own.size();
     bool wanted = true;
     const auto go_on = [&] {
-      if (lost() == nullptr) trials_->start();
-      if (lost() == nullptr && own_left_ == 0) trials_->get_ready(own_code_);
+      const bool begun = lost() == nullptr && trials_->start();
+      if (begun && lost() == nullptr && own_left_ == 0) trials_->get_ready(own_code_);
       wanted = wanted && lost() == nullptr && keep_going();
       return wanted;
+    };
+    std::vector<std::pair<std::size_t, Compiled>> early;  // before the tuner's own were there
+    const auto take = [&](const Kin& kin, Compiled&& compiled) {
+      std::shared_ptr<const Compiled>& code = codes_[kin.digest];
+      if (!kin.code) code = std::make_shared<const Compiled>(std::move(compiled));
+      for (const std::size_t each : kin.members) {
+        // A load, too, would wait for a kernel without end.
+        if (each != kin.members.front() && !go_on()) return;
+        on_done(each, load(candidates[each], code));
+      }
     };
     pool_.run(
         own.size() + kins.size(),
@@ -58,14 +68,15 @@ class CandidateEvaluator : public Evaluator {
         go_on,
         [&](std::size_t index, Compiled&& compiled) {
           if (compiled.trouble) std::rethrow_exception(compiled.trouble);
-          if (index < own.size()) return take_own(std::move(compiled));
-          const Kin& kin = kins[index - own.size()];
-          std::shared_ptr<const Compiled>& code = codes_[kin.digest];
-          if (!kin.code) code = std::make_shared<const Compiled>(std::move(compiled));
-          for (const std::size_t each : kin.members) {
-            // A load, too, would wait for a kernel without end.
-            if (lost() != nullptr || (each != kin.members.front() && !go_on())) return;
-            on_done(each, load(candidates[each], code));
+          if (index >= own.size()) {
+            early.emplace_back(index - own.size(), std::move(compiled));
+          } else {
+            take_own(std::move(compiled));
+          }
+          if (!own.empty() && own_left_ > 0) return;
+          for (auto& [place, code] : std::exchange(early, {})) {
+            if (!go_on()) return;
+            take(kins[place], std::move(code));
           }
         });
   }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <thread>
 
@@ -48,12 +49,17 @@ Examples:
   attnforge tune --rigor exhaustive --plot pictures fwd bf16 seqlen=4096 head_dim=128
   attnforge tune --arch sm_86,sm_90a fwd bf16 seqlen=4096 head_dim=128   (no GPU: compiled and ranked by the model))";
 
-/// Lanes of a GPU: one search compiles and starts its worker while kernels of the other run.
-constexpr std::size_t kLanes = 2;
+/// Searches at a time on a GPU: one compiles and starts its worker while kernels of the other run.
+/// A limit of time is for one that has the GPU alone, and a family that is named may be one that
+/// takes all of the memory.
+std::size_t searches_at_a_time(const TuneArguments& a) {
+  return a.options.time_limit_s > 0 || !a.options.family.empty() ? 1 : 2;
+}
 
-/// Whether the tensors of two such problems, with a search's own, may not fit side by side.
+/// Whether the tensors of two such problems, twice as large in their buckets, and what a search
+/// has of its own may not fit side by side.
 bool is_large(const Problem& problem, const DeviceFacts& device) {
-  return minimum_bytes(problem) > 0.15 * static_cast<double>(device.memory_bytes);
+  return minimum_bytes(problem) > 0.08 * static_cast<double>(device.memory_bytes);
 }
 
 /// The problems of one command, handed out to the threads of each GPU. All GPUs are opened first,
@@ -64,16 +70,22 @@ std::vector<TuneJob> tuned(const TuneArguments& a, const std::vector<Problem>& p
   if (const std::string objection = cache_objection(a.cache); !objection.empty())
     refuse(kCache, "results cannot be stored: {}", objection);
   std::vector<int> ordinals;  // of lanes; the first ones have a GPU each
-  while (ordinals.size() < std::min(kLanes * gpus.size(), problems.size()))
+  while (ordinals.size() < std::min(searches_at_a_time(a) * gpus.size(), problems.size()))
     ordinals.push_back(gpus[ordinals.size() % gpus.size()]);
   Display display(static_cast<int>(ordinals.size()), a.quiet);
   std::vector<Device> devices;
+  std::set<std::string, std::less<>> said;  // a GPU's second Device opens with the same warnings
+  bool opening = true;
   for (const int ordinal : ordinals) {
     devices.push_back(open_gpu(
-        ordinal, a.cache, [&](std::string_view text) { display.message(text); },
+        ordinal, a.cache,
+        [&](std::string_view text) {
+          if (!opening || said.emplace(text).second) display.message(text);
+        },
         "configs are compiled and ranked for one that is not here: attnforge tune --arch sm_86 "
         "..."));
   }
+  opening = false;
   std::vector<TuneJob> jobs(problems.size());  // each written by the thread that took it
   for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i].problem = problems[i];
   std::atomic<std::size_t> next{0};
@@ -82,6 +94,9 @@ std::vector<TuneJob> tuned(const TuneArguments& a, const std::vector<Problem>& p
   std::vector<std::shared_mutex> memory(gpus.size());  // a large problem has it alone
   TuneOptions options = a.options;
   options.rigor = parse_rigor(a.rigor);
+  if (options.compile_threads == 0 && gpus.size() > 1)
+    options.compile_threads = static_cast<int>(
+        std::max<std::size_t>(1, std::thread::hardware_concurrency() / gpus.size()));
   options.cancelled = [&] {
     if (!interrupted()) return false;
     if (!announced.exchange(true))
@@ -109,6 +124,7 @@ std::vector<TuneJob> tuned(const TuneArguments& a, const std::vector<Problem>& p
         } else {
           beside.lock();
         }
+        if (interrupted()) return display.end(lane);
         job.result = tune(job.problem, device, own);
       } catch (const std::exception&) {
         note_failure(job.error, job.code, "use a smaller problem or fewer --compile-threads");
@@ -280,10 +296,10 @@ Verb add_tune(Command& program) {
   auto* mpi = add_value(verb, "--mpi PATH", a.mpi,
                         "The problems of a file, by all processes of an MPI job, a GPU each: "
                         "handed out one by one, merged into the database of the first");
-  add_value(
-      verb, "--gpu N|all", a.gpu,
-      "CUDA number of the GPU, default 0, or all (problems are shared out). Of several problems "
-      "two are in work on each: one compiles while kernels of the other run");
+  add_value(verb, "--gpu N|all", a.gpu,
+            "CUDA number of the GPU, default 0, or all (problems are shared out). Without a time "
+            "limit two of several problems are in work on each: one compiles while kernels of the "
+            "other run");
   verb.add_option("--rigor", a.rigor,
                   "quick: the model's best few; full: until converged; exhaustive: every config")
       ->check(one_of({"quick", "full", "exhaustive"}));
@@ -299,7 +315,8 @@ Verb add_tune(Command& program) {
             "With --plot: the two fields of configs, e.g. block_n,stages")
       ->needs(plot);
   add_number(verb, "--seed N", a.options.seed, "Of the inputs and the order of measurements");
-  add_number(verb, "--compile-threads N", a.options.compile_threads, "0: one a core", 0, 1024);
+  add_number(verb, "--compile-threads N", a.options.compile_threads,
+             "Of each search; 0: one a core of a GPU's share", 0, 1024);
   auto* arch = add_value(
                    verb, "--arch ARCHS", a.archs,
                    "Compile and rank by the model for GPUs that are not here, e.g. sm_86,sm_90a")

@@ -117,6 +117,7 @@ std::unique_ptr<Evaluator> evaluator_of(const Problem& problem, const std::optio
   TrialOptions trial{.seed = options.seed, .asked = asked};
   std::unique_ptr<Trials> trials;
   std::unique_ptr<CompileWorkers> compilers;
+  Turns turns = Turns::kEachCall;
   if (const WorkerProgram& program = state.worker.program; !program.path.empty()) {
     if (first_run) require_memory(problem, state.facts);
     trial.hang_least_s = kWorkerHangLeastSeconds;
@@ -127,9 +128,10 @@ std::unique_ptr<Evaluator> evaluator_of(const Problem& problem, const std::optio
     compilers = std::make_unique<CompileWorkers>(program);
   } else {
     trials = make_gpu_trials(problem, state.facts, trial);
+    turns = Turns::kToTheEnd;
   }
   return make_evaluator(problem, state.facts, state.cache,
-                        taking_turns(std::move(trials), state.facts), std::move(compilers),
+                        taking_turns(std::move(trials), state.facts, turns), std::move(compilers),
                         options.compile_threads, state.overrides);
 }
 

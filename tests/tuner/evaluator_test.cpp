@@ -21,9 +21,10 @@ namespace {
 class LookingTrials : public Trials {
  public:
   explicit LookingTrials(std::map<std::string, const Compiled*>& seen) : seen_(seen) {}
-  void start() override {}
-  bool get_ready(const OwnCode&) override { return true; }
+  bool start() override { return true; }
+  bool get_ready(const OwnCode& code) override { return ready_ = !code.empty(); }
   Measurement load(const Candidate& candidate, const Compiled& compiled, double) override {
+    EXPECT_TRUE(ready_) << "it would compile the tuner's own kernels again";
     seen_[to_string(candidate.config)] = &compiled;
     return {};
   }
@@ -38,6 +39,7 @@ class LookingTrials : public Trials {
 
  private:
   std::map<std::string, const Compiled*>& seen_;
+  bool ready_ = false;
 };
 
 /// Of its two fields only `tile` is in the source. Tile 3 does not compile.

@@ -53,7 +53,7 @@ class GpuTrials : public Trials {
   GpuTrials(const Problem& problem, const DeviceFacts& device, const TrialOptions& options)
       : problem_(problem), device_(device), options_(options) {}
 
-  void start() override {}
+  bool start() override { return true; }
   bool get_ready(const OwnCode& code) override {
     bench(code);
     return true;
@@ -220,7 +220,9 @@ class GpuTrials : public Trials {
   Measurement launch_failed(const LoadedCandidate* candidate, const Error& error) {
     if (error.code() != ErrorCode::kCuda) throw error;
     const Measurement result = failed(Status::kLaunchError, error.what());
-    if (driver().cuCtxSynchronize() != CUDA_SUCCESS)
+    if (left_to_end_of_process) {  // a kernel of another search: nothing here broke, nor ends
+      lose(nullptr, result, "cannot run beside a kernel of this process that has no end");
+    } else if (driver().cuCtxSynchronize() != CUDA_SUCCESS)
       lose(candidate, result,
            fmt::format("broke the CUDA context of this process ({})", error.what()));
     return result;

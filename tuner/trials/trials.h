@@ -19,9 +19,9 @@ class Trials {
  public:
   virtual ~Trials() = default;
 
-  /// Begins with what needs none of the tuner's own kernels. Returns at once. Asked often, as what
-  /// follows, while the first kernels compile.
-  virtual void start() = 0;
+  /// Begins with what needs none of the tuner's own kernels; true once that is done. Returns at
+  /// once. Asked often, as what follows, while the first kernels compile.
+  virtual bool start() = 0;
   /// Begins, or goes on with, what the first proof needs: tensors and an oracle, by kernels of
   /// `code`; those that it lacks are compiled. True once they are there. Throws Error(kCuda) where
   /// memory is short.

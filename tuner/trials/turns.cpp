@@ -10,7 +10,7 @@ namespace attnforge {
 namespace {
 
 /// Of one GPU. std::mutex would let the thread that has just run go first again.
-class Turns {
+class Queue {
  public:
   void take() {
     std::unique_lock lock(mutex_);
@@ -38,30 +38,33 @@ class Turns {
   std::uint64_t next_ = 0, now_ = 0;  // guarded
 };
 
-Turns& turns_of(const std::string& uuid) {
-  static std::mutex mutex;
-  static std::map<std::string, Turns> all;
+/// Never destroyed: a thread may wait when the process ends.
+Queue& queue_of(const std::string& uuid) {
+  static auto& mutex = *new std::mutex;
+  static auto& all = *new std::map<std::string, Queue>;
   const std::lock_guard lock(mutex);
   return all[uuid];
 }
 
 class TrialsInTurn : public Trials {
  public:
-  TrialsInTurn(std::unique_ptr<Trials> trials, Turns& turns)
-      : turns_(turns), trials_(std::move(trials)) {}
+  TrialsInTurn(std::unique_ptr<Trials> trials, Queue& queue, Turns turns)
+      : queue_(queue), turns_(turns), trials_(std::move(trials)) {}
   ~TrialsInTurn() override {
-    trials_.reset();  // a worker at work ends
-    give();
+    if (had_turn_) take();  // memory is freed, or a worker ends; else there is nothing on the GPU
+    trials_.reset();
+    if (has_turn_) queue_.give();
   }
 
-  void start() override { trials_->start(); }
+  bool start() override { return trials_->start(); }
 
   bool get_ready(const OwnCode& code) override {
+    if (code_.empty()) code_ = code;
     if (!ready_) {
-      if (!has_turn_ && !turns_.try_take()) return false;
-      has_turn_ = true;
-      ready_ = trials_->get_ready(code);
-      if (ready_ || lost() != nullptr) give();
+      if (!has_turn_ && !queue_.try_take()) return false;
+      has_turn_ = had_turn_ = true;
+      ready_ = trials_->get_ready(code_);
+      if (ready_ || lost() != nullptr) end_turn();
     }
     return ready_;
   }
@@ -83,34 +86,46 @@ class TrialsInTurn : public Trials {
     trials_->heat(configs);
   }
   double clock_mhz() override { return trials_->clock_mhz(); }
-  void release(const Config& config) override { trials_->release(config); }
+  void release(const Config& config) override {
+    const Turn turn(*this, false);
+    trials_->release(config);
+  }
   const Loss* lost() const override { return trials_->lost(); }
 
  private:
   /// get_ready() may have left it with this search.
   struct Turn {
-    explicit Turn(TrialsInTurn& owner) : owner(owner) {
-      if (!std::exchange(owner.has_turn_, true)) owner.turns_.take();
+    explicit Turn(TrialsInTurn& owner, bool runs = true) : owner(owner) {
+      owner.take();
+      // The others may not have let get_ready() have a turn.
+      if (runs && !owner.ready_) owner.ready_ = owner.trials_->get_ready(owner.code_);
     }
-    ~Turn() { owner.give(); }
+    ~Turn() { owner.end_turn(); }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
     TrialsInTurn& owner;
   };
 
-  void give() {
-    if (std::exchange(has_turn_, false)) turns_.give();
+  void take() {
+    if (!std::exchange(has_turn_, true)) queue_.take();
+    had_turn_ = true;
+  }
+  void end_turn() {
+    if (turns_ == Turns::kEachCall && std::exchange(has_turn_, false)) queue_.give();
   }
 
-  Turns& turns_;
+  Queue& queue_;
+  const Turns turns_;
   std::unique_ptr<Trials> trials_;
-  bool has_turn_ = false, ready_ = false;
+  OwnCode code_;
+  bool has_turn_ = false, had_turn_ = false, ready_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<Trials> taking_turns(std::unique_ptr<Trials> trials, const DeviceFacts& device) {
-  return std::make_unique<TrialsInTurn>(std::move(trials), turns_of(device.uuid));
+std::unique_ptr<Trials> taking_turns(std::unique_ptr<Trials> trials, const DeviceFacts& device,
+                                     Turns turns) {
+  return std::make_unique<TrialsInTurn>(std::move(trials), queue_of(device.uuid), turns);
 }
 
 }  // namespace attnforge

@@ -26,8 +26,9 @@ class WorkerTrials : public Trials {
                const TrialOptions& options, Clock::time_point end)
       : problem_(problem), device_(device), program_(program), options_(options), end_(end) {}
 
-  void start() override {
+  bool start() override {
     if (!loss_ && stage_ < Stage::kBegun) go_on(0);
+    return stage_ >= Stage::kBegun;
   }
 
   bool get_ready(const OwnCode& code) override {
@@ -106,6 +107,7 @@ class WorkerTrials : public Trials {
       stage_ = Stage::kBeginning;
     } else if (stage_ == Stage::kBegun) {
       process_->channel().send(ready_request(code_), kSendSeconds);
+      begun_ = Clock::now();
       stage_ = Stage::kGettingReady;
     }
     Message answer;
