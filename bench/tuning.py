@@ -8,8 +8,8 @@
 first_run: problems tuned twice in fresh databases, as the first call of a program does (8 s at most), and exhaustively; then the two winners
 and the untuned choice are timed by turns. fleet: how long `attnforge tune --rigor quick` takes for drawn serving shapes (two decode steps to
 each layer of a prompt), on each of --gpus. twice: as many drawn shapes, each tuned in two fresh databases with other seeds; where the winners
-differ, both are timed by turns, at the sizes that searches
-measure (those of the bucket). Seconds of a search contain what it waits for the other one on its GPU.
+differ, both are timed by turns, at the sizes that searches measure (those of the bucket). Seconds of a search contain what it waits for the
+other one on its GPU.
 """
 
 import itertools
