@@ -189,6 +189,13 @@ void Display::message(std::string_view text) {
   if (terminal_ && !quiet_) draw();
 }
 
+void Display::result(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  erase();
+  write_out(text);
+  if (terminal_ && !quiet_) draw();
+}
+
 void Display::draw() {
   const int columns = terminal_columns(stderr);
   std::vector<std::string> lines;

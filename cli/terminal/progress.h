@@ -64,6 +64,8 @@ class Display {
   void end(int lane);
   /// A line that stays, above the bars.
   void message(std::string_view text);
+  /// Text for standard output, above the bars.
+  void result(std::string_view text);
 
  private:
   struct Lane {

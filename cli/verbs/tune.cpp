@@ -9,6 +9,7 @@
 
 #include "attnforge/cache.h"
 #include "attnforge/check.h"
+#include "cli/job/lanes.h"
 #include "cli/job/tune_in_job.h"
 #include "cli/options/gpus.h"
 #include "cli/options/job_rank.h"
@@ -56,10 +57,10 @@ std::size_t searches_at_a_time(const TuneArguments& a) {
   return a.options.time_limit_s > 0 || !a.options.family.empty() ? 1 : 2;
 }
 
-/// Whether the tensors of two such problems, twice as large in their buckets, and what a search
-/// has of its own may not fit side by side.
+/// Whether the tensors of two such problems, and what a search has of its own, may not fit side by
+/// side.
 bool is_large(const Problem& problem, const DeviceFacts& device) {
-  return minimum_bytes(problem) > 0.08 * static_cast<double>(device.memory_bytes);
+  return minimum_bytes(measured_as(problem)) > 0.15 * static_cast<double>(device.memory_bytes);
 }
 
 /// The problems of one command, handed out to the threads of each GPU. All GPUs are opened first,
@@ -73,9 +74,9 @@ std::vector<TuneJob> tuned(const TuneArguments& a, const std::vector<Problem>& p
   while (ordinals.size() < std::min(searches_at_a_time(a) * gpus.size(), problems.size()))
     ordinals.push_back(gpus[ordinals.size() % gpus.size()]);
   Display display(static_cast<int>(ordinals.size()), a.quiet);
-  std::vector<Device> devices;
   std::set<std::string, std::less<>> said;  // a GPU's second Device opens with the same warnings
   bool opening = true;
+  std::vector<Device> devices;
   for (const int ordinal : ordinals) {
     devices.push_back(open_gpu(
         ordinal, a.cache,
@@ -88,9 +89,8 @@ std::vector<TuneJob> tuned(const TuneArguments& a, const std::vector<Problem>& p
   opening = false;
   std::vector<TuneJob> jobs(problems.size());  // each written by the thread that took it
   for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i].problem = problems[i];
-  std::atomic<std::size_t> next{0};
+  Lanes lanes(problems, ordinals.size());
   std::atomic<bool> announced{false};
-  std::mutex print;
   std::vector<std::shared_mutex> memory(gpus.size());  // a large problem has it alone
   TuneOptions options = a.options;
   options.rigor = parse_rigor(a.rigor);
@@ -103,46 +103,48 @@ std::vector<TuneJob> tuned(const TuneArguments& a, const std::vector<Problem>& p
       display.message("attnforge: stopping; what is done is kept. Ctrl-C again ends at once");
     return true;
   };
-  const auto work = [&](int lane) {
-    Device& device = devices[static_cast<std::size_t>(lane)];
+  const auto tune_one = [&](std::size_t lane, TuneJob& job) {
     TuneOptions own = options;
-    own.on_progress = [&](const Progress& progress) { display.update(lane, progress); };
-    for (std::size_t index = next++; index < jobs.size() && !interrupted(); index = next++) {
-      TuneJob& job = jobs[index];
-      job.device = device.facts();
-      const std::string gpu = a.gpu == "all" ? fmt::format("GPU {} ", job.device.ordinal) : "";
-      const std::string place = jobs.size() > 1 ? fmt::format("{}/{} ", index + 1, jobs.size())
-                                                : "";
-      display.begin(lane, gpu + place + to_string(job.problem));
-      try {
-        require_gpu_memory(job.problem, job.device);
-        std::shared_lock beside(memory[static_cast<std::size_t>(lane) % gpus.size()],
-                                std::defer_lock);
-        std::unique_lock alone(*beside.mutex(), std::defer_lock);
-        if (is_large(job.problem, job.device)) {
-          alone.lock();
-        } else {
-          beside.lock();
-        }
-        if (interrupted()) return display.end(lane);
-        job.result = tune(job.problem, device, own);
-      } catch (const std::exception&) {
-        note_failure(job.error, job.code, "use a smaller problem or fewer --compile-threads");
+    own.on_progress = [&](const Progress& progress) {
+      display.update(static_cast<int>(lane), progress);
+    };
+    try {
+      require_gpu_memory(job.problem, job.device);
+      std::shared_lock beside(memory[lane % gpus.size()], std::defer_lock);
+      std::unique_lock alone(*beside.mutex(), std::defer_lock);
+      if (is_large(job.problem, job.device)) {
+        alone.lock();
+      } else {
+        beside.lock();
       }
-      display.end(lane);
-      // The error of a problem that is alone goes to standard error, as that of any other verb.
-      if (!a.json && (jobs.size() > 1 || job.error.empty())) {
-        const std::string text = report(job, a.top, a.full) + "\n";
-        const std::lock_guard lock(print);
-        write_out(text);
-      }
-      // Where the GPU is lost, the other GPUs go on.
-      if (job.code == kCuda && !gpu_works(device)) return;
+      if (!interrupted()) job.result = tune(job.problem, devices[lane], own);
+    } catch (const std::exception&) {
+      note_failure(job.error, job.code, "use a smaller problem or fewer --compile-threads");
     }
   };
+  const auto work = [&](std::size_t lane) {
+    Device& device = devices[lane];
+    const int row = static_cast<int>(lane);
+    for (auto index = lanes.next(lane); index && !interrupted(); index = lanes.next(lane)) {
+      TuneJob& job = jobs[*index];
+      job.device = device.facts();
+      const std::string gpu = a.gpu == "all" ? fmt::format("GPU {} ", job.device.ordinal) : "";
+      const std::string place = jobs.size() > 1 ? fmt::format("{}/{} ", *index + 1, jobs.size())
+                                                : "";
+      display.begin(row, gpu + place + to_string(job.problem));
+      tune_one(lane, job);
+      display.end(row);
+      if (!job.result && job.error.empty()) break;  // not begun: Ctrl-C came while it waited
+      // The error of a problem that is alone goes to standard error, as that of any other verb.
+      if (!a.json && (jobs.size() > 1 || job.error.empty()))
+        display.result(report(job, a.top, a.full) + "\n");
+      // Where the GPU is lost, the other GPUs go on.
+      if (job.code == kCuda && !gpu_works(device)) break;
+    }
+    lanes.leave(lane);
+  };
   std::vector<std::jthread> threads;  // joined on every way out
-  for (std::size_t lane = 1; lane < devices.size(); ++lane)
-    threads.emplace_back(work, static_cast<int>(lane));
+  for (std::size_t lane = 1; lane < devices.size(); ++lane) threads.emplace_back(work, lane);
   work(0);
   threads.clear();
   return jobs;

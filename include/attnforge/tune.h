@@ -87,6 +87,10 @@ inline double speed_up(const TuneResult& result) {
 ATTNFORGE_API TuneResult tune(const Problem& problem, Device& device,
                               const TuneOptions& options = {});
 
+/// What tune() measures in place of `problem`, and keeps the winner for: the problem of its bucket,
+/// with sizes rounded up. Cheap, and needs no GPU. A valid problem.
+ATTNFORGE_API Problem measured_as(const Problem& problem);
+
 /// What `attnforge worker ROLE SUPERVISOR` does: answers a search of the process `supervisor` over
 /// standard input, a socket, until that is closed. `role`: "gpu" or "compile". Returns an exit
 /// code, with which the process should end at once (std::_Exit). Never throws.

@@ -251,6 +251,8 @@ FirstRun first_run(const ChoiceKey& key, const FirstCall& call, const PlanOption
   }
 }
 
+Problem measured_as(const Problem& problem) { return bucket(problem); }
+
 TuneResult tune(const Problem& problem, Device& device, const TuneOptions& options) {
   validate(problem);
   require_seconds("time_limit_s", options.time_limit_s);

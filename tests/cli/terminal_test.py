@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The program on a terminal of 80 columns: no line is longer, no word is cut, and what was cut of a command can be copied. And the
-completion of shells.
+completion of shells. Results of searches that run at a time, on the fake GPUs of tests/support/fake_driver.
 
-usage: terminal_test.py ATTNFORGE
+usage: terminal_test.py ATTNFORGE FOLDER_OF_DRIVER NVRTC
 """
 
 import fcntl
@@ -17,7 +17,9 @@ import tempfile
 import termios
 import unittest
 
-ATTNFORGE = os.path.abspath(sys.argv.pop(1))
+ATTNFORGE, DRIVER, NVRTC = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
+FAKE_GPUS = {"LD_LIBRARY_PATH": DRIVER, "ATTNFORGE_NVRTC": NVRTC, "FAKE_GPU_LAUNCH_US": "1", "FAKE_NVRTC_COMPILE_MS": "15",
+             "ATTNFORGE_SHIPPED_WINNERS": "0"}
 COLUMNS = 80
 PROBLEM = "fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal".split()
 
@@ -26,8 +28,8 @@ def environment(**more):
     return {**os.environ, "ATTNFORGE_CACHE": ":memory:", "ATTNFORGE_NVRTC": "/nowhere/libnvrtc.so", "TERM": "xterm", **more}
 
 
-def on_terminal(*arguments, **more):
-    """What the program writes to a terminal, without colours."""
+def sent_to_terminal(*arguments, **more):
+    """What the program writes to a terminal, as it does."""
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     process = subprocess.Popen([ATTNFORGE, *arguments], stdin=child, stdout=child, stderr=child, env=environment(**more))
@@ -43,7 +45,33 @@ def on_terminal(*arguments, **more):
         said += piece
     os.close(parent)
     process.wait()
-    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", said.decode()).replace("\r\n", "\n")
+    return said.decode()
+
+
+def on_terminal(*arguments, **more):
+    """The same without colours."""
+    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", sent_to_terminal(*arguments, **more)).replace("\r\n", "\n")
+
+
+def seen_on_terminal(said):
+    """The lines that are there at the end, as if the terminal were as high as it must be."""
+    lines, row, column = [""], 0, 0
+    for piece in re.findall(r"\x1b\[[0-9;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", said):
+        if piece == "\r":
+            column = 0
+        elif piece == "\n":
+            row += 1
+            lines += [""] * (row == len(lines))
+        elif piece.startswith("\x1b") and piece.endswith("A"):
+            row = max(0, row - int(piece[2:-1] or 1))
+        elif piece == "\x1b[K":
+            lines[row] = lines[row][:column]
+        elif piece == "\x1b[J":
+            lines[row:] = [lines[row][:column]]
+        elif not piece.startswith("\x1b"):
+            lines[row] = lines[row].ljust(column)[:column] + piece + lines[row][column + len(piece) :]
+            column += len(piece)
+    return lines
 
 
 def in_a_pipe(*arguments):
@@ -89,6 +117,18 @@ class TerminalTest(unittest.TestCase):
         words = subprocess.run(["bash", "-c", f"attnforge() {{ printf '%s\\n' \"$@\"; }}; {command}"], capture_output=True, text=True).stdout.split()
         self.assertEqual(words[:3], ["tune", "fwd", "bf16"])
         self.assertEqual(words[-1], "causal")
+
+    def test_bars_of_searches_do_not_run_over_results(self):
+        with tempfile.TemporaryDirectory() as folder:
+            problems = os.path.join(folder, "problems.txt")
+            with open(problems, "w") as file:
+                file.writelines(f"fwd fp16 num_heads=2 seqlen={seqlen} head_dim=64\n" for seqlen in (64, 128, 256, 512, 1024, 2048))
+            command = "tune", "--gpu", "all", "--rigor", "quick", "--file", problems, "--cache", os.path.join(folder, "a.db")
+            said = sent_to_terminal(*command, **FAKE_GPUS)
+        self.assertGreater(said.count("\x1b[K"), 0, "bars were drawn")
+        lines = seen_on_terminal(said)
+        for start, count in (("  winner ", 6), ("  untuned ", 6), ("  speed-up ", 6), ("GPU 0 ", 0), ("GPU 1 ", 0)):
+            self.assertEqual(sum(line.startswith(start) for line in lines), count, f"{start}:\n" + "\n".join(lines))
 
     def test_pipes_get_lines_as_they_are(self):
         self.assertTrue(any(len(line) > COLUMNS for line in in_a_pipe("list").splitlines()))

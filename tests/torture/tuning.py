@@ -72,7 +72,7 @@ class Torture:
         return folder / "a.db", folder / "problems.txt"
 
     def start(self, database, problems, job):
-        words = ["--cache", str(database), "--rigor", "full", "--time-limit", "6", "--json", "--compile-threads", "4"]
+        words = ["--cache", str(database), "--rigor", "full", "--json", "--compile-threads", "4"]
         command = [self.args.attnforge, "tune", "--quiet", "--file", str(problems)]
         if job:
             command = ["mpirun", "--enable-recovery", "-n", "3", self.args.mpi, "tune", "--mpi", str(problems)]
