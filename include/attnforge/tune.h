@@ -81,9 +81,9 @@ inline double speed_up(const TuneResult& result) {
 /// plans with Policy::kCachedOnly find it.
 /// Thread-safe. Two tunings by one Device run one after the other. By several Devices of a process
 /// on one GPU, their kernels never run side by side: by workers one's run while the other's
-/// compile, in this process one search after the other. Where results cannot
-/// be stored, the search goes on all the same, unless options.must_keep, and result.not_kept says
-/// why. Throws Error(kInvalidProblem), Error(kUnsupported), Error(kCuda) if the GPU is lost.
+/// compile, in this process one search after the other. Where results cannot be stored, the search
+/// goes on all the same, unless options.must_keep, and result.not_kept says why. Throws
+/// Error(kInvalidProblem), Error(kUnsupported), Error(kCuda) if the GPU is lost.
 ATTNFORGE_API TuneResult tune(const Problem& problem, Device& device,
                               const TuneOptions& options = {});
 

@@ -222,9 +222,10 @@ class GpuTrials : public Trials {
     const Measurement result = failed(Status::kLaunchError, error.what());
     if (left_to_end_of_process) {  // a kernel of another search: nothing here broke, nor ends
       lose(nullptr, result, "cannot run beside a kernel of this process that has no end");
-    } else if (driver().cuCtxSynchronize() != CUDA_SUCCESS)
+    } else if (driver().cuCtxSynchronize() != CUDA_SUCCESS) {
       lose(candidate, result,
            fmt::format("broke the CUDA context of this process ({})", error.what()));
+    }
     return result;
   }
 

@@ -9,11 +9,13 @@
 
 namespace attnforge {
 
+/// How long one lasts. kToTheEnd: the first is the only one, as in one CUDA context, where a fault
+/// of one search would be taken for the other's.
+enum class Turns { kEachCall, kToTheEnd };
+
 /// As `trials`; what works on the GPU waits for its turn, all but start(). Turns are by uuid, in
 /// the order in which they were asked for; get_ready() has one until the first proof can begin, or
-/// does nothing while another has it. kToTheEnd: the first turn is the only one, as in one CUDA
-/// context, where a fault of one search would be taken for the other's. Used on one thread.
-enum class Turns { kEachCall, kToTheEnd };
+/// does nothing while another has it. Used on one thread.
 std::unique_ptr<Trials> taking_turns(std::unique_ptr<Trials> trials, const DeviceFacts& device,
                                      Turns turns);
 
