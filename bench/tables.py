@@ -215,19 +215,14 @@ def first_run():
     name = "first_run.csv"
     comments, rows = read(name)
     seconds, loss, gain = ([float(row[column]) for row in rows] for column in ("first_run_s", "loss", "gain"))
-    space = [int(row["space"]) for row in rows]
+    space, fleet = [int(row["space"]) for row in rows], read("fleet.csv")[1]
+    of_fleet = ", ".join(f"{float(row['seconds']):.0f} s on {row['gpus']} ({row['cores']} cores)" for row in fleet)
     return (
         f"Tuning on a first run, {len(rows)} problems of {min(space)} to {max(space)} configs:"
         f" {min(seconds):.1f} to {max(seconds):.1f} s, at most {max(loss):.1%} slower than the best of all configs,"
         f" {min(gain):.2f}x to {max(gain):.2f}x as fast as untuned. {source(comments, name)}"
-        f" {fleet()}"
+        f" `tune --rigor quick` of {fleet[0]['problems']} drawn serving shapes, on GPUs: {of_fleet} (`fleet.csv`)."
     )
-
-
-def fleet():
-    rows = read("fleet.csv")[1]
-    times = ", ".join(f"{float(row['seconds']):.0f} s on {row['gpus']} ({row['cores']} cores)" for row in rows)
-    return f"`tune --rigor quick` of {rows[0]['problems']} drawn serving shapes, on GPUs: {times} (`fleet.csv`)."
 
 
 MASK_FORMS = {"causal": "mask text", "causal, soft cap 30": "score text", "causal, ALiBi": "score text",

@@ -22,6 +22,7 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
 import attnforge  # noqa: E402
 import backward  # noqa: E402
 import drawn  # noqa: E402
+import drawn_problems  # noqa: E402
 import figures  # noqa: E402
 import machine  # noqa: E402
 import peer_kernels  # noqa: E402
@@ -52,6 +53,22 @@ def fake_module(name, **members):
     module = types.ModuleType(name)
     vars(module).update(members)
     return mock.patch.dict(sys.modules, {name: module})
+
+
+class DrawnTextsTest(unittest.TestCase):
+    def test_a_text_is_a_problem_as_large_as_what_was_drawn(self):
+        for seed in range(5):
+            for point in [*drawn_problems.decode(seed, 60), *drawn_problems.dense("forward", seed, 60)]:
+                problem = attnforge.Problem.parse(drawn_problems.text_of(point))
+                rows = [(point.new_tokens, keys) if isinstance(point, drawn_problems.Decode) else keys for keys in point.lengths]
+                longest = [max(each) for each in zip(*rows)]
+                self.assertEqual(
+                    (problem.batch, problem.num_heads_q, problem.num_heads_kv, problem.head_dim, problem.seqlen_q, problem.seqlen_kv),
+                    (len(rows), point.num_heads_q, point.num_heads_kv, point.head_dim, *longest),
+                    problem,
+                )
+                if getattr(point, "packed", False):
+                    self.assertEqual((problem.tokens_q, problem.tokens_kv), tuple(map(sum, zip(*rows))), problem)
 
 
 class RatiosTest(unittest.TestCase):
