@@ -1,10 +1,12 @@
-"""Times attention on q, k and v of e4m3, with scales of heads, beside FlashAttention-3's on the same numbers, which has sums of one level alone.
+"""Times attention on q, k and v of e4m3, with scales of heads, beside FlashAttention-3's on the same numbers, which has sums of one level and
+such scales alone.
 
     python3 bench/fp8.py --name fp8_peers
     python3 bench/fp8.py --sums --name fp8_sums      # errors of long sums in place of times
 
-"attnforge" adds up in two levels, "fast_sums" as tensor cores do; each after its first call, policy first_run. 16 heads, 16384 tokens
-in all, o in bf16. Errors are relative to fp32 attention on what the numbers stand for, of the first sequence.
+"attnforge" adds up in two levels, "fast_sums" as tensor cores do, "token_scales" as "attnforge" with scales of rows of q and k; each after
+its first call, policy first_run. 16 heads, 16384 tokens in all, o in bf16. Errors are relative to fp32 attention on what the numbers
+stand for, of the first sequence.
 
 --sums: root mean squares of errors relative to the outputs', of 256 queries and 131072 keys in one head, beside fp64 attention on the same
 numbers of 8 bits; v is normal or of one sign, from 0.5 to 1.5. "roundings" is what rounding probabilities to e4m3 and o to bf16 does to exact
@@ -27,7 +29,8 @@ QUERIES, KEYS = 256, 131072
 
 def wanted_of(tensors, scales, causal, torch):
     """In fp32, of the first sequence."""
-    q, k, v = ((x[:1].float() * scale[:1, None, :, None]).transpose(1, 2) for x, scale in zip(tensors, scales))
+    of_rows = [scale[:1] if scale.dim() == 3 else scale[:1, None] for scale in scales]
+    q, k, v = ((x[:1].float() * scale[..., None]).transpose(1, 2) for x, scale in zip(tensors, of_rows))
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2)
 
 
@@ -36,22 +39,25 @@ def measure(point, session, attnforge, peer):
     torch, (head_dim, seqlen, causal) = session.torch, point
     made = [torch.randn(TOKENS // seqlen, seqlen, HEADS, head_dim, device="cuda") for _ in range(3)]
     *tensors, named, _ = attnforge.quantize_qkv(*made)
+    *of_tokens, token_scales, _ = attnforge.quantize_qkv(*made, scale="token")
     runs = {
         name: lambda fast=fast: attnforge.attention(*tensors, causal=causal, fast_sums=fast, **named)
         for name, fast in (("attnforge", False), ("fast_sums", True))
     }
+    runs["token_scales"] = lambda: attnforge.attention(*of_tokens, causal=causal, **token_scales)
     if peer:
         descales = {f"{name[0]}_descale": scale for name, scale in named.items()}
         runs["fa3"] = lambda: peer_kernels.output_of(peer.flash_attn_func(*tensors, causal=causal, **descales))
-    wanted, notes = wanted_of(tensors, named.values(), causal, torch), {}
-    errors = peer_kernels.drop_wrong(runs, notes, lambda _, run: peer_kernels.relative_error(run()[:1], wanted), "fp32", 0.1)
+    wanted, notes = dict.fromkeys(runs, wanted_of(tensors, named.values(), causal, torch)), {}
+    wanted["token_scales"] = wanted_of(of_tokens, token_scales.values(), causal, torch)
+    errors = peer_kernels.drop_wrong(runs, notes, lambda name, run: peer_kernels.relative_error(run()[:1], wanted[name]), "fp32", 0.1)
     for name, run in runs.items():
         if name != "fa3":
             attnforge.plan_cache.clear()
             run()
             notes[name] = list(attnforge.plan_cache)[-1].config
     times = session.time_ms(runs)
-    more = {name: {"speed_beside_fa3": f"{times['fa3'][0] / times[name][0]:.3f}"} for name in ("attnforge", "fast_sums") if {name, "fa3"} <= set(times)}
+    more = {name: {"speed_beside_fa3": f"{times['fa3'][0] / times[name][0]:.3f}"} for name in times if {name, "fa3"} <= set(times) and name != "fa3"}
     pairs = seqlen * (seqlen + 1) / 2 if causal else seqlen**2
     work = rounds.tflops(4.0 * head_dim * HEADS * TOKENS / seqlen * pairs)
     sizes = {"head_dim": head_dim, "seqlen": seqlen, "causal": int(causal)}
@@ -114,7 +120,7 @@ def main():
     points = itertools.product((128, 256), (2048, 8192, 16384), (False, True))
     for point in itertools.islice(points, args.shard[0], None, args.shard[1]):
         session.add(measure(point, session, attnforge, peer), f"head_dim {point[0]}, {point[1]}, {'causal' if point[2] else 'full'}")
-    for name in ("attnforge", "fast_sums"):
+    for name in ("attnforge", "fast_sums", "token_scales"):
         found = [float(row["speed_beside_fa3"]) for row in session.rows if row["impl"] == name and row["speed_beside_fa3"]]
         if found:
             session.say(f"{name}: geometric mean {statistics.geometric_mean(found):.3f}x fa3, least {min(found):.3f}x, {len(found)} points")

@@ -134,8 +134,10 @@ std::vector<double> block_scores(const Run& run, RowBlock block, KeyRange range,
   double coded[kRows] = {};  // largest score that the code made
   for (int r = 0; r < count; ++r) {
     const QueryRow& query = result.rows[block.begin + r];
-    load_row(problem, problem.dtype_q, tensors.q.data, offset_of(tensors.q, query), tensors.q_scale,
-             query.batch, query.query, kv_head, problem.head_dim, row);
+    // A scale of a row is of its own head, else of that of its keys.
+    load_row(problem, problem.dtype_q, problem.kv_scale, tensors.q.data,
+             offset_of(tensors.q, query), tensors.q_scale, query.batch, query.query,
+             problem.kv_scale == KvScale::kToken ? query.head : kv_head, problem.head_dim, row);
     change_query(problem, tensors, query.query, row);
     for (int d = 0; d < problem.head_dim; ++d) q[d][r] = row[d];
     q_square[r] = sum_of_finite_squares(row, problem.head_dim);
@@ -145,7 +147,7 @@ std::vector<double> block_scores(const Run& run, RowBlock block, KeyRange range,
   std::vector<double> scores(static_cast<std::size_t>(keys) * kRows);
   for (std::int64_t key = range.first; key <= range.last; ++key) {
     if (!seen_by_any(visible, key)) continue;
-    load_row(problem, problem.dtype_k, tensors.k.data,
+    load_row(problem, problem.dtype_k, problem.kv_scale, tensors.k.data,
              offset_of(tensors.k, {first.batch, kv_head, key}), tensors.k_scale, first.batch, key,
              kv_head, problem.head_dim, row);
     change_key(problem, tensors, key, row);
@@ -221,7 +223,7 @@ void attend(const Run& run, RowBlock block) {
   double v[kMaxHeadDim];
   for (std::int64_t key = range.first; key <= range.last; ++key) {
     if (!seen_by_any(visible, key)) continue;
-    load_row(problem, problem.dtype_v, tensors.v.data,
+    load_row(problem, problem.dtype_v, scale_of_v(problem), tensors.v.data,
              offset_of(tensors.v, {first.batch, kv_head, key}), tensors.v_scale, first.batch, key,
              kv_head, problem.head_dim_v, v);
     for (int r = 0; r < count; ++r) {
@@ -243,8 +245,9 @@ double max_abs_of_v(const Problem& problem, const Tensors& tensors, int threads)
     double largest = 0;
     for (std::int64_t key = 0; key < problem.seqlen_kv; ++key) {
       const QueryRow row{i / problem.num_heads_kv, i % problem.num_heads_kv, key};
-      load_row(problem, problem.dtype_v, tensors.v.data, offset_of(tensors.v, row), tensors.v_scale,
-               row.batch, key, row.head, problem.head_dim_v, v);
+      load_row(problem, problem.dtype_v, scale_of_v(problem), tensors.v.data,
+               offset_of(tensors.v, row), tensors.v_scale, row.batch, key, row.head,
+               problem.head_dim_v, v);
       for (int d = 0; d < problem.head_dim_v; ++d) {
         if (std::isfinite(v[d])) largest = std::max(largest, std::abs(v[d]));
       }

@@ -220,12 +220,14 @@ Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_
   const std::int64_t begin_kv = begin_of(side_kv(all), index);
   advance(one.tensors.q, problem.dtype_q, batch, begin_q);
   advance(one.tensors.o, problem.dtype_o, batch, begin_q);
-  one.tensors.q_scale = scales_of_sequence(problem, one.tensors.q_scale, index, batch, begin_q);
+  one.tensors.q_scale = scales_of_sequence(problem.kv_scale, one.tensors.q_scale, index, batch,
+                                           begin_q);
   if (!has_pages(problem)) {
     advance(one.tensors.k, problem.dtype_k, batch, begin_kv);
     advance(one.tensors.v, problem.dtype_v, batch, begin_kv);
-    for (ScaleTensor* scales : {&one.tensors.k_scale, &one.tensors.v_scale})
-      *scales = scales_of_sequence(problem, *scales, index, batch, begin_kv);
+    for (const auto& [scales, shared] : {std::pair(&one.tensors.k_scale, problem.kv_scale),
+                                         {&one.tensors.v_scale, scale_of_v(problem)}})
+      *scales = scales_of_sequence(shared, *scales, index, batch, begin_kv);
   }
   if (one.tensors.lse.data != nullptr)
     one.tensors.lse.data += batch * tensors.lse.stride_batch + begin_q;

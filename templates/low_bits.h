@@ -28,9 +28,13 @@ ATTNFORGE_CONSTEXPR bool has_blocks(const Config& c) {
   return is_blocks(c.dtype_k) || is_blocks(c.dtype_v);
 }
 
-/// Whether each row of k and v has scales of its own.
+/// Whether each row of k and v has scales of its own. With q of e4m3 those of q and k have, and v's
+/// are of heads.
 ATTNFORGE_CONSTEXPR bool scales_of_rows(const Shape& c) {
   return c.kv_scale >= kScaleToken || has_blocks(c);
+}
+ATTNFORGE_CONSTEXPR bool scales_of_v_rows(const Shape& c) {
+  return scales_of_rows(c) && c.dtype != kE4m3;
 }
 /// Elements of a row of `dim` that share a scale, and scales of that row.
 template <class Config>

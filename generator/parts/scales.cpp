@@ -1,6 +1,8 @@
 // scales.cpp - k and v of 8 or 4 bits: what goes with them, and their scales in a run.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <numeric>
 #include <tuple>
 
@@ -29,8 +31,9 @@ void validate_fp8(const Problem& p) {
     reject_problem("q={} must be fp32, fp16, bf16 or e4m3", to_string(p.dtype_q));
   if (wrong != DType::kE4m3)
     reject_problem("q=e4m3 goes with k=e4m3 v=e4m3, not {}", to_string(wrong));
-  if (of_rows(p))
-    reject_problem("q=e4m3 takes kv_scale=none, tensor or head, not {}", to_string(p.kv_scale));
+  if (p.kv_scale > KvScale::kToken)
+    reject_problem("q=e4m3 takes kv_scale=none, tensor, head or token, not {}",
+                   to_string(p.kv_scale));
 }
 
 /// k and v in blocks.
@@ -89,86 +92,108 @@ void validate_low_bits(const Problem& p) {
                    to_string(p.rope));
 }
 
-/// Scales of k or v together: as operands have them.
+/// One of q, k and v, as far as scales of it go.
+struct Scaled {
+  std::string_view name;
+  DType dtype;
+  int columns;
+  KvScale shared;  // by what, where it has scales
+  std::int64_t batch, rows, heads;
+  bool pool;
+  ScaleTensor Tensors::*tensor;
+
+  bool of_rows() const { return shared >= KvScale::kToken; }
+};
+std::array<Scaled, 3> all_scaled(const Problem& p) {
+  const StoredRows stored = stored_rows(p);
+  const KvScale of_all = p.kv_scale, of_v = scale_of_v(p);
+  const std::int64_t heads = p.num_heads_kv, heads_q = of_rows(p) ? p.num_heads_q : heads;
+  const auto k_and_v = [&](std::string_view name, DType dtype, int columns, KvScale shared,
+                           ScaleTensor Tensors::*tensor) {
+    return Scaled{name,      dtype, columns,     shared, stored.kv_batch,
+                  stored.kv, heads, stored.pool, tensor};
+  };
+  return {Scaled{"q_scale", p.dtype_q, p.head_dim, of_all, stored.batch, stored.q, heads_q, false,
+                 &Tensors::q_scale},
+          k_and_v("k_scale", p.dtype_k, p.head_dim, of_all, &Tensors::k_scale),
+          k_and_v("v_scale", p.dtype_v, p.head_dim_v, of_v, &Tensors::v_scale)};
+}
+
+/// Scales together: as operands have them.
 struct ScaleSize {
   std::int64_t rows, of_row;
 };
-ScaleSize size_of_scales(const Problem& p, int columns) {
-  if (p.kv_scale == KvScale::kTensor) return {1, 1};
-  if (p.kv_scale == KvScale::kHead) return {1, p.num_heads_kv};
-  const StoredRows stored = stored_rows(p);
-  const std::int64_t of_key = p.num_heads_kv * scales_of_row(p, columns);
-  return stored.pool ? ScaleSize{stored.kv_batch, stored.kv * of_key}
-                     : ScaleSize{stored.kv_batch * stored.kv, of_key};
+ScaleSize size_of_scales(const Problem& p, const Scaled& of) {
+  if (of.shared == KvScale::kTensor) return {1, 1};
+  if (of.shared == KvScale::kHead) return {1, of.heads};
+  const std::int64_t of_key = of.heads * scales_of_row(p, of.columns);
+  return of.pool ? ScaleSize{of.batch, of.rows * of_key} : ScaleSize{of.batch * of.rows, of_key};
 }
 
 template <auto kHost, ScaleTensor Tensors::*kTensor>
-void add_of(OperandList& list, std::string_view name, DType dtype, int columns) {
-  if (!is_low_bit(dtype)) return;
-  const ScaleSize size = size_of_scales(list.problem, columns);
+void add_of(OperandList& list, const Scaled& of) {
+  if (!is_low_bit(of.dtype)) return;
+  const ScaleSize size = size_of_scales(list.problem, of);
   const bool written = writes_scales(list.problem);
   Operand& scales = list.add_words(
       operand<kHost, kTensor, &ScaleTensor::data>(
-          name, written ? Operand::Role::kOutput : Operand::Role::kInput),
+          of.name, written ? Operand::Role::kOutput : Operand::Role::kInput),
       size.rows, size.of_row);
-  scales.scales = dtype;
+  scales.scales = of.dtype;
   scales.added_to = written;  // those of other rows stay
-  scales.any_rows = has_pages(list.problem) && of_rows(list.problem);
+  scales.any_rows = of.pool && of.of_rows();
 }
 
 template <bool kWritten>
 void add_scales(OperandList& list) {
-  const Problem& p = list.problem;
-  if (writes_scales(p) != kWritten) return;
-  add_of<&HostTensors::q_scale, &Tensors::q_scale>(list, "q_scale", p.dtype_q, p.head_dim);
-  add_of<&HostTensors::k_scale, &Tensors::k_scale>(list, "k_scale", p.dtype_k, p.head_dim);
-  add_of<&HostTensors::v_scale, &Tensors::v_scale>(list, "v_scale", p.dtype_v, p.head_dim_v);
+  if (writes_scales(list.problem) != kWritten) return;
+  const auto [q, k, v] = all_scaled(list.problem);
+  add_of<&HostTensors::q_scale, &Tensors::q_scale>(list, q);
+  add_of<&HostTensors::k_scale, &Tensors::k_scale>(list, k);
+  add_of<&HostTensors::v_scale, &Tensors::v_scale>(list, v);
 }
 
 void lay_out_scales(const Problem& p, Tensors& tensors) {
-  const std::int64_t rows = stored_rows(p).kv;
-  const auto lay_out = [&](ScaleTensor& scales, int columns) {
-    if (p.kv_scale == KvScale::kHead) scales.stride_head = 1;
-    if (!of_rows(p)) return;
-    const std::int64_t each = scales_of_row(p, columns);
-    const bool by_heads = p.layout == Layout::kBhsd;
-    scales.stride_batch = rows * p.num_heads_kv * each;
-    scales.stride_row = by_heads ? each : p.num_heads_kv * each;
-    scales.stride_head = by_heads ? rows * each : each;
-  };
-  if (is_low_bit(p.dtype_q)) lay_out(tensors.q_scale, p.head_dim);
-  if (is_low_bit(p.dtype_k)) lay_out(tensors.k_scale, p.head_dim);
-  if (is_low_bit(p.dtype_v)) lay_out(tensors.v_scale, p.head_dim_v);
+  const bool by_heads = p.layout == Layout::kBhsd;
+  for (const Scaled& of : all_scaled(p)) {
+    if (!is_low_bit(of.dtype)) continue;
+    ScaleTensor& scales = tensors.*of.tensor;
+    if (of.shared == KvScale::kHead) scales.stride_head = 1;
+    if (!of.of_rows()) continue;
+    const std::int64_t each = scales_of_row(p, of.columns);
+    scales.stride_batch = of.rows * of.heads * each;
+    scales.stride_row = by_heads ? each : of.heads * each;
+    scales.stride_head = by_heads ? of.rows * each : each;
+  }
 }
 
 /// Scales of a row that a copy takes: addresses and strides are multiples of as many.
-int copied_scales(const Problem& p, int columns) {
-  return of_rows(p) && is_attention(p) ? std::gcd(scales_of_row(p, columns), 4) : 1;
+int copied_scales(const Problem& p, const Scaled& of) {
+  return of.of_rows() && is_attention(p) ? std::gcd(scales_of_row(p, of.columns), 4) : 1;
 }
 bool strides_good(const ScaleTensor& t, int copied) {
   return (t.stride_batch | t.stride_row | t.stride_head) % copied == 0;
 }
 
 bool scales_good(const Problem& p, std::uint64_t, const Tensors& t) {
-  const auto good = [&](const ScaleTensor& scales, DType dtype, int columns) {
-    if (!is_low_bit(dtype)) return true;
-    const int copied = copied_scales(p, columns);
+  return std::ranges::all_of(all_scaled(p), [&](const Scaled& of) {
+    if (!is_low_bit(of.dtype)) return true;
+    const ScaleTensor& scales = t.*of.tensor;
+    const int copied = copied_scales(p, of);
     return words_good(scales.data) &&
            address_bits(scales.data) % (sizeof(float) * static_cast<unsigned>(copied)) == 0 &&
            strides_good(scales, copied);
-  };
-  return good(t.k_scale, p.dtype_k, p.head_dim) && good(t.v_scale, p.dtype_v, p.head_dim_v) &&
-         good(t.q_scale, p.dtype_q, p.head_dim);
+  });
 }
 
 void explain_scales(const Problem& p, const Tensors& t) {
   // Nothing of them is read.
   if (p.batch == 0 || p.seqlen_kv == 0 || (p.op == Op::kAppend && total_tokens(p).q == 0)) return;
-  const auto check = [&](std::string_view name, DType dtype, int columns,
-                         const ScaleTensor& scales) {
-    if (!is_low_bit(dtype)) return;
-    const int copied = copied_scales(p, columns);
-    check_address(name, scales.data, sizeof(float) * static_cast<unsigned>(copied),
+  for (const Scaled& of : all_scaled(p)) {
+    if (!is_low_bit(of.dtype)) continue;
+    const ScaleTensor& scales = t.*of.tensor;
+    const int copied = copied_scales(p, of);
+    check_address(of.name, scales.data, sizeof(float) * static_cast<unsigned>(copied),
                   fmt::format("but the problem says kv_scale={}; give it fp32 scales in device "
                               "memory",
                               to_string(p.kv_scale)));
@@ -176,23 +201,19 @@ void explain_scales(const Problem& p, const Tensors& t) {
       refuse_tensors(
           "{} has strides {}, {} and {} of batch, row and head; kv_scale={} needs multiples of {}: "
           "copy it",
-          name, scales.stride_batch, scales.stride_row, scales.stride_head, to_string(p.kv_scale),
-          copied);
-  };
-  check("q_scale", p.dtype_q, p.head_dim, t.q_scale);
-  check("k_scale", p.dtype_k, p.head_dim, t.k_scale);
-  check("v_scale", p.dtype_v, p.head_dim_v, t.v_scale);
+          of.name, scales.stride_batch, scales.stride_row, scales.stride_head,
+          to_string(p.kv_scale), copied);
+  }
 }
 
 double bytes_of_scales(const Problem& p) {
   const Tokens tokens = total_tokens(p);
-  const auto rows = static_cast<double>(p.op == Op::kAppend ? tokens.q : tokens.kv);
+  const auto keys = static_cast<double>(p.op == Op::kAppend ? tokens.q : tokens.kv);
+  const auto [q, k, v] = all_scaled(p);
   double numbers = 0;
-  for (const auto& [dtype, columns] :
-       {std::pair(p.dtype_k, p.head_dim), {p.dtype_v, p.head_dim_v}}) {
-    if (is_low_bit(dtype) && of_rows(p))
-      numbers += rows * static_cast<double>(p.num_heads_kv * scales_of_row(p, columns));
-  }
+  for (const auto& [of, rows] : {std::pair(q, static_cast<double>(tokens.q)), {k, keys}, {v, keys}})
+    if (is_low_bit(of.dtype) && of.of_rows())
+      numbers += rows * static_cast<double>(of.heads * scales_of_row(p, of.columns));
   return 4 * numbers;
 }
 

@@ -86,7 +86,8 @@ typedef struct attnforge_pages {
  * kv_zero it is element ... + 2 * g, and element ... + 2 * g + 1 is added to that. With
  * kv_scale=tensor and head, batch is the sequence and row 0; else they are those of the row in k,
  * with pages the page and the row in it. The same of v. An append writes those of rows, beside its
- * caches. q has some where it is e4m3: with kv_scale=head, head is that of k. */
+ * caches. q has some where it is e4m3: with kv_scale=head, head is that of k; with kv_scale=token
+ * they are of its own rows and heads, and v has some of heads, as with kv_scale=head. */
 typedef struct attnforge_kv_scales {
   uint32_t struct_size;
   attnforge_tensor k;

@@ -139,7 +139,8 @@ struct Tensors {
   AppendedCache cache{};
   // problem.kv_scale, of those of k and v that are of a format of caches. Append: those of the
   // caches, which a run writes where rows have scales, and else reads. Of q where that is e4m3:
-  // with kHead [num_heads_kv], or of each sequence.
+  // with kHead [num_heads_kv], or of each sequence; with kToken [batch, seqlen_q, num_heads_q] or
+  // packed, as q has rows, and v_scale is as with kHead.
   ScaleTensor k_scale{}, v_scale{}, q_scale{};
   // problem.args: 8 bytes for each, in their order, in host memory and read by run(): the address
   // of an array in device memory, or a number's 4 bytes (float, int) and 4 more of any value. After

@@ -79,7 +79,8 @@ inline constexpr int kMostMergedStates = 32;
 /// row j % page_size of the page that the run's table has in its column j / page_size.
 /// k and v may be of 8 or 4 bits (is_low_bit()), each of its own format or of q's. Their values are
 /// those numbers times scales, which `kv_scale` says how many share. q and o are then fp16 or bf16;
-/// or q, k and v are e4m3, with kv_scale kNone, kTensor or kHead.
+/// or q, k and v are e4m3, with kv_scale kNone, kTensor, kHead or kToken: with that each row of a
+/// head of q and of k has a scale, and v's are of heads.
 /// With `batch_invariant` the bits of a sequence's result do not depend on what else is in the
 /// batch, nor on its size.
 /// With `rope`, q and k are rotated first: (x, y) becomes (x cos - y sin, y cos + x sin), cos and
@@ -243,6 +244,12 @@ ATTNFORGE_API MaskBlocks mask_blocks(const Problem& problem);
 /// Whether k or v is of a format of caches.
 inline bool has_low_bit_kv(const Problem& problem) {
   return is_low_bit(problem.dtype_k) || is_low_bit(problem.dtype_v);
+}
+/// What shares a scale of v. Of q, k and v of e4m3 with kToken: rows of q and of k have scales of
+/// their own, v's are of heads.
+inline KvScale scale_of_v(const Problem& problem) {
+  return is_low_bit(problem.dtype_q) && problem.kv_scale == KvScale::kToken ? KvScale::kHead
+                                                                            : problem.kv_scale;
 }
 /// Elements of a row that share a scale: 32, 64 or 128; 0: all of it, where there are scales.
 inline int scale_group(const Problem& problem) {

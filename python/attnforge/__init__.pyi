@@ -204,7 +204,8 @@ def quantize_kv(
     zero: bool = False,
 ) -> tuple[_T, _T]: ...
 def quantize_qkv(
-    q: _T, k: _T, v: _T, smooth_k: bool = False, rotate: bool = False, layout: _Layout = "bshd"
+    q: _T, k: _T, v: _T, smooth_k: bool = False, rotate: bool = False, layout: _Layout = "bshd",
+    scale: Literal["head", "token"] = "head",
 ) -> tuple[_T, _T, _T, _QkvScales, _T | None]: ...
 @overload
 def reference(

@@ -5,11 +5,12 @@ from ._caches.scales import quantize_kv
 from ._errors import InvalidError
 
 
-def quantize_qkv(q, k, v, smooth_k=False, rotate=False, layout="bshd"):
+def quantize_qkv(q, k, v, smooth_k=False, rotate=False, layout="bshd", scale="head"):
     """q, k and v as float8_e4m3fn for attention(), of torch tensors of floats as it takes them: in batches, or of three dimensions, packed.
 
     Returns (q, k, v, scales, lse_shift), for attention(q, k, v, **scales). scales: float32 q_scale, k_scale and v_scale, of each sequence and
     head of k (packed: of each head), as quantize_kv() makes them of a row: the largest magnitude divided by 448. Nothing has a gradient.
+    scale="token": of each row of q and of k, as quantize_kv() makes them; v's stay those of heads.
 
     smooth_k: the mean of a head's keys leaves them first, so that what all keys share takes no bits. All scores of a row change by one
     number: o stays what it is, and lse is what attention() returns plus softmax_scale * lse_shift, [batch, heads_q, seqlen_q] as lse is.
@@ -20,6 +21,7 @@ def quantize_qkv(q, k, v, smooth_k=False, rotate=False, layout="bshd"):
     import torch
 
     _checks.one_of("layout", layout, ("bshd", "bhsd"))
+    _checks.one_of("scale", scale, ("head", "token"))
     smooth_k, rotate = _checks.flag("smooth_k", smooth_k), _checks.flag("rotate", rotate)
     for name, each in (("q", q), ("k", k), ("v", v)):
         if not isinstance(each, torch.Tensor):
@@ -41,9 +43,13 @@ def quantize_qkv(q, k, v, smooth_k=False, rotate=False, layout="bshd"):
         q, k = ((each.unflatten(-1, (-1, len(matrix))) @ matrix).flatten(-2) for each in (q, k))
     numbers, scales = [], {}
     for name, each in (("q", q), ("k", k), ("v", v)):
-        of_head, scale = quantize_kv(each.unflatten(1, (heads, -1)).flatten(2), "e4m3")  # a head as one row
-        numbers.append(_by_head(of_head.view(each.shape), packed, layout, back=True).contiguous())
-        scales[f"{name}_scale"] = scale[0] if packed else scale.contiguous()
+        of_rows = scale == "token" and name != "v"
+        of_each, scales_of_each = quantize_kv(each if of_rows else each.unflatten(1, (heads, -1)).flatten(2), "e4m3")  # a head as one row
+        numbers.append(_by_head(of_each.view(each.shape), packed, layout, back=True).contiguous())
+        if of_rows:
+            scales[f"{name}_scale"] = _by_head(scales_of_each, packed, layout, back=True)
+        else:
+            scales[f"{name}_scale"] = scales_of_each[0] if packed else scales_of_each.contiguous()
     return (*numbers, scales, shift[0] if packed and smooth_k else shift)
 
 

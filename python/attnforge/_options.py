@@ -59,8 +59,9 @@ class Options(NamedTuple):
     last dimension; each its own, or in the dtype of q. Their values are these numbers times float32 scales on the GPU: of one element,
     [heads_kv] or [batch, heads_kv], of k's shape without the last dimension, or of k's with one for each 32, 64 or 128 columns
     there; both of one kind. Of 4 bits with zero points, [..., groups, 2]. Not with rope, nor with gradients. quantize_kv() makes both.
-    q_scale: q may be float8_e4m3fn where k and v are; then o is bfloat16, or what out= is, and scales are not negative, of one element,
-    [heads_kv] or [batch, heads_kv]. fast_sums: of such, sums over keys may be those of tensor cores, of about 14 bits.
+    q_scale: q may be float8_e4m3fn where k and v are; then o is bfloat16, or what out= is, and scales of q are not negative: of one
+    element, [heads_kv] or [batch, heads_kv], or as k_scale of q's and k's shapes without the last dimension, where v_scale is of heads.
+    quantize_qkv() makes all. fast_sums: of such, sums over keys may be those of tensor cores, of about 14 bits.
     """
 
     causal: bool = False

@@ -131,9 +131,12 @@ def reference(q, k, v, *, rope_offset=0, attn_mask=None, **options):
         of_q, of_kv = packed_rows(batch, words["seqlen_q"], len(q)), packed_rows(batch, words["seqlen_kv"], len(k))
         paged = options.parts.pages
         if of_q != len(q) or not paged and of_kv != len(k):
+            scaled = words.get("kv_scale") in SCALES
+            if scaled and given.q_scale is not None:  # and v has scales of heads
+                named["q_scale"] = _first_rows(named["q_scale"], of_q)
             if not paged:
                 k, v = _first_rows(k, of_kv), _first_rows(v, of_kv)
-                of_rows = SCALE_NAMES if words.get("kv_scale") in SCALES else ()
+                of_rows = () if not scaled else SCALE_NAMES if given.q_scale is None else SCALE_NAMES[:1]
                 named |= {name: _first_rows(named[name], of_kv) for name in of_rows if named.get(name) is not None}
             results = reference(_first_rows(q, of_q), k, v, rope_offset=rope_offset, **named)
             o, lse = results if options.lse else (results, None)

@@ -97,12 +97,14 @@ void gather_pages(const Problem& problem, const Tensors& tensors, std::int64_t i
     ScaleTensor* of;
     DType dtype;
     int columns;
+    KvScale shared;
   };
   std::vector<std::pair<ScaleTensor*, std::size_t>> gathered;
-  for (const Scales& scales : {Scales{&one.tensors.k_scale, problem.dtype_k, problem.head_dim},
-                               Scales{&one.tensors.v_scale, problem.dtype_v, problem.head_dim_v}}) {
-    if (problem.kv_scale < KvScale::kToken) {
-      *scales.of = scales_of_sequence(problem, *scales.of, index, 0, 0);
+  const Scales of_k{&one.tensors.k_scale, problem.dtype_k, problem.head_dim, problem.kv_scale},
+      of_v{&one.tensors.v_scale, problem.dtype_v, problem.head_dim_v, scale_of_v(problem)};
+  for (const Scales& scales : {of_k, of_v}) {
+    if (scales.shared < KvScale::kToken) {
+      *scales.of = scales_of_sequence(scales.shared, *scales.of, index, 0, 0);
     } else if (is_low_bit(scales.dtype)) {
       *scales.of = append_scales(problem, *scales.of, scales.columns, pages, keys, *rows);
       const auto bytes = static_cast<std::size_t>(keys * scales.of->stride_row * 4);

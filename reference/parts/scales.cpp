@@ -49,12 +49,12 @@ bool may_be_widened(const Problem& problem) {
   return static_cast<std::int64_t>(queries) * problem.num_heads_q / problem.num_heads_kv > kFewRows;
 }
 
-void load_row(const Problem& problem, DType dtype, const void* array, std::int64_t first,
-              const ScaleTensor& scales, std::int64_t batch, std::int64_t row, std::int64_t head,
-              int columns, double* to) {
+void load_row(const Problem& problem, DType dtype, KvScale shared, const void* array,
+              std::int64_t first, const ScaleTensor& scales, std::int64_t batch, std::int64_t row,
+              std::int64_t head, int columns, double* to) {
   load_elements(dtype, array, first, columns, to);
-  if (!is_low_bit(dtype) || problem.kv_scale == KvScale::kNone) return;
-  const bool of_row = problem.kv_scale >= KvScale::kToken;
+  if (!is_low_bit(dtype) || shared == KvScale::kNone) return;
+  const bool of_row = shared >= KvScale::kToken;
   const float* const scale = scales.data + batch * scales.stride_batch +
                              (of_row ? row * scales.stride_row : 0) + head * scales.stride_head;
   const int group = scale_group(problem) == 0 ? columns : scale_group(problem);
@@ -66,10 +66,10 @@ void load_row(const Problem& problem, DType dtype, const void* array, std::int64
   }
 }
 
-ScaleTensor scales_of_sequence(const Problem& problem, ScaleTensor scales, std::int64_t sequence,
+ScaleTensor scales_of_sequence(KvScale shared, ScaleTensor scales, std::int64_t sequence,
                                std::int64_t batch, std::int64_t begin) {
   if (scales.data == nullptr) return scales;
-  if (problem.kv_scale >= KvScale::kToken)
+  if (shared >= KvScale::kToken)
     scales.data += batch * scales.stride_batch + begin * scales.stride_row;
   else
     scales.data += sequence * scales.stride_batch;

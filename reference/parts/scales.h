@@ -15,14 +15,15 @@ namespace attnforge {
 bool may_be_widened(const Problem& problem);
 
 /// The elements of row `row` of head `head`, exactly: `first` is where it begins in the array, of
-/// `dtype`, and in `scales`, where the format has scales, as ScaleTensor says. The product of a
-/// number and its scale has no more bits than a double; a zero point is added in one.
-void load_row(const Problem& problem, DType dtype, const void* array, std::int64_t first,
-              const ScaleTensor& scales, std::int64_t batch, std::int64_t row, std::int64_t head,
-              int columns, double* to);
+/// `dtype`, and in `scales`, where the format has scales, as ScaleTensor says, and `shared` what
+/// shares one (problem.kv_scale, or scale_of_v()). The product of a number and its scale has no
+/// more bits than a double; a zero point is added in one.
+void load_row(const Problem& problem, DType dtype, KvScale shared, const void* array,
+              std::int64_t first, const ScaleTensor& scales, std::int64_t batch, std::int64_t row,
+              std::int64_t head, int columns, double* to);
 
 /// The scales of a sequence as a problem of its own, whose rows begin at `begin` of `batch`.
-ScaleTensor scales_of_sequence(const Problem& problem, ScaleTensor scales, std::int64_t sequence,
+ScaleTensor scales_of_sequence(KvScale shared, ScaleTensor scales, std::int64_t sequence,
                                std::int64_t batch, std::int64_t begin);
 
 /// Makes a row of a head numbers of `dtype`, from element `first` of `codes` on: x / scale in fp32,

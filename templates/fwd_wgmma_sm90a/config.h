@@ -59,7 +59,10 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR int v_bytes() const { return v_chunks() * kv_chunk_bytes(); }
   // Q, K, V, the barriers, and the number of the tile that each Q belongs to.
   ATTNFORGE_CONSTEXPR int k_begin() const { return q_stages * q_bytes(); }
-  ATTNFORGE_CONSTEXPR int v_begin() const { return k_begin() + k_stages * k_bytes(); }
+  /// Scales of rows of K (kScaleToken), 256 at most, lie after their tile.
+  ATTNFORGE_CONSTEXPR bool has_key_scales() const { return dtype == kE4m3 && kv_scale == 3; }
+  ATTNFORGE_CONSTEXPR int k_stage_bytes() const { return k_bytes() + 1024 * has_key_scales(); }
+  ATTNFORGE_CONSTEXPR int v_begin() const { return k_begin() + k_stages * k_stage_bytes(); }
   // Of e4m3 also V with neighbouring keys in its rows, in chunks as wide as their swizzle: a
   // product takes 8 bits along k alone.
   ATTNFORGE_CONSTEXPR bool transposes_v() const { return dtype == kE4m3; }
@@ -83,9 +86,8 @@ struct FwdWgmmaSm90aConfig : Shape {
     return 2 * (q_stages + k_stages + v_stages) + (k_job() ? k_stages : 0) +
            (v_job() ? v_stages : 0);
   }
-  /// K, or V, of another format than Q's has a job (hopper/workers.cuh), which makes Q's of it. No
-  /// problem that is served has one. V of e4m3 is transposed.
-  ATTNFORGE_CONSTEXPR bool k_job() const { return dtype_k != dtype; }
+  /// Jobs (hopper/workers.cuh): other formats become Q's, V of e4m3 is transposed, scales come.
+  ATTNFORGE_CONSTEXPR bool k_job() const { return dtype_k != dtype || has_key_scales(); }
   ATTNFORGE_CONSTEXPR bool v_job() const { return dtype_v != dtype || transposes_v(); }
   ATTNFORGE_CONSTEXPR bool has_job() const { return k_job() || v_job(); }
   ATTNFORGE_CONSTEXPR bool has_workers() const { return has_job() || may_tile_rows(); }

@@ -67,6 +67,7 @@ struct FwdWgmmaSm90aConsumer {
       wg.await_k();  // and V: else two arrivals might be of one phase
       wg.await_turn();
       wg.pass_turn();
+      if constexpr (C.has_key_scales()) wg.await_key_scales(wg);
       wg.release_k();
       wg.await_v();
       wg.release_v();
@@ -101,9 +102,7 @@ struct FwdWgmmaSm90aConsumer {
   ATTNFORGE_DEVICE void first_scores(const Work& work) {
     issue_first_scores();
     tiles.note_first(wg, work.queries);
-    wgmma_wait<0>();
-    pin(wg.s);
-    wg.release_k();
+    wg.template end_scores<0>();
   }
   /// All tiles of a walk but for the outputs of the last, whose probabilities are there.
   ATTNFORGE_DEVICE void attend_keys(const Work& work, const Part& part) {
@@ -121,9 +120,7 @@ struct FwdWgmmaSm90aConsumer {
       wg.issue_outputs();
       wg.pass_turn();
       tiles.note_next(wg);
-      wgmma_wait<1>();
-      pin(wg.s);
-      wg.release_k();
+      wg.template end_scores<1>();
     }
   }
   /// 4. The outputs of the last tile.

@@ -10,6 +10,22 @@
 
 namespace attnforge {
 
+/// A scale of scores for each of a lane's rows.
+struct RowScales {
+  float of[2];
+};
+ATTNFORGE_DEVICE float scale_of_row(const RowScales& scales, int r) { return scales.of[r]; }
+
+/// Of scores: one, or of kOwn one for each of a lane's rows.
+template <bool kOwn>
+struct ScoreScale {
+  using Type = float;
+};
+template <>
+struct ScoreScale<true> {
+  using Type = RowScales;
+};
+
 /// Outputs of a warpgroup with 64 rows. Tensor cores add products of 8 bits to about 14 bits of a
 /// sum. Where these have two levels, what they added up of a tile goes to `o` in fp32.
 template <auto C>
@@ -23,7 +39,8 @@ struct Fp8Outputs {
   using Rows = float[kFragments][4];
 
   float part[Fp8Sums{C}.two_levels() ? kPartFragments : 1][4] = {};
-  float scale_log2 = 0.0f, v_scale = 0.0f;
+  typename ScoreScale<C.has_key_scales()>::Type scale_log2;
+  float v_scale = 0.0f;
 
   // ---- Scales ----
 
@@ -33,12 +50,40 @@ struct Fp8Outputs {
     return static_cast<const float*>(
         scales.data)[queries.batch * scales.stride_batch + queries.kv_head() * scales.stride_head];
   }
-  template <class Params, class Tile>
-  ATTNFORGE_DEVICE void begin(const Params& params, const Tile& queries, float own_scale_log2) {
-    const float scale = scale_of(params.scales.q, queries) * scale_of(params.scales.k, queries);
+  template <class Warpgroup, class Tile>
+  ATTNFORGE_DEVICE void begin(const Warpgroup& wg, const Tile& queries) {
+    const auto& params = wg.params;
     // Hidden scores are -inf before they are scaled, which 0 would make NaN.
-    scale_log2 = own_scale_log2 * (scale == 0.0f ? 0x1p-100f : scale);
+    const auto in_log2 = [&](float scale) {
+      return wg.scale_log2 * (scale == 0.0f ? 0x1p-100f : scale);
+    };
     v_scale = scale_of(params.scales.v, queries);
+    if constexpr (C.has_key_scales()) {
+      const TensorRef& scales = params.scales.q;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int its_row = queries.first_row + wg.warpgroup * 64 + wg.lane_row() + 8 * r;
+        scale_log2.of[r] = in_log2(
+            queries.has(its_row)
+                ? static_cast<const float*>(scales.data)[queries.offset_of(scales, its_row)]
+                : 1.0f);
+      }
+    } else {
+      scale_log2 = in_log2(scale_of(params.scales.q, queries) * scale_of(params.scales.k, queries));
+    }
+  }
+
+  /// Scores times the scales of their keys, which lie at `from` as hopper/load_key_scales.cuh lays
+  /// them: four of a lane's keys in two fragments together.
+  ATTNFORGE_DEVICE static void multiply(float (&s)[C.block_n / 8][4], u32 from) {
+    const u32 of_lane = from + thread_index() % 4 * 16;
+#pragma unroll
+    for (int i = 0; i < C.block_n / 16; ++i) {
+      float scale[4];
+      load_shared(scale, of_lane + i * 64);
+#pragma unroll
+      for (int c = 0; c < 8; ++c) s[2 * i + c / 4][c % 4] *= scale[c / 4 * 2 + c % 2];
+    }
   }
 
   // ---- Products. Each is in flight until a wait ----
@@ -106,6 +151,18 @@ struct Fp8Outputs {
 template <auto C>
 struct WithFp8Outputs<C, true> {
   Fp8Outputs<C> fp8;
+
+  /// C.has_key_scales(): those of the tile in K's ring have come.
+  template <class Warpgroup>
+  ATTNFORGE_DEVICE static void await_key_scales(const Warpgroup& wg) {
+    mbarrier_wait(wg.smem.k_ready(wg.k_ring.stage), wg.k_ring.parity);
+  }
+  /// Multiplies that tile's scores by them.
+  template <class Warpgroup>
+  ATTNFORGE_DEVICE static void scale_keys(Warpgroup& wg) {
+    await_key_scales(wg);
+    Fp8Outputs<C>::multiply(wg.s, wg.smem.k(wg.k_ring.stage) + C.k_bytes());
+  }
 };
 
 }  // namespace attnforge

@@ -1,6 +1,5 @@
 // producer.cuh - the role of fwd_wgmma_sm90a that loads: one thread, which keeps the rings of Q, K
-// and V full by TMA. Gathered tiles: a warp, or more, whose lanes have a group of keys each, or a
-// box of a page.
+// and V full by TMA. Gathered tiles: warps, whose lanes have a group of keys, or a box, each.
 #pragma once
 
 #include "fwd_wgmma_sm90a/config.h"
@@ -71,8 +70,7 @@ struct FwdWgmmaSm90aProducer {
     }
     if (leads()) mbarrier_arrive_expect(smem.k_full(k_ring.stage), C.k_bytes());
     if constexpr (kByWarp) __syncwarp();
-    keys.template load<C.qk_chunks()>(params.k, smem.k_source(k_ring.stage),
-                                      smem.k_full(k_ring.stage), n);
+    keys.template load<C.qk_chunks()>(params.k, smem.k(k_ring.stage), smem.k_full(k_ring.stage), n);
     k_ring.advance();
   }
   template <class KeyTile>

@@ -53,8 +53,7 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
            (work.walk.after(part.walk) == 0 && next.walk.before(its.walk) == 0);
   }
 
-  /// All query tiles. Where it may be, the first scores of one are computed while the rows of the
-  /// one before are stored.
+  /// All query tiles, in that way.
   ATTNFORGE_DEVICE void attend_joined() {
     if (await_tile(-1) == Work::kNoTile) return;
     Work work = told_work();
@@ -77,9 +76,7 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
         Consumer::tiles.note_first(wg, next.queries);
         wg.template end_outputs<1>();
         wg.store_rows(work.queries, part.row);
-        wgmma_wait<0>();
-        pin(wg.s);
-        wg.release_k();
+        wg.template end_scores<0>();
       } else {
         Consumer::end_query_tile(work, part);
         if (await_tile(-1) == Work::kNoTile) break;

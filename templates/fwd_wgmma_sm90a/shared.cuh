@@ -1,6 +1,6 @@
-// shared.cuh - where a block of fwd_wgmma_sm90a has its tiles and barriers. K and V come through
-// rings of their own, as consumers are done with a tile of K before that of V is read; Q has a ring
-// too, so that the next query tile may come during this one.
+// shared.cuh - where a block of fwd_wgmma_sm90a has its tiles and barriers. Q, K and V come through
+// rings of their own: consumers are done with K of a tile before V is read, and the next Q may
+// come.
 #pragma once
 
 #include "fwd_wgmma_sm90a/config.h"
@@ -24,13 +24,12 @@ struct FwdWgmmaSm90aShared {
   ATTNFORGE_DEVICE u32 q(int stage, int warpgroup) const {
     return base + stage * C.q_bytes() + warpgroup * C.q_warpgroup_bytes();
   }
-  ATTNFORGE_DEVICE u32 k(int stage) const { return base + C.k_begin() + stage * C.k_bytes(); }
+  ATTNFORGE_DEVICE u32 k(int stage) const { return base + C.k_begin() + stage * C.k_stage_bytes(); }
   ATTNFORGE_DEVICE u32 v(int stage) const {
     return C.transposes_v() ? base + C.transposed_begin() + stage * C.transposed_bytes()
                             : v_source(stage);
   }
   // Where TMA writes them: the buffer that consumers read, or one that a job reads.
-  ATTNFORGE_DEVICE u32 k_source(int stage) const { return k(stage); }
   ATTNFORGE_DEVICE u32 v_source(int stage) const {
     return base + C.v_begin() + stage * C.v_bytes();
   }

@@ -89,7 +89,8 @@ struct FwdWgmmaSm90aWarpgroup : WithFp8Outputs<C> {
   ATTNFORGE_DEVICE void await_warpgroup() const { named_barrier_wait(4 + warpgroup, 128); }
 
   ATTNFORGE_DEVICE void await_k() const {
-    mbarrier_wait(smem.k_ready(k_ring.stage), k_ring.parity);
+    const int stage = k_ring.stage;
+    mbarrier_wait(C.has_key_scales() ? smem.k_full(stage) : smem.k_ready(stage), k_ring.parity);
   }
   ATTNFORGE_DEVICE void await_v() const {
     mbarrier_wait(smem.v_ready(v_ring.stage), v_ring.parity);
@@ -127,7 +128,7 @@ struct FwdWgmmaSm90aWarpgroup : WithFp8Outputs<C> {
   }
   ATTNFORGE_DEVICE void begin_rows(const Tile& queries) {
     softmax = Softmax();
-    if constexpr (kFp8) this->fp8.begin(params, queries, scale_log2);
+    if constexpr (kFp8) this->fp8.begin(*this, queries);
 #pragma unroll
     for (int j = 0; j < kOutFragments; ++j)
 #pragma unroll
@@ -160,6 +161,14 @@ struct FwdWgmmaSm90aWarpgroup : WithFp8Outputs<C> {
         Scores::smem_smem(s, a + (chunk * C.q_chunk_bytes() + inside) / 16, b_at, d > 0);
     }
     wgmma_commit();
+  }
+  /// Waits for the scores of the tile in K's ring, with kPending products after them in flight.
+  template <int kPending>
+  ATTNFORGE_DEVICE void end_scores() {
+    wgmma_wait<kPending>();
+    pin(s);
+    if constexpr (C.has_key_scales()) this->scale_keys(*this);
+    release_k();
   }
   /// o += P V of the tile in V's ring.
   ATTNFORGE_DEVICE void issue_outputs() {
@@ -221,7 +230,7 @@ struct FwdWgmmaSm90aWarpgroup : WithFp8Outputs<C> {
       if (needs_mask) Pieces::Mask::apply(view, queries);
     };
     float rescale[2];
-    const float scale_log2 = scale_of_scores();
+    const auto scale_log2 = scale_of_scores();
     if constexpr (Pieces::Score::kSeries) {
       const typename Pieces::Score::Series series{typename Pieces::Score(p), scale_log2};
       const bool raised = series.probabilities(softmax, s, scale_log2, needs_mask, replace,
@@ -236,9 +245,11 @@ struct FwdWgmmaSm90aWarpgroup : WithFp8Outputs<C> {
       settle(raised, rescale);
     }
   }
-  ATTNFORGE_DEVICE float scale_of_scores() const {
-    if constexpr (kFp8) return this->fp8.scale_log2;
-    return scale_log2;
+  ATTNFORGE_DEVICE auto scale_of_scores() const {
+    if constexpr (kFp8)
+      return this->fp8.scale_log2;
+    else
+      return scale_log2;
   }
   ATTNFORGE_DEVICE void rescale_outputs(const float (&rescale)[2]) {
 #pragma unroll

@@ -76,9 +76,8 @@ struct Workers {
   ATTNFORGE_DEVICE void work_on_k(const Work& work, int i) {
     const int stage = k_ring.stage;
     if constexpr (C.k_job())
-      work_on<typename Pieces::template KJob<Tile>>(work, i, smem.k_source(stage), smem.k(stage),
-                                                    smem.k_full(stage), smem.k_ready(stage),
-                                                    k_ring);
+      work_on<typename Pieces::template KJob<Tile>>(
+          work, i, smem.k(stage), smem.k(stage), smem.k_full(stage), smem.k_ready(stage), k_ring);
   }
   ATTNFORGE_DEVICE void work_on_v(const Work& work, int i) {
     const int stage = v_ring.stage;

@@ -45,7 +45,8 @@ ATTNFORGE_DEVICE float exact_value(const Params& params, int sequence, i64 batch
   } else {
     const TensorRef& scales = kOfV ? params.scales.v : params.scales.k;
     const float* const first = static_cast<const float*>(scales.data) + head * scales.stride_head;
-    if constexpr (!scales_of_rows(C)) return number * first[sequence * scales.stride_batch];
+    if constexpr (kOfV ? !scales_of_v_rows(C) : !scales_of_rows(C))
+      return number * first[sequence * scales.stride_batch];
     const int group = scale_group(C, kOfV ? C.head_dim_v : C.head_dim);
     const float* const of_row = first + batch * scales.stride_batch + row * scales.stride_row;
     if constexpr (C.kv_zero) return number * of_row[d / group * 2] + of_row[d / group * 2 + 1];
@@ -53,16 +54,19 @@ ATTNFORGE_DEVICE float exact_value(const Params& params, int sequence, i64 batch
   }
 }
 
-/// By what the elements of queries of a head are multiplied, whose keys are of `kv_head`.
-template <auto C, class Params>
-ATTNFORGE_DEVICE float exact_scale_of_queries(const Params& params, int sequence, int kv_head) {
-  if constexpr (C.kv_scale == kNoScale || !is_low_bit(C.dtype)) {
-    return 1.0f;
-  } else {
-    const TensorRef& scales = params.scales.q;
-    return static_cast<const float*>(
-        scales.data)[sequence * scales.stride_batch + kv_head * scales.stride_head];
-  }
+/// By what the elements of query `query` of a head are multiplied, where q is of 8 bits. Its scale
+/// is its own, or that of the head's keys.
+template <auto C, class Params, class Lengths>
+ATTNFORGE_DEVICE float exact_scale_of_query(const Params& params, const Lengths& lengths,
+                                            int sequence, int head, int query) {
+  if constexpr (C.kv_scale == kNoScale) return 1.0f;
+  const TensorRef& scales = params.scales.q;
+  const auto* const first = static_cast<const float*>(scales.data);
+  if constexpr (scales_of_rows(C))
+    return first[lengths.batch() * scales.stride_batch + head * scales.stride_head +
+                 (lengths.q_begin() + query) * scales.stride_row];
+  const int kv_head = head / (params.fwd.num_heads_q / params.fwd.num_heads_kv);
+  return first[sequence * scales.stride_batch + kv_head * scales.stride_head];
 }
 
 }  // namespace attnforge

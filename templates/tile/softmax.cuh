@@ -18,12 +18,13 @@ ATTNFORGE_DEVICE float quad_sum(float x) {
   return x + shuffle_xor<2>(x);
 }
 
+ATTNFORGE_DEVICE float scale_of_row(float scale, int) { return scale; }  // all rows'
+
 /// State of the two rows of an mma fragment. row_max is in log2 units, of scores times scale_log2;
 /// row_sum is this lane's share until finish().
 ///
 /// Lazy: as long as no row of the warp grew by more than 2^8 the old maxima stay, since numbers up
-/// to 256 are as exact in 16-bit floats as numbers up to 1. What is asked of all lanes has the same
-/// answer in all.
+/// to 256 are as exact in 16-bit floats as numbers up to 1. All lanes have the same answers.
 ///
 /// kByBits: once no row's maximum is negative, the largest of three scores is found at a time, as
 /// whole numbers of the same bits (sm_90). Of negative scores alone that is some, and none grew.
@@ -47,43 +48,44 @@ struct SoftmaxRows {
   /// Scores of kFragments accumulator fragments to probabilities relative to the maxima, which are
   /// raised to them before. True if older outputs are to be multiplied by `rescale` (sums are
   /// done).
-  template <int kFragments>
-  ATTNFORGE_DEVICE bool probabilities(float (&s)[kFragments][4], float scale_log2,
+  template <int kFragments, class Scale>
+  ATTNFORGE_DEVICE bool probabilities(float (&s)[kFragments][4], Scale scale_log2,
                                       float (&rescale)[2]) {
     float shift[2] = {base[0], base[1]};
     float top[2];
     tops_of(s, top);
-    const bool raised = any_lane(grows(0, top[0], scale_log2) |
-                                 (kRows == 2 && grows(1, top[1], scale_log2)));
+    const bool raised = any_lane(grows(0, top[0], scale_of_row(scale_log2, 0)) |
+                                 (kRows == 2 && grows(1, top[1], scale_of_row(scale_log2, 1))));
     if (raised) {
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) raise(s, r, top[r], scale_log2, shift[r], rescale[r]);
+      for (int r = 0; r < kRows; ++r)
+        raise(s, r, top[r], scale_of_row(scale_log2, r), shift[r], rescale[r]);
       if constexpr (kByBits) positive = !any_lane(fminf(row_max[0], row_max[1]) < 0.0f);
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
-      exponentiate(s, r, [=](float x) { return fmaf(x, scale_log2, -shift[r]); });
+      exponentiate(s, r, [=](float x) { return fmaf(x, scale_of_row(scale_log2, r), -shift[r]); });
     return raised;
   }
 
   /// Probabilities, a row after the other: the exponentials of the first are computed while the
   /// maximum of the second is found. settle(raised, rescale) is called before those of the second.
-  template <int kFragments, class Settle>
-  ATTNFORGE_DEVICE void probabilities_by_rows(float (&s)[kFragments][4], float scale_log2,
+  template <int kFragments, class Scale, class Settle>
+  ATTNFORGE_DEVICE void probabilities_by_rows(float (&s)[kFragments][4], Scale scale_log2,
                                               const Settle& settle) {
     bool raised = false;
     float rescale[2] = {1.0f, 1.0f};
     float most = kMostGrowth;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float top = top_of(s, r);
+      const float top = top_of(s, r), of_row = scale_of_row(scale_log2, r);
       float shift = base[r];
-      if (any_lane(grows(r, top, scale_log2, most))) {
+      if (any_lane(grows(r, top, of_row, most))) {
         raised = true;
-        raise(s, r, top, scale_log2, shift, rescale[r]);
+        raise(s, r, top, of_row, shift, rescale[r]);
       }
       if (r == 1) settle(raised, rescale);
-      const float sum = exponentiate(s, r, [=](float x) { return fmaf(x, scale_log2, -shift); });
+      const float sum = exponentiate(s, r, [=](float x) { return fmaf(x, of_row, -shift); });
       // kMostGrowth, which is there no sooner than the sum: else ptxas puts all of the second
       // maximum before the exponentials, as a branch waits for it.
       most = fmaf(sum, 0.0f, kMostGrowth);

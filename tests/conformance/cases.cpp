@@ -476,6 +476,24 @@ std::vector<ConformanceCase> fp8() {
        "fwd e4m3 lengths=packed page_size=24" + many});
   add("Fp8WithGaps", {"fwd e4m3 layout=bhsd" + many, "fwd e4m3 o=fp16" + many}, Inputs::kNormal,
       Gaps{.row = 2, .head = 1, .rows_after = 5});
+  const std::string
+      token_few = " kv_scale=token batch=7 num_heads=8:2 seqlen=2:300 head_dim=64 lse ",
+      token = " kv_scale=token batch=5 num_heads=4:2 seqlen=200:333 head_dim=128 lse ";
+  add("Fp8ScalesOfTokens",
+      {"fwd e4m3" + token, "fwd e4m3 causal" + token, "fwd e4m3 causal" + token_few,
+       "fwd e4m3 fast_sums o=fp16" + token, "fwd e4m3 window_left=90 window_right=20" + token,
+       "fwd e4m3 lengths=packed causal" + token, "fwd e4m3 lengths=used" + token_few,
+       "fwd e4m3 lengths=used page_size=16" + token_few,
+       "fwd e4m3 lengths=packed page_size=24 causal" + token,
+       "fwd e4m3 kv_scale=token batch=2 num_heads=6:2 seqlen=300:700 head_dim=256 causal",
+       "fwd e4m3 kv_scale=token batch=1 num_heads=28:4 seqlen=5:9000 head_dim=48 lse"});
+  add("Fp8ScalesOfTokensWithGaps",
+      {"fwd e4m3 layout=bhsd" + token, "fwd e4m3 lengths=used page_size=64" + token},
+      Inputs::kNormal, Gaps{.row = 2, .head = 1, .rows_after = 5});
+  add("Fp8ScalesOfTokensOfGrowingScores", {"fwd e4m3 causal" + token, "fwd e4m3" + token_few},
+      Inputs::kGrowingToFirst);
+  add("Fp8ScalesOfTokensBesideNotANumber", {"fwd e4m3 causal lengths=packed" + token},
+      Inputs::kOddSequencesNaN);
   add("Fp8Sinks", {"fwd e4m3 sinks" + few, "fwd e4m3 sinks causal" + many});
   for (const auto& [name, inputs] : {std::pair{"Fp8OfLargeInputs", Inputs::kLarge},
                                      {"Fp8OfGrowingScores", Inputs::kGrowingToFirst},

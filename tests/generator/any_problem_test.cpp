@@ -66,6 +66,7 @@ const Kind kKinds[] = {
     {"floats of 8 bits", [](const Problem& p) { return p.dtype_k == DType::kE4m3; }},
     {"blocks with scales inside", [](const Problem& p) { return is_blocks(p.dtype_k); }},
     {"a scale for each token", [](const Problem& p) { return p.kv_scale == KvScale::kToken; }, 120},
+    {"queries of 8 bits", [](const Problem& p) { return p.dtype_q == DType::kE4m3; }, 500},
     {"zero points", [](const Problem& p) { return p.kv_zero; }, 500},
     {"a backward", [](const Problem& p) { return is_backward(p); }},
     {"nothing to do", [](const Problem& p) { return p.batch == 0 || p.seqlen_q == 0; }},

@@ -277,7 +277,7 @@ TEST(ProblemText, ErrorsNameTheWordTheValueAndWhatIsAllowed) {
       {"fwd fp8", {"unknown word \"fp8\"", "did you mean \"e4m3\"?"}},
       {"fwd q=int8", {"q=int8 must be fp32, fp16, bf16 or e4m3"}},
       {"fwd q=e4m3", {"q=e4m3 goes with k=e4m3 v=e4m3, not bf16"}},
-      {"fwd e4m3 kv_scale=token", {"takes kv_scale=none, tensor or head, not token"}},
+      {"fwd e4m3 kv_scale=group64", {"takes kv_scale=none, tensor, head or token, not group64"}},
       {"fwd e4m3 rope=half", {"does not go with rope=half"}},
       {"bwd e4m3", {"e4m3", "bwd"}},
       {"append e4m3", {"e4m3", "append"}},

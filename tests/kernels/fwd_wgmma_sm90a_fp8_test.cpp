@@ -25,6 +25,7 @@
 #include "fwd_wgmma_sm90a/fp8.cuh"
 #include "hopper/dense_pieces.cuh"
 #include "tests/kernels/fwd_wgmma_config.h"
+#include "hopper/load_key_scales.cuh"
 #include "hopper/transpose_v.cuh"
 #include "parts/lengths/bound_order.cuh"
 #include "parts/lengths/packed_lengths.cuh"
@@ -47,6 +48,10 @@ constexpr FwdWgmmaSm90aConfig with_fast_sums(FwdWgmmaSm90aConfig c) {
   c.fast_sums = 1;
   return c;
 }
+constexpr FwdWgmmaSm90aConfig of_tokens(FwdWgmmaSm90aConfig c) {
+  c.kv_scale = kScaleToken;
+  return c;
+}
 constexpr FwdWgmmaSm90aConfig causal(FwdWgmmaSm90aConfig c) {
   c.right_bound = c.pingpong = 1;
   return c;
@@ -62,6 +67,8 @@ template <FwdWgmmaSm90aConfig C>
 struct Pieces : DenseTmaPieces<C> {
   template <class Tile>
   using VJob = TransposeV<C, Tile>;
+  template <class Tile>
+  using KJob = LoadKeyScales<C, Tile>;
 };
 template <FwdWgmmaSm90aConfig C>
 struct PackedPieces : Pieces<C> {
@@ -75,7 +82,8 @@ struct World {
   std::vector<u8> q, k, v;
   std::vector<u16> o;
   std::vector<float> lse;
-  std::vector<float> scales;  // of q, k and v of each sequence
+  std::vector<float> scales;              // of q, k and v of each sequence
+  std::vector<float> q_scales, k_scales;  // of rows
   std::vector<std::byte> queue;
   TileCounters counters{};
   Params params{};
@@ -94,6 +102,10 @@ struct World {
     };
     fill(q, begins_q.back() * kHeadsQ);
     fill(k, begins_kv.back()), fill(v, begins_kv.back());
+    std::uniform_real_distribution<float> factor(0.25f, 1.0f);
+    q_scales.resize(q.size() / kColumns), k_scales.resize(k.size() / kColumns);
+    for (float& x : q_scales) x = factor(random);
+    for (float& x : k_scales) x = factor(random);
     o.resize(q.size());
     lse.resize(q.size() / kColumns);
   }
@@ -136,6 +148,10 @@ void set_params(World& w) {
   p.k = World::map_of(w.k, 1, C.block_n), p.v = World::map_of(w.v, 1, C.block_n);
   p.scales.q = {&w.scales[0], 3, 0, 1}, p.scales.k = {&w.scales[1], 3, 0, 1};
   p.scales.v = {&w.scales[2], 3, 0, 1};
+  if (C.has_key_scales()) {
+    p.scales.q = {w.q_scales.data(), 0, kHeadsQ, 1};
+    p.scales.k = {w.k_scales.data(), 0, 1, 1};
+  }
   p.lengths.q = w.begins_q.data(), p.lengths.kv = w.begins_kv.data();
 
   std::vector<QueuedTile> items;
@@ -155,7 +171,8 @@ void expect_row(const World& w, int s, int query, int head) {
   const int keys = w.begins_kv[s + 1] - w.begins_kv[s];
   const int queries = w.begins_q[s + 1] - w.begins_q[s];
   const int row = (w.begins_q[s] + query) * kHeadsQ + head;
-  const double scale = 0.08f * double{w.scales[s * 3]} * double{w.scales[s * 3 + 1]};
+  const auto q_scale = double{C.has_key_scales() ? w.q_scales[test::index_of(row)]
+                                                 : w.scales[s * 3]};
   std::vector<double> p;
   double sum = 0;
   const int seen = C.right_bound ? std::max(0, query + keys - queries + 1) : keys;
@@ -163,7 +180,10 @@ void expect_row(const World& w, int s, int query, int head) {
     double x = 0;
     for (int c = 0; c < kColumns; ++c)
       x += World::at(w.q, row, c) * World::at(w.k, w.begins_kv[s] + key, c);
-    sum += p.emplace_back(std::exp(x * scale));
+    const double k_scale = C.has_key_scales()
+                               ? double{w.k_scales[test::index_of(w.begins_kv[s] + key)]}
+                               : double{w.scales[s * 3 + 1]};
+    sum += p.emplace_back(std::exp(x * 0.08f * q_scale * k_scale));
   }
   const double lse = w.lse[test::index_of(head * w.begins_q.back() + w.begins_q[s] + query)];
   EXPECT_NEAR(std::exp(lse), sum, 1e-4 * sum);
@@ -220,6 +240,13 @@ TEST(Fp8OnTheHost, SumsOfTwoLevels) {
 }
 TEST(Fp8OnTheHost, FastSums) {
   expect_sums<with_fast_sums(config_of(2, kGridStatic)), Pieces>({150}, {300}, 1);
+}
+TEST(Fp8OnTheHost, ScalesOfTokens) {
+  expect_sums<of_tokens(config_of(2, kGridPlain)), Pieces>({70}, {300}, 0);
+  expect_sums<of_tokens(causal(config_of(2, kGridDynamic))), Pieces>({150}, {400}, 1);
+  expect_sums<of_tokens(test::with_q_in_regs(config_of(1, kGridStatic))), Pieces>({100}, {140}, 2);
+  expect_sums<with_fast_sums(of_tokens(packed(config_of(3, kGridDynamic)))), PackedPieces>(
+      {70, 3, 20}, {300, 30, 200}, 2);
 }
 TEST(Fp8OnTheHost, HiddenKeysStayHiddenWhereAScaleIsZero) {
   expect_sums<causal(config_of(2, kGridDynamic)), Pieces>({150}, {400}, 1, 0.0f);

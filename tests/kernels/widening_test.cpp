@@ -135,8 +135,8 @@ void expect_rows(const Problem& problem, const Tensors& tensors, const Widened& 
     const ScaleTensor& scales = of_v ? sequence.tensors.v_scale : sequence.tensors.k_scale;
     for (std::int64_t head = 0; head < problem.num_heads_kv; ++head) {
       for (std::int64_t key = 0; key < sequence.problem.seqlen_kv; ++key, ++rows) {
-        load_row(sequence.problem, dtype, tensor.data, offset_of(tensor, {0, head, key}), scales, 0,
-                 key, head, columns, exact.data());
+        load_row(sequence.problem, dtype, sequence.problem.kv_scale, tensor.data,
+                 offset_of(tensor, {0, head, key}), scales, 0, key, head, columns, exact.data());
         const std::byte* const got = row_of(problem, tensors, widened, of, i, head, key);
         for (int d = 0; d < columns; ++d) {
           const float wanted = round_to(problem.dtype_q, static_cast<float>(exact[size_t(d)]));
@@ -243,8 +243,8 @@ std::vector<std::byte> rounded(const Sequence& sequence, DType dtype, const Tens
   std::vector<double> exact(static_cast<std::size_t>(columns));
   for (std::int64_t key = 0, at = 0; key < p.seqlen_kv; ++key) {
     for (std::int64_t head = 0; head < p.num_heads_kv; ++head) {
-      load_row(p, dtype, tensor.data, offset_of(tensor, {0, head, key}), scales, 0, key, head,
-               columns, exact.data());
+      load_row(p, dtype, p.kv_scale, tensor.data, offset_of(tensor, {0, head, key}), scales, 0, key,
+               head, columns, exact.data());
       for (const double x : exact)
         store_element(p.dtype_q, rows.data(), at++, static_cast<float>(x));
     }

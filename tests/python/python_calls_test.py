@@ -835,12 +835,28 @@ class ScalesTest(CallTest):
 
         with mock.patch.object(_fast.fast, "run", recorded), mock.patch.object(_attention, "_attend"):
             self.call(**heads, fast_sums=True)
-        self.assertEqual(seen, [(heads["q_scale"].data_ptr(), 4, 0, 1)])
+        self.q, self.o = torch.Tensor((2, 64, 8, 64), "float8_e4m3fn"), torch.Tensor((2, 64, 8, 64))
+        rows = {"q_scale": of(2, 64, 8), "k_scale": of(2, 64, 4), "v_scale": of(2, 4)}
+        attnforge.plan_cache.clear()
+        self.call(**rows)
+        (plan,) = attnforge.plan_cache
+        self.assertEqual((plan.problem.kv_scale, plan.problem.num_heads_q), ("token", 8))
+        with mock.patch.object(_fast.fast, "run", recorded), mock.patch.object(_attention, "_attend"):
+            self.call(**rows)
+        self.assertEqual(seen, [(heads["q_scale"].data_ptr(), 4, 0, 1), (rows["q_scale"].data_ptr(), 512, 8, 1)])
+        for words, options in (
+            ("v_scale has shape .2, 64, 4. on GPU 0; beside scales of rows of q and k of float8", {**rows, "v_scale": of(2, 64, 4)}),
+            ("q_scale and k_scale must both be there, of one element, of heads or of rows", {**rows, "q_scale": of(2, 4)}),
+            ("q_scale and k_scale must both be there", {**heads, "q_scale": of(2, 64, 8)}),
+        ):
+            with self.subTest(words=words), self.assertRaisesRegex(attnforge.InvalidError, words):
+                self.call(**options)
+        self.q, self.o = self.k, torch.Tensor(SHAPE)
         for words, options in (
             ("q_scale is missing: q is e4m3", {**one, "q_scale": None}),
             ("q_scale has shape .3,.", {**heads, "q_scale": of(3)}),
             ("on GPU 1; it must be", {**heads, "q_scale": of(4, device=("cuda", 1))}),
-            ("must both be there, of one element or of heads", {**heads, "q_scale": of(1)}),
+            ("must both be there, of one element, of heads or of rows", {**heads, "q_scale": of(1)}),
             ("must both be there", {"q_scale": of(1)}),
         ):
             with self.subTest(words=words), self.assertRaisesRegex(attnforge.InvalidError, words):

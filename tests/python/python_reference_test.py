@@ -190,6 +190,28 @@ class ReferenceTest(unittest.TestCase):
         values = q.double() * of_q[:, None], k.double() * scales["k_scale"][:, None], v.double() * scales["v_scale"][:, None]
         self.same(o, plain(*values, causal=True)[0])
 
+    def test_queries_of_8_bits_whose_rows_have_scales(self):
+        q, k, v = (x[:1] * torch.rand(*x[:1].shape[:-1], 1) for x in (self.q, self.k, self.v))
+        wanted = plain(*(x.double() for x in (q, k, v)), causal=True)[0]
+        for layout in ("bshd", "bhsd"):
+            of = lambda x: x if layout == "bshd" else x.transpose(1, 2)
+            given = [of(x) for x in (q, k, v)]
+            q8, k8, v8, scales, _ = attnforge.quantize_qkv(*given, layout=layout, scale="token")
+            self.assertEqual([scales[f"{name}_scale"].shape for name in "qk"], [x.shape[:-1] for x in given[:2]])
+            o = of(attnforge.reference(q8, k8, v8, causal=True, layout=layout, **scales))
+            values = [of(x.double() * scales[f"{name}_scale"].unsqueeze(-1)) for name, x in (("q", q8), ("k", k8))]
+            exact = plain(*values, of(v8).double() * scales["v_scale"][:, None, :, None], causal=True)[0]
+            self.same(o, exact)
+            self.assertLess((exact - wanted).abs().mean() / wanted.abs().mean(), 0.1)
+
+    def test_packed_queries_of_8_bits_whose_rows_have_scales(self):
+        q, k, v = (torch.randn(rows, heads, 64) for rows, heads in ((20, 4), (36, 2), (36, 2)))
+        q8, k8, v8, scales, _ = attnforge.quantize_qkv(q, k, v, scale="token")
+        cu = torch.tensor([0, 9], dtype=torch.int32), torch.tensor([0, 20], dtype=torch.int32)
+        o = attnforge.reference(q8, k8, v8, cu_seqlens=cu, max_seqlen=(9, 20), **scales)
+        rows = {"q_scale": scales["q_scale"][None, :9], "k_scale": scales["k_scale"][None, :20], "v_scale": scales["v_scale"]}
+        self.assertTrue(torch.equal(o[:9], attnforge.reference(q8[None, :9], k8[None, :20], v8[None, :20], **rows)[0]))
+
     def test_queries_of_8_bits_without_what_keys_share(self):
         q, k, v = torch.randn(1, 20, 4, 96), torch.randn(1, 36, 2, 96) + 4 * torch.randn(2, 96), torch.randn(1, 36, 2, 40)
         wanted, of_rows = plain(*(x.double() for x in (q, k, v)), causal=True)

@@ -73,11 +73,11 @@ bool blocks_let_see(const Problem& p, const BlockMaskRef& mask, const QueryRow& 
 }
 
 /// Numbers of 8 or 4 bits as values.
-void scale_by_definition(const Problem& p, DType dtype, const ScaleTensor& scales,
+void scale_by_definition(const Problem& p, DType dtype, KvScale shared, const ScaleTensor& scales,
                          std::int64_t batch, std::int64_t head, std::int64_t key,
                          std::vector<double>& row) {
   if (!is_low_bit(dtype) || p.kv_scale == KvScale::kNone) return;
-  const std::int64_t of_row = p.kv_scale < KvScale::kToken ? 0 : key * scales.stride_row;
+  const std::int64_t of_row = shared < KvScale::kToken ? 0 : key * scales.stride_row;
   const float* const first = scales.data + batch * scales.stride_batch + of_row +
                              head * scales.stride_head;
   const auto group = static_cast<std::size_t>(scale_group(p));
@@ -97,6 +97,8 @@ std::vector<double> by_definition(const Problem& whole, const Tensors& tensors, 
   const std::int64_t kv_head = at.head / (p.num_heads_q / p.num_heads_kv);
   const double scale = effective_softmax_scale(p);
   std::vector<double> q = row_of(p.dtype_q, t.q, at.batch, at.head, at.query, p.head_dim);
+  scale_by_definition(p, p.dtype_q, p.kv_scale, t.q_scale, at.batch,
+                      p.kv_scale == KvScale::kToken ? at.head : kv_head, at.query, q);
   rotate_by_definition(p, t, t.rope.offset + position, q);
 
   std::vector<std::int64_t> keys;
@@ -108,7 +110,7 @@ std::vector<double> by_definition(const Problem& whole, const Tensors& tensors, 
     if (p.window_right >= 0 && key > position + p.window_right) continue;
     if (!blocks_let_see(whole, tensors.block_mask, {batch, at.head, at.query}, key)) continue;
     std::vector<double> k = row_of(p.dtype_k, t.k, at.batch, kv_head, key, p.head_dim);
-    scale_by_definition(p, p.dtype_k, t.k_scale, at.batch, kv_head, key, k);
+    scale_by_definition(p, p.dtype_k, p.kv_scale, t.k_scale, at.batch, kv_head, key, k);
     rotate_by_definition(p, t, t.rope.offset + key, k);
     double score = 0;
     for (std::size_t d = 0; d < q.size(); ++d) score += q[d] * k[d];
@@ -132,7 +134,7 @@ std::vector<double> by_definition(const Problem& whole, const Tensors& tensors, 
     sum += weight;
     if (keys[i] == kNoKey) continue;
     std::vector<double> v = row_of(p.dtype_v, t.v, at.batch, kv_head, keys[i], p.head_dim_v);
-    scale_by_definition(p, p.dtype_v, t.v_scale, at.batch, kv_head, keys[i], v);
+    scale_by_definition(p, p.dtype_v, scale_of_v(p), t.v_scale, at.batch, kv_head, keys[i], v);
     for (std::size_t d = 0; d < v.size(); ++d) result[d] += weight * v[d];
   }
   for (double& x : result) x = keys.empty() ? 0.0 : x / sum;

@@ -175,7 +175,17 @@ void choose_block_mask(Choices& choices, Problem& p) {
   if (choices.one_in(2)) p.density = static_cast<float>(choices.between(1, 100)) / 100.0f;
 }
 
-/// Caches of 8 or 4 bits, of one of which v may be without.
+/// q, k and v of 8 bits.
+template <class Choices>
+void choose_fp8(Choices& choices, Problem& p) {
+  p.dtype_q = p.dtype_k = p.dtype_v = DType::kE4m3;
+  p.kv_scale = choices.among(
+      std::vector{KvScale::kHead, KvScale::kToken, KvScale::kTensor, KvScale::kNone});
+  p.kv_zero = false;
+  p.fast_sums = choices.one_in(4);
+}
+
+/// Caches of 8 or 4 bits, of one of which v may be without; or q of 8 bits too.
 template <class Choices>
 void choose_low_bits(Choices& choices, Problem& p) {
   if (p.dtype_q == DType::kFp32 || p.layout == Layout::kPackedQkv || p.rope != Rope::kNone ||
@@ -202,6 +212,7 @@ void choose_low_bits(Choices& choices, Problem& p) {
   };
   p.kv_zero = p.kv_scale >= KvScale::kToken && may_have_zeros(p.dtype_k) &&
               may_have_zeros(p.dtype_v) && choices.one_in(2);
+  if (choices.one_in(4)) choose_fp8(choices, p);
   for (const auto& [dtype, dim] : {std::pair(p.dtype_k, p.head_dim), {p.dtype_v, p.head_dim_v}}) {
     const int row = static_cast<int>(bytes_of(dtype, dim));  // of contiguous ones
     p.alignment_bytes = std::min(p.alignment_bytes, row & -row);
@@ -212,7 +223,9 @@ void choose_low_bits(Choices& choices, Problem& p) {
 template <class Choices>
 void choose_backward(Choices& choices, Problem& p) {
   p.op = Op::kBackward;
+  if (is_low_bit(p.dtype_q)) p.dtype_q = p.dtype_o;
   if (has_low_bit_kv(p)) p.dtype_k = p.dtype_v = p.dtype_q;
+  p.fast_sums = false;
   p.kv_scale = KvScale::kNone;
   p.kv_zero = false;
   p.lse = p.batch_invariant = false;

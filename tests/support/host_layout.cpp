@@ -94,11 +94,11 @@ void place_tensors(HostProblem& host, const Gaps& gaps) {
     placed.offset_bytes = kGuardBytes + aligned;
   };
   if (has_scales(p, p.dtype_k))
-    place_scales(kStorageKScale, shape_of_scales(host, k), host.k_scale);
+    place_scales(kStorageKScale, shape_of_scales(host, k, p.kv_scale), host.k_scale);
   if (has_scales(p, p.dtype_v))
-    place_scales(kStorageVScale, shape_of_scales(host, v), host.v_scale);
+    place_scales(kStorageVScale, shape_of_scales(host, v, scale_of_v(p)), host.v_scale);
   if (has_scales(p, p.dtype_q))
-    place_scales(kStorageQScale, shape_of_scales(host, q), host.q_scale);
+    place_scales(kStorageQScale, shape_of_scales(host, q, p.kv_scale), host.q_scale);
   const std::int64_t o_elements = set_strides(o, p.layout, o.heads, gaps, alignment,
                                               host.o.strides);
   add_storage(host, kStorageO, o_elements, p.dtype_o, host.o);

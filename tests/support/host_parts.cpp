@@ -52,11 +52,11 @@ bool has_scales(const Problem& p, DType dtype) {
   return is_low_bit(dtype) && p.kv_scale != KvScale::kNone;
 }
 
-HostShape shape_of_scales(const HostProblem& host, HostShape shape) {
+HostShape shape_of_scales(const HostProblem& host, HostShape shape, KvScale shared) {
   const Problem& p = host.problem;
   shape.columns = scales_of_row(p, shape.columns);
   shape.dtype = DType::kFp32;
-  if (p.kv_scale >= KvScale::kToken) return shape;
+  if (shared >= KvScale::kToken) return shape;
   shape.batch = p.batch;
   shape.heads = p.num_heads_kv;
   shape.rows = 1;

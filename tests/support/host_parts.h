@@ -58,7 +58,7 @@ HostShape shape_of_rows(const HostProblem& host);
 /// Whether k, or v, of this dtype has scales, and these, of k's or v's shape: of heads a row each
 /// for every sequence.
 bool has_scales(const Problem& p, DType dtype);
-HostShape shape_of_scales(const HostProblem& host, HostShape shape);
+HostShape shape_of_scales(const HostProblem& host, HostShape shape, KvScale shared);
 /// Of dq, dk or dv, when that of q, k or v is `input`.
 HostShape shape_of_gradient(HostShape input, const Problem& p);
 /// As a row of one head.

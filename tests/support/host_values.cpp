@@ -34,13 +34,13 @@ void fill(HostProblem& host, const HostShape& shape, const PlacedTensor& placed,
 /// and say what the numbers become.
 template <class Value>
 void fill_keys(HostProblem& host, const HostShape& shape, const PlacedTensor& placed,
-               const PlacedTensor& placed_scales, unsigned seed, Value&& value) {
+               const PlacedTensor& placed_scales, KvScale shared, unsigned seed, Value&& value) {
   const Problem& p = host.problem;
   if (!has_scales(p, shape.dtype)) return fill(host, shape, placed, value);
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> factor(0.4f, 1.2f);
   const float unit = 3.5f / static_cast<float>(format_of(shape.dtype).largest);
-  fill(host, shape_of_scales(host, shape), placed_scales, [&](std::int64_t, int i) {
+  fill(host, shape_of_scales(host, shape, shared), placed_scales, [&](std::int64_t, int i) {
     return p.kv_zero && i % 2 == 1 ? 2 * factor(random) - 1 : unit * factor(random);
   });
   std::byte* const data = host.storages[static_cast<std::size_t>(placed.storage)].data() +
@@ -48,17 +48,17 @@ void fill_keys(HostProblem& host, const HostShape& shape, const PlacedTensor& pl
   const auto* const scales = reinterpret_cast<const float*>(
       host.storages[static_cast<std::size_t>(placed_scales.storage)].data() +
       placed_scales.offset_bytes);
-  const bool of_rows = p.kv_scale >= KvScale::kToken, one = p.kv_scale == KvScale::kTensor;
+  const bool of_rows = shared >= KvScale::kToken, one = shared == KvScale::kTensor;
   const int group = scale_group(p) == 0 ? shape.columns : scale_group(p);
   const Tensor &of = placed_scales.strides, &strides = placed.strides;
   for (const SequenceRows& rows : shape.sequences) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
-      const std::int64_t kv_head = head * p.num_heads_kv / shape.heads;
+      const std::int64_t its_head = of_rows ? head : head * p.num_heads_kv / shape.heads;
       for (std::int64_t i = 0; i < rows.count; ++i) {
         const std::int64_t row = rows.begin + i, batch = of_rows ? rows.batch : rows.sequence;
         const float* const scale = one ? scales
                                        : scales + batch * of.stride_batch +
-                                             kv_head * of.stride_head +
+                                             its_head * of.stride_head +
                                              (of_rows ? row * of.stride_row : 0);
         const std::int64_t at = rows.batch * strides.stride_batch + head * strides.stride_head +
                                 row * strides.stride_row;
@@ -125,9 +125,9 @@ void fill_inputs(HostProblem& host, unsigned seed, Inputs inputs) {
     }
     return x;
   };
-  fill_keys(host, shape_of_q(host), host.q, host.q_scale, seed + 3, q);
-  fill_keys(host, shape_of_k(host), host.k, host.k_scale, seed + 1, k);
-  fill_keys(host, shape_of_v(host), host.v, host.v_scale, seed + 2,
+  fill_keys(host, shape_of_q(host), host.q, host.q_scale, p.kv_scale, seed + 3, q);
+  fill_keys(host, shape_of_k(host), host.k, host.k_scale, p.kv_scale, seed + 1, k);
+  fill_keys(host, shape_of_v(host), host.v, host.v_scale, scale_of_v(p), seed + 2,
             [&](std::int64_t, int) { return normal(random); });
   if (inputs != Inputs::kOddSequencesNaN) return;
   HostShape odd = shape_of_v(host);

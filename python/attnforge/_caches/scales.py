@@ -44,26 +44,41 @@ def _common_kinds(k_scale, v_scale, k, v):
     return [kind for kind in of_each[0] if kind in of_each[-1]]
 
 
-def words_of_scales(k_scale, v_scale, k, v):
+def _of_q_and_k(k_scale, q, k):
+    """Whether q is of 8 bits and its rows and those of k have scales: v has some of heads then. q is None where there is none."""
+    return q is not None and q.code in LOW_BITS and k_scale is not None and "token" in _kinds(k_scale, k)
+
+
+def words_of_scales(k_scale, v_scale, k, v, q=None):
     """Of the problem, by the names of its fields, of arrays or None that fit."""
     if k_scale is None and v_scale is None:
         return {"kv_scale": "none"}
+    if _of_q_and_k(k_scale, q, k):
+        return {"kv_scale": "token", "kv_zero": False}
     zeros = any(scale is not None and _has_zeros(scale, of) for scale, of in ((k_scale, k), (v_scale, v)))
     return {"kv_scale": _common_kinds(k_scale, v_scale, k, v)[0], "kv_zero": zeros}
 
 
-def strides_of(scale, of, places):
-    """Strides of batch, row and head of a scale, or of None, of an array k or v."""
+def strides_of_all(k_scale, v_scale, q_scale, q, k, options):
+    """strides_of() each."""
+    of_rows, low_q = _of_q_and_k(k_scale, q, k), q.code in LOW_BITS
+    of_k, of_v = strides_of(k_scale, k, options.places_kv), strides_of(v_scale, k, options.places_kv, not low_q)
+    return of_k, of_v, strides_of(q_scale, q, options.places, of_rows)
+
+
+def strides_of(scale, of, places, may_be_of_rows=True):
+    """Strides of batch, row and head of a scale, or of None, of an array q, k or v."""
     if scale is None or len(scale.shape) < 1:
         return 0, 0, 0
-    if tuple(scale.shape[: len(of.shape) - 1]) == tuple(of.shape[:-1]):  # of rows
+    if may_be_of_rows and tuple(scale.shape[: len(of.shape) - 1]) == tuple(of.shape[:-1]):
         return tuple(0 if i is None else scale.strides[i] for i in places)
     of_batch = scale.strides[0] if len(scale.shape) == 2 else 0
     return of_batch, 0, scale.strides[-1] if scale.shape[-1] > 1 else 0
 
 
-def check_scales(k_scale, v_scale, batch, k, v, places):
-    """Raises InvalidError unless arrays are scales of k and v, or None where these have none."""
+def check_scales(k_scale, v_scale, batch, k, v, places, q=None):
+    """Raises InvalidError unless arrays are scales of k and v, or None where these have none; q as _of_q_and_k() has it."""
+    of_q_and_k = _of_q_and_k(k_scale, q, k)
     for name, scale, of in zip(SCALE_NAMES, (k_scale, v_scale), (k, v)):
         low = of.code in LOW_BITS
         if scale is None:
@@ -72,7 +87,13 @@ def check_scales(k_scale, v_scale, batch, k, v, places):
             continue
         if not low:
             raise InvalidError(f"{name} goes with {name[0]} of int8, uint8 (4 bits) or float8, not of {FORMATS[of.code].name}; leave it out")
-        kinds, heads = _kinds(scale, of), of.shape[places[2]]
+        heads = of.shape[places[2]]
+        if of_q_and_k and of is v and (tuple(scale.shape) not in ((heads,), (batch, heads)) or scale.device != v.device):
+            raise InvalidError(
+                f"v_scale has shape {tuple(scale.shape)} on GPU {scale.device}; beside scales of rows of q and k of float8 it must be "
+                f"float32 {(heads,)} or {(batch, heads)} on GPU {v.device}"
+            )
+        kinds = ("head",) if of_q_and_k and of is v else _kinds(scale, of)
         fits = kinds and (kinds[0] != "head" or tuple(scale.shape) in ((heads,), (batch, heads)))
         if not fits or scale.device != of.device or not _is_dense(scale, len(of.shape) - 1):
             raise InvalidError(
@@ -83,6 +104,8 @@ def check_scales(k_scale, v_scale, batch, k, v, places):
             )
         if _has_zeros(scale, of) and of.code != INT4:
             raise InvalidError(f"{name} has zero points, which are of uint8 (4 bits), not of {FORMATS[of.code].name}")
+    if of_q_and_k:
+        return
     if (k_scale is not None or v_scale is not None) and not _common_kinds(k_scale, v_scale, k, v):
         kinds = [_kinds(scale, of)[0] for scale, of in ((k_scale, k), (v_scale, v))]
         raise InvalidError(f"k_scale is of each {' and v_scale of each '.join(kinds)}; they must be of one kind")
@@ -108,15 +131,16 @@ def check_q_scale(q_scale, k_scale, batch, q, k, places):
         return
     if q.code not in LOW_BITS:
         raise InvalidError(f"q_scale goes with q of float8_e4m3fn, not of {FORMATS[q.code].name}; leave it out")
-    heads, shape = k.shape[places[2]], tuple(q_scale.shape)
+    heads, shape, of_rows = k.shape[places[2]], tuple(q_scale.shape), tuple(q.shape[:-1])
     of_all = len(shape) <= 1 and all(size == 1 for size in shape)
-    if not of_all and shape not in ((heads,), (batch, heads)) or q_scale.device != q.device:
+    if not of_all and shape not in ((heads,), (batch, heads), of_rows) or q_scale.device != q.device:
         raise InvalidError(
             f"q_scale has shape {shape} on GPU {q_scale.device}; it must be float32 of one element, {(heads,)} or {(batch, heads)}, a "
-            f"scale for the query heads of each head of k, on GPU {q.device}"
+            f"scale for the query heads of each head of k, or {of_rows}, on GPU {q.device}"
         )
-    if k_scale is None or of_all != (_kinds(k_scale, k) == ("tensor",)):
-        raise InvalidError("q_scale and k_scale must both be there, of one element or of heads")
+    kind = k_scale is not None and _kinds(k_scale, k)[0]
+    if not kind or not {"tensor": of_all, "token": shape == of_rows}.get(kind, shape in ((heads,), (batch, heads))):
+        raise InvalidError("q_scale and k_scale must both be there, of one element, of heads or of rows")
 
 
 def stored(name, dim, dtype, scale, zero):

@@ -15,7 +15,7 @@ from .lengths import check_lengths, lengths_of, longest_of, packed_bounds, packe
 from .marks import mark_rows
 from .._options import OF_HEADS, Words
 from .._problem import DTYPES
-from .._caches.scales import SCALE_NAMES, check_q_scale, check_scales, strides_of, view_scales, words_of_scales
+from .._caches.scales import SCALE_NAMES, check_q_scale, check_scales, strides_of_all, view_scales, words_of_scales
 
 # ---- What a call has of all parts ----
 
@@ -60,7 +60,7 @@ def check(arrays, options, q, k, v):
         check_of_heads(name, getattr(arrays, name), q, options.places)
     batch = check_sequences(arrays.of_q, arrays.of_kv, options, q, arrays.cos)
     check_pages(arrays.page_table, batch, k, v, options.places_kv)
-    check_scales(arrays.k_scale, arrays.v_scale, batch, k, v, options.places_kv)
+    check_scales(arrays.k_scale, arrays.v_scale, batch, k, v, options.places_kv, q)
     check_q_scale(arrays.q_scale, arrays.k_scale, batch, q, k, options.places_kv)
     return batch
 
@@ -119,7 +119,7 @@ def words_of_arrays(arrays, options, batch, q, k, v=None):
     for name in words.of_heads:
         of_problem.update(OF_HEADS[name])
     if arrays.k_scale is not None or arrays.v_scale is not None:
-        of_problem.update(words_of_scales(arrays.k_scale, arrays.v_scale, k, v))
+        of_problem.update(words_of_scales(arrays.k_scale, arrays.v_scale, k, v, q))
     if arrays.cos is not None and arrays.cos.shape[1]:
         of_problem["rope"] = "interleaved" if words.rope_interleaved else "half"
         of_problem["rope_dim"] = 2 * arrays.cos.shape[1]
@@ -154,7 +154,7 @@ class Tail:
         table = arrays.page_table
         self._of_pages = None if table is None else (table.strides[0], k.shape[options.places_kv[0]])
         scales = arrays.k_scale, arrays.v_scale, arrays.q_scale
-        self._of_scales = None if scales[:2] == (None, None) else [strides_of(each, k, options.places_kv) for each in scales]
+        self._of_scales = None if scales[:2] == (None, None) else strides_of_all(*scales, q, k, options)
 
     def of_any_rows(self):
         """The same of packed tensors, with marks for how many rows they have."""

@@ -187,9 +187,8 @@ struct FwdNaive {
         if (rows.present(r)) {
           x = exact_element<C.dtype>(row, d);
           if constexpr (is_low_bit(C.dtype))
-            x *= exact_scale_of_queries<C>(
-                params, rows.sequence,
-                rows.head / (params.fwd.num_heads_q / params.fwd.num_heads_kv));
+            x *= exact_scale_of_query<C>(params, rows.lengths, rows.sequence, rows.head,
+                                         rows.query[r]);
           x = exact_element_of_query<C>(params, rows.query[r], row, d, x);
         }
         smem.q[r][d] = x;

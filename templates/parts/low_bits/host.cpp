@@ -51,9 +51,13 @@ constinit const Part low_bits_part{
         [](Entry& entry, const Assembly& a) {
           entry.pieces.include("parts/low_bits/params.h");
           if (!a.kernel.low_bits_header.empty()) entry.pieces.include(a.kernel.low_bits_header);
-          if (of_q(a.problem) && !a.kernel.low_bits_header.empty())
-            entry.pieces.fill(Slot::kVJob, {"TransposeV<kConfig, Tile>", "hopper/transpose_v.cuh",
-                                            "template <class Tile> "});
+          if (!of_q(a.problem) || a.kernel.low_bits_header.empty()) return;
+          entry.pieces.fill(Slot::kVJob, {"TransposeV<kConfig, Tile>", "hopper/transpose_v.cuh",
+                                          "template <class Tile> "});
+          if (a.problem.kv_scale == KvScale::kToken)
+            entry.pieces.fill(Slot::kKJob,
+                              {"LoadKeyScales<kConfig, Tile>", "hopper/load_key_scales.cuh",
+                               "template <class Tile> "});
         },
     .suffix =
         [](const Problem& p) {

@@ -153,7 +153,9 @@ TEST_F(TiersTest, WhatMustBeNamedIsForThoseWhoNameIt) {
   const DeviceFacts facts = open().facts();
   const std::string stored = store_winner("fwd_materialized", facts, problem);
   Device device = open();
-  EXPECT_THAT(make_plan(problem, device).config(), StartsWith("fwd_flash_vec "));
+  // A fake GPU's times are those of no kernel.
+  EXPECT_THAT(make_plan(problem, device).config(),
+              AnyOf(StartsWith("fwd_flash_vec "), StartsWith("fwd_flash_scalar ")));
   EXPECT_EQ(make_plan(problem, device, options_of(Policy::kEstimate, "fwd_materialized")).config(),
             stored);
   const std::string vec = store_winner("fwd_flash_vec", facts, problem);

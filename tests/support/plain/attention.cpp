@@ -31,14 +31,14 @@ std::vector<float> load_row(DType dtype, const Tensor& tensor, std::int64_t batc
 }
 
 /// A row of k or v: of fewer bits, times its scales, in q's dtype.
-std::vector<float> load_key_row(const Problem& problem, DType dtype, const Tensor& tensor,
-                                const ScaleTensor& scales, std::int64_t batch, std::int64_t head,
-                                std::int64_t row, int count) {
+std::vector<float> load_key_row(const Problem& problem, DType dtype, KvScale shared,
+                                const Tensor& tensor, const ScaleTensor& scales, std::int64_t batch,
+                                std::int64_t head, std::int64_t row, int count) {
   if (!is_low_bit(dtype)) return load_row(dtype, tensor, batch, head, row, count);
   std::vector<double> exact(static_cast<std::size_t>(count));
   const std::int64_t at = batch * tensor.stride_batch + head * tensor.stride_head +
                           row * tensor.stride_row;
-  attnforge::load_row(problem, dtype, tensor.data, at, scales, batch, row, head, count,
+  attnforge::load_row(problem, dtype, shared, tensor.data, at, scales, batch, row, head, count,
                       exact.data());
   std::vector<float> values;
   // Where q is of 8 bits, they are widened to o's dtype.
@@ -75,17 +75,19 @@ std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, 
   const DType dtype = is_low_bit(problem.dtype_q) ? problem.dtype_o : problem.dtype_q;
   const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
   ScaleTensor q_scale = tensors.q_scale;
-  q_scale.stride_head = 0;
-  if (q_scale.data != nullptr) q_scale.data += kv_head * tensors.q_scale.stride_head;
-  std::vector<float> q = load_key_row(problem, problem.dtype_q, tensors.q, q_scale, row.batch,
-                                      row.head, row.query, problem.head_dim);
+  if (q_scale.data != nullptr && problem.kv_scale != KvScale::kToken) {
+    q_scale.stride_head = 0;
+    q_scale.data += kv_head * tensors.q_scale.stride_head;
+  }
+  std::vector<float> q = load_key_row(problem, problem.dtype_q, problem.kv_scale, tensors.q,
+                                      q_scale, row.batch, row.head, row.query, problem.head_dim);
   change_and_round(problem, dtype, q,
                    [&](double* exact) { change_query(problem, tensors, row.query, exact); });
   const float scale = effective_softmax_scale(problem);
   std::vector<float> scores;
   for (const std::int64_t key : keys) {
-    std::vector<float> k = load_key_row(problem, problem.dtype_k, tensors.k, tensors.k_scale,
-                                        row.batch, kv_head, key, problem.head_dim);
+    std::vector<float> k = load_key_row(problem, problem.dtype_k, problem.kv_scale, tensors.k,
+                                        tensors.k_scale, row.batch, kv_head, key, problem.head_dim);
     change_and_round(problem, problem.dtype_k, k,
                      [&](double* exact) { change_key(problem, tensors, key, exact); });
     float dot = 0;
@@ -119,8 +121,9 @@ double row_error(const Problem& problem, const Tensors& tensors, const MaskRows&
   const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
   std::vector<float> o(static_cast<std::size_t>(problem.head_dim_v), 0.0f);
   for (std::size_t i = 0; i < p.size(); ++i) {
-    const std::vector<float> v = load_key_row(problem, problem.dtype_v, tensors.v, tensors.v_scale,
-                                              row.batch, kv_head, keys[i], problem.head_dim_v);
+    const std::vector<float> v = load_key_row(problem, problem.dtype_v, scale_of_v(problem),
+                                              tensors.v, tensors.v_scale, row.batch, kv_head,
+                                              keys[i], problem.head_dim_v);
     for (std::size_t d = 0; d < o.size(); ++d)
       o[d] += product_input(problem, p[i]) * product_input(problem, v[d]);
   }
