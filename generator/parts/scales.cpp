@@ -98,25 +98,26 @@ struct Scaled {
   DType dtype;
   int columns;
   KvScale shared;  // by what, where it has scales
-  std::int64_t batch, rows, heads;
-  bool pool;
   ScaleTensor Tensors::*tensor;
 
   bool of_rows() const { return shared >= KvScale::kToken; }
 };
 std::array<Scaled, 3> all_scaled(const Problem& p) {
+  return {Scaled{"q_scale", p.dtype_q, p.head_dim, p.kv_scale, &Tensors::q_scale},
+          Scaled{"k_scale", p.dtype_k, p.head_dim, p.kv_scale, &Tensors::k_scale},
+          Scaled{"v_scale", p.dtype_v, p.head_dim_v, scale_of_v(p), &Tensors::v_scale}};
+}
+
+/// Where its scales lie: those of a head of k are its queries', too.
+struct ScaledRows {
+  std::int64_t batch, rows, heads;
+  bool pool;
+};
+ScaledRows rows_of(const Problem& p, const Scaled& of) {
   const StoredRows stored = stored_rows(p);
-  const KvScale of_all = p.kv_scale, of_v = scale_of_v(p);
-  const std::int64_t heads = p.num_heads_kv, heads_q = of_rows(p) ? p.num_heads_q : heads;
-  const auto k_and_v = [&](std::string_view name, DType dtype, int columns, KvScale shared,
-                           ScaleTensor Tensors::*tensor) {
-    return Scaled{name,      dtype, columns,     shared, stored.kv_batch,
-                  stored.kv, heads, stored.pool, tensor};
-  };
-  return {Scaled{"q_scale", p.dtype_q, p.head_dim, of_all, stored.batch, stored.q, heads_q, false,
-                 &Tensors::q_scale},
-          k_and_v("k_scale", p.dtype_k, p.head_dim, of_all, &Tensors::k_scale),
-          k_and_v("v_scale", p.dtype_v, p.head_dim_v, of_v, &Tensors::v_scale)};
+  if (of.tensor == &Tensors::q_scale)
+    return {stored.batch, stored.q, of.of_rows() ? p.num_heads_q : p.num_heads_kv, false};
+  return {stored.kv_batch, stored.kv, p.num_heads_kv, stored.pool};
 }
 
 /// Scales together: as operands have them.
@@ -125,9 +126,11 @@ struct ScaleSize {
 };
 ScaleSize size_of_scales(const Problem& p, const Scaled& of) {
   if (of.shared == KvScale::kTensor) return {1, 1};
-  if (of.shared == KvScale::kHead) return {1, of.heads};
-  const std::int64_t of_key = of.heads * scales_of_row(p, of.columns);
-  return of.pool ? ScaleSize{of.batch, of.rows * of_key} : ScaleSize{of.batch * of.rows, of_key};
+  const ScaledRows stored = rows_of(p, of);
+  if (of.shared == KvScale::kHead) return {1, stored.heads};
+  const std::int64_t of_key = stored.heads * scales_of_row(p, of.columns);
+  return stored.pool ? ScaleSize{stored.batch, stored.rows * of_key}
+                     : ScaleSize{stored.batch * stored.rows, of_key};
 }
 
 template <auto kHost, ScaleTensor Tensors::*kTensor>
@@ -141,7 +144,7 @@ void add_of(OperandList& list, const Scaled& of) {
       size.rows, size.of_row);
   scales.scales = of.dtype;
   scales.added_to = written;  // those of other rows stay
-  scales.any_rows = of.pool && of.of_rows();
+  scales.any_rows = rows_of(list.problem, of).pool && of.of_rows();
 }
 
 template <bool kWritten>
@@ -161,9 +164,10 @@ void lay_out_scales(const Problem& p, Tensors& tensors) {
     if (of.shared == KvScale::kHead) scales.stride_head = 1;
     if (!of.of_rows()) continue;
     const std::int64_t each = scales_of_row(p, of.columns);
-    scales.stride_batch = of.rows * of.heads * each;
-    scales.stride_row = by_heads ? each : of.heads * each;
-    scales.stride_head = by_heads ? of.rows * each : each;
+    const ScaledRows stored = rows_of(p, of);
+    scales.stride_batch = stored.rows * stored.heads * each;
+    scales.stride_row = by_heads ? each : stored.heads * each;
+    scales.stride_head = by_heads ? stored.rows * each : each;
   }
 }
 
@@ -213,7 +217,7 @@ double bytes_of_scales(const Problem& p) {
   double numbers = 0;
   for (const auto& [of, rows] : {std::pair(q, static_cast<double>(tokens.q)), {k, keys}, {v, keys}})
     if (is_low_bit(of.dtype) && of.of_rows())
-      numbers += rows * static_cast<double>(of.heads * scales_of_row(p, of.columns));
+      numbers += rows * static_cast<double>(rows_of(p, of).heads * scales_of_row(p, of.columns));
   return 4 * numbers;
 }
 

@@ -39,7 +39,7 @@ struct Fp8Outputs {
   using Rows = float[kFragments][4];
 
   float part[Fp8Sums{C}.two_levels() ? kPartFragments : 1][4] = {};
-  typename ScoreScale<C.has_key_scales()>::Type scale_log2;
+  typename ScoreScale<C.has_key_scales()>::Type scale_log2{};
   float v_scale = 0.0f;
 
   // ---- Scales ----

@@ -1,6 +1,6 @@
 // shared.cuh - where a block of fwd_wgmma_sm90a has its tiles and barriers. Q, K and V come through
-// rings of their own: consumers are done with K of a tile before V is read, and the next Q may
-// come.
+// rings of their own: consumers are done with K of a tile before V is read, and the next Q comes
+// during this one.
 #pragma once
 
 #include "fwd_wgmma_sm90a/config.h"
@@ -29,7 +29,7 @@ struct FwdWgmmaSm90aShared {
     return C.transposes_v() ? base + C.transposed_begin() + stage * C.transposed_bytes()
                             : v_source(stage);
   }
-  // Where TMA writes them: the buffer that consumers read, or one that a job reads.
+  // Where TMA writes V: the buffer that consumers read, or one that a job reads.
   ATTNFORGE_DEVICE u32 v_source(int stage) const {
     return base + C.v_begin() + stage * C.v_bytes();
   }

@@ -88,12 +88,12 @@ def check_scales(k_scale, v_scale, batch, k, v, places, q=None):
         if not low:
             raise InvalidError(f"{name} goes with {name[0]} of int8, uint8 (4 bits) or float8, not of {FORMATS[of.code].name}; leave it out")
         heads = of.shape[places[2]]
-        if of_q_and_k and of is v and (tuple(scale.shape) not in ((heads,), (batch, heads)) or scale.device != v.device):
+        if of_q_and_k and name == "v_scale" and (tuple(scale.shape) not in ((heads,), (batch, heads)) or scale.device != v.device):
             raise InvalidError(
                 f"v_scale has shape {tuple(scale.shape)} on GPU {scale.device}; beside scales of rows of q and k of float8 it must be "
                 f"float32 {(heads,)} or {(batch, heads)} on GPU {v.device}"
             )
-        kinds = ("head",) if of_q_and_k and of is v else _kinds(scale, of)
+        kinds = ("head",) if of_q_and_k and name == "v_scale" else _kinds(scale, of)
         fits = kinds and (kinds[0] != "head" or tuple(scale.shape) in ((heads,), (batch, heads)))
         if not fits or scale.device != of.device or not _is_dense(scale, len(of.shape) - 1):
             raise InvalidError(

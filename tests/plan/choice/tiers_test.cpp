@@ -153,6 +153,8 @@ TEST_F(TiersTest, WhatMustBeNamedIsForThoseWhoNameIt) {
   const DeviceFacts facts = open().facts();
   const std::string stored = store_winner("fwd_materialized", facts, problem);
   Device device = open();
+  EXPECT_THAT(make_plan(problem, device, options_of(Policy::kEstimate)).config(),
+              StartsWith("fwd_flash_vec "));
   // A fake GPU's times are those of no kernel.
   EXPECT_THAT(make_plan(problem, device).config(),
               AnyOf(StartsWith("fwd_flash_vec "), StartsWith("fwd_flash_scalar ")));
