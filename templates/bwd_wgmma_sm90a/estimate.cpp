@@ -247,6 +247,10 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
     // All blocks of a head begin at one query tile, each a turn after the one before.
     if (c.dq == kDqInOrder) clocks += (ceil_div(problem.seqlen_kv, c.block_n()) - 1.0) * of_tile;
   }
+  // A mask may leave a head's longest block of all, and where heads come one after another the last
+  // one's is among the last.
+  if (has_query_bits(c, problem) && order.heads_per_group == 1)
+    clocks += std::max(0.0, heaviest - all / blocks);
   clocks = std::max(clocks, heaviest);
   if (c.adds_in_order() && later_see_more(c)) clocks *= kInOrderMasked;
   if (c.dq == kDqInOrder) clocks *= order.heads_per_group > 1 ? kInOrder : kInOrderOfAHead;

@@ -45,6 +45,10 @@ struct MeasuredPair {
   Choice faster, slower;
 };
 constexpr MeasuredPair kPairs[] = {
+    // A mask with a column that all rows see: the longest block of a head is not to come last.
+    {"num_heads=16 head_dim=64 batch=2 seqlen=4096 mask=\"q / 16 == k / 16 || k < 4\"",  // 177, 235
+     {128, 2, 0, 0, 1, 64},
+     {128, 2, 0, 0, 1, 0}},
     // Adds from the diagonal on begin with light blocks: where each SM has few, a heavy one is
     // last.
     {"num_heads=64:8 head_dim=128 batch=5 seqlen=735 causal",  // 426, 527 us
@@ -132,6 +136,17 @@ TEST(BwdChoice, AGroupsHeadsAreSharedByAsManyBlocksAsSearchesFound) {
     const std::string first = to_string(candidates_of(each.words).front().config);
     EXPECT_NE(first.find(fmt::format(" group_splits={} ", each.group_splits)), std::string::npos)
         << each.words << ": " << first;
+  }
+}
+
+/// A long block would set its zeros at its end, and others wait: 775 us for 235.
+TEST(BwdChoice, SetsNoZerosAheadWhereAMaskHasLists) {
+  for (const char* mask : {"mask=\"q / 16 == k / 16 || k < 4\"", "blocks=64"}) {
+    const auto all = candidates_of(std::string("num_heads=16 head_dim=64 batch=2 seqlen=4096 ") +
+                                   mask);
+    ASSERT_FALSE(all.empty());
+    for (const Candidate& each : all)
+      EXPECT_EQ(each.config.get("zeros_ahead"), 0) << to_string(each.config);
   }
 }
 
