@@ -89,6 +89,33 @@ OfQuery follows_query(const CodeTree& tree, int number, std::string_view text) {
   }
 }
 
+/// Of the texts of a score, of args and of dargs, with a 0 between.
+bool reads_without_query(const std::string& texts) {
+  const std::size_t args = texts.find('\0') + 1, dargs = texts.find('\0', args) + 1;
+  if (args == 0) return false;
+  Problem p;
+  p.score = texts.substr(0, args - 1);
+  p.args = texts.substr(args, dargs - 1 - args);
+  p.dargs = texts.substr(dargs);
+  const std::vector<std::size_t> wanted = places_of_dargs(p);
+  const int reads = most_array_reads(p);
+  if (reads == 0 || reads > kMostReadsAtOnce) return false;
+  const CodeTree tree = code_tree(p.score, CodeText::kScore, code_arguments(p.args));
+  const auto is_read = [&](const CodeNode& node) {
+    return node.op == kElement && std::ranges::count(wanted, node.argument) > 0;
+  };
+  for (int i = 0; i < static_cast<int>(tree.nodes.size()); ++i) {
+    const CodeNode& node = tree[i];
+    if (is_read(node)) {
+      const std::string_view index = text_of(tree[node.a], p.score);
+      if (names(index, "q") || names(index, "s") || index.find('{') != index.npos) return false;
+    }
+    const bool leaves_out = node.op == kChoice || node.op == kAnd || node.op == kOr;
+    if (leaves_out && std::ranges::any_of(tree.under(i), is_read)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 float cap_of(const std::string& score) { return read_once<facts_of_score>(score).cap; }
@@ -121,6 +148,11 @@ int most_array_reads(const Problem& p) {
     }
   }
   return reads;
+}
+
+bool dargs_without_query(const Problem& p) {
+  return !p.dargs.empty() &&
+         read_once<reads_without_query>(p.score + '\0' + p.args + '\0' + p.dargs);
 }
 
 bool reads_by_key(std::string_view text, const std::vector<CodeArgument>& arguments) {

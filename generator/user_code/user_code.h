@@ -75,6 +75,13 @@ std::size_t code_words_of_run(const Problem& problem);
 /// be read any number of times, or by another name. Those of problem.dargs alone count.
 int most_array_reads(const Problem& problem);
 
+/// Of arrays of dargs, that kernels take apart.
+inline constexpr int kMostReadsAtOnce = 4;
+
+/// Whether each element of dargs that a pair reads is chosen without its query, and read for every
+/// pair, in kMostReadsAtOnce reads: then what queries add to it is added up first.
+bool dargs_without_query(const Problem& problem);
+
 /// Whether the problem has code of its own.
 inline bool has_code(const Problem& problem) {
   return !problem.score.empty() || !problem.mask.empty();
@@ -96,6 +103,10 @@ void check_code(const Problem& problem);
 /// Whether a score text is "s" and what is added to it, so that its derivative is 1: "s + bias[q]".
 /// False for texts that are not seen to be.
 bool adds_to_score(const std::string& score);
+
+/// Whether the score's text is "s" and what is added to it, which is the same for all queries that
+/// share keys.
+bool adds_term_of_key(const Problem& problem);
 
 /// "" without code; else "_" and 8 hex digits of a hash of its texts: the end of a kernel's symbol.
 std::string code_suffix(const Problem& problem);

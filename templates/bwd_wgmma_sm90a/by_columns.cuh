@@ -108,7 +108,8 @@ struct BwdWgmmaSm90aByColumns {
       typename Warpgroup::Mask mask;
       wg.ask_mask(work, place, own, mask);
       wg.read_rows(ahead);
-      wg.probabilities(work, place, own, p16, ahead, mask);
+      Scores unread;
+      wg.probabilities(work, place, own, p16, ahead, mask, unread);
       store_factors(own);
       wg.release_rows();
       if constexpr (!kOne) store_words(p16, 1);

@@ -28,7 +28,7 @@ struct BwdWgmmaSm90aByKeys {
   /// P and dS of a tile; nothing is in flight before or after.
   ATTNFORGE_DEVICE void score_gradients(const Work& work, const QueryPlace& place, Rounded& p16,
                                         Rounded& ds16) {
-    Scores s, dp;
+    Scores s, dp, before;
     typename Warpgroup::Ahead ahead;
     wg.look_ahead(work, place, s, ahead);
     wg.await_q();
@@ -41,10 +41,18 @@ struct BwdWgmmaSm90aByKeys {
     wg.read_rows(ahead);
     wgmma_wait<1>();
     pin(s);
-    wg.probabilities(work, place, s, p16, ahead, mask);
+    wg.probabilities(work, place, s, p16, ahead, mask, before);
     wgmma_wait<0>();
     pin(dp);
-    wg.gradients(work, place, s, dp, ds16, mask.masked(work, place));
+    const bool masked = mask.masked(work, place);
+    if constexpr (Warpgroup::has_key_sums() && !Warpgroup::Slope::kOne) {
+      Scores ds;
+      wg.gradients_of_text(p16, dp, ds, masked);
+      wg.add_key_sums(work, place, ds, before);
+    }
+    wg.gradients(work, place, s, dp, ds16, masked);
+    if constexpr (Warpgroup::has_key_sums() && Warpgroup::Slope::kOne)
+      wg.add_key_sums(work, place, dp, before);
   }
 
   /// dK and dV of a tile, then dQ, whose dS comes from all warpgroups.

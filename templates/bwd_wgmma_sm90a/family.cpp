@@ -54,6 +54,11 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
 
+/// Whether gradients of arrays are sums of the queries of a tile, of blocks by keys alone.
+bool has_key_sums(const Problem& problem) {
+  return dargs_without_query(problem) && std::max(problem.head_dim, problem.head_dim_v) <= 128;
+}
+
 /// Registers beside the planned ones that the main loop needs. With fewer, ptxas spills, and then
 /// makes products wait for each other.
 constexpr int kSpared = 8, kRegisterSlack = 12, kSoftcapSlack = 16;
@@ -61,6 +66,7 @@ constexpr int kSpared = 8, kRegisterSlack = 12, kSoftcapSlack = 16;
 constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
 constexpr int kPartSlack = 12;  // of rows of arrays beside parts of a group
 constexpr int kStoring = 8;     // of these, for gradients that other warps store
+constexpr int kKeySums = 12;    // of gradients of what is read without q
 
 int register_slack(const Typed& c, const Problem& problem) {
   int slack = kRegisterSlack + (c.softcap ? kSoftcapSlack : 0);
@@ -72,6 +78,9 @@ int register_slack(const Typed& c, const Problem& problem) {
                         : kLateCodeSlack;
   if (c.spares_registers()) slack -= kSpared;  // no kernel spilled for them
   if (c.has_dargs_aside()) slack -= kStoring;
+  // A few spills cost less there than fewer rows.
+  if (has_key_sums(problem) && !c.late_dq) return slack + slope_registers(problem, c.block_m / 4);
+  if (has_key_sums(problem)) slack += kKeySums;
   return slack + slope_registers(problem, c.block_m / 2);
 }
 
@@ -105,8 +114,9 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (Reason no = below_alignment(problem, 16)) return no.text();
   if (problem.deterministic && has_block_mask(problem))
     return "adds dQ in the order of key tiles, of which a block mask leaves some out";
-  if (!problem.dargs.empty() && !adds_rows_alone(problem))
-    return "makes gradients of an aligned array that is added to the score, and of no others";
+  if (!problem.dargs.empty() && !adds_rows_alone(problem) && !has_key_sums(problem))
+    return "makes gradients of an aligned array that is added to the score, up to head_dim 128 of "
+           "what is read without q, and of no others";
   return too_many_bwd_blocks(problem).text();
 }
 

@@ -192,13 +192,16 @@ struct BwdWgmmaSm90aWarpgroup {
   }
 
   /// Scores to probabilities, in p16; s becomes what dP - delta is multiplied with.
+  /// `before`: the scores as they were, if add_key_sums() wants them.
   ATTNFORGE_DEVICE void probabilities(const Work& work, const QueryPlace& place, Scores& s,
-                                      Rounded& p16, Ahead& ahead, const Mask& mask) const {
+                                      Rounded& p16, Ahead& ahead, const Mask& mask,
+                                      Scores& before) const {
     const int first_row = place.m * C.block_m, first_key = work.keys.first_key + lane_key();
     const auto queries = work.keys.queries_of(place.head);
     const auto view_of = [&](Scores& x) { return View{x, first_row, first_key}; };
     Scores slopes;
     make_slopes<Slope>(s, slopes, view_of, queries);
+    if constexpr (has_key_sums()) copy_scores(s, before);
     ahead.template apply<typename Pieces::Score>(view_of(s), queries);
     if (mask.masked(work, place)) mask.apply(view_of(s), queries);
     const u32 lse = smem.lse(stage_of<C.q_stages>(count)) + MmaFragment::column(lane()) * 4;
@@ -232,13 +235,46 @@ struct BwdWgmmaSm90aWarpgroup {
         ds16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(dp[j][2 * r], dp[j][2 * r + 1]);
       });
     }
-    if constexpr (C.dargs != 0 && !stores_tiles()) {
+    if constexpr (C.dargs != 0 && !stores_tiles() && !has_key_sums()) {
       const View view{dp, place.m * C.block_m, work.keys.first_key + lane_key()};
       if constexpr (C.dargs == 2)
         Pieces::Dargs::store_rows(view, work.keys.queries_of(place.head));
       else
         Pieces::Dargs::add_rows(view, work.keys.queries_of(place.head));
     }
+  }
+  /// Whether elements of arrays whose gradients are wanted are shared by all queries.
+  ATTNFORGE_DEVICE static constexpr bool has_key_sums() {
+    if constexpr (C.dargs == 1 && !C.split_columns)
+      return Pieces::Dargs::kWithoutQuery;
+    else
+      return false;
+  }
+  /// Before gradients(), where s is P times a slope: dS of what the text makes of scores.
+  ATTNFORGE_DEVICE void gradients_of_text(const Rounded& p16, const Scores& dp, Scores& ds,
+                                          bool masked) const {
+    const u32 delta = smem.delta(stage_of<C.do_stages>(count)) + MmaFragment::column(lane()) * 4;
+#pragma unroll
+    for (int j = 0; j < kScoreFragments; ++j) {
+      float shift[2];
+      load_shared(shift, delta + j * 32);
+      unrolled<2>([&](int r) {
+        float p[2];
+        unpack2<C.dtype>(p16[j / 2][j % 2 * 2 + r], p[0], p[1]);
+        unrolled<2>([&](int c) {
+          const float x = p[c] * (dp[j][2 * r + c] - shift[c]);
+          ds[j][2 * r + c] = masked && p[c] == 0.0f ? 0.0f : x;
+        });
+      });
+    }
+  }
+  /// Adds a tile's dS to those gradients. `before`: of probabilities().
+  ATTNFORGE_DEVICE void add_key_sums(const Work& work, const QueryPlace& place, Scores& ds,
+                                     Scores& before) const {
+    const auto view_of = [&](Scores& scores) {
+      return View{scores, place.m * C.block_m, work.keys.first_key + lane_key()};
+    };
+    Pieces::Dargs::add_keys(view_of(ds), view_of(before), work.keys.queries_of(place.head));
   }
   /// Whether dS on its way to dQ is the gradient of an array, too.
   ATTNFORGE_DEVICE static constexpr bool stores_tiles() {

@@ -274,6 +274,35 @@ const std::vector<DargsCase> kDargsCases = {
       .dargs = {},
       .score_reads = [](double, const CodePair& p,
                         const AddRead& add) { add(0, place_in_squares(p), 1); }}},
+    {"WithoutTheQuery",
+     {.score = "s * weights[head] + weights[100 + k] * weights[batch]",
+      .args = "float* weights[1024]"},
+     "weights",
+     {.score =
+          [](double s, const CodePair& p) {
+            return s * weight_of(p.head) + double{weight_of(100 + p.k)} * weight_of(p.batch);
+          },
+      .mask = {},
+      .score_derivative = [](double, const CodePair& p) { return double{weight_of(p.head)}; },
+      .dargs = {},
+      .score_reads =
+          [](double s, const CodePair& p, const AddRead& add) {
+            add(0, p.head, s);
+            add(0, 100 + p.k, weight_of(p.batch));
+            add(0, p.batch, weight_of(100 + p.k));
+          }}},
+    {"OfKeys",
+     {.score = "s + expf(weights[batch * 340 + k])", .args = "float* weights[1024]"},
+     "weights",
+     {.score = [](double s,
+                  const CodePair& p) { return s + std::exp(weight_of(p.batch * 340 + p.k)); },
+      .mask = {},
+      .score_derivative = one,
+      .dargs = {},
+      .score_reads =
+          [](double, const CodePair& p, const AddRead& add) {
+            add(0, p.batch * 340 + p.k, std::exp(weight_of(p.batch * 340 + p.k)));
+          }}},
     {"OfHalves",
      {.score = "s + halves[q] * 0.25f", .args = "fp16* halves[512]"},
      "halves",
@@ -415,6 +444,15 @@ const std::vector<CodeCase> kCodeCases = {
      {"fwd bf16 batch=2 num_heads=4:2 seqlen=300 head_dim=256 causal lse",
       "fwd fp16 batch=2 num_heads=4:2 seqlen=77:333 head_dim=192:128 softcap=20 lse",
       "fwd bf16 batch=1 num_heads=4 seqlen=100:300 head_dim=64 blocks=64 lse"}},
+    {"TermOfTheKey",
+     {.score = "s - tanhf(weights[batch * 340 + k]) + 0.25f * float(k % 3)",
+      .args = "float* weights[1024]"},
+     {[](double s, const CodePair& p) {
+        return s - std::tanh(weight_of(p.batch * 340 + p.k)) + 0.25 * double(p.k % 3);
+      },
+      {},
+      one},
+     kUsual},
     {"AfterTheSoftCap",
      {.score = "s + 0.125f * float(head) * (k % 4)"},
      {[](double s, const CodePair& p) { return s + 0.125 * double(p.head * (p.k % 4)); }, {}, one},

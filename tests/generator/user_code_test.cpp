@@ -334,6 +334,36 @@ TEST(Dargs, SayHowOftenATextReadsThem) {
   EXPECT_EQ(reads("s + *(slope + k)"), 0) << "another name for it";
 }
 
+TEST(Dargs, AreSumsOfQueriesWhereNoQueryChoosesThem) {
+  const auto without = [](const std::string& score) {
+    return dargs_without_query(with_dargs("slope, table", score));
+  };
+  EXPECT_TRUE(without("s + slope[head] * (k - q) + table[k]"));
+  EXPECT_TRUE(without("s * slope[0] + (q < k ? 1.0f : 2.0f) * table[batch * 9 + k]"));
+  EXPECT_FALSE(without("s + slope[head] * table[q]"));
+  EXPECT_FALSE(without("s + slope[head] * table[k < q]"));
+  EXPECT_FALSE(without("s + slope[head] * table[int(s)]"));
+  EXPECT_FALSE(without("q < k ? s + slope[0] : s + table[0]")) << "not read for every pair";
+  EXPECT_FALSE(without("s + (k < 3 && table[k] > 0.0f ? 1.0f : 2.0f) * slope[0]"));
+  EXPECT_FALSE(without("s + slope[head] * [&] { return table[0]; }()"));
+  EXPECT_FALSE(without("s + slope[0] + slope[1] + slope[2] + table[0] + table[1]")) << "too many";
+}
+
+TEST(ScoreTexts, AddATermOfTheKeyOrNot) {
+  const auto adds = [](const char* score, const char* heads = "") {
+    Problem problem = with_code(score, "", "float* bias");
+    problem.num_heads_kv = problem.num_heads_q / (*heads != 0 ? 2 : 1);
+    return adds_term_of_key(problem);
+  };
+  EXPECT_TRUE(adds("s + bias[batch * seqlen_kv + k]"));
+  EXPECT_TRUE(adds("s - logf(bias[k]) + 0.5f", "grouped"));
+  EXPECT_TRUE(adds("s + bias[head]"));
+  EXPECT_FALSE(adds("s + bias[head]", "grouped")) << "a tile may have rows of several heads";
+  EXPECT_FALSE(adds("s + bias[k - q]"));
+  EXPECT_FALSE(adds("s * bias[k]"));
+  EXPECT_FALSE(adds("bias[k] + s * 2"));
+}
+
 TEST(Dargs, OfAlignedArraysHaveAnOrderWherePairsHaveElementsOfTheirOwn) {
   Problem problem = with_dargs("bias", "s + bias[((batch * 8 + head) * seqlen_q + q) * n + k]",
                                "aligned bf16* bias, int n");

@@ -209,6 +209,9 @@ T __ldg(const T* from) {
 inline int __shfl_sync(unsigned, int x, int lane) {
   return static_cast<int>(attnforge::test::of_all_lanes(x)[static_cast<unsigned>(lane)]);
 }
+inline float __shfl_sync(unsigned lanes, float x, int lane) {
+  return std::bit_cast<float>(__shfl_sync(lanes, std::bit_cast<int>(x), lane));
+}
 template <class Value>
 Value __shfl_up_sync(unsigned, Value x, int distance) {
   const auto& all = attnforge::test::of_all_lanes(x);

@@ -196,6 +196,63 @@ struct DargsOfRows {
     });
   }
 
+  /// Whether queries of a tile add to the same elements: add_keys() is for these.
+  static constexpr bool kWithoutQuery = Code::kReadsWithoutQuery;
+
+  /// All lanes of a warp: what the queries of a tile add to elements that they share. `ds`: the
+  /// derivatives of the loss by the text's scores; `scores`: those before Score. Both as
+  /// transposed scores.
+  template <class View, class QueryTile>
+  ATTNFORGE_DEVICE static void add_keys(const View& ds, const View& scores, const QueryTile& tile) {
+    Before::apply(scores, tile);
+    constexpr int kFragments = sizeof(ds.all) / sizeof(ds.all[0]);
+    const int lane_row = ds.first_row + MmaFragment::column(ElementSum::lane());
+    const int lane_key = Row::unknown(ds.lane_key);
+    const auto key_of = [](const Row& user, int r) {
+      return user.template key<Code::kScoreReadsByKey>(8 * r);
+    };
+    const slopes::TanhWithSlope<QuotientTanh> tanh;
+    float sums[Code::kMostReads][2] = {};
+    unrolled<kFragments, 2>([&](int j, int c) {
+      // What the compiler knows to be the same for all queries it computes once.
+      const Row user(tile, lane_row + 8 * j + c, lane_key, true);
+      unrolled<2>([&](int r) {
+        const float x = ds.all[j][2 * r + c];
+        const float s = scores.all[j][2 * r + c] * tile.params.fwd.softmax_scale;
+        unrolled<Code::kMostReads>([&](int n) {
+          OneRead read{n};
+          const float slope = slope_of_read<Code>(user, tanh, s, key_of(user, r), read);
+          sums[n][r] += x == 0.0f ? 0.0f : x * slope;
+        });
+      });
+    });
+    const Row user(tile, lane_row, lane_key, true);
+    unrolled<Code::kMostReads>([&](int n) {
+      float* to[2];
+      unrolled<2>([&](int r) {
+        OneRead read{n};
+        slope_of_read<Code>(user, tanh, 0.0f, key_of(user, r), read);
+        to[r] = read.gradient + read.element;
+      });
+      add_sums(to, sums[n]);
+    });
+  }
+  /// All lanes of a warp: sums of two keys, which four lanes have parts of.
+  ATTNFORGE_DEVICE static void add_sums(float* const (&to)[2], const float (&sums)[2]) {
+    const u64 first = ElementSum::of_lane(reinterpret_cast<u64>(to[0]), 0);
+    if (!any_lane(reinterpret_cast<u64>(to[0]) != first || to[1] != to[0])) {
+      const float x = ElementSum::of_warp(sums[0] + sums[1]);
+      if (ElementSum::lane() == 0 && x != 0.0f) atomicAdd(to[0], x);
+      return;
+    }
+    unrolled<2>([&](int r) {
+      float x = sums[r];
+      x += __shfl_xor_sync(~0u, x, 1);
+      x += __shfl_xor_sync(~0u, x, 2);
+      if (ElementSum::lane() % 4 == 0 && x != 0.0f) atomicAdd(to[r], x);
+    });
+  }
+
   /// What the dS of a tile add to the gradient of an aligned array, which a text adds to its score:
   /// elements of pairs that are neighbours are neighbours. `ds`: as Score takes transposed scores.
   template <class Scores, class QueryTile>

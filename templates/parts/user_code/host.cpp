@@ -70,7 +70,10 @@ void wrap_score(PieceSet& pieces, const Assembly& a) {
     pieces.wrap(Slot::kScore, {"BoxedScore<kConfig, UserCode, UserScore<UserCode, {}>>",
                                "parts/user_code/row_boxes.cuh"});
   } else {
-    pieces.wrap(Slot::kScore, {"UserScore<UserCode, {}>", "parts/user_code/score.cuh"});
+    pieces.wrap(Slot::kScore,
+                adds_term_of_key(a.problem) && !a.kernel.pieces->exact
+                    ? Piece{"KeyTermScore<UserCode, {}>", "parts/user_code/key_term.cuh"}
+                    : Piece{"UserScore<UserCode, {}>", "parts/user_code/score.cuh"});
   }
   if (a.kernel.slopes && a.kernel.pieces->exact)
     pieces.fill(Slot::kSlope,

@@ -243,10 +243,10 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, const 
   if (writes_dargs(problem))
     lines += fmt::format("  static constexpr bool kAddsElement = {};\n", adds_element(problem));
   if (!problem.dargs.empty()) {
-    constexpr int kMostAtOnce = 4;
     const int reads = most_array_reads(problem);
     lines += fmt::format(
         "  static constexpr int kMostReads = {};  // 0: unknown\n"
+        "  static constexpr bool kReadsWithoutQuery = {};\n"
         "  template <class Tanh, class S>\n"
         "  ATTNFORGE_DEVICE static auto score_of_reads([[maybe_unused]] const Words& "
         "attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, OneRead& attnforge_reads, "
@@ -256,8 +256,9 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, const 
         "{}"
         "{}"
         "  }}\n",
-        reads <= kMostAtOnce ? reads : 0, of_score.taken, of_score.first_line,
-        locals_of_reads(problem, arguments, wide_score), has_tanh ? kSlopeTanhNames : "",
+        reads <= kMostReadsAtOnce ? reads : 0, dargs_without_query(problem), of_score.taken,
+        of_score.first_line, locals_of_reads(problem, arguments, wide_score),
+        has_tanh ? kSlopeTanhNames : "",
         lines_of("score", "return value_of_score((", problem.score, "));"));
   }
   if (!mask.empty()) {

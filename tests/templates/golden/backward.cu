@@ -1,4 +1,4 @@
-// generated: bwd_mma_sm80 block_m=128 block_n=128 num_warps=8 roles=2 step_m=64 stages=1 ds_stages=1 keys_in_regs=0 dq=2 dq_vector=4 blocks_per_sm=1 head_group_mb=30
+// generated: bwd_mma_sm80 block_m=128 block_n=128 num_warps=8 roles=2 step_m=64 stages=2 ds_stages=1 keys_in_regs=0 dq=2 dq_vector=4 blocks_per_sm=1 head_group_mb=30
 #include "bwd_mma_sm80/kernel.cuh"
 #include "pieces/concepts.cuh"
 #include "parts/user_code/code.cuh"
@@ -27,6 +27,7 @@ s + slope[head] * (k - q) + tanhf(bias[q] * n) ));
 #line 1 "entry"
   }
   static constexpr int kMostReads = 2;  // 0: unknown
+  static constexpr bool kReadsWithoutQuery = false;
   template <class Tanh, class S>
   ATTNFORGE_DEVICE static auto score_of_reads([[maybe_unused]] const Words& attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, OneRead& attnforge_reads, S s, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
     [[maybe_unused]] const ReadArray<UserArray<float>> slope(attnforge_code.words[0], attnforge_code.words[4], attnforge_reads);
@@ -43,7 +44,7 @@ s + slope[head] * (k - q) + tanhf(bias[q] * n) ));
 }  // namespace attnforge
 using namespace attnforge;
 static_assert(sizeof(WithCode<BwdMmaSm80Params, 6>) == 448);
-inline constexpr BwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .dargs = 1}, 128, 128, 8, 2, 64, 1, 1, 0, 2, 4, 1};
+inline constexpr BwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .dargs = 1}, 128, 128, 8, 2, 64, 2, 1, 0, 2, 4, 1};
 struct Pieces : DensePieces<kConfig> {
   using Queries = QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>;
   using Score = UserScore<UserCode, DensePieces<kConfig>::Score>;

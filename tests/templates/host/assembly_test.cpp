@@ -142,7 +142,7 @@ TEST(Assembly, HasThePartsOfTheProblemAndOfTheConfigInOneOrder) {
 
 TEST(Assembly, PartsWrapWhatPartsBeforeThemFilled) {
   const Kernel text = forward("softcap=20 score=\"s + k\" lengths=packed tokens=600", 4);
-  EXPECT_EQ(text.type(Slot::kScore), "UserScore<UserCode, SoftcapScore>");
+  EXPECT_EQ(text.type(Slot::kScore), "KeyTermScore<UserCode, SoftcapScore>");
   EXPECT_EQ(text.type(Slot::kOrder), "SplitOrder<QueueOrder>");
   EXPECT_EQ(text.type(Slot::kWalk), "SplitWalk<DensePieces<kConfig>::Walk, Splits>");
   const Kernel lists = forward("blocks=64 mask_bits mask=\"k != q\"", 4);

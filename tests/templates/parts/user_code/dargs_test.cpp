@@ -10,6 +10,7 @@
 // clang-format off
 #include "tests/support/host_grid.h"
 #include "tests/templates/backward/backward_world.h"
+#include "backward/transposed_scores.cuh"
 #include "oracle/bwd_naive/kernel.cuh"
 #include "parts/user_code/params.h"
 #include "parts/user_code/dargs.cuh"
@@ -40,6 +41,7 @@ struct HostCode {
   using Words = CodeParams<kWords>;
   static constexpr bool kScoreReadsByKey = true, kMaskReadsByKey = false, kTanh = true;
   static constexpr int kMostReads = kMost;
+  static constexpr bool kReadsWithoutQuery = false;
 
   template <class Tanh, class S>
   static auto score(const Words& code, const Tanh& tanhf, S s, int batch, int head, int q,
@@ -213,6 +215,7 @@ struct KindsCode {
   using Words = CodeParams<kWords>;
   static constexpr bool kScoreReadsByKey = true;
   static constexpr int kMostReads = 4;
+  static constexpr bool kReadsWithoutQuery = false;
 
   template <class Tanh, class S>
   static auto score_of_reads(const Words& code, const Tanh&, OneRead& reads, S s, int, int head,
@@ -268,6 +271,61 @@ TEST(DargsOfRows, AddUpWhatLanesHaveInCommon) {
   });
   for (std::size_t i = 0; i < expected.size(); ++i)
     EXPECT_NEAR(gradient[i], expected[i], 1e-4) << i;
+}
+
+/// Elements that no query chooses: of a head, of a key, of one key alone for every key.
+struct KeysCode {
+  using Words = CodeParams<kWords>;
+  static constexpr bool kScoreReadsByKey = true, kReadsWithoutQuery = true;
+  static constexpr int kMostReads = 3;
+
+  template <class Tanh, class S>
+  static auto score_of_reads(const Words& code, const Tanh&, OneRead& reads, S s, int, int head,
+                             int q, KeyPosition k, int, int) {
+    const ReadArray<UserArray<float>> a(code.words[0], code.words[1], reads);
+    return value_of_score((s * a[head] + a[100 + k] * a[7] + 0.5f * float(q)));
+  }
+};
+
+TEST(DargsOfRows, AddUpTheQueriesOfATileForEachKey) {
+  constexpr int kFragments = 3, kRows = 60, kKeys = 37, kHead = 3, kFirstRow = 40;
+  using Scores = float[kFragments][4];
+  std::vector<float> array(200), gradient(200);
+  for (std::size_t i = 0; i < array.size(); ++i) array[i] = 0.25f * float(i % 7) - 0.5f;
+  std::vector<double> expected(200);
+  CodeOfRun params{};
+  params.fwd.seqlen_q = kRows, params.fwd.seqlen_kv = kKeys, params.fwd.softmax_scale = 0.5f;
+  params.code = {reinterpret_cast<u64>(array.data()), reinterpret_cast<u64>(gradient.data())};
+  using Dargs = DargsOfRows<KeysCode, UserRow<KeysCode>>;
+  std::mt19937 random(3);
+  for (const int first_key : {0, 16, 32}) {  // of the last tile most are after the last key
+    Scores ds[32], scores[32];
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int j = 0; j < kFragments; ++j) {
+        for (int i = 0; i < 4; ++i) {
+          const int row = kFirstRow + 8 * j + lane % 4 * 2 + i % 2;
+          const int key = first_key + lane / 4 + i / 2 * 8;
+          const bool seen = row < kRows && key < kKeys && random() % 4 != 0;
+          ds[lane][j][i] = seen ? float(random() % 64) / 8 - 4 : 0;
+          scores[lane][j][i] = seen ? float(random() % 64) / 8 - 4 : INFINITY;
+          if (!seen) continue;
+          const double x = ds[lane][j][i];
+          expected[kHead] += x * scores[lane][j][i] * 0.5;
+          expected[index(100 + key)] += x * array[7];
+          expected[7] += x * array[index(100 + key)];
+        }
+      }
+    }
+    run_on_host(1, 32, [&] {
+      const int lane = static_cast<int>(threadIdx.x);
+      const HostTile tile{params, 0, kHead, FixedLengths(params, 0)};
+      const int lane_key = first_key + lane / 4;
+      Dargs::add_keys(TransposedScores<Scores>{ds[lane], kFirstRow, lane_key},
+                      TransposedScores<Scores>{scores[lane], kFirstRow, lane_key}, tile);
+    });
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(gradient[i], expected[i], 1e-3) << i;
 }
 
 }  // namespace

@@ -317,7 +317,7 @@ TEST(BackwardTexts, CompileWithTheirDerivativesInAllFamilies) {
 }
 
 /// Arrays whose gradients are wanted, read in branches, in loops and by each other, beside others.
-TEST(Dargs, CompileInTheKernelOfDqAndInTheOracle) {
+TEST(Dargs, CompileInBothFamiliesAndInTheOracle) {
   const auto problem_of = [](const char* words, const char* score, const char* args,
                              const char* dargs) {
     Problem problem = parse_problem(words);
@@ -328,6 +328,8 @@ TEST(Dargs, CompileInTheKernelOfDqAndInTheOracle) {
   const Problem slopes = problem_of("bwd bf16 num_heads=8:2 seqlen=512 head_dim=128 causal",
                                     "s + slope[head] * (k - q)", "float* slope[num_heads_q]",
                                     "slope");
+  const Problem keys = problem_of("bwd bf16 num_heads=8:2 seqlen=512 head_dim=64",
+                                  "s * a[head] + a[head] * a[k]", "float* a", "a");
   const Problem loop = problem_of(
       "bwd bf16 num_heads=8:2 seqlen=512 head_dim=128 softcap=30 lengths=used",
       "[&] { auto x = s * 1; for (int i = 0; i < n; ++i) x += a[i] * k; return x; }()",
@@ -345,6 +347,7 @@ TEST(Dargs, CompileInTheKernelOfDqAndInTheOracle) {
     const Problem& problem;
     bool whole;  // to machine code, which must not spill
   } cases[] = {{"bwd_mma_sm80", "80", slopes, true},
+               {"bwd_wgmma_sm90a", "90a", keys, true},
                {"bwd_mma_sm80", "90", loop, false},
                {"bwd_naive", "80", all, false}};
   const std::vector<std::string> said = test::compile_together(
