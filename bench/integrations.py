@@ -8,7 +8,10 @@ Times are medians of rounds in which each side has its turn. `ratio` is torch's 
 """
 
 import argparse
+import contextlib
 import csv
+import functools
+import importlib.util
 import pathlib
 import statistics
 import sys
@@ -150,7 +153,12 @@ def flex(tune):
     from torch.nn.attention import flex_attention as of_flex
 
     theirs = torch.compile(of_flex.flex_attention, dynamic=False)
-    ratios = []
+    functions = {"attnforge": integrations.flex.flex_attention, "triton": theirs}
+    if importlib.util.find_spec("flash_attn") and importlib.util.find_spec("flash_attn.cute"):
+        functions["flash"] = functools.partial(theirs, kernel_options={"BACKEND": "FLASH"})
+    else:
+        print("flex: flash-attn-4 is not installed, so its backend is in no row", file=sys.stderr)
+    ratios = {}
     for name, score_mod, mask_mod, trained in flex_programs.programs(16, 4096, "cuda"):
         if PROGRAMS and name not in PROGRAMS:
             continue
@@ -162,26 +170,32 @@ def flex(tune):
             for backward in (False, True):
                 attnforge.tune(q.detach(), k.detach(), v.detach(), layout="bhsd", backward=backward, rigor=tune, **options)
         dout = torch.randn_like(q)
-        for what, both in (("flex forward", False), ("flex forward and backward", True)):
-            sides = {}
-            for side, function in (("attnforge", integrations.flex.flex_attention), ("triton", theirs)):
 
-                def run(function=function, score_mod=score_mod, mask=mask, q=q, k=k, v=v, both=both, trained=trained, dout=dout):
-                    if both:
-                        torch.autograd.grad(function(q, k, v, score_mod, mask), [q, k, v, *trained], dout)
-                        return
-                    with torch.no_grad():
-                        function(q, k, v, score_mod, mask)
+        def gradients(function, score_mod=score_mod, mask=mask, q=q, k=k, v=v, trained=trained, dout=dout):
+            torch.autograd.grad(function(q, k, v, score_mod, mask), [q, k, v, *trained], dout)
 
-                sides[side] = run
-            try:
-                found = by_turns(sides)
-            except Exception as error:  # of either; the others go on
-                print(f"{what} of {name}: {type(error).__name__}: {str(error)[:160]}", file=sys.stderr)
-                continue
-            ratios.append(found["triton"] / found["attnforge"])
-            yield from row(what, name, found)
-    print(f"flex: geometric mean of {len(ratios)} ratios {statistics.geometric_mean(ratios):.3f}" if ratios else "flex: nothing ran")
+        def output(function, score_mod=score_mod, mask=mask, q=q, k=k, v=v):
+            with torch.no_grad():
+                function(q, k, v, score_mod, mask)
+
+        for what, of in (("flex forward", output), ("flex forward and backward", gradients)):
+            found = by_turns(dict(_that_run(functions, of, f"{what} of {name}")))
+            for each in row(what, name, found):
+                ratios.setdefault((what, each["peer"]), []).append(float(each["ratio"]))
+                yield each
+    for (what, peer), found in ratios.items():
+        print(f"{what} beside {peer}: geometric mean of {len(found)} ratios {statistics.geometric_mean(found):.3f}")
+
+
+def _that_run(functions, of, what):
+    """(name, call) of those that do not fail; of others the reason is said."""
+    for name, function in functions.items():
+        try:
+            of(function)
+        except Exception as error:  # of any; the others go on
+            print(f"{what}: {name}: {type(error).__name__}: {' '.join(str(error).split())[:200]}", file=sys.stderr)
+            continue
+        yield name, functools.partial(of, function)
 
 
 # ---- A mask that is added ----
@@ -260,25 +274,25 @@ def main():
     parser.add_argument("--tune", choices=("quick", "full"))
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--programs", help="of flex, by names and commas; default: all")
+    parser.add_argument("--programs", help="of flex, by names and semicolons; default: all")
     given = parser.parse_args()
     global ROUNDS, PROGRAMS
-    ROUNDS, PROGRAMS = given.rounds, given.programs and given.programs.split(",")
+    ROUNDS, PROGRAMS = given.rounds, given.programs and given.programs.split(";")
     parts = {"train": train, "llama": llama, "flex": flex, "mask": mask, "host": host}
     wanted = given.only.split(",")
     if unknown := [each for each in wanted if each not in parts]:
         parser.error(f"--only {unknown[0]}: it is of {', '.join(parts)}")
     load()
-    rows = []
-    for part in wanted:
-        for each in parts[part](given.tune):
-            rows.append(each)
+    with given.out.open("w", newline="") if given.out else contextlib.nullcontext() as file:
+        writer = None
+        for each in (each for part in wanted for each in parts[part](given.tune)):
             print(*each.values(), sep="  ", flush=True)
-    if given.out:
-        with given.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+            if file and not writer:
+                writer = csv.DictWriter(file, each)
+                writer.writeheader()
+            if file:
+                writer.writerow(each)
+                file.flush()  # what was measured stays if the rest is stopped
 
 
 if __name__ == "__main__":
