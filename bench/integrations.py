@@ -179,7 +179,10 @@ def flex(tune):
                 function(q, k, v, score_mod, mask)
 
         for what, of in (("flex forward", output), ("flex forward and backward", gradients)):
-            found = by_turns(dict(_that_run(functions, of, f"{what} of {name}")))
+            running = dict(_that_run(functions, of, f"{what} of {name}"))
+            if "attnforge" not in running:
+                continue
+            found = by_turns(running)
             for each in row(what, name, found):
                 ratios.setdefault((what, each["peer"]), []).append(float(each["ratio"]))
                 yield each

@@ -36,7 +36,7 @@ double cap_of_product(const CodeTree& tree, int number, int call) {
 
 struct ScoreFacts {
   float cap = 0;
-  bool adds = false;
+  bool adds = false, sum = false;
 };
 ScoreFacts facts_of_score(const std::string& text) {
   const CodeTree tree = code_tree(text, CodeText::kScore, {});
@@ -54,6 +54,7 @@ ScoreFacts facts_of_score(const std::string& text) {
                              (node.op == kOpaque && names(text_of(node, text), "s"));
                     });
   facts.adds = first->op == kScore && once;
+  facts.sum = facts.adds && first != &value;
   return facts;
 }
 
@@ -104,6 +105,7 @@ bool reads_without_query(const std::string& texts) {
   const auto is_read = [&](const CodeNode& node) {
     return node.op == kElement && std::ranges::count(wanted, node.argument) > 0;
   };
+  if (tree.assigns) return false;  // an index may be anything then
   for (int i = 0; i < static_cast<int>(tree.nodes.size()); ++i) {
     const CodeNode& node = tree[i];
     if (is_read(node)) {
@@ -120,6 +122,11 @@ bool reads_without_query(const std::string& texts) {
 
 float cap_of(const std::string& score) { return read_once<facts_of_score>(score).cap; }
 bool adds_to_score(const std::string& score) { return read_once<facts_of_score>(score).adds; }
+
+bool adds_term_of_key(const Problem& p) {
+  const bool of_head = names(p.score, "head") && p.num_heads_q != p.num_heads_kv;
+  return read_once<facts_of_score>(p.score).sum && !names(p.score, "q") && !of_head;
+}
 
 bool adds_element(const Problem& p) {
   const std::vector<CodeArgument> arguments = code_arguments(p.args);

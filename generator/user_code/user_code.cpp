@@ -407,11 +407,6 @@ bool adds_rows_alone(const Problem& p) {
          adds_to_score(p.score) && p.softcap == 0;
 }
 
-bool adds_term_of_key(const Problem& p) {
-  const bool of_head = names(p.score, "head") && p.num_heads_q != p.num_heads_kv;
-  return adds_to_score(p.score) && !names(p.score, "q") && !of_head;
-}
-
 bool writes_dargs(const Problem& p) { return is_whole(code_tokens(p.dargs)); }
 
 std::vector<std::size_t> places_of_dargs(const Problem& p) {

@@ -104,7 +104,7 @@ void check_code(const Problem& problem);
 /// False for texts that are not seen to be.
 bool adds_to_score(const std::string& score);
 
-/// Whether the score's text is "s" and what is added to it, which is the same for all queries that
+/// Whether the score's text is "s" and something that is added to it, the same for all queries that
 /// share keys.
 bool adds_term_of_key(const Problem& problem);
 

@@ -45,14 +45,13 @@ struct BwdWgmmaSm90aByKeys {
     wgmma_wait<0>();
     pin(dp);
     const bool masked = mask.masked(work, place);
-    if constexpr (Warpgroup::has_key_sums() && !Warpgroup::Slope::kOne) {
+    if constexpr (Warpgroup::has_key_sums() && !Warpgroup::key_sums_of_ds()) {
       Scores ds;
       wg.gradients_of_text(p16, dp, ds, masked);
       wg.add_key_sums(work, place, ds, before);
     }
     wg.gradients(work, place, s, dp, ds16, masked);
-    if constexpr (Warpgroup::has_key_sums() && Warpgroup::Slope::kOne)
-      wg.add_key_sums(work, place, dp, before);
+    if constexpr (Warpgroup::key_sums_of_ds()) wg.add_key_sums(work, place, dp, before);
   }
 
   /// dK and dV of a tile, then dQ, whose dS comes from all warpgroups.

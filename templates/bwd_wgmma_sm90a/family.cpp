@@ -78,10 +78,8 @@ int register_slack(const Typed& c, const Problem& problem) {
                         : kLateCodeSlack;
   if (c.spares_registers()) slack -= kSpared;  // no kernel spilled for them
   if (c.has_dargs_aside()) slack -= kStoring;
-  // A few spills cost less there than fewer rows.
-  if (has_key_sums(problem) && !c.late_dq) return slack + slope_registers(problem, c.block_m / 4);
-  if (has_key_sums(problem)) slack += kKeySums;
-  return slack + slope_registers(problem, c.block_m / 2);
+  if (has_key_sums(problem) && c.late_dq) slack += kKeySums;
+  return slack + slope_registers(problem, c.block_m / 4);  // they live half as long as scores
 }
 
 /// Whether ptxas finds registers for dQ before dV. Where it does not it keeps dS where dQ is to be,
@@ -116,7 +114,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
     return "adds dQ in the order of key tiles, of which a block mask leaves some out";
   if (!problem.dargs.empty() && !adds_rows_alone(problem) && !has_key_sums(problem))
     return "makes gradients of an aligned array that is added to the score, up to head_dim 128 of "
-           "what is read without q, and of no others";
+           "what every pair reads without q, and of no others";
   return too_many_bwd_blocks(problem).text();
 }
 
@@ -142,9 +140,9 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   constexpr int kAllHeads = 1 << 16;  // MB
   std::vector<int> groups = problem.deterministic ? std::vector<int>{16, 32, 64, 0}
                                                   : std::vector<int>{0, 16, 32, 64};
-  if (problem.lengths == Lengths::kPacked) groups.push_back(kAllHeads);
   // Long blocks of all heads come early; where all are alike that costs 2%.
   if (has_query_bits(shape_of(problem), problem)) groups = {64, 16, 32, 0};
+  if (problem.lengths == Lengths::kPacked) groups.push_back(kAllHeads);
   Axis dq{"dq", {kDqFromRegs, kDqInOrder, kDqAnyOrder, kDqFromDiagonal}};
   Axis grid{"grid", {kGridPlain, kGridDynamic}};
   if (problem.deterministic) {
@@ -271,6 +269,8 @@ Reason illegal(const Typed& c, const Problem& problem, const DeviceFacts& device
   if (c.dq == kDqFromDiagonal && !later_see_more(c))
     return "rows that see all keys have no diagonal";
   if (c.alternate && c.adds_in_order()) return "sums of dQ are added in an order of their own";
+  if (c.split_columns && !problem.dargs.empty() && !adds_rows_alone(problem))
+    return "gradients of what is read without q are sums of blocks by keys";
   if (c.splits_groups() && gqa_group(problem) == 1) return "a group of one head has no shares";
   if (c.splits_groups() && has_query_bits(c, problem))
     return "lists of a mask are of all query heads of a key tile";

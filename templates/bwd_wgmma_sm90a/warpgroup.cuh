@@ -250,6 +250,13 @@ struct BwdWgmmaSm90aWarpgroup {
     else
       return false;
   }
+  /// Whether what is added up is dS as gradients() makes it.
+  ATTNFORGE_DEVICE static constexpr bool key_sums_of_ds() {
+    if constexpr (has_key_sums())
+      return Pieces::Dargs::kSlopeIsOne;
+    else
+      return false;
+  }
   /// Before gradients(), where s is P times a slope: dS of what the text makes of scores.
   ATTNFORGE_DEVICE void gradients_of_text(const Rounded& p16, const Scores& dp, Scores& ds,
                                           bool masked) const {

@@ -346,6 +346,7 @@ TEST(Dargs, AreSumsOfQueriesWhereNoQueryChoosesThem) {
   EXPECT_FALSE(without("q < k ? s + slope[0] : s + table[0]")) << "not read for every pair";
   EXPECT_FALSE(without("s + (k < 3 && table[k] > 0.0f ? 1.0f : 2.0f) * slope[0]"));
   EXPECT_FALSE(without("s + slope[head] * [&] { return table[0]; }()"));
+  EXPECT_FALSE(without("s + (head = q) * slope[head] + table[0]"));
   EXPECT_FALSE(without("s + slope[0] + slope[1] + slope[2] + table[0] + table[1]")) << "too many";
 }
 
@@ -361,6 +362,9 @@ TEST(ScoreTexts, AddATermOfTheKeyOrNot) {
   EXPECT_FALSE(adds("s + bias[head]", "grouped")) << "a tile may have rows of several heads";
   EXPECT_FALSE(adds("s + bias[k - q]"));
   EXPECT_FALSE(adds("s * bias[k]"));
+  EXPECT_FALSE(adds("s")) << "its scores are not scaled";
+  EXPECT_FALSE(adds("(s)"));
+  EXPECT_FALSE(adds("s + (s > 0.0f)"));
   EXPECT_FALSE(adds("bias[k] + s * 2"));
 }
 

@@ -85,7 +85,7 @@ struct WrittenBias {
   static constexpr bool kScoreReadsByKey = true, kMaskReadsByKey = false, kTanh = false;
   static constexpr bool kAddsElement = kAdds, kEvenRows = kEven;
   static constexpr int kMostReads = 1;
-  static constexpr bool kReadsWithoutQuery = false;
+  static constexpr bool kReadsWithoutQuery = false, kSlopeIsOne = true;
 
   template <class Array, class S>
   static auto sum(const Array& bias, S s, int batch, int head, int q, KeyPosition k) {

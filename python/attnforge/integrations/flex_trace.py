@@ -123,11 +123,6 @@ def apply(trace, name, args, kwargs):
     return function(trace, *args, **kwargs)
 
 
-def _number_text(value):
-    text = _LOWEST if value == -math.inf else "1e38f" if value == math.inf else f"{value!r}f"
-    return text if value >= 0 else f"({text})"
-
-
 def _symbol(trace, value):
     if isinstance(value, Symbol):
         return value
@@ -140,7 +135,8 @@ def _symbol(trace, value):
     if isinstance(value, int):
         return trace.symbol(str(value) if value >= 0 else f"({value})", _INT, value >= 0)
     if isinstance(value, float):
-        return trace.symbol(_number_text(value), _FLOAT)
+        text = _LOWEST if value == -math.inf else "1e38f" if value == math.inf else f"{value!r}f"
+        return trace.symbol(text if value >= 0 else f"({text})", _FLOAT)
     raise UnsupportedError(f"a {type(value).__name__} has no text in a score_mod or mask_mod")
 
 
@@ -225,8 +221,6 @@ def _div(trace, a, b, rounding_mode=None):
     if rounding_mode == "floor":
         return _floor_divide(trace, a, b)
     first, second = (_symbol(trace, each) for each in (a, b))
-    if rounding_mode is None and type(b) in (int, float) and first.text != "s" and 2.0**-100 < abs(b) < 2.0**100:
-        return trace.symbol(f"({_as_float(first)} * {_number_text(1.0 / b)})", _FLOAT)  # a division takes ten instructions
     if rounding_mode == "trunc" and _FLOAT not in (first.kind, second.kind):
         return trace.symbol(f"({first.text} / {second.text})", _INT, _natural(a, b))
     return trace.symbol(f"({_as_float(first)} / {_as_float(second)})", _FLOAT)

@@ -196,8 +196,9 @@ struct DargsOfRows {
     });
   }
 
-  /// Whether queries of a tile add to the same elements: add_keys() is for these.
-  static constexpr bool kWithoutQuery = Code::kReadsWithoutQuery;
+  /// Whether queries of a tile add to the same elements: add_keys() is for these; and whether dS of
+  /// scores before the text are those of what it makes of them.
+  static constexpr bool kWithoutQuery = Code::kReadsWithoutQuery, kSlopeIsOne = Code::kSlopeIsOne;
 
   /// All lanes of a warp: what the queries of a tile add to elements that they share. `ds`: the
   /// derivatives of the loss by the text's scores; `scores`: those before Score. Both as
@@ -232,14 +233,16 @@ struct DargsOfRows {
       unrolled<2>([&](int r) {
         OneRead read{n};
         slope_of_read<Code>(user, tanh, 0.0f, key_of(user, r), read);
-        to[r] = read.gradient + read.element;
+        to[r] = read.gradient == nullptr ? nullptr : read.gradient + read.element;
       });
       add_sums(to, sums[n]);
     });
   }
-  /// All lanes of a warp: sums of two keys, which four lanes have parts of.
+  /// All lanes of a warp: sums of two keys, which four lanes have parts of; nowhere, of a read that
+  /// the text has and does not make.
   ATTNFORGE_DEVICE static void add_sums(float* const (&to)[2], const float (&sums)[2]) {
     const u64 first = ElementSum::of_lane(reinterpret_cast<u64>(to[0]), 0);
+    if (!any_lane(to[0] != nullptr)) return;
     if (!any_lane(reinterpret_cast<u64>(to[0]) != first || to[1] != to[0])) {
       const float x = ElementSum::of_warp(sums[0] + sums[1]);
       if (ElementSum::lane() == 0 && x != 0.0f) atomicAdd(to[0], x);

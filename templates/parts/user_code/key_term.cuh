@@ -49,6 +49,7 @@ ATTNFORGE_DEVICE void add_of_two_keys(float (&s)[kKeyFragments][kFragments][4], 
 template <class Code, class Before = PlainScore>
 struct KeyTermScore : UserScore<Code, Before> {
   using UserScore<Code, Before>::apply;
+  static_assert(UserScore<Code, Before>::kScaled, "the text adds something");
 
   template <class Array, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const FragmentScores<Array>& scores, const QueryTile& tile) {

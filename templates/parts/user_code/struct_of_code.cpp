@@ -246,7 +246,7 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, const 
     const int reads = most_array_reads(problem);
     lines += fmt::format(
         "  static constexpr int kMostReads = {};  // 0: unknown\n"
-        "  static constexpr bool kReadsWithoutQuery = {};\n"
+        "  static constexpr bool kReadsWithoutQuery = {}, kSlopeIsOne = {};\n"
         "  template <class Tanh, class S>\n"
         "  ATTNFORGE_DEVICE static auto score_of_reads([[maybe_unused]] const Words& "
         "attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, OneRead& attnforge_reads, "
@@ -256,9 +256,9 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, const 
         "{}"
         "{}"
         "  }}\n",
-        reads <= kMostReadsAtOnce ? reads : 0, dargs_without_query(problem), of_score.taken,
-        of_score.first_line, locals_of_reads(problem, arguments, wide_score),
-        has_tanh ? kSlopeTanhNames : "",
+        reads <= kMostReadsAtOnce ? reads : 0, dargs_without_query(problem),
+        adds_to_score(problem.score) && problem.softcap == 0, of_score.taken, of_score.first_line,
+        locals_of_reads(problem, arguments, wide_score), has_tanh ? kSlopeTanhNames : "",
         lines_of("score", "return value_of_score((", problem.score, "));"));
   }
   if (!mask.empty()) {

@@ -641,5 +641,20 @@ TEST(ZerosAhead, AreSearchedWhereTheL2HoldsThem) {
   EXPECT_THAT(waste("num_heads=64:8"), testing::HasSubstr("L2"));
 }
 
+/// A config that is forced, too: blocks by columns would add to other elements.
+TEST(GradientsOfArrays, ThatNoQueryChoosesAreSumsOfBlocksByKeysAlone) {
+  Problem p = parse_problem("bwd bf16 num_heads=4 seqlen=512 head_dim=64");
+  p.score = "s + t[head] * t[k]", p.args = "float* t", p.dargs = "t";
+  const auto refusal = [&](const char* split_columns) {
+    const Config config = parse_config(
+        std::string("bwd_wgmma_sm90a ") + split_columns +
+        " block_m=64 do_stages=2 ds_stages=1 late_dq=0 dq_rounds=1 dq_stages=1 dq=0 zeros_ahead=0 "
+        "grid=0 group_splits=1 alternate=0 head_group_mb=0");
+    return illegal(*find_family("bwd_wgmma_sm90a"), config, p, typical_device("90a"));
+  };
+  EXPECT_EQ(refusal("split_columns=0"), "");
+  EXPECT_THAT(refusal("split_columns=1"), testing::HasSubstr("sums of blocks by keys"));
+}
+
 }  // namespace
 }  // namespace attnforge

@@ -27,7 +27,7 @@ s + slope[head] * (k - q) + tanhf(bias[q] * n) ));
 #line 1 "entry"
   }
   static constexpr int kMostReads = 2;  // 0: unknown
-  static constexpr bool kReadsWithoutQuery = false;
+  static constexpr bool kReadsWithoutQuery = false, kSlopeIsOne = true;
   template <class Tanh, class S>
   ATTNFORGE_DEVICE static auto score_of_reads([[maybe_unused]] const Words& attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, OneRead& attnforge_reads, S s, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
     [[maybe_unused]] const ReadArray<UserArray<float>> slope(attnforge_code.words[0], attnforge_code.words[4], attnforge_reads);

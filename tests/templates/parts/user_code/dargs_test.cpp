@@ -41,7 +41,7 @@ struct HostCode {
   using Words = CodeParams<kWords>;
   static constexpr bool kScoreReadsByKey = true, kMaskReadsByKey = false, kTanh = true;
   static constexpr int kMostReads = kMost;
-  static constexpr bool kReadsWithoutQuery = false;
+  static constexpr bool kReadsWithoutQuery = false, kSlopeIsOne = false;
 
   template <class Tanh, class S>
   static auto score(const Words& code, const Tanh& tanhf, S s, int batch, int head, int q,
@@ -215,7 +215,7 @@ struct KindsCode {
   using Words = CodeParams<kWords>;
   static constexpr bool kScoreReadsByKey = true;
   static constexpr int kMostReads = 4;
-  static constexpr bool kReadsWithoutQuery = false;
+  static constexpr bool kReadsWithoutQuery = false, kSlopeIsOne = false;
 
   template <class Tanh, class S>
   static auto score_of_reads(const Words& code, const Tanh&, OneRead& reads, S s, int, int head,
@@ -276,7 +276,7 @@ TEST(DargsOfRows, AddUpWhatLanesHaveInCommon) {
 /// Elements that no query chooses: of a head, of a key, of one key alone for every key.
 struct KeysCode {
   using Words = CodeParams<kWords>;
-  static constexpr bool kScoreReadsByKey = true, kReadsWithoutQuery = true;
+  static constexpr bool kScoreReadsByKey = true, kReadsWithoutQuery = true, kSlopeIsOne = false;
   static constexpr int kMostReads = 3;
 
   template <class Tanh, class S>

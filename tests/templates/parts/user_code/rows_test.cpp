@@ -123,7 +123,7 @@ struct RowCode {
   static constexpr bool kScoreReadsByKey = true, kMaskReadsByKey = false, kTanh = false;
   static constexpr bool kAddsElement = true, kEvenRows = kEven;
   static constexpr int kMostReads = 1;
-  static constexpr bool kReadsWithoutQuery = false;
+  static constexpr bool kReadsWithoutQuery = false, kSlopeIsOne = true;
 
   template <class Tanh, class S, class Reads = FromMemory>
   static auto score(const Words& code, const Tanh&, S s, int, int, int q, KeyPosition k, int, int,
