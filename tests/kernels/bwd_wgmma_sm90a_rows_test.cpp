@@ -1,6 +1,6 @@
 // bwd_wgmma_sm90a_rows_test.cpp - the whole kernel on the host, where scores read an array by rows
 // whose gradient is written: tiles in shared memory change no bit of what lanes load and store by
-// themselves.
+// themselves; and where no query chooses what they read: beside sums of all pairs in fp64.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,6 +38,7 @@
 #include "pieces/plain_score.cuh"
 #include "backward/plain_slope.cuh"
 #include "parts/user_code/row_boxes.cuh"
+#include "parts/user_code/slope.cuh"
 #include "parts/user_code/whole_dargs.cuh"
 #include "pieces/window_mask.cuh"
 #include "backward/query_walk.cuh"
@@ -116,8 +117,8 @@ struct PiecesOfRows {
   using Dargs = WholeDargs<Code, UserRow<Code>>;
 };
 
-/// All that a run writes; of the gradient what is of keys that are there: to others tiles write
-/// nothing but zeros.
+/// All that a run writes; of the array's gradient what is of keys that are there: to others tiles
+/// write nothing but zeros.
 struct RowsResult {
   std::string failure;
   std::vector<float> sums, dk, dv;
@@ -128,9 +129,10 @@ struct RowsResult {
 
 using ParamsOfRows = WithCode<WithGroupSplits<BwdWgmmaSm90aParams>, 2>;
 
-template <BwdWgmmaSm90aConfig C, class T>
-RowsResult run_rows(test::BackwardOnHost& world, const std::vector<T>& bias, int blocks,
-                    test::Machine machine) {
+/// `array` and `gradient`: the words of the run.
+template <BwdWgmmaSm90aConfig C, class Pieces>
+RowsResult run_kernel(test::BackwardOnHost& world, const void* array, void* gradient, int blocks,
+                      test::Machine machine) {
   static_assert(C.valid());
   const Problem& problem = world.problem;
   ParamsOfRows params{};
@@ -176,17 +178,24 @@ RowsResult run_rows(test::BackwardOnHost& world, const std::vector<T>& bias, int
   params.dq_turns = turns.data();
   params.added = added.data();
   params.given = &given;
-  result.gradient.assign(bias.size() * sizeof(T) + 16, kUnwritten);
-  const std::uintptr_t gradient = reinterpret_cast<std::uintptr_t>(result.gradient.data());
-  EXPECT_EQ(gradient % 16, 0u);
-  params.code.words[0] = reinterpret_cast<std::uintptr_t>(bias.data());
-  params.code.words[1] = gradient;
+  params.code.words[0] = reinterpret_cast<std::uintptr_t>(array);
+  params.code.words[1] = reinterpret_cast<std::uintptr_t>(gradient);
   const int tiles = params.order.m_blocks * params.order.heads;
-  result.failure = test::run_together(
-      machine, static_cast<unsigned>(blocks != 0 ? blocks : tiles), C.num_threads(),
-      static_cast<std::size_t>(C.smem_bytes()),
-      [&] { BwdWgmmaSm90a<C, PiecesOfRows<C, T>, ParamsOfRows>::run(params); });
-  const std::size_t keys = test::index_of(problem.seqlen_kv);
+  result.failure = test::run_together(machine, static_cast<unsigned>(blocks != 0 ? blocks : tiles),
+                                      C.num_threads(), static_cast<std::size_t>(C.smem_bytes()),
+                                      [&] { BwdWgmmaSm90a<C, Pieces, ParamsOfRows>::run(params); });
+  return result;
+}
+
+template <BwdWgmmaSm90aConfig C, class T>
+RowsResult run_rows(test::BackwardOnHost& world, const std::vector<T>& bias, int blocks,
+                    test::Machine machine) {
+  std::vector<std::byte> gradient(bias.size() * sizeof(T) + 16, kUnwritten);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(gradient.data()) % 16, 0u);
+  RowsResult result = run_kernel<C, PiecesOfRows<C, T>>(world, bias.data(), gradient.data(), blocks,
+                                                        machine);
+  result.gradient = std::move(gradient);
+  const std::size_t keys = test::index_of(world.problem.seqlen_kv);
   for (std::size_t row = 0; row < bias.size() / kBiasPitch; ++row) {
     const auto after = std::span(result.gradient)
                            .subspan((row * kBiasPitch + keys) * sizeof(T),
@@ -261,6 +270,131 @@ TEST(BwdRowTilesOnTheHost, InPersistentBlocks) {
 TEST(BwdRowTilesOnTheHost, ByColumns) {
   expect_same_gradients<config_of_rows({192, 1, 0, kDqInOrder, kGridPlain})>(
       "batch=1 num_heads=2:1 seqlen=130:150", 0);
+}
+
+/// score="s * a[head] + a[100 + k] * a[7]", or with kSum "s + a[100 + k] * a[head]"; dargs=a.
+template <bool kSum>
+struct KeysCode {
+  using Words = CodeParams<2>;
+  static constexpr bool kScoreReadsByKey = true, kMaskReadsByKey = false, kTanh = false;
+  static constexpr bool kReadsWithoutQuery = true, kSlopeIsOne = kSum;
+  static constexpr int kMostReads = kSum ? 2 : 3;
+
+  template <class Array, class S>
+  static auto text(const Array& a, S s, int head, KeyPosition k) {
+    if constexpr (kSum)
+      return value_of_score((s + a[100 + k] * a[head]));
+    else
+      return value_of_score((s * a[head] + a[100 + k] * a[7]));
+  }
+  template <class Tanh, class S>
+  static auto score(const Words& words, const Tanh&, S s, int, int head, int, KeyPosition k, int,
+                    int) {
+    return text(UserArray<float>(words.words[0]), s, head, k);
+  }
+  template <class Tanh, class S>
+  static auto score_of_reads(const Words& words, const Tanh&, OneRead& reads, S s, int, int head,
+                             int, KeyPosition k, int, int) {
+    return text(ReadArray<UserArray<float>>(words.words[0], words.words[1], reads), s, head, k);
+  }
+};
+
+template <BwdWgmmaSm90aConfig C, bool kSum>
+struct PiecesOfKeys {
+  using Code = KeysCode<kSum>;
+  using Lengths = FixedLengths;
+  using Score = UserScore<Code>;
+  using Slope = UserSlope<Code>;
+  using Mask = WindowMask<C.left_bound != 0>;
+  using Queries = QueryWalk<C.left_bound != 0, C.right_bound != 0>;
+  using Dargs = DargsOfRows<Code, UserRow<Code>>;
+};
+
+/// What pairs add to an element, and the sum of squares of that.
+struct SumOfPairs {
+  double sum = 0, squares = 0;
+
+  void add(double x) { sum += x, squares += x * x; }
+};
+template <bool kSum>
+std::vector<SumOfPairs> sums_of_pairs(const test::BackwardOnHost& world,
+                                      const std::vector<float>& a) {
+  const Problem& p = world.problem;
+  const auto dot = [&](const Tensor& x, std::int64_t row, std::int64_t x_head, const Tensor& y,
+                       std::int64_t key, std::int64_t y_head, std::int64_t batch) {
+    double sum = 0;
+    for (int c = 0; c < p.head_dim; ++c)
+      sum += double{load_element(
+                 p.dtype_q, x.data,
+                 batch * x.stride_batch + row * x.stride_row + x_head * x.stride_head + c)} *
+             double{load_element(
+                 p.dtype_q, y.data,
+                 batch * y.stride_batch + key * y.stride_row + y_head * y.stride_head + c)};
+    return sum;
+  };
+  std::vector<SumOfPairs> sums(a.size());
+  for (std::int64_t row = 0; row < p.batch * p.num_heads_q * p.seqlen_q; ++row) {
+    const std::int64_t q = row % p.seqlen_q, head = row / p.seqlen_q % p.num_heads_q,
+                       batch = row / p.seqlen_q / p.num_heads_q;
+    const std::int64_t kv_head = head / (p.num_heads_q / p.num_heads_kv);
+    const std::size_t at = test::index_of((batch * p.num_heads_q + head) * world.rows() + q);
+    for (std::int64_t k = 0; k < p.seqlen_kv; ++k) {
+      if (p.causal && k > q + p.seqlen_kv - p.seqlen_q) continue;
+      const Tensors& t = world.tensors;
+      const std::size_t h = test::index_of(head), key = test::index_of(100 + k);
+      const double s = dot(t.q, q, head, t.k, k, kv_head, batch) / std::sqrt(double(p.head_dim));
+      const double score = kSum ? s + a[key] * a[h] : s * a[h] + a[key] * a[7];
+      const double dp = dot(t.gradients.dout, q, head, t.v, k, kv_head, batch);
+      const double ds = std::exp2(score * 1.4426950408889634 - world.lse_log2[at]) *
+                        (dp - world.delta[at]);
+      sums[h].add(ds * (kSum ? double{a[key]} : s));
+      sums[key].add(ds * a[kSum ? h : 7]);
+      if (!kSum) sums[7].add(ds * a[key]);
+    }
+  }
+  return sums;
+}
+
+template <BwdWgmmaSm90aConfig C, bool kSum>
+void expect_sums_over_queries(const std::string& sizes, int blocks) {
+#ifdef ATTNFORGE_THREADS_OF_SYSTEM
+  GTEST_SKIP() << "blocks that wait for one another want threads that take turns";
+#endif
+  const std::string words = "bwd bf16 head_dim=" + std::to_string(C.head_dim) + " " + sizes;
+  test::BackwardOnHost world(C.right_bound ? words + " causal" : words, C.block_m);
+  std::vector<float> a(100 + test::index_of(world.problem.seqlen_kv));
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = 0.125f * static_cast<float>(i * 5 % 9) - 0.4f;
+  const std::vector<SumOfPairs> wanted = sums_of_pairs<kSum>(world, a);
+  // dS of what other texts than sums make of scores is a product with P of 8 bits.
+  constexpr double kRounded = kSum ? 1e-4 : 4.0 / 256;
+  for (const test::Pace& pace : test::kPaces) {
+    test::Machine machine;
+    machine.late = pace.late, machine.slow_warp = pace.slow_warp;
+    std::vector<float> sums(a.size());
+    const RowsResult result = run_kernel<C, PiecesOfKeys<C, kSum>>(world, a.data(), sums.data(),
+                                                                   blocks, machine);
+    EXPECT_EQ(result.failure, "") << pace.name;
+    for (std::size_t i = 0; i < a.size(); ++i)
+      EXPECT_NEAR(sums[i], wanted[i].sum, kRounded * std::sqrt(wanted[i].squares) + 1e-5)
+          << i << " " << pace.name;
+  }
+}
+
+constexpr BwdWgmmaSm90aConfig config_of_keys(RowsCase of) {
+  BwdWgmmaSm90aConfig c = config_of_rows(of);
+  c.dargs = 1;
+  return c;
+}
+TEST(BwdKeySumsOnTheHost, AreThoseOfAllPairs) {
+  constexpr auto kCausal = config_of_keys({64, 1, kDqFirst, kDqFromRegs, kGridPlain});
+  expect_sums_over_queries<kCausal, true>("batch=2 num_heads=4:2 seqlen=150:200", 0);
+  expect_sums_over_queries<kCausal, false>("batch=2 num_heads=4:2 seqlen=150:200", 0);
+  expect_sums_over_queries<kCausal, false>("batch=1 num_heads=2 seqlen=160:60", 0);
+  constexpr auto kFull = config_of_keys({64, 0, 0, kDqInOrder, kGridPlain});
+  expect_sums_over_queries<kFull, true>("batch=1 num_heads=2 seqlen=100:133", 0);
+  expect_sums_over_queries<kFull, false>("batch=1 num_heads=2 seqlen=100:133", 0);
+  constexpr auto kPersistent = config_of_keys({64, 1, kDqFirst, kDqFromDiagonal, kGridDynamic});
+  expect_sums_over_queries<kPersistent, false>("batch=1 num_heads=2 seqlen=160:200", 2);
 }
 
 }  // namespace

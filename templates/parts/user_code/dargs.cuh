@@ -206,7 +206,7 @@ struct DargsOfRows {
   template <class View, class QueryTile>
   ATTNFORGE_DEVICE static void add_keys(const View& ds, const View& scores, const QueryTile& tile) {
     Before::apply(scores, tile);
-    constexpr int kFragments = sizeof(ds.all) / sizeof(ds.all[0]);
+    constexpr int kFragments = sizeof(ds.all) / (4 * sizeof(float));
     const int lane_row = ds.first_row + MmaFragment::column(ElementSum::lane());
     const int lane_key = Row::unknown(ds.lane_key);
     const auto key_of = [](const Row& user, int r) {
