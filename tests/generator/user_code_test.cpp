@@ -508,11 +508,13 @@ TEST(CodeText, SaysWhetherArraysAreReadByKey) {
 
 /// Any bytes are an error in words, or a problem whose text is one line that is read back.
 TEST(CodeText, IsAnErrorOrComesBackWhateverIsChangedInIt) {
-  const std::vector<std::string> pieces = {
-      "s",     "k",  "q",    "head", "(",  ")",       "[",     "]",  "{",   "}",
-      "\"",    "\\", "\\n",  "\n",   "#",  "//",      "/*",    "*/", "??/", "<:",
-      "slope", "+",  "*",    ",",    ";",  "#line 1", "'",     "\t", " ",   "tanhf",
-      "\xff",  "=",  "1.5f", "<=",   "&&", "asm",     "return"};
+  std::vector<std::string> pieces = {"s",   "k",     "q",    "head", "(",       ")",   "[",
+                                     "]",   "{",     "}",    "\"",   "\\",      "\\n", "\n",
+                                     "#",   "//",    "/*",   "*/",   "??/",     "<:",  "slope",
+                                     "+",   "*",     ",",    ";",    "#line 1", "'",   "\t",
+                                     " ",   "tanhf", "\xff", "=",    "1.5f",    "<=",  "&&",
+                                     "asm", "return"};
+  pieces.emplace_back(1, '\0');
   std::mt19937 random(7);
   const auto below = [&](std::size_t end) { return random() % end; };
   int valid = 0;
