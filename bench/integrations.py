@@ -11,13 +11,13 @@ import argparse
 import contextlib
 import csv
 import functools
-import importlib.util
 import pathlib
 import statistics
 import sys
 import time
 
 import machine
+import peer_kernels
 
 torch = attnforge = integrations = None  # by load()
 ROUNDS, PROGRAMS = 15, None  # by --rounds and --programs
@@ -154,10 +154,11 @@ def flex(tune):
 
     theirs = torch.compile(of_flex.flex_attention, dynamic=False)
     functions = {"attnforge": integrations.flex.flex_attention, "triton": theirs}
-    if importlib.util.find_spec("flash_attn") and importlib.util.find_spec("flash_attn.cute"):
+    try:
+        print(f"flex: BACKEND=FLASH is {peer_kernels.fa4_package('flash_attn.cute')[1]}", file=sys.stderr)
         functions["flash"] = functools.partial(theirs, kernel_options={"BACKEND": "FLASH"})
-    else:
-        print("flex: flash-attn-4 is not installed, so its backend is in no row", file=sys.stderr)
+    except ImportError as error:
+        print(f"flex: BACKEND=FLASH is in no row: {error}", file=sys.stderr)
     ratios = {}
     for name, score_mod, mask_mod, trained in flex_programs.programs(16, 4096, "cuda"):
         if PROGRAMS and name not in PROGRAMS:

@@ -2,21 +2,21 @@
 // text for each config that it looks at, and there are thousands.
 #pragma once
 
-#include <string>
+#include <tuple>
 #include <type_traits>
 
 namespace attnforge {
 
-/// read(text), kept by each thread for the text that it asked about last. The reference is good
-/// until the thread asks about another one.
-template <auto read>
-const auto& read_once(const std::string& text) {
+/// read(texts...), kept by each thread for the texts that it asked about last. The reference is
+/// good until the thread asks about others.
+template <auto read, class... Text>
+const auto& read_once(const Text&... texts) {
   struct Last {
-    std::string text;
-    std::decay_t<decltype(read(text))> found;
+    std::tuple<Text...> asked;
+    std::decay_t<decltype(read(texts...))> found;
   };
-  static thread_local Last last{text, read(text)};
-  if (last.text != text) last = {text, read(text)};
+  static thread_local Last last{{texts...}, read(texts...)};
+  if (last.asked != std::tie(texts...)) last = {{texts...}, read(texts...)};
   return last.found;
 }
 

@@ -90,14 +90,21 @@ OfQuery follows_query(const CodeTree& tree, int number, std::string_view text) {
   }
 }
 
-/// Of the texts of a score, of args and of dargs, with a 0 between.
-bool reads_without_query(const std::string& texts) {
-  const std::size_t args = texts.find('\0') + 1, dargs = texts.find('\0', args) + 1;
-  if (args == 0) return false;
+Problem with_texts(const std::string& score, const std::string& args, const std::string& dargs) {
   Problem p;
-  p.score = texts.substr(0, args - 1);
-  p.args = texts.substr(args, dargs - 1 - args);
-  p.dargs = texts.substr(dargs);
+  p.score = score, p.args = args, p.dargs = dargs;
+  return p;
+}
+
+bool adds_rows(const std::string& score, const std::string& args, const std::string& dargs) {
+  const std::vector<std::size_t> wanted = places_of_dargs(with_texts(score, args, dargs));
+  return wanted.size() == 1 && wanted.front() == place_of_aligned(code_arguments(args)) &&
+         adds_to_score(score);
+}
+
+bool reads_without_query(const std::string& score, const std::string& args,
+                         const std::string& dargs) {
+  const Problem p = with_texts(score, args, dargs);
   const std::vector<std::size_t> wanted = places_of_dargs(p);
   const int reads = most_array_reads(p);
   if (reads == 0 || reads > kMostReadsAtOnce) return false;
@@ -157,9 +164,12 @@ int most_array_reads(const Problem& p) {
   return reads;
 }
 
+bool adds_rows_alone(const Problem& p) {
+  return !p.dargs.empty() && p.softcap == 0 && read_once<adds_rows>(p.score, p.args, p.dargs);
+}
+
 bool dargs_without_query(const Problem& p) {
-  return !p.dargs.empty() &&
-         read_once<reads_without_query>(p.score + '\0' + p.args + '\0' + p.dargs);
+  return !p.dargs.empty() && read_once<reads_without_query>(p.score, p.args, p.dargs);
 }
 
 bool reads_by_key(std::string_view text, const std::vector<CodeArgument>& arguments) {

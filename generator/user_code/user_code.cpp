@@ -401,12 +401,6 @@ std::size_t place_of_aligned(const std::vector<CodeArgument>& arguments) {
   return static_cast<std::size_t>(found - arguments.begin());
 }
 
-bool adds_rows_alone(const Problem& p) {
-  const std::vector<std::size_t> wanted = places_of_dargs(p);
-  return wanted.size() == 1 && wanted.front() == place_of_aligned(code_arguments(p.args)) &&
-         adds_to_score(p.score) && p.softcap == 0;
-}
-
 bool writes_dargs(const Problem& p) { return is_whole(code_tokens(p.dargs)); }
 
 std::vector<std::size_t> places_of_dargs(const Problem& p) {
