@@ -44,14 +44,9 @@ struct BwdWgmmaSm90aByKeys {
     wg.probabilities(work, place, s, p16, ahead, mask, before);
     wgmma_wait<0>();
     pin(dp);
-    const bool masked = mask.masked(work, place);
-    if constexpr (Warpgroup::has_key_sums() && !Warpgroup::key_sums_of_ds()) {
-      Scores ds;
-      wg.gradients_of_text(p16, dp, ds, masked);
-      wg.add_key_sums(work, place, ds, before);
-    }
-    wg.gradients(work, place, s, dp, ds16, masked);
-    if constexpr (Warpgroup::key_sums_of_ds()) wg.add_key_sums(work, place, dp, before);
+    wg.gradients(work, place, s, dp, ds16, mask.masked(work, place));
+    if constexpr (Warpgroup::key_sums_of_text()) wg.apply_slopes(work, place, before, dp, s, ds16);
+    if constexpr (Warpgroup::has_key_sums()) wg.add_key_sums(work, place, dp, before);
   }
 
   /// dK and dV of a tile, then dQ, whose dS comes from all warpgroups.

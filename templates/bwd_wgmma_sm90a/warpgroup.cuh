@@ -191,8 +191,8 @@ struct BwdWgmmaSm90aWarpgroup {
     }
   }
 
-  /// Scores to probabilities, in p16; s becomes what dP - delta is multiplied with.
-  /// `before`: the scores as they were, if add_key_sums() wants them.
+  /// Scores to probabilities, in p16; s becomes what dP - delta is multiplied with: without the
+  /// slopes if key_sums_of_text(). `before`: the scores as they were, if add_key_sums() wants them.
   ATTNFORGE_DEVICE void probabilities(const Work& work, const QueryPlace& place, Scores& s,
                                       Rounded& p16, Ahead& ahead, const Mask& mask,
                                       Scores& before) const {
@@ -200,7 +200,7 @@ struct BwdWgmmaSm90aWarpgroup {
     const auto queries = work.keys.queries_of(place.head);
     const auto view_of = [&](Scores& x) { return View{x, first_row, first_key}; };
     Scores slopes;
-    make_slopes<Slope>(s, slopes, view_of, queries);
+    if constexpr (!key_sums_of_text()) make_slopes<Slope>(s, slopes, view_of, queries);
     if constexpr (has_key_sums()) copy_scores(s, before);
     ahead.template apply<typename Pieces::Score>(view_of(s), queries);
     if (mask.masked(work, place)) mask.apply(view_of(s), queries);
@@ -212,7 +212,7 @@ struct BwdWgmmaSm90aWarpgroup {
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         x[c] = probability<Slope>(s[j][c], scale_log2, shift[c % 2]);
-        s[j][c] = times_slope(x[c], slope, s[j][c], slopes[j][c]);
+        s[j][c] = key_sums_of_text() ? x[c] : times_slope(x[c], slope, s[j][c], slopes[j][c]);
       }
       unrolled<2>(
           [&](int r) { p16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(x[2 * r], x[2 * r + 1]); });
@@ -250,30 +250,26 @@ struct BwdWgmmaSm90aWarpgroup {
     else
       return false;
   }
-  /// Whether what is added up is dS as gradients() makes it.
-  ATTNFORGE_DEVICE static constexpr bool key_sums_of_ds() {
+  /// Whether what is added up is dS of what the text makes of scores, which slopes are no part of.
+  ATTNFORGE_DEVICE static constexpr bool key_sums_of_text() {
     if constexpr (has_key_sums())
-      return Pieces::Dargs::kSlopeIsOne;
+      return !Pieces::Dargs::kSlopeIsOne;
     else
       return false;
   }
-  /// Before gradients(), where s is P times a slope: dS of what the text makes of scores.
-  ATTNFORGE_DEVICE void gradients_of_text(const Rounded& p16, const Scores& dp, Scores& ds,
-                                          bool masked) const {
-    const u32 delta = smem.delta(stage_of<C.do_stages>(count)) + MmaFragment::column(lane()) * 4;
-#pragma unroll
-    for (int j = 0; j < kScoreFragments; ++j) {
-      float shift[2];
-      load_shared(shift, delta + j * 32);
-      unrolled<2>([&](int r) {
-        float p[2];
-        unpack2<C.dtype>(p16[j / 2][j % 2 * 2 + r], p[0], p[1]);
-        unrolled<2>([&](int c) {
-          const float x = p[c] * (dp[j][2 * r + c] - shift[c]);
-          ds[j][2 * r + c] = masked && p[c] == 0.0f ? 0.0f : x;
-        });
-      });
-    }
+  /// After gradients() of such dS: those of the scores `before`, in ds16.
+  ATTNFORGE_DEVICE void apply_slopes(const Work& work, const QueryPlace& place,
+                                     const Scores& before, const Scores& ds, Scores& slopes,
+                                     Rounded& ds16) const {
+    static_assert(Slope::kOfPair, "the text's");
+    const auto view_of = [&](Scores& scores) {
+      return View{scores, place.m * C.block_m, work.keys.first_key + lane_key()};
+    };
+    make_slopes<Slope>(before, slopes, view_of, work.keys.queries_of(place.head));
+    unrolled<kScoreFragments, 2>([&](int j, int r) {
+      const auto x = [&](int c) { return times_slope(ds[j][c], slope, 0.0f, slopes[j][c]); };
+      ds16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(x(2 * r), x(2 * r + 1));
+    });
   }
   /// Adds a tile's dS to those gradients. `before`: of probabilities().
   ATTNFORGE_DEVICE void add_key_sums(const Work& work, const QueryPlace& place, Scores& ds,
