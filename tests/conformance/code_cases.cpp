@@ -445,10 +445,10 @@ const std::vector<CodeCase> kCodeCases = {
       "fwd fp16 batch=2 num_heads=4:2 seqlen=77:333 head_dim=192:128 softcap=20 lse",
       "fwd bf16 batch=1 num_heads=4 seqlen=100:300 head_dim=64 blocks=64 lse"}},
     {"TermOfTheKey",
-     {.score = "s - tanhf(weights[batch * 340 + k]) + 0.25f * float(k % 3)",
+     {.score = "s - tanhf(weights[batch * 100 + k]) + 0.25f * float(k % 3)",
       .args = "float* weights[1024]"},
      {[](double s, const CodePair& p) {
-        return s - std::tanh(weight_of(p.batch * 340 + p.k)) + 0.25 * double(p.k % 3);
+        return s - std::tanh(weight_of(p.batch * 100 + p.k)) + 0.25 * double(p.k % 3);
       },
       {},
       one},
