@@ -187,7 +187,9 @@ BwdWork bwd_work(const Problem& problem, const BwdSteps& steps, std::size_t begi
   work.added = work.counters +
                scratch_aligned(static_cast<std::size_t>(steps.counters) * sizeof(int));
   const std::int64_t counted = steps.parts_of_head != 0 ? kv_heads(problem) : 0;
-  work.dq_sums = work.added + scratch_aligned(static_cast<std::size_t>(counted) * sizeof(int));
+  work.dkv_sums = work.added + scratch_aligned(static_cast<std::size_t>(counted) * sizeof(int));
+  const auto [dk, dv] = GroupPartBytes::of(problem, steps);
+  work.dq_sums = work.dkv_sums + (steps.adds_parts ? dk + dv : 0);
   work.bytes = work.dq_sums + scratch_aligned(sums_bytes(problem, steps, all_heads(problem)));
   return work;
 }
@@ -272,7 +274,8 @@ double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceF
   if (problem.sinks) us += kStepUs;
   if (steps.group_splits > 1) {
     // Written and read, and the L2 has no place for them beside what the kernel shares.
-    bytes += 3.0 * static_cast<double>(group_parts_bytes(problem, steps.group_splits));
+    const auto [dk, dv] = GroupPartBytes::of(problem, steps);
+    bytes += 3.0 * static_cast<double>(dk + dv);
     us += kStepUs;
   }
   const double bytes_per_us = peak_bytes_per_us(device);

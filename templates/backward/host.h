@@ -43,8 +43,10 @@ struct BwdSteps {
   // parts_of_head is of one of them.
   bool lists_key_tiles = false;
   // Blocks that share the query heads of each key tile, at most. With more than 1 the argument has
-  // GroupSplitParams: the kernel writes parts of dk and dv (templates/parts/group_splits).
+  // GroupSplitParams: the kernel writes parts of dk and dv (templates/parts/group_splits), or all
+  // shares add to one.
   int group_splits = 1;
+  bool adds_parts = false;
 };
 
 /// The query heads of a K/V head in `count` shares of `heads`, of which the last may have fewer.
@@ -55,14 +57,19 @@ struct GroupShares {
   static GroupShares of(const Problem& problem, int splits);
 };
 
-/// Bytes of all parts of dk and dv, which are written once and read once. Defined with the part, as
-/// GroupShares::of().
-std::size_t group_parts_bytes(const Problem& problem, int splits);
+/// Bytes of the parts of dk, and of those of dv; 0 where blocks share no heads. Defined with the
+/// part, as GroupShares::of().
+struct GroupPartBytes {
+  std::size_t dk, dv;
+
+  static GroupPartBytes of(const Problem& problem, const BwdSteps& steps);
+};
 
 /// Where the parts of the scratch begin, in bytes from the start of the workspace.
 struct BwdWork {
   BwdSteps steps{};
   std::size_t lse_log2 = 0, delta = 0, turns = 0, counters = 0, added = 0, dq_sums = 0;
+  std::size_t dkv_sums = 0;  // the part that shares add to
   std::size_t bytes = 0;  // of all; a family that needs more puts it after these
   int rows_padded = 0;    // of a head
 };

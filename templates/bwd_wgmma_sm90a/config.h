@@ -38,7 +38,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   int zeros_ahead;    // 1: blocks set sums of dQ of later heads to zeros; 0: bwd_rows sets all
   int grid;           // kGridPlain or kGridDynamic, of key tiles
   int group_splits;  // most blocks that share the query heads of a key tile: with more than 1 their
-                     // parts of dK and dV are added up in fp32 by a step after the kernel
+                     // sums of dK and dV are parts in fp32, which a step after the kernel ends
 
   static constexpr int warpgroups = 2;  // that compute
   static constexpr int q_stages = 2;    // tiles of Q in shared memory
@@ -50,6 +50,8 @@ struct BwdWgmmaSm90aConfig : Shape {
   /// Whether a block has one key tile after another.
   ATTNFORGE_CONSTEXPR bool persistent() const { return grid == kGridDynamic; }
   ATTNFORGE_CONSTEXPR bool splits_groups() const { return group_splits > 1; }
+  /// Whether shares add to one part of dK and dV, in any order, as they do to dQ.
+  ATTNFORGE_CONSTEXPR bool adds_parts() const { return splits_groups() && !adds_in_order(); }
   ATTNFORGE_CONSTEXPR int num_threads() const { return 128 * (warpgroups + 1); }
   ATTNFORGE_CONSTEXPR int qk_chunks() const { return ceil_div(head_dim, chunk_columns()); }
   ATTNFORGE_CONSTEXPR int v_chunks() const { return ceil_div(head_dim_v, chunk_columns()); }

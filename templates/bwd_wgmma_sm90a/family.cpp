@@ -338,7 +338,8 @@ BwdSteps steps_of(const Typed& c) {
           .dq_tile = "BwdWgmmaSm90aDqTile<kConfig>",
           .turns = c.dq_turns(),
           .lists_key_tiles = true,
-          .group_splits = c.group_splits};
+          .group_splits = c.group_splits,
+          .adds_parts = c.adds_parts()};
 }
 
 /// Those of a launch.

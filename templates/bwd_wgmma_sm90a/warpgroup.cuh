@@ -449,17 +449,29 @@ struct BwdWgmmaSm90aWarpgroup {
     else
       store_sums<kChunks>(rows_of(work, params.dv, first_column), stage, dv, 1.0f);
   }
-  /// As they are, to this share's rows of kColumns.
+  /// As they are, to rows of kColumns of this share's part, or on top of those of all shares.
   template <int kColumns, int kFragments>
   ATTNFORGE_DEVICE void store_part(const Work& work, float* parts, int first_column,
                                    const float (&sums)[kFragments][4]) const {
     const int key = work.keys.first_key + lane_key(), end = work.keys.lengths.kv();
     const i64 row = params.splits.first_row(work.kv_head(params), work.share(params)) +
                     work.keys.lengths.kv_begin() + key;
-    char* const to = reinterpret_cast<char*>(parts + row * kColumns + first_column);
-    store_gradient_row<kFp32, false, 0, 16, kFragments>(sums, 1.0f, to, key < end, lane() % 4);
-    store_gradient_row<kFp32, false, 1, 16, kFragments>(sums, 1.0f, to + 8 * kColumns * 4,
-                                                        key + 8 < end, lane() % 4);
+    float* const to = parts + row * kColumns + first_column;
+    if constexpr (C.adds_parts()) {
+      if (work.tiles() <= 0) return;
+      unrolled<2>([&](int half) {
+        if (key + 8 * half >= end) return;
+        float* const of_lane = to + half * 8 * kColumns + lane() % 4 * 2;
+        unrolled<kFragments>([&](int j) {
+          reduce_add_2(of_lane + j * 8, sums[j][2 * half], sums[j][2 * half + 1]);
+        });
+      });
+    } else {
+      char* const bytes = reinterpret_cast<char*>(to);
+      store_gradient_row<kFp32, false, 0, 16, kFragments>(sums, 1.0f, bytes, key < end, lane() % 4);
+      store_gradient_row<kFp32, false, 1, 16, kFragments>(sums, 1.0f, bytes + 8 * kColumns * 4,
+                                                          key + 8 < end, lane() % 4);
+    }
   }
   /// This warp's 16 keys in a gradient, of which `present` are the sequence's.
   struct GradientRows {

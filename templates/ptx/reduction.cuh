@@ -10,6 +10,17 @@ ATTNFORGE_DEVICE void reduce_add(float* to, float x) {
   asm volatile("red.global.add.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory");
 }
 
+/// Adds to two neighbours, each by itself; `to` is aligned to 8 bytes. One instruction from sm_90
+/// on.
+ATTNFORGE_DEVICE void reduce_add_2(float* to, float x, float y) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(x), "f"(y) : "memory");
+#else
+  reduce_add(to, x);
+  reduce_add(to + 1, y);
+#endif
+}
+
 /// Adds to four neighbours, each by itself; `to` is aligned to 16 bytes. One instruction from sm_90
 /// on.
 ATTNFORGE_DEVICE void reduce_add_4(float* to, const float (&x)[4]) {

@@ -206,6 +206,7 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
   const int group = params.fwd.num_heads_q / params.fwd.num_heads_kv;
   auto& splits = params.splits;
   splits.heads = ceil_div(group, C.group_splits), splits.count = ceil_div(group, splits.heads);
+  splits.parts = C.adds_parts() ? 1 : splits.count;
   splits.rows = params.fwd.seqlen_kv;
   params.order = {.m_blocks = ceil_div(params.fwd.seqlen_kv, C.block_n()),
                   .heads = world.kv_heads() * splits.count,
@@ -246,8 +247,10 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
     params.given = &given;
     // What bwd_dq would read of a head's sums.
     const int parts = params.order.m_blocks * C.adding_parts() * splits.count;
-    std::vector<float> dk(test::index_of(i64{params.order.heads} * splits.rows * C.head_dim), kNan),
-        dv(test::index_of(i64{params.order.heads} * splits.rows * C.head_dim_v), kNan);
+    const i64 part_rows = i64{world.kv_heads()} * splits.parts * splits.rows;
+    const float before = C.adds_parts() ? 0.0f : kNan;
+    std::vector<float> dk(test::index_of(part_rows * C.head_dim), before),
+        dv(test::index_of(part_rows * C.head_dim_v), before);
     splits.dk = dk.data(), splits.dv = dv.data();
     const auto of_head = test::index_of(group * world.rows() * kColumns);
     std::vector<float> complete = sums;

@@ -13,6 +13,7 @@
 #include "generator/problem/bucket.h"
 #include "generator/tensors/tensor_elements.h"
 #include "plan/plan_state.h"
+#include "templates/bwd_wgmma_sm90a/config.h"
 #include "templates/registry.h"
 
 namespace attnforge {
@@ -39,7 +40,8 @@ Scratch formula(const Problem& p, const Config& config, bool sums_dq) {
                        heads = (group + splits - 1) / splits;
     const std::int64_t keys = p.lengths == Lengths::kPacked ? total_tokens(p).kv
                                                             : p.batch * p.seqlen_kv;
-    s.bytes += p.num_heads_kv * ((group + heads - 1) / heads) * keys * 4 *
+    const bool in_order = config.get("dq") == kDqInOrder || config.get("dq") == kDqFromDiagonal;
+    s.bytes += p.num_heads_kv * (in_order ? (group + heads - 1) / heads : 1) * keys * 4 *
                (p.head_dim + p.head_dim_v);
   }
   return s;

@@ -22,10 +22,9 @@ std::int64_t stored_kv_heads(const Problem& problem) {
   return stored_rows(problem).batch * problem.num_heads_kv;
 }
 
-/// Bytes of all parts of a gradient.
-std::size_t parts_bytes(const Problem& problem, int splits, std::int64_t columns) {
-  const std::int64_t parts = stored_kv_heads(problem) * GroupShares::of(problem, splits).count;
-  return static_cast<std::size_t>(parts * stored_rows(problem).kv * columns) * sizeof(float);
+/// Of a K/V head.
+int parts_of_head(const Problem& problem, const BwdSteps& steps) {
+  return steps.adds_parts ? 1 : GroupShares::of(problem, steps.group_splits).count;
 }
 
 Step::Text text(Entry& entry, const Assembly&) {
@@ -46,17 +45,20 @@ constexpr Step kAddsUp{.kernel = kPartsKernel, .after = true, .text = text, .lau
 
 void add(Argument& argument, const LaunchWork& work) {
   const Problem& problem = work.problem();
-  const int splits = work.assembly.kernel.gradients->group_splits;
-  const GroupShares shares = GroupShares::of(problem, splits);
-  const std::size_t dk = work.begin_of(group_splits_part),
-                    dv = dk + scratch_aligned(parts_bytes(problem, splits, problem.head_dim));
-  argument.scratch(dk).scratch(dv);
-  argument.value(shares.heads, shares.count, static_cast<int>(stored_rows(problem).kv));
-  argument.value(GroupSplitParams{}.unused);
+  const BwdSteps& steps = *work.assembly.kernel.gradients;
+  const GroupShares shares = GroupShares::of(problem, steps.group_splits);
+  const std::size_t dk = steps.adds_parts ? bwd_work(work).dkv_sums
+                                          : work.begin_of(group_splits_part);
+  argument.scratch(dk).scratch(dk + GroupPartBytes::of(problem, steps).dk);
+  argument.value(shares.heads, shares.count, has_rows(problem) ? parts_of_head(problem, steps) : 0);
+  argument.value(static_cast<int>(stored_rows(problem).kv), GroupSplitParams{}.unused);
 }
 
 std::size_t scratch(const LaunchWork& work) {
-  return group_parts_bytes(work.problem(), work.assembly.kernel.gradients->group_splits);
+  const BwdSteps& steps = *work.assembly.kernel.gradients;
+  if (steps.adds_parts) return 0;  // bwd_rows sets it to zeros, with what else is to be
+  const auto [dk, dv] = GroupPartBytes::of(work.problem(), steps);
+  return dk + dv;
 }
 
 }  // namespace
@@ -67,9 +69,14 @@ GroupShares GroupShares::of(const Problem& problem, int splits) {
   return {heads, ceil_div(group, heads)};
 }
 
-std::size_t group_parts_bytes(const Problem& problem, int splits) {
-  return scratch_aligned(parts_bytes(problem, splits, problem.head_dim)) +
-         scratch_aligned(parts_bytes(problem, splits, problem.head_dim_v));
+GroupPartBytes GroupPartBytes::of(const Problem& problem, const BwdSteps& steps) {
+  if (steps.group_splits == 1) return {0, 0};
+  const std::int64_t rows = stored_kv_heads(problem) * parts_of_head(problem, steps) *
+                            stored_rows(problem).kv;
+  const auto bytes = [rows](std::int64_t columns) {
+    return scratch_aligned(static_cast<std::size_t>(rows * columns) * sizeof(float));
+  };
+  return {bytes(problem.head_dim), bytes(problem.head_dim_v)};
 }
 
 constinit const Part group_splits_part{

@@ -1,5 +1,5 @@
 // step_dkv.cuh - the step after a backward kernel whose blocks share the query heads of their keys:
-// adds up their parts of dk and dv, always in the same order, and writes the sums or adds them to
+// adds up the parts of dk and dv, always in the same order, and writes the sums or adds them to
 // what is there.
 #pragma once
 
@@ -51,7 +51,7 @@ struct BwdDkv {
     const float* from = parts + row * kColumns + column;
     float sums[8] = {};
 #pragma unroll 4
-    for (int share = 0; share < params.splits.count; ++share) {
+    for (int share = 0; share < params.splits.parts; ++share) {
       float x[8];
       load_floats<kFp32, 16>(reinterpret_cast<const char*>(from), x);
       unrolled<8>([&](int c) { sums[c] += x[c]; });

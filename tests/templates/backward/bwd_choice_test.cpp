@@ -67,18 +67,18 @@ constexpr MeasuredPair kPairs[] = {
     {"num_heads=16 head_dim=128 batch=32 seqlen=512 causal",  // 374, 394
      {64, 3, 0, 2, 1, 0},
      {64, 2, 1, 0, 1, 32}},
-    // Parts of dK and dV, and blocks of one head, cost more than an even end is worth.
-    {"num_heads=32:4 head_dim=128 seqlen=1108 causal",  // 127, 139
-     {64, 2, 0, 0, 4, 16},
-     {64, 2, 0, 0, 8, 32}},
+    // Shares add to one part of dK and dV: even blocks of one head are worth it where SMs have few.
+    {"num_heads=32:4 head_dim=128 seqlen=1108 causal",  // 96, 105
+     {64, 2, 0, 0, 8, 32},
+     {64, 2, 0, 0, 4, 16}},
     {"num_heads=28:4 head_dim=128 batch=8 seqlen=2048 causal lengths=packed tokens=8192",
-     {64, 2, 0, 0, 4, 1 << 16},  // 641, 779
+     {64, 2, 0, 0, 4, 1 << 16},  // 572, 627
      {64, 2, 0, 0, 7, 1 << 16}},
     {"num_heads=28:4 head_dim=128 batch=8 seqlen=2048 causal lengths=packed tokens=8192",
-     {64, 2, 0, 0, 4, 1 << 16},  // 641, 706
+     {64, 2, 0, 0, 4, 1 << 16},  // 572, 695
      {64, 2, 0, 0, 1, 1 << 16}},
     // More blocks than half of what an SM has to do fill the GPU to the end.
-    {"num_heads=32:2 head_dim=128 seqlen=8765 causal",  // 2.85, 3.29 ms
+    {"num_heads=32:2 head_dim=128 seqlen=8765 causal",  // 2.69, 2.99 ms
      {64, 2, 0, 0, 8, 64},
      {64, 2, 0, 0, 4, 0}},
     // Where the L2 does not hold the rows of so many heads, DRAM brings them to each block.
@@ -121,8 +121,10 @@ struct Shared {
   int group_splits;
 };
 constexpr Shared kShared[] = {
-    {"num_heads=32:2 head_dim=128 batch=2 seqlen=2059 causal", 4},
-    {"num_heads=12:2 head_dim=128 batch=9 seqlen=1252 causal", 2},
+    {"num_heads=71:1 head_dim=64 seqlen=345 causal", 36},
+    {"num_heads=48:1 head_dim=128 seqlen=1238 causal", 24},
+    {"num_heads=28:4 head_dim=128 batch=2 seqlen=1160 causal", 4},
+    {"num_heads=32:8 head_dim=128 batch=2 seqlen=553 causal", 2},
     {"num_heads=32:2 head_dim=128 seqlen=8692 causal", 8},
     {"num_heads=64:4 head_dim=128 batch=2 seqlen=8976 causal", 4},
     {"num_heads=71:1 head_dim=64 batch=7 seqlen=6675 causal", 4},

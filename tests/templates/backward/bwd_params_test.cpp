@@ -583,33 +583,43 @@ TEST(GroupSplits, AreChosenWhereBlocksAreFewOrOneOfThemIsLong) {
     EXPECT_EQ(best_config(words).get("group_splits"), 1) << words;
 }
 
-/// Each part of dk and dv has a place of its own, after which the rest of the workspace begins.
+/// Each part of dk and dv has a place of its own, apart from the rest of the workspace. That which
+/// all shares add to begins as zeros.
 TEST(GroupSplits, HavePartsInTheWorkspaceAndAStepThatAddsThemUp) {
   const Family& family = *find_family("bwd_wgmma_sm90a");
   const DeviceFacts& device = typical_device("90a");
   const Problem p = parse_problem("bwd bf16 batch=3 num_heads=10:2 seqlen=300:200 head_dim=64:40");
   Config config = best_config("batch=3 num_heads=10:2 seqlen=300:200 head_dim=64:40");
-  set(config, "group_splits", 1), set(config, "zeros_ahead", 0);
-  const Launch whole = family.launch(config, p, device);
-  set(config, "group_splits", 4);  // of 5 heads: three shares of 2, 2 and 1
-  ASSERT_EQ(illegal(family, config, p, device), "");
-  const Launch launch = family.launch(config, p, device);
-  ASSERT_EQ(launch.steps.size(), whole.steps.size() + 1);
-  const LaunchStep &own = launch.steps[own_step(launch)], &last = launch.steps.back();
-  EXPECT_EQ(last.kernel, "bwd_dkv");
-  EXPECT_TRUE(last.overlaps_previous);
-  EXPECT_EQ(last.grid.x, 3u * 2 * 13) << "16 keys a block";
-  EXPECT_EQ(own.grid.x, whole.steps[own_step(whole)].grid.x * 3);
-  const auto splits = test::planned_at<GroupSplitParams>(own, sizeof(BwdWgmmaSm90aParams));
-  EXPECT_EQ(splits.heads, 2);
-  EXPECT_EQ(splits.count, 3);
-  EXPECT_EQ(splits.rows, 200);
-  const auto of_step = test::planned_at<GroupSplitParams>(last, sizeof(BwdStepParams));
-  EXPECT_EQ(std::memcmp(&splits, &of_step, sizeof(splits)), 0);
-  const std::size_t parts = 3 * 2 * 3 * 200;
-  EXPECT_EQ(launch.workspace_bytes - whole.workspace_bytes,
-            scratch_aligned(parts * 64 * 4) + scratch_aligned(parts * 40 * 4));
-  for (const LaunchStep& step : launch.steps) EXPECT_EQ(test::argument_fault(step), "");
+  set(config, "zeros_ahead", 0);
+  for (const bool in_order : {false, true}) {
+    set(config, "dq", in_order ? kDqInOrder : kDqAnyOrder);
+    set(config, "group_splits", 1);
+    const Launch whole = family.launch(config, p, device);
+    set(config, "group_splits", 4);  // of 5 heads: three shares of 2, 2 and 1
+    ASSERT_EQ(illegal(family, config, p, device), "");
+    const Launch launch = family.launch(config, p, device);
+    ASSERT_EQ(launch.steps.size(), whole.steps.size() + 1);
+    const LaunchStep &own = launch.steps[own_step(launch)], &last = launch.steps.back();
+    EXPECT_EQ(last.kernel, "bwd_dkv");
+    EXPECT_TRUE(last.overlaps_previous);
+    EXPECT_EQ(last.grid.x, 3u * 2 * 13) << "16 keys a block";
+    EXPECT_EQ(own.grid.x, whole.steps[own_step(whole)].grid.x * 3);
+    const auto splits = test::planned_at<GroupSplitParams>(own, sizeof(BwdWgmmaSm90aParams));
+    EXPECT_EQ(splits.heads, 2);
+    EXPECT_EQ(splits.count, 3);
+    EXPECT_EQ(splits.parts, in_order ? 3 : 1);
+    EXPECT_EQ(splits.rows, 200);
+    const auto of_step = test::planned_at<GroupSplitParams>(last, sizeof(BwdStepParams));
+    EXPECT_EQ(std::memcmp(&splits, &of_step, sizeof(splits)), 0);
+    const std::size_t rows = 3 * 2 * 200 * (in_order ? 3 : 1);
+    const std::size_t parts = scratch_aligned(rows * 64 * 4) + scratch_aligned(rows * 40 * 4);
+    EXPECT_EQ(launch.workspace_bytes - whole.workspace_bytes, parts);
+    const auto zeros_of = [](const Launch& of) {
+      return test::planned_at<BwdStepParams>(of.steps.front(), 0).zeros * 16;
+    };
+    EXPECT_EQ(zeros_of(launch) - zeros_of(whole), in_order ? 0 : parts);
+    for (const LaunchStep& step : launch.steps) EXPECT_EQ(test::argument_fault(step), "");
+  }
 }
 
 TEST(GroupSplits, AreOfNoUseWithoutGroupsAndRefusedWithLists) {
