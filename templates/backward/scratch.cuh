@@ -82,6 +82,21 @@ ATTNFORGE_DEVICE SequenceTile scratch_tile(const Params& params, int stored, int
     return {stored, number};
 }
 
+/// The same of a number that is not before the tiles of `sequence`, and not far behind.
+template <class Lengths, class Params>
+ATTNFORGE_DEVICE SequenceTile later_scratch_tile(const Params& params, int sequence, int rows,
+                                                 int number) {
+  if constexpr (is_packed<Lengths>()) {
+    const int* const begins = Lengths::q_begins(params);
+    while (sequence + 1 < params.fwd.batch &&
+           first_packed_tile(begins[sequence + 1], sequence + 1, rows) <= number)
+      ++sequence;
+    return {sequence, number - first_packed_tile(begins[sequence], sequence, rows)};
+  } else {
+    return {sequence, number};
+  }
+}
+
 /// Where a sequence's queries begin among the rows of BwdScratch that a head has. Query tiles have
 /// kBlockM rows.
 template <int kBlockM, class Lengths>

@@ -36,17 +36,32 @@ struct BwdRows {
     const FwdParams& p = params.fwd;
     const BwdScratch& scratch = params.scratch;
     const int blocks_of_head = ceil_div(scratch.rows_padded, kRows);
-    const int of_all_heads = quotient(blockIdx.x, blocks_of_head);
-    const int first_row = (int(blockIdx.x) - of_all_heads * blocks_of_head) * kRows +
-                          int(threadIdx.x) / kLanes;
+    int of_all_heads, block_of_head;
+    // Heads of packed rows are neighbours in memory. Where sequences are apart, the kernel after
+    // this one loses what this one gains.
+    if constexpr (is_packed<Lengths>()) {
+      const int all_heads = quotient(gridDim.x, blocks_of_head);
+      block_of_head = quotient(blockIdx.x, all_heads);
+      of_all_heads = int(blockIdx.x) - block_of_head * all_heads;
+    } else {
+      of_all_heads = quotient(blockIdx.x, blocks_of_head);
+      block_of_head = int(blockIdx.x) - of_all_heads * blocks_of_head;
+    }
+    const int first_row = block_of_head * kRows + int(threadIdx.x) / kLanes;
     const int stored = quotient(of_all_heads, p.num_heads_q);
     const int head = of_all_heads - stored * p.num_heads_q;
     const int lane = int(threadIdx.x) % kLanes;
 
     Row rows[kSteps];
     float delta[kSteps];
+    SequenceTile tile{stored, 0};
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) rows[s] = row_at(params, stored, first_row + s * kRowsApart);
+    for (int s = 0; s < kSteps; ++s) {
+      const int row = first_row + s * kRowsApart, number = row / kBlockM;
+      tile = s == 0 ? scratch_tile<Lengths>(params, stored, kBlockM, number)
+                    : later_scratch_tile<Lengths>(params, tile.sequence, kBlockM, number);
+      rows[s] = row_at(params, tile, row % kBlockM);
+    }
     products(params, head, lane, rows, delta);
 #pragma unroll
     for (int s = 0; s < kSteps; ++s)
@@ -76,10 +91,9 @@ struct BwdRows {
   };
 
   template <class Params>
-  ATTNFORGE_DEVICE static Row row_at(const Params& params, int stored, int row_of_head) {
-    const SequenceTile tile = scratch_tile<Lengths>(params, stored, kBlockM, row_of_head / kBlockM);
+  ATTNFORGE_DEVICE static Row row_at(const Params& params, const SequenceTile& tile, int of_tile) {
     const Lengths lengths(params, tile.sequence);
-    const int row = tile.tile * kBlockM + row_of_head % kBlockM;
+    const int row = tile.tile * kBlockM + of_tile;
     return {lengths.batch(), lengths.q_begin() + row, row < lengths.q()};
   }
 
