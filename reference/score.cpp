@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "attnforge/host_tensors.h"
-#include "reference/half.h"
 #include "reference/sequences.h"
 
 namespace attnforge {
@@ -12,12 +11,6 @@ ChangedScore changed_score(const Problem& problem, double scaled) {
   if (problem.softcap == 0.0f) return {scaled};
   const double softcap = problem.softcap, capped = std::tanh(scaled / softcap);
   return {softcap * capped, 1 - capped * capped, 1 + 2 / std::abs(softcap)};
-}
-
-PlainScore plain_score(const Problem& problem, DType dtype, float scaled) {
-  if (problem.softcap == 0.0f) return {scaled};
-  const float tanh = round_to(dtype, std::tanh(round_to(dtype, scaled / problem.softcap)));
-  return {round_to(dtype, problem.softcap * tanh), round_to(dtype, 1 - tanh * tanh)};
 }
 
 // tanh as a quotient of polynomials: 4e-7 of the capped score.

@@ -16,12 +16,6 @@ struct ChangedScore {
 };
 ChangedScore changed_score(const Problem& problem, double scaled);
 
-/// A score and its slope, rounded to a dtype after each operation.
-struct PlainScore {
-  float value, slope = 1;
-};
-PlainScore plain_score(const Problem& problem, DType dtype, float scaled);
-
 /// The score of a head's rows that has no value; -inf: none.
 float sink_of(const Problem& problem, const Tensors& tensors, std::int64_t head);
 

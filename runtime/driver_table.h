@@ -36,7 +36,6 @@ namespace attnforge {
   X(cuKernelGetFunction, 12000)                        \
   X(cuFuncGetAttribute, 2020)                          \
   X(cuFuncSetAttribute, 9000)                          \
-  X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050) \
   X(cuLaunchKernel, 4000)                              \
   X(cuLaunchKernelEx, 11060)                           \
   X(cuTensorMapEncodeTiled, 12000)                     \

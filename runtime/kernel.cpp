@@ -98,14 +98,6 @@ Kernel::Attributes Kernel::attributes() const {
           .max_threads = attribute(function_, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)};
 }
 
-int Kernel::occupancy(int threads, int smem_bytes) const {
-  int blocks = 0;
-  check(driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function_, threads,
-                                                             static_cast<std::size_t>(smem_bytes)),
-        "ask how many blocks of a kernel an SM holds");
-  return blocks;
-}
-
 void Kernel::launch(const LaunchStep& step, const Dim3& grid, std::span<const std::byte> params,
                     CUstream stream) const {
   ATTNFORGE_ASSERT(params_bytes_ == 0 || params.size() == params_bytes_,

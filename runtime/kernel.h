@@ -31,9 +31,6 @@ class Kernel {
     int max_threads = 0;        // per block, as limited by registers and __launch_bounds__
   };
   Attributes attributes() const;
-  /// Blocks of `threads` with `smem_bytes` of dynamic shared memory that one SM holds at once.
-  /// Throws Error(kCuda).
-  int occupancy(int threads, int smem_bytes) const;
 
   /// Enqueues one step on `grid` instead of its own, with `params` as the kernel's one argument. No
   /// allocation, no synchronisation; may be captured. Throws Error(kCuda) naming the geometry,

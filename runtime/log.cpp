@@ -15,8 +15,6 @@ constexpr std::string_view kLevels[] = {"debug", "info", "warning", "error", "of
 
 }  // namespace
 
-std::string_view to_string(LogLevel level) { return name_in(kLevels, level); }
-
 std::optional<LogLevel> parse_log_level(std::string_view word) {
   return named_in<LogLevel>(kLevels, word);
 }

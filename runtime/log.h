@@ -9,8 +9,7 @@
 
 namespace attnforge {
 
-std::string_view to_string(LogLevel level);  // "debug", "info", "warning", "error", "off"
-/// nullopt for any other word.
+/// Of "debug", "info", "warning", "error" and "off"; nullopt for any other word.
 std::optional<LogLevel> parse_log_level(std::string_view word);
 
 /// $ATTNFORGE_LOG; kWarning when it is unset or empty. Throws Error(kInvalidArgument) if it is not

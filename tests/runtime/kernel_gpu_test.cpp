@@ -97,12 +97,6 @@ TEST_F(KernelGpu, AttributesAgreeWithTheCompiler) {
   EXPECT_EQ(attributes.registers, cubin.registers);
   EXPECT_EQ(attributes.local_bytes, cubin.stack_bytes);
   EXPECT_GE(attributes.max_threads, kThreads);
-  EXPECT_GE(kernel.occupancy(kThreads, 1024), 2);
-}
-
-TEST_F(KernelGpu, OccupancyFallsWithSharedMemory) {
-  const Kernel kernel = load_fill(facts_.arch.smem_per_block_bytes);
-  EXPECT_EQ(kernel.occupancy(kThreads, facts_.arch.smem_per_block_bytes), 1);
 }
 
 TEST_F(KernelGpu, PtxIsLoadedIfTheDriverIsNewEnough) {

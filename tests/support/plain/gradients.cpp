@@ -14,6 +14,7 @@
 #include "reference/sequences.h"
 #include "reference/visible.h"
 #include "tests/support/plain/product.h"
+#include "tests/support/plain/score.h"
 
 namespace attnforge {
 namespace {
