@@ -316,23 +316,29 @@ struct SumOfPairs {
 
   void add(double x) { sum += x, squares += x * x; }
 };
+/// Of the array, and of K as RowsResult::dk has it.
+struct SumsOfPairs {
+  std::vector<SumOfPairs> array, dk;
+};
 template <bool kSum>
-std::vector<SumOfPairs> sums_of_pairs(const test::BackwardOnHost& world,
-                                      const std::vector<float>& a) {
+SumsOfPairs sums_of_pairs(const test::BackwardOnHost& world, const std::vector<float>& a) {
   const Problem& p = world.problem;
+  const auto element = [&](const Tensor& x, std::int64_t batch, std::int64_t row, std::int64_t head,
+                           int column) {
+    return double{
+        load_element(p.dtype_q, x.data,
+                     batch * x.stride_batch + row * x.stride_row + head * x.stride_head + column)};
+  };
   const auto dot = [&](const Tensor& x, std::int64_t row, std::int64_t x_head, const Tensor& y,
                        std::int64_t key, std::int64_t y_head, std::int64_t batch) {
     double sum = 0;
     for (int c = 0; c < p.head_dim; ++c)
-      sum += double{load_element(
-                 p.dtype_q, x.data,
-                 batch * x.stride_batch + row * x.stride_row + x_head * x.stride_head + c)} *
-             double{load_element(
-                 p.dtype_q, y.data,
-                 batch * y.stride_batch + key * y.stride_row + y_head * y.stride_head + c)};
+      sum += element(x, batch, row, x_head, c) * element(y, batch, key, y_head, c);
     return sum;
   };
-  std::vector<SumOfPairs> sums(a.size());
+  const double scale = 1 / std::sqrt(double(p.head_dim));
+  std::vector<SumOfPairs> sums(a.size()),
+      dk(test::index_of(p.batch * p.seqlen_kv * p.num_heads_kv * p.head_dim));
   for (std::int64_t row = 0; row < p.batch * p.num_heads_q * p.seqlen_q; ++row) {
     const std::int64_t q = row % p.seqlen_q, head = row / p.seqlen_q % p.num_heads_q,
                        batch = row / p.seqlen_q / p.num_heads_q;
@@ -342,7 +348,7 @@ std::vector<SumOfPairs> sums_of_pairs(const test::BackwardOnHost& world,
       if (p.causal && k > q + p.seqlen_kv - p.seqlen_q) continue;
       const Tensors& t = world.tensors;
       const std::size_t h = test::index_of(head), key = test::index_of(100 + k);
-      const double s = dot(t.q, q, head, t.k, k, kv_head, batch) / std::sqrt(double(p.head_dim));
+      const double s = dot(t.q, q, head, t.k, k, kv_head, batch) * scale;
       const double score = kSum ? s + a[key] * a[h] : s * a[h] + a[key] * a[7];
       const double dp = dot(t.gradients.dout, q, head, t.v, k, kv_head, batch);
       const double ds = std::exp2(score * 1.4426950408889634 - world.lse_log2[at]) *
@@ -350,9 +356,14 @@ std::vector<SumOfPairs> sums_of_pairs(const test::BackwardOnHost& world,
       sums[h].add(ds * (kSum ? double{a[key]} : s));
       sums[key].add(ds * a[kSum ? h : 7]);
       if (!kSum) sums[7].add(ds * a[key]);
+      const double of_score = ds * (kSum ? 1 : double{a[h]}) * scale;
+      const std::int64_t row_of_dk = (batch * p.seqlen_kv + k) * p.num_heads_kv + kv_head;
+      for (int c = 0; c < p.head_dim; ++c)
+        dk[test::index_of(row_of_dk * p.head_dim + c)].add(of_score *
+                                                           element(t.q, batch, q, head, c));
     }
   }
-  return sums;
+  return {sums, dk};
 }
 
 template <BwdWgmmaSm90aConfig C, bool kSum>
@@ -364,8 +375,8 @@ void expect_sums_over_queries(const std::string& sizes, int blocks) {
   test::BackwardOnHost world(C.right_bound ? words + " causal" : words, C.block_m);
   std::vector<float> a(100 + test::index_of(world.problem.seqlen_kv));
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = 0.125f * static_cast<float>(i * 5 % 9) - 0.4f;
-  const std::vector<SumOfPairs> wanted = sums_of_pairs<kSum>(world, a);
-  constexpr double kRounded = 1e-4;  // P has the 24 bits of fp32
+  const auto [wanted, wanted_dk] = sums_of_pairs<kSum>(world, a);
+  constexpr double kRounded = 1e-4, kDsRounded = 4.0 / 256;  // P has 24 bits, dS of products 8
   for (const test::Pace& pace : test::kPaces) {
     test::Machine machine;
     machine.late = pace.late, machine.slow_warp = pace.slow_warp;
@@ -376,6 +387,10 @@ void expect_sums_over_queries(const std::string& sizes, int blocks) {
     for (std::size_t i = 0; i < a.size(); ++i)
       EXPECT_NEAR(sums[i], wanted[i].sum, kRounded * std::sqrt(wanted[i].squares) + 1e-5)
           << i << " " << pace.name;
+    for (std::size_t i = 0; i < wanted_dk.size(); ++i)
+      ASSERT_NEAR(result.dk[i], wanted_dk[i].sum,
+                  kDsRounded * std::sqrt(wanted_dk[i].squares) + 1e-5)
+          << "dk " << i << " " << pace.name;
   }
 }
 
@@ -384,7 +399,7 @@ constexpr BwdWgmmaSm90aConfig config_of_keys(RowsCase of) {
   c.dargs = 1;
   return c;
 }
-TEST(BwdKeySumsOnTheHost, AreThoseOfAllPairs) {
+TEST(BwdKeySumsOnTheHost, AreThoseOfAllPairsAndSoIsDk) {
   constexpr auto kCausal = config_of_keys({64, 1, kDqFirst, kDqFromRegs, kGridPlain});
   expect_sums_over_queries<kCausal, true>("batch=2 num_heads=4:2 seqlen=150:200", 0);
   expect_sums_over_queries<kCausal, false>("batch=2 num_heads=4:2 seqlen=150:200", 0);
