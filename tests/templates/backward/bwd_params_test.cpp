@@ -614,11 +614,30 @@ TEST(GroupSplits, HavePartsInTheWorkspaceAndAStepThatAddsThemUp) {
     const std::size_t rows = 3 * 2 * 200 * (in_order ? 3 : 1);
     const std::size_t parts = scratch_aligned(rows * 64 * 4) + scratch_aligned(rows * 40 * 4);
     EXPECT_EQ(launch.workspace_bytes - whole.workspace_bytes, parts);
-    const auto zeros_of = [](const Launch& of) {
-      return test::planned_at<BwdStepParams>(of.steps.front(), 0).zeros * 16;
-    };
-    EXPECT_EQ(zeros_of(launch) - zeros_of(whole), in_order ? 0 : parts);
+    EXPECT_EQ(16 * (zeros_of(launch) - zeros_of(whole)), in_order ? 0 : parts);
+    if (!in_order) {
+      const auto rows_step = test::planned_at<BwdStepParams>(launch.steps.front(), 0);
+      const auto at = [](const void* planned) { return reinterpret_cast<std::size_t>(planned); };
+      EXPECT_GE(at(splits.dk), at(rows_step.zeros_begin));
+      EXPECT_LE(at(splits.dk) + parts, at(rows_step.zeros_begin) + 16 * rows_step.zeros);
+    }
     for (const LaunchStep& step : launch.steps) EXPECT_EQ(test::argument_fault(step), "");
+  }
+}
+
+/// Nothing sets one to zeros there, and whatever lies in its place is no gradient.
+TEST(GroupSplits, HaveNoPartsThatTheStepWouldReadWhereThereAreNoQueries) {
+  const char* const words = "batch=3 num_heads=10:2 seqlen=0:200 head_dim=64:40";
+  Config config = best_config(words);
+  set(config, "group_splits", 4), set(config, "zeros_ahead", 0);
+  for (const int dq : {kDqAnyOrder, kDqInOrder}) {
+    set(config, "dq", dq);
+    const Launch launch = find_family("bwd_wgmma_sm90a")
+                              ->launch(config, parse_problem(std::string("bwd bf16 ") + words),
+                                       typical_device("90a"));
+    ASSERT_EQ(launch.steps.size(), 2u) << "the kernel, and bwd_dkv";
+    EXPECT_EQ(test::planned_at<GroupSplitParams>(launch.steps.back(), sizeof(BwdStepParams)).parts,
+              0);
   }
 }
 
