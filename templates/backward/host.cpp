@@ -181,7 +181,8 @@ BwdWork bwd_work(const Problem& problem, const BwdSteps& steps, std::size_t begi
   work.lse_log2 = begin;
   work.delta = work.lse_log2 + of_rows;
   work.turns = work.delta + of_rows + scratch_aligned(list_bytes(problem, steps));
-  // What is zeros before the kernel: turns, counters, and of the sums the first or all.
+  // What is zeros before the kernel: turns, counters, the part of dk and dv that shares add to, and
+  // of the sums of dq the first or all.
   const auto tiles = static_cast<std::size_t>(all_heads(problem) * (rows / steps.block_m));
   work.counters = work.turns + scratch_aligned(tiles * steps.turns * sizeof(int));
   work.added = work.counters +
@@ -273,7 +274,8 @@ double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceF
   }
   if (problem.sinks) us += kStepUs;
   if (steps.group_splits > 1) {
-    // Written and read, and the L2 has no place for them beside what the kernel shares.
+    // Zeros, sums and reads of one part. Several are written and read, and the L2 has no place for
+    // them beside what the kernel shares.
     const auto [dk, dv] = GroupPartBytes::of(problem, steps);
     bytes += 3.0 * static_cast<double>(dk + dv);
     us += kStepUs;

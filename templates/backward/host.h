@@ -68,8 +68,9 @@ struct GroupPartBytes {
 /// Where the parts of the scratch begin, in bytes from the start of the workspace.
 struct BwdWork {
   BwdSteps steps{};
-  std::size_t lse_log2 = 0, delta = 0, turns = 0, counters = 0, added = 0, dq_sums = 0;
-  std::size_t dkv_sums = 0;  // the part that shares add to
+  std::size_t lse_log2 = 0, delta = 0, turns = 0, counters = 0, added = 0;
+  std::size_t dkv_sums = 0;  // the part of dk and dv that shares add to, if they do
+  std::size_t dq_sums = 0;
   std::size_t bytes = 0;  // of all; a family that needs more puts it after these
   int rows_padded = 0;    // of a head
 };

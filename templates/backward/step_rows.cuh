@@ -1,5 +1,5 @@
 // step_rows.cuh - the step before a backward kernel: of each query row its lse in base 2 and delta,
-// the sum over columns of dout * o, - dlse; and zeros where dq is added up or counted.
+// the sum over columns of dout * o, - dlse; and zeros where gradients are added up or counted.
 #pragma once
 
 #include "backward/params.h"

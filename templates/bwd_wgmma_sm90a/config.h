@@ -38,7 +38,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   int zeros_ahead;    // 1: blocks set sums of dQ of later heads to zeros; 0: bwd_rows sets all
   int grid;           // kGridPlain or kGridDynamic, of key tiles
   int group_splits;  // most blocks that share the query heads of a key tile: with more than 1 their
-                     // sums of dK and dV are parts in fp32, which a step after the kernel ends
+                     // sums go to parts in fp32, of which a step after the kernel makes dK and dV
 
   static constexpr int warpgroups = 2;  // that compute
   static constexpr int q_stages = 2;    // tiles of Q in shared memory
