@@ -22,8 +22,8 @@ std::int64_t stored_kv_heads(const Problem& problem) {
   return stored_rows(problem).batch * problem.num_heads_kv;
 }
 
-/// Of a K/V head.
-int parts_of_head(const Problem& problem, const BwdSteps& steps) {
+/// Of dk, and of dv, of a K/V head.
+int gradient_parts(const Problem& problem, const BwdSteps& steps) {
   return steps.adds_parts ? 1 : GroupShares::of(problem, steps.group_splits).count;
 }
 
@@ -50,7 +50,8 @@ void add(Argument& argument, const LaunchWork& work) {
   const std::size_t dk = steps.adds_parts ? bwd_work(work).dkv_sums
                                           : work.begin_of(group_splits_part);
   argument.scratch(dk).scratch(dk + GroupPartBytes::of(problem, steps).dk);
-  argument.value(shares.heads, shares.count, has_rows(problem) ? parts_of_head(problem, steps) : 0);
+  argument.value(shares.heads, shares.count,
+                 has_rows(problem) ? gradient_parts(problem, steps) : 0);
   argument.value(static_cast<int>(stored_rows(problem).kv), GroupSplitParams{}.unused);
 }
 
@@ -71,7 +72,7 @@ GroupShares GroupShares::of(const Problem& problem, int splits) {
 
 GroupPartBytes GroupPartBytes::of(const Problem& problem, const BwdSteps& steps) {
   if (steps.group_splits == 1) return {0, 0};
-  const std::int64_t rows = stored_kv_heads(problem) * parts_of_head(problem, steps) *
+  const std::int64_t rows = stored_kv_heads(problem) * gradient_parts(problem, steps) *
                             stored_rows(problem).kv;
   const auto bytes = [rows](std::int64_t columns) {
     return scratch_aligned(static_cast<std::size_t>(rows * columns) * sizeof(float));
