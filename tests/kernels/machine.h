@@ -24,12 +24,14 @@
 
 namespace attnforge::test {
 
-/// A tensor {column, row, head, batch} of elements of 1 or 2 bytes as TensorMap's words hold it.
+/// A tensor {column, row, head, batch} of elements of 1 or 2 bytes as TensorMap's words hold it,
+/// with packed_heads {column, head % packed_heads, row, head / packed_heads, batch}.
 struct HostMap {
   const void* data;
   long long stride_row, stride_head, stride_batch;
   int columns, rows, heads, box_rows;
   int element_bytes = 2;
+  int packed_heads = 1, box_heads = 1;
 };
 
 struct Mbarrier {
