@@ -24,7 +24,9 @@
 #include "templates/embedded.h"
 #include "templates/parts/user_code/host.h"
 #include "templates/registry.h"
+#include "tests/support/any_text.h"
 #include "tests/support/argument_fields.h"
+#include "tests/support/random_choices.h"
 #include "tests/templates/compile_together.h"
 
 namespace attnforge {
@@ -92,6 +94,29 @@ TEST(AlignedArrays, CompileWithTheirGradientsWithoutSpills) {
     constexpr int kMost = 16;  // of other versions of NVRTC than 13.0
     const int spills = cubin.spill_store_bytes + cubin.spill_load_bytes;
     return spills > kMost ? fmt::format("{} spills {} bytes", to_string(problem), spills) : "";
+  });
+  for (const std::string& each : said) EXPECT_EQ(each, "");
+}
+
+/// Texts that nobody chose, of problems that nobody chose, for two GPUs.
+TEST(RandomTexts, AreCppInFamiliesThatServeTheirProblems) {
+  const std::vector<std::string> said = test::compile_together(12, [](std::size_t seed) {
+    test::RandomChoices choices(seed);
+    const test::AnyText text = test::any_text(choices);
+    Problem problem = test::any_problem_for_text(choices,
+                                                 seed % 2 == 0 ? Op::kForward : Op::kBackward);
+    test::set_text(problem, text);
+    for (const char* arch : {"90a", "80"}) {
+      const auto all = candidates(registry(), problem, typical_device(arch));
+      if (all.empty()) continue;
+      const Candidate chosen = choices.among(all);
+      try {
+        test::check_cpp(chosen.family->render(chosen.config, problem), typical_device(arch).arch);
+      } catch (const Error& error) {
+        return fmt::format("seed {}: {}\n{}", seed, to_string(problem), error.what());
+      }
+    }
+    return std::string();
   });
   for (const std::string& each : said) EXPECT_EQ(each, "");
 }
