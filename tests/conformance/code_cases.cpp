@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "generator/formats/half.h"
 #include "generator/user_code/user_code.h"
+#include "tests/support/text_tree.h"
 
 namespace attnforge::test {
 namespace {
@@ -126,6 +128,18 @@ RunArguments arguments_of(const Problem& p) {
     } else {
       ADD_FAILURE() << "no argument " << argument.name;
     }
+  }
+  return run;
+}
+
+RunArguments arguments_of_text(const Problem& p) {
+  RunArguments run;
+  for (const CodeArgument& argument : code_arguments(p.args)) {
+    const std::vector<std::byte> bytes = text_argument(argument.name).bytes();
+    if (argument.is_array)
+      run.add_array(bytes);
+    else
+      std::memcpy(&run.words.emplace_back(), bytes.data(), bytes.size());
   }
   return run;
 }

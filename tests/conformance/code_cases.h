@@ -54,5 +54,7 @@ struct RunArguments {
 
 /// By the names in problem.args, in their order there.
 RunArguments arguments_of(const Problem& p);
+/// The same of a drawn text (tests/support/any_text.h).
+RunArguments arguments_of_text(const Problem& p);
 
 }  // namespace attnforge::test

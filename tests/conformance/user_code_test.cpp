@@ -12,15 +12,20 @@
 #include "templates/registry.h"
 #include "tests/conformance/code_cases.h"
 #include "tests/conformance/gpu.h"
+#include "tests/conformance/options.h"
 #include "tests/conformance/proof.h"
+#include "tests/support/any_text.h"
+#include "tests/support/random_choices.h"
 
 namespace attnforge {
 namespace {
 
 using namespace test;
 
-/// Runs the problem with these arguments in all families that serve it.
-void expect_same(const Problem& problem, const CodeFunctions& functions, const RunArguments& run) {
+/// Runs the problem with these arguments in all families that serve it, each with `more` configs
+/// beside its first.
+void expect_same(const Problem& problem, const CodeFunctions& functions, const RunArguments& run,
+                 int more = 3) {
   HostProblem host = make_host_problem(problem, kConformanceSeed);
   const Reference reference = reference_attention(
       problem, host.tensors(), all_rows(sequences_of(problem, host.tensors())), functions);
@@ -28,7 +33,7 @@ void expect_same(const Problem& problem, const CodeFunctions& functions, const R
   gpu.tensors.code_arguments = run.words.data();
   int families = 0;
   for (const Family* family : registry()) {
-    for (const Compiled& compiled : compile_some(*family, problem, 3, kConformanceSeed)) {
+    for (const Compiled& compiled : compile_some(*family, problem, more, kConformanceSeed)) {
       ++families;
       ASSERT_EQ(compiled.failure, "") << to_string(problem);
       const Loaded loaded(compiled);
@@ -95,6 +100,20 @@ TEST(WideIndexesOnTheGpu, ReadElementsBeyond2To31) {
             }};
     expect_same(problem, functions, run);
   }
+}
+
+/// Texts and problems that nobody chose, beside what the texts' trees mean.
+TEST(RandomTexts, Forward) {
+  const std::string unusable = gpu_problem();
+  if (!unusable.empty()) GTEST_SKIP() << unusable;
+  ScopedContext context(gpu_context());
+  for_each_text_seed([](std::uint64_t seed) {
+    RandomChoices choices(seed);
+    const AnyText text = any_text(choices);
+    Problem problem = any_problem_for_text(choices, Op::kForward);
+    set_text(problem, text);
+    expect_same(problem, functions_of(text, problem), arguments_of_text(problem), 1);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Texts, UserCodeConformance, testing::ValuesIn(code_cases()),

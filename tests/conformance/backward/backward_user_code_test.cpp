@@ -13,19 +13,25 @@
 #include "tests/conformance/code_cases.h"
 #include "tests/conformance/options.h"
 #include "tests/conformance/proof.h"
+#include "tests/support/any_text.h"
+#include "tests/support/random_choices.h"
 
 namespace attnforge {
 namespace {
 
 using namespace test;
 
-/// Of all families that serve it.
-std::vector<Compiled> some_configs(const Problem& problem) {
+/// Of all families that serve it, `more` beside the first.
+std::vector<Compiled> configs_that_serve(const Problem& problem, int more) {
   std::vector<Compiled> configs;
   for (const Family* family : families_of(Op::kBackward)) {
-    for (Compiled& compiled : compile_some(*family, problem, random_configs(), kConformanceSeed))
+    for (Compiled& compiled : compile_some(*family, problem, more, kConformanceSeed))
       configs.push_back(std::move(compiled));
   }
+  return configs;
+}
+std::vector<Compiled> some_configs(const Problem& problem) {
+  std::vector<Compiled> configs = configs_that_serve(problem, random_configs());
   EXPECT_FALSE(configs.empty() && only_family().empty())
       << "no family serves " << to_string(problem);
   return configs;
@@ -80,7 +86,34 @@ std::vector<std::byte> before_runs(const Problem& p, const Darg& darg) {
   return bytes;
 }
 
-/// Two runs add what the reference says twice, or write it; dq, dk and dv are right beside it.
+/// Two runs add what the reference says twice, or write it; dq, dk and dv are right beside it: "",
+/// or what is wrong.
+std::string fault_with_dargs(const Compiled& compiled, const BackwardExpectation& expected,
+                             GpuProblem& gpu, const RunArguments& run) {
+  const Problem& problem = expected.host.problem;
+  const std::vector<Darg> dargs = dargs_of(problem);
+  std::vector<Buffer> gradients;
+  std::vector<float*> addresses;
+  for (const Darg& darg : dargs) {
+    gradients.push_back(Buffer::of(std::span<const std::byte>(before_runs(problem, darg))));
+    addresses.push_back(static_cast<float*>(gradients.back().data()));
+  }
+  Tensors words;
+  words.code_arguments = run.words.data();
+  std::vector<std::uint64_t> with_gradients;
+  gpu.tensors.code_arguments = with_dargs_at(words, dargs, addresses, with_gradients)
+                                   .code_arguments;
+  std::string fault = fault_of(compiled, expected, gpu);
+  for (std::size_t i = 0; fault.empty() && i < dargs.size(); ++i) {
+    std::vector<float> actual = floats_of(dargs[i], gradients[i].to_host<std::byte>().data());
+    for (float& x : actual) x /= dargs[i].written ? 1 : 2;
+    const Comparison compared = compare_darg(problem, actual.data(), expected.reference.dargs[i],
+                                             dargs[i].dtype);
+    if (!compared.passed()) fault += dargs[i].name + ": " + to_string(compared) + "\n";
+  }
+  return fault;
+}
+
 TEST_P(Dargs, MatchTheReference) {
   const std::string unusable = gpu_problem();
   if (!unusable.empty()) GTEST_SKIP() << unusable;
@@ -92,39 +125,43 @@ TEST_P(Dargs, MatchTheReference) {
     problem.dargs = GetParam().dargs;
     if (problem.dargs.starts_with("whole") && !may_be_whole(problem)) continue;
     validate(problem);
-    const std::vector<Darg> dargs = dargs_of(problem);
     CodeFunctions functions = GetParam().functions;
-    for (const Darg& darg : dargs) functions.dargs.push_back({.elements = darg.elements});
+    for (const Darg& darg : dargs_of(problem))
+      functions.dargs.push_back({.elements = darg.elements});
     const std::vector<Compiled> configs = some_configs(problem);
     if (configs.empty()) continue;
     const BackwardExpectation expected(problem, functions);
     GpuProblem gpu(expected.host);
-    RunArguments run = arguments_of(problem);
+    const RunArguments run = arguments_of(problem);
     for (const Compiled& compiled : configs) {
       ++served;
-      std::vector<Buffer> gradients;
-      std::vector<float*> addresses;
-      for (const Darg& darg : dargs) {
-        gradients.push_back(Buffer::of(std::span<const std::byte>(before_runs(problem, darg))));
-        addresses.push_back(static_cast<float*>(gradients.back().data()));
-      }
-      Tensors words;
-      words.code_arguments = run.words.data();
-      std::vector<std::uint64_t> with_gradients;
-      gpu.tensors.code_arguments = with_dargs_at(words, dargs, addresses, with_gradients)
-                                       .code_arguments;
-      std::string fault = fault_of(compiled, expected, gpu);
-      for (std::size_t i = 0; fault.empty() && i < dargs.size(); ++i) {
-        std::vector<float> actual = floats_of(dargs[i], gradients[i].to_host<std::byte>().data());
-        for (float& x : actual) x /= dargs[i].written ? 1 : 2;
-        const Comparison compared = compare_darg(problem, actual.data(),
-                                                 expected.reference.dargs[i], dargs[i].dtype);
-        if (!compared.passed()) fault += dargs[i].name + ": " + to_string(compared) + "\n";
-      }
-      EXPECT_EQ(fault, "") << to_string(problem) << "\n  " << to_string(compiled.candidate.config);
+      EXPECT_EQ(fault_with_dargs(compiled, expected, gpu, run), "")
+          << to_string(problem) << "\n  " << to_string(compiled.candidate.config);
     }
   }
   if (served == 0) GTEST_SKIP() << "no backward family serves gradients of arrays";
+}
+
+/// Texts and problems that nobody chose, beside what the texts' trees mean. A problem may have
+/// parts that no backward family serves.
+TEST(RandomTexts, Backward) {
+  const std::string unusable = gpu_problem();
+  if (!unusable.empty()) GTEST_SKIP() << unusable;
+  ScopedContext context(gpu_context());
+  for_each_text_seed([](std::uint64_t seed) {
+    RandomChoices choices(seed);
+    const AnyText text = any_text(choices);
+    Problem problem = any_problem_for_text(choices, Op::kBackward);
+    set_text(problem, text);
+    const std::vector<Compiled> configs = configs_that_serve(problem, 1);
+    if (configs.empty()) return;
+    const BackwardExpectation expected(problem, functions_of(text, problem));
+    GpuProblem gpu(expected.host);
+    const RunArguments run = arguments_of_text(problem);
+    for (const Compiled& compiled : configs)
+      EXPECT_EQ(fault_with_dargs(compiled, expected, gpu, run), "")
+          << to_string(problem) << "\n  " << to_string(compiled.candidate.config);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Texts, Dargs, testing::ValuesIn(dargs_cases()),
