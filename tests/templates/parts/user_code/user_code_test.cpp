@@ -8,6 +8,7 @@
 #include <ctime>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "attnforge/code_texts.h"
 #include "attnforge/error.h"
@@ -195,24 +196,29 @@ TEST(AddCode, CombinesTexts) {
   EXPECT_THROW(add_code(problem, alibi()), Error) << "two arguments of one name";
 }
 
+/// As often as a text may have it.
+std::string repeated(std::string text, std::string_view next) {
+  while (text.size() + next.size() <= kMostCodeBytes) text += next;
+  return text;
+}
+double seconds_to_plan(const CodeTexts& texts, const char* op, const char* dargs = "") {
+  Problem problem = parse_problem(std::string(op) +
+                                  " bf16 batch=2 num_heads=16:4 seqlen=1024 head_dim=128");
+  problem.score = texts.score;
+  problem.mask = texts.mask;
+  problem.args = texts.args;
+  problem.dargs = dargs;
+  const std::clock_t begin = std::clock();  // of a core: others may take turns
+  validate(problem);
+  for (const char* family : {"fwd_wgmma_sm90a", "fwd_mma_sm80", "bwd_wgmma_sm90a", "bwd_mma_sm80"})
+    candidates(*find_family(family), problem, typical_device("90a"));
+  return double(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
 /// A plan looks at thousands of configs, and each may ask what the texts are: they are read once.
 TEST(UserCode, TakesNoLongTimeToPlanHoweverLongItIs) {
-  const auto repeated = [](const char* first, const char* next) {
-    std::string text = first;
-    while (text.size() + std::string_view(next).size() <= kMostCodeBytes) text += next;
-    return text;
-  };
   const auto seconds = [](const std::string& score, const std::string& mask, const char* op) {
-    Problem problem = parse_problem(std::string(op) +
-                                    " bf16 batch=2 num_heads=16:4 seqlen=1024 head_dim=128");
-    problem.score = score;
-    problem.mask = mask;
-    const std::clock_t begin = std::clock();  // of a core: others may take turns
-    validate(problem);
-    for (const char* family :
-         {"fwd_wgmma_sm90a", "fwd_mma_sm80", "bwd_wgmma_sm90a", "bwd_mma_sm80"})
-      candidates(*find_family(family), problem, typical_device("90a"));
-    return double(std::clock() - begin) / CLOCKS_PER_SEC;
+    return seconds_to_plan({.score = score, .mask = mask}, op);
   };
   const std::string deep(4000, '('), closed(4000, ')');
   for (const char* op : {"fwd", "bwd"}) {
@@ -226,6 +232,20 @@ TEST(UserCode, TakesNoLongTimeToPlanHoweverLongItIs) {
     }
     EXPECT_LT(seconds(repeated("s", " + k"), "k <= q", op), 4 * usual + 0.5) << op << " score";
   }
+}
+
+TEST(Dargs, TakeNoLongTimeToPlanHoweverLongTheTextIs) {
+  const auto seconds = [](const std::string& score, const char* args) {
+    return seconds_to_plan({.score = score, .args = args}, "bwd", "a");
+  };
+  constexpr const char *kArray = "float* a", *kRows = "aligned bf16* a, int n";
+  const double most = 4 * seconds("s + a[k]", kArray) + 0.5;
+  for (const std::string& text :
+       {repeated("s", " + a[k]"), repeated("s * a[0]", " + k"),
+        "s + a[" + repeated("k", "+k").substr(8) + "]",
+        "s + a[" + std::string(4000, '(') + "k" + std::string(4000, ')') + "]"})
+    EXPECT_LT(seconds(text, kArray), most) << text.substr(0, 20);
+  EXPECT_LT(seconds(repeated("s + a[q * n + k]", " + k"), kRows), most) << "rows";
 }
 
 TEST(LadderFamilies, SayThatTheyDoNotTakeCode) {
