@@ -124,7 +124,7 @@ std::unique_ptr<Evaluator> evaluator_of(const Problem& problem, const std::optio
     const Clock::time_point end = first_run && options.time_limit_s > 0
                                       ? called + seconds(kFirstRunWaitShare, options.time_limit_s)
                                       : Clock::time_point::max();
-    trials = make_worker_trials(problem, state.facts, program, trial, end);
+    trials = make_worker_trials(problem, state.facts, program, trial, end, options.cancelled);
     compilers = std::make_unique<CompileWorkers>(program);
   } else {
     trials = make_gpu_trials(problem, state.facts, trial);

@@ -18,13 +18,20 @@ using Clock = std::chrono::steady_clock;
 
 // Beside the limit that the worker itself has for a kernel: a driver that does not answer.
 constexpr double kAnswerSeconds = 5, kBeginSeconds = 60;
+constexpr std::chrono::seconds kStopping{1};  // for what is under way when the caller wants to stop
 constexpr int kDeathsInARow = 4;  // without an answer between them: it is not the candidates
 
 class WorkerTrials : public Trials {
  public:
   WorkerTrials(const Problem& problem, const DeviceFacts& device, const WorkerProgram& program,
-               const TrialOptions& options, Clock::time_point end)
-      : problem_(problem), device_(device), program_(program), options_(options), end_(end) {}
+               const TrialOptions& options, Clock::time_point end,
+               const std::function<bool()>& cancelled)
+      : problem_(problem),
+        device_(device),
+        program_(program),
+        options_(options),
+        end_(end),
+        cancelled_(cancelled) {}
 
   bool start() override {
     if (!loss_ && stage_ < Stage::kBegun) go_on(0);
@@ -129,7 +136,7 @@ class WorkerTrials : public Trials {
   bool alive() {
     while (!loss_ && stage_ != Stage::kReady) {
       go_on(0.05);
-      if (stage_ != Stage::kReady && Clock::now() > end_) give_up();
+      if (stage_ != Stage::kReady && is_over()) give_up();
     }
     return !loss_;
   }
@@ -195,7 +202,7 @@ class WorkerTrials : public Trials {
       if (got == Channel::Got::kMessage) break;
       if (got == Channel::Got::kGone) return {{}, died("")};
       if (now > limit) return {{}, died(fmt::format("gave no answer for {:.1f} s", wait.count()))};
-      if (now > end_) {
+      if (is_over()) {
         give_up();
         return {{}, loss_->measurement};
       }
@@ -242,9 +249,17 @@ class WorkerTrials : public Trials {
                              deaths_, last.detail)};
   }
 
+  /// Whether nothing is waited for any more.
+  bool is_over() {
+    const Clock::time_point now = Clock::now();
+    if (!stop_ && cancelled_ && cancelled_()) stop_ = now + kStopping;
+    return now > end_ || (stop_ && now > *stop_);
+  }
+
   void give_up() {
     loss_ = Loss{"", failed(Status::kTimedOut, "the time of the search was over"),
-                 "its time was over while a worker was at work. What was tried is stored"};
+                 fmt::format("{} while a worker was at work. What was tried is stored",
+                             stop_ ? "that was asked for" : "its time was over")};
     end_worker();
   }
 
@@ -253,6 +268,8 @@ class WorkerTrials : public Trials {
   const WorkerProgram program_;
   const TrialOptions options_;
   const Clock::time_point end_;
+  const std::function<bool()> cancelled_;
+  std::optional<Clock::time_point> stop_;  // once cancelled
   std::unique_ptr<WorkerProcess> process_;
   enum class Stage { kNone, kBeginning, kBegun, kGettingReady, kReady } stage_ = Stage::kNone;
   OwnCode code_;
@@ -268,8 +285,9 @@ class WorkerTrials : public Trials {
 
 std::unique_ptr<Trials> make_worker_trials(const Problem& problem, const DeviceFacts& device,
                                            const WorkerProgram& program,
-                                           const TrialOptions& options, Clock::time_point end) {
-  return std::make_unique<WorkerTrials>(problem, device, program, options, end);
+                                           const TrialOptions& options, Clock::time_point end,
+                                           const std::function<bool()>& cancelled) {
+  return std::make_unique<WorkerTrials>(problem, device, program, options, end, cancelled);
 }
 
 }  // namespace attnforge

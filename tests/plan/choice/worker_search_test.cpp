@@ -163,6 +163,24 @@ TEST_F(WorkerSearchTest, AFirstRunEndsInTimeWhateverHappens) {
   }
 }
 
+// A driver that does not return: who wants to stop waits for a second, not for the worker's limit.
+TEST_F(WorkerSearchTest, ACancelledSearchWaitsForNoStuckWorker) {
+  Device here = device();
+  const std::vector<std::string> configs = tried(here);
+  std::string faults;
+  for (const std::string& config : configs) faults += "stuck=" + config + ";";
+  const test::ScopedEnvironment with_faults(Variables{{"FAKE_FAULTS", faults}});
+  const Clock::time_point start = Clock::now();
+  const auto cancelled = [start] { return seconds_since(start) > 0.5; };
+  try {
+    tune(kProblem, here, {.rigor = Rigor::kQuick, .cancelled = cancelled});
+    ADD_FAILURE() << "no candidate answers";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("that was asked for while a worker was at work"));
+  }
+  EXPECT_LT(seconds_since(start), 3);
+}
+
 /// Processes that this one has started and that live.
 std::vector<pid_t> children() {
   std::vector<pid_t> found;
