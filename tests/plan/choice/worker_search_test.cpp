@@ -173,8 +173,8 @@ TEST_F(WorkerSearchTest, ACancelledSearchWaitsForNoStuckWorker) {
   const Clock::time_point start = Clock::now();
   const auto cancelled = [start] { return seconds_since(start) > 0.5; };
   try {
-    tune(kProblem, here, {.rigor = Rigor::kQuick, .cancelled = cancelled});
-    ADD_FAILURE() << "no candidate answers";
+    // Where all is so slow that no worker is at work yet, the search ends by itself.
+    EXPECT_EQ(tune(kProblem, here, {.rigor = Rigor::kQuick, .cancelled = cancelled}).winner, "");
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("that was asked for while a worker was at work"));
   }
