@@ -4,6 +4,7 @@ from . import _checks, _graphs
 from ._calls import native, parts as _parts
 from ._calls.arguments import check_inputs, check_outputs, new_outputs, view_inputs, view_outputs
 from ._arrays import backend_of
+from ._block_mask import by_number
 from ._calls.call import Call
 from ._calls.code import check_devices, code_of
 from ._calls.fast import fast, find
@@ -47,14 +48,14 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, 
     if _graphs.waiting and _graphs.torch_is_there():
         return attention(q, k, v, out=out, stream=stream, rope_offset=rope_offset, attn_mask=attn_mask, **options)
     # ---- A call like an earlier one, which has passed every check ----
-    found = fast.native(ATTENTION, out, q, k, v, stream, rope_offset, attn_mask, options)
+    values = ATTENTION, out, q, k, v, stream, rope_offset, attn_mask, by_number(options)
+    found = fast.native(*values)
     if found is not None and found is not False:
         if type(found) is not int:
             return found
         if (result := autograd.again(found, q, k, v, attn_mask, options)) is not None:
             return result
         found = False
-    values = ATTENTION, out, q, k, v, stream, rope_offset, attn_mask, options
     if attn_mask is not None:
         from .integrations.masks import with_attn_mask
 

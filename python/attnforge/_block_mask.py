@@ -370,3 +370,18 @@ def block_words_of(block_mask):
         density = 2.0 ** round(math.log2(max(m.density, 2.0**-19)))
         m.of_problem = BlockWords(m.seqlen, *m.block, m.heads, m.batch, m.has_bits, min(density, 1.0))
     return m.of_problem
+
+
+_BY_NUMBER = "a block mask, by its number"
+
+
+def by_number(options):
+    """Options by their names as the shim compares them: there is one block mask of a number, ever. One with a text is looked at in each call."""
+    mask = options.get("block_mask")
+    return {**options, "block_mask": (_BY_NUMBER, mask.number)} if type(mask) is BlockMask and mask.mask is None else options
+
+
+def with_mask(options):
+    """The other way round, as long as the mask lives."""
+    given = options.get("block_mask")
+    return {**options, "block_mask": of_number(given[1])} if type(given) is tuple else options

@@ -327,6 +327,30 @@ class NativeTest(OnCpu):
                     self.same([made], [o])
                 self.assertFalse(torch.equal(*wanted[:2]))
 
+    def test_block_masks(self):
+        """Masks of the same words, each by itself, which nothing keeps; one with a text, and what is no mask, are left to Python."""
+        make = attnforge.BlockMask
+        masks = [make.from_bsr([0, 1, 2], columns, 16, 32) for columns in ([0, 1], [1, 0])]
+        q, k, v = inputs((2, 32, 4, 16))
+        calls = [lambda mask=mask: attnforge.attention(q, k, v, block_mask=mask) for mask in masks]
+        steps = [self.trained_step(rows=32, dout=q, block_mask=mask) for mask in masks]
+        for kind, count in ((calls, 1), (steps, 2)):
+            wanted = [self.python_alone(call) for call in kind]
+            for made, x in zip([self.hot(call, count) for call in kind], wanted):
+                self.same(made if count == 2 else [made], x if count == 2 else [x])
+            self.assertFalse(torch.equal(*(x[0] for x in wanted)))
+        for wrong in (masks[0].number, object()):
+            with self.assertRaisesRegex(attnforge.InvalidError, "must be an attnforge.BlockMask"):
+                attnforge.attention(q, k, v, block_mask=wrong)
+        with_text = make.from_bsr([0, 1, 2], [0, 1], 16, 32, partial=[1, 1])
+        with_text.mask, with_text.args = "k < head + 12", None
+        call = lambda: attnforge.attention(q, k, v, block_mask=with_text)  # noqa: E731
+        self.same([self.hot(call, 0)], [self.python_alone(call)])
+        there = [weakref.ref(mask) for mask in masks]
+        del masks, calls, steps, kind, wanted, made, x
+        gc.collect()
+        self.assertEqual([each() for each in there], [None] * 2)
+
     def test_a_mask_that_is_copied_is_left_to_python(self):
         q, k, v = inputs((2, 23, 4, 16))
         for mask in (torch.randn(23, 23).bfloat16(), (torch.rand(23, 46) > 0.3)[:, ::2]):

@@ -58,8 +58,9 @@ TEST(Logger, PassesOnItsLevelAndAbove) {
   logger.info("i");
   logger.warning("w");
   logger.error("e");
-  EXPECT_EQ(lines, (std::vector<std::pair<LogLevel, std::string>>{
-                       {LogLevel::kInfo, "i"}, {LogLevel::kWarning, "w"}, {LogLevel::kError, "e"}}));
+  EXPECT_EQ(lines,
+            (std::vector<std::pair<LogLevel, std::string>>{
+                {LogLevel::kInfo, "i"}, {LogLevel::kWarning, "w"}, {LogLevel::kError, "e"}}));
   EXPECT_FALSE(logger.enabled(LogLevel::kDebug));
   EXPECT_TRUE(logger.enabled(LogLevel::kError));
 }

@@ -14,8 +14,8 @@ namespace attnforge {
 /// No kernel runs in this process, and no CUDA context of it is touched. get_ready() starts the
 /// worker and returns at once; load() waits for it. What a worker answers with an Error that is no
 /// candidate's fault (no memory, another build) is thrown. After `end`, and a second after
-/// `cancelled` (which may be empty) was first true, nothing is waited for any more: the evaluator is
-/// then lost, with nobody to blame.
+/// `cancelled` (which may be empty) was first true, nothing is waited for any more: the evaluator
+/// is then lost, with nobody to blame.
 std::unique_ptr<Trials> make_worker_trials(const Problem& problem, const DeviceFacts& device,
                                            const WorkerProgram& program,
                                            const TrialOptions& options,

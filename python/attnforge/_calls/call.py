@@ -8,13 +8,12 @@ from .. import _c
 from .arguments import alignment_of, problem_of_arrays, used_strides
 from .._arrays import contiguous
 from .._errors import InvalidError, PerformanceWarning
-from .code import argument_again
 from .fast import fast
 from .._formats import DTYPES, FP32, ITEM_BYTES, LOW_BITS, Q4_0, Q8_0, numbers_in
 from .._library import packer
 from .marks import mark_rows
 from .overlap import overlap, span
-from .parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, has_of_run, of_run_again, words_of_arrays
+from .parts import NAMES, NO_ADDRESSES, PartArrays, Tail, addresses_of, has_of_run, of_run_again, structs_in, words_of_arrays
 from .._plans import plan_of
 
 _NAMES = ("q", "k", "v", "out", "the lse of out", *NAMES)
@@ -149,17 +148,17 @@ class Call:
         by their names, with marks' own kind of tensors. low: of the addresses, as for plan(). any_rows: the same for packed tensors of other
         rows."""
         plan = self._plans.get(low)
-        if plan is None or self._may_convert or self.options.parts.blocks is not None:
+        of_run = of_run_again(options, self.device) if self._has_of_run else {}
+        if plan is None or self._may_convert or of_run is None:
             return None
         if any_rows and self.options.parts.packed:
             return self.of_any_rows().recipe(marks, options, low)
         q, k, v, o, lse = marks
         parts = addresses_of(options) if self._has_parts else NO_ADDRESSES
-        code = argument_again(options.get("args")) if self._has_of_run else None
-        tensors, kept = self.argument(q, k, v, o, lse if self._has_lse else 0, parts, code=code)
+        tensors, kept = self.argument(q, k, v, o, lse if self._has_lse else 0, parts, **of_run)
         of_arrays = (*marks, *parts)
         pairs = [(of_arrays[output], of_arrays[other], below, above) for output, other, below, above in self._pairs]
-        return plan, tensors, [each for each in kept if each is not None], pairs
+        return plan, tensors, structs_in(kept), pairs
 
     def _is_close(self, q, k, v, o):
         """Whether o may share memory with an input."""

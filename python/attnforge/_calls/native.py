@@ -10,6 +10,7 @@ import itertools
 import os
 import sys
 
+from .._block_mask import with_mask
 from .._library import context, lib, library_path
 from .marks import MORE, OF_KEYS, PLACE as MARK, ROWS, mark_rows
 from .parts import addresses_of
@@ -216,7 +217,7 @@ def remember_attention(key, values, result, used, first=False):
     else:
         of_outputs = marked[0] if type(out) is tuple else marked[:1]
     marks = [each.mark for each in (*marked[1:4], *of_outputs)] + [0] * (2 - len(of_outputs))
-    recipe = None if named is None else call.recipe(marks, named, low_bits(q, k, v, outputs[0]), out is None)
+    recipe = None if named is None else call.recipe(marks, with_mask(named), low_bits(q, k, v, outputs[0]), out is None)
     if recipe is None and first:
         return
     rests, zeros = b"", ()
@@ -246,7 +247,7 @@ def backward_words(call, q, k, v, o, lse, dout, dlse, options, gradients, any_ro
     """words_of() a BackwardCall whose tensors are these, in this order, those of options, and new gradients; None without. trained: names
     of arrays in args, whose gradients are the last."""
     places = itertools.count(6 if dlse is None else 7)
-    named = _marked(options, type(q), places)
+    named = with_mask(_marked(options, type(q), places))
     dq, dk, dv, *others = (Marked(place).mark for place, _ in zip(places, gradients))
     of_args = others[len(others) - len(trained) :]
     marks = [MARK, MARK + 1, MARK + 2, MARK + 3, MARK + 5, dq, dk, dv, MARK + 4, 0 if dlse is None else MARK + 6]

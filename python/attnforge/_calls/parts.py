@@ -96,6 +96,11 @@ def of_run_again(options, device, more_words=()):
     return {"block_mask": blocks, "code": argument_again(options.get("args"), more_words)}
 
 
+def structs_in(kept):
+    """Of what pack() says is to be kept, what a run's struct points to."""
+    return [each for each in kept if isinstance(each, (ctypes.Structure, ctypes.Array))]
+
+
 def words_of_arrays(arrays, options, batch, q, k, v=None):
     """Of the problem, by the names of its fields: sizes of sequences too, of packed ones bounds."""
     words = options.parts

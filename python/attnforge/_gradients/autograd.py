@@ -7,6 +7,7 @@ from .. import _checks
 from .._calls import native, parts as _parts
 from .._calls.arguments import check_inputs, view_inputs
 from .._arrays import backend_of
+from .._block_mask import by_number
 from .backward import attention_backward, by_plans, why_not_served
 from .._calls.code import check_devices, code_of, name_of, new_dargs
 from .._errors import InvalidError, UnsupportedError
@@ -97,7 +98,9 @@ def again(number, q, k, v, attn_mask, options):
 
 
 def _remember(known, q, k, v, values, of_mask):
-    """The call of `values` has a number from now on, if autocast has nothing to convert in it."""
+    """The call of `values` has a number from now on, if autocast has nothing to convert in it, and no block mask would be kept by it."""
+    if known.get("block_mask") is not None:
+        return
     since, number = native.epoch(), next(_numbers)
     if len(_numbered) >= plan_cache.limit:
         _numbered.clear()
@@ -285,7 +288,7 @@ def rows_may_not_count(options):
 def attend_to_rows(attention, q, k, v, options):
     """(o, lse) of tensors whose rows_may_not_count(): what the kernels leave out is 0, lest something made of it is no number. options: of
     attention(), with return_lse."""
-    values = TRAINING, None, q, k, v, None, 0, None, options
+    values = TRAINING, None, q, k, v, None, 0, None, by_number(options)
     made = found = fast.native(*values)
     if not found:
         packed = "cu_seqlens" in options
@@ -337,7 +340,7 @@ def _make_function(torch, attention):
             if rows_may_not_count(forward):
                 made = attend_to_rows(attention, q, k, v, forward)
             else:
-                made = fast.native(ATTENTION, None, q, k, v, None, 0, None, forward) or attention(q, k, v, **forward)
+                made = fast.native(ATTENTION, None, q, k, v, None, 0, None, by_number(forward)) or attention(q, k, v, **forward)
             o, lse = made
             ctx.given = given
             ctx.save_for_backward(q, k, v, o, lse, *leaves)  # refuses what was written to in between
@@ -355,7 +358,7 @@ def _make_function(torch, attention):
                 options, of_sinks, of_args = wanted = given.wanted(needs)
                 leaves = saved[5:]
                 options = with_tensors(options, leaves) if leaves else options
-                values = (BACKWARD, None, *saved[:5], dout, dlse, options, *([tuple(of_args)] if of_args else ()))
+                values = (BACKWARD, None, *saved[:5], dout, dlse, by_number(options), *([tuple(of_args)] if of_args else ()))
                 found = fast.native(*values)
                 told = values if found is False else None
                 plain = dlse is None and not of_args

@@ -10,6 +10,7 @@ from .._calls.arguments import (
     alignment_of_all, check_inputs, check_rows, problem_of, problem_of_arrays, check_lse, shape_of_lse, view_inputs
 )
 from .._arrays import backend_of
+from .._block_mask import by_number
 from .backward_call import BackwardCall
 from .._calls.code import check_dargs_apart, check_devices, code_of, dargs_of, may_be_whole, name_of
 from .._errors import InvalidError, PerformanceWarning, UnsupportedError
@@ -71,7 +72,7 @@ def attention_backward(
         return attention_backward(q, k, v, o, lse, dout, out=out, **own, **options)
     found = told = None
     if out is None and stream is None and accumulate is False and fp32_gradients is False and dargs is None:
-        found = fast.native(*(told := (BACKWARD, None, q, k, v, o, lse, dout, dlse, options)))
+        found = fast.native(*(told := (BACKWARD, None, q, k, v, o, lse, dout, dlse, by_number(options))))
         if found:
             return found
     told = told if found is False else None

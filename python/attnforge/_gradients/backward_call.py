@@ -5,10 +5,9 @@ from copy import copy
 from ctypes import addressof
 
 from .. import _c
-from .._calls.code import argument_again
 from .._calls.fast import fast
 from .._calls.marks import mark_rows
-from .._calls.parts import NO_ADDRESSES, Tail, addresses_of, has_of_run, of_run_again
+from .._calls.parts import NO_ADDRESSES, Tail, addresses_of, has_of_run, of_run_again, structs_in
 from .._calls.rest import clear_rest
 from .._formats import ITEM_BYTES
 from .._library import packer
@@ -25,7 +24,7 @@ class BackwardCall:
     args is beside out=. Immutable but for its plans; thread-safe."""
 
     __slots__ = (
-        "device", "packed", "zeros", "_new", "_plans", "_pairs", "_of", "_of_lse", "_of_dlse", "_has_parts", "_has_blocks", "_has_of_run",
+        "device", "packed", "zeros", "_new", "_plans", "_pairs", "_of", "_of_lse", "_of_dlse", "_has_parts", "_has_of_run",
         "_tail", "_rows", "_last",
     )  # fmt: skip
 
@@ -35,7 +34,7 @@ class BackwardCall:
         self.device, self._plans, self._pairs, self._new = arrays[0].device, {}, (), None
         self._tail, self.packed, self._has_parts = tail, parts.packed, parts.rows_may_not_count or bool(parts.of_heads)
         self.zeros = parts.rows_may_not_count and not parts.packed  # whether new gradients are these before the run
-        self._has_blocks, self._has_of_run = parts.blocks is not None, has_of_run(options)
+        self._has_of_run = has_of_run(options)
         self._rows, self._last = arrays[0].shape[0], 4 * batch
         self._of = tuple(struct.pack("=qqq", *(0 if i is None else array.strides[i] for i in options.places)) for array in arrays[:8])
         self._of_lse, self._of_dlse = (
@@ -111,13 +110,13 @@ class BackwardCall:
     def recipe(self, marks, options, low, any_rows=False, of_args=()):
         """As that of Call, of new gradients. marks: of all arrays, 0 for those that are not there. of_args: of gradients of arrays in args."""
         plan = self._plans.get(low)
-        if plan is None or self._new is None or self._has_blocks:
+        of_run = of_run_again(options, self.device, of_args) if self._has_of_run else {}
+        if plan is None or self._new is None or of_run is None:
             return None
         if any_rows and self.packed:
             return self.of_any_rows().recipe(marks, options, low, of_args=of_args)
-        of_run = {"code": argument_again(options.get("args"), of_args)} if self._has_of_run else {}
         tensors, kept = self._argument(marks, addresses_of(options) if self._has_parts else NO_ADDRESSES, **of_run)
-        return plan, tensors, [each for each in kept if each is not None], ()
+        return plan, tensors, structs_in(kept), ()
 
 
 def _low(addresses):

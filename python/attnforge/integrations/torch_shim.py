@@ -81,6 +81,8 @@ def remember_forward(q, k, v, parts, options, outputs, out):
     out: what it was given of them."""
     if "rope_offset" in options or parts and out is not None:  # the shim would not see these change or meet
         return
+    if options.get("block_mask") is not None:  # nor that the mask is not there any more
+        return
     epoch = native.epoch()  # first: what is forgotten from now on is not kept
     key = fast.key_of_attention(q, k, v, out, with_tensors(options, parts))
     call = find(key)
@@ -95,6 +97,8 @@ def remember_forward(q, k, v, parts, options, outputs, out):
 
 def remember_backward(saved, dout, dlse, options, gradients):
     """After attention_backward() in a cold call without other tensors, which made these gradients."""
+    if options.get("block_mask") is not None:
+        return
     epoch = native.epoch()
     call = find(fast.key_of(("backward", *options), (*saved, dout, dlse, None, False, False, *options.values())))
     if call is None or not hasattr(call, "recipe"):
