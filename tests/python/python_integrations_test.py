@@ -979,7 +979,14 @@ class FlexTest(OnCpu):
         for name, _, mask_mod, _ in flex_programs.programs(4, 40, "cpu"):
             if mask_mod is not None:
                 mask = create_block_mask(mask_mod, 2, 4, 40, 40, device="cpu", BLOCK_SIZE=16)
-                self.assertNotIn("block_mask", flex.options_of(None, mask), name)
+                options = flex.options_of(None, mask)
+                self.assertNotIn("block_mask", options, name)
+                with unittest.mock.patch.object(flex, "_PAIRS_AT_ONCE", 2 * 4 * 40 * 20):  # a row of blocks after the other
+                    again = create_block_mask(mask_mod, 2, 4, 40, 40, device="cpu", BLOCK_SIZE=16)
+                    self.assertEqual("block_mask" in flex.options_of(None, again), "args" in options, name)
+                    again = create_block_mask(mask_mod, 2, 4, 40, 40, device="cpu", BLOCK_SIZE=16)
+                    again.kv_num_blocks[1, 2, 2] = again.full_kv_num_blocks[1, 2, 2] = 0  # of the last row
+                    self.assertIn("block_mask", flex.options_of(None, again), name)
         mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 40, 40, device="cpu", BLOCK_SIZE=16)
         kinds = mask.kv_num_blocks, mask.kv_indices, mask.full_kv_num_blocks, mask.full_kv_indices
         fewer = BlockMask.from_kv_blocks(kinds[0], kinds[1], (kinds[2] - 1).clamp(min=0), kinds[3], BLOCK_SIZE=16, mask_mod=mask.mask_mod)

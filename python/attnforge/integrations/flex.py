@@ -27,7 +27,9 @@ _traced = {}
 _FIXED = (bool, int, float, str, type(None), torch.dtype, types.CodeType, types.BuiltinFunctionType)
 _masks = weakref.WeakKeyDictionary()
 _MOST = 256
-_MOST_PAIRS = 2**26  # that are asked to compare a mask's blocks with its function
+# Pairs that are asked to compare a mask's blocks with its function. Of one that reads tensors a training step may have another mask each time,
+# for which more than are asked at once would take too long.
+_PAIRS_AT_ONCE, _MOST_PAIRS = 2**26, 2**32
 
 
 def flex_attention(
@@ -155,7 +157,7 @@ def _blocks_of(mask, text, tensors, seqlen_q, seqlen_kv):
     versions, kept, follows = known.get(text, (None, (), False))
     now = _versions(tensors.values())
     if versions is None or versions != now or any(of() is not each for of, each in zip(kept, tensors.values())):
-        follows = now is not None and _follows(mask, text, sizes)
+        follows = now is not None and _follows(mask, text, sizes, _PAIRS_AT_ONCE if tensors else _MOST_PAIRS)
         known[text] = now, [weakref.ref(each) for each in tensors.values()], follows
     if follows:
         return None
@@ -172,28 +174,40 @@ def _versions(tensors):
         return None
 
 
-def _follows(mask, text, sizes):
-    """Whether the blocks are those with a pair that the mask's function keeps, as create_block_mask() makes them. Kernels find windows in
-    its text, and tiles by what it compares, and then need no lists."""
+def _follows(mask, text, sizes, most_pairs):
+    """Whether the blocks are those with a pair that the mask's function keeps, as create_block_mask() makes them; False with more pairs.
+    Kernels find windows in its text, and tiles by what it compares, and then need no lists."""
     batch, heads = mask.kv_num_blocks.shape[:2]
     of_one = {"true", *(["batch"] if batch == 1 else []), *(["head"] if heads == 1 else [])}  # which others share
-    if of_one & set(re.findall(r"\w+", text)) or batch * heads * sizes[0] * sizes[1] > _MOST_PAIRS:
+    pairs_of_row = batch * heads * sizes[1]
+    if of_one & set(re.findall(r"\w+", text)) or pairs_of_row * sizes[0] > most_pairs:
         return False
-    try:
-        made = create_block_mask(mask.mask_mod, batch, heads, *sizes, device=mask.kv_num_blocks.device, BLOCK_SIZE=tuple(mask.BLOCK_SIZE))
-    except Exception:  # whatever it is: blocks are what was given
-        return False
-    kinds = [(each.kv_num_blocks, each.kv_indices, each.full_kv_num_blocks, each.full_kv_indices) for each in (made, mask)]
-    if all(x is not None and y is not None and torch.equal(x, y) for x, y in zip(*kinds)):
-        return True
-    return _listed(made) == _listed(mask)
+    block_q = mask.BLOCK_SIZE[0]
+    rows = max(1, _PAIRS_AT_ONCE // max(pairs_of_row, 1) // block_q) * block_q
+    device, given = mask.kv_num_blocks.device, _rows_of(mask)
+    for first in range(0, sizes[0], rows):
+        of_rows = lambda b, h, q, k, first=first: mask.mask_mod(b, h, q + first, k)  # noqa: E731
+        try:
+            made = create_block_mask(of_rows, batch, heads, min(rows, sizes[0] - first), sizes[1], device=device, BLOCK_SIZE=tuple(mask.BLOCK_SIZE))
+        except Exception:  # whatever it is: blocks are what was given
+            return False
+        wanted = [None if each is None else each[:, :, first // block_q : (first + rows) // block_q] for each in given]
+        made = _rows_of(made)
+        if not all(x is not None and y is not None and torch.equal(x, y) for x, y in zip(made, wanted)) and _listed(made) != _listed(wanted):
+            return False
+    return True
 
 
-def _listed(mask):
-    """(where each row of blocks begins, their columns, whether they are partial)"""
-    kinds = [(mask.kv_num_blocks, mask.kv_indices, 1)]
-    if mask.full_kv_num_blocks is not None:
-        kinds.append((mask.full_kv_num_blocks, mask.full_kv_indices, 0))
+def _rows_of(mask):
+    """[batch, heads, rows of blocks, ...]: how many partial blocks, and which they are first; the same of full ones, or None."""
+    return mask.kv_num_blocks, mask.kv_indices, mask.full_kv_num_blocks, mask.full_kv_indices
+
+
+def _listed(rows):
+    """(where each row of blocks begins, their columns, whether they are partial) of _rows_of() a mask."""
+    kinds = [(*rows[:2], 1)]
+    if rows[2] is not None:
+        kinds.append((*rows[2:], 0))
     kinds = [(count.flatten().tolist(), index.flatten(0, 2).tolist(), partial) for count, index, partial in kinds]
     begin, columns, partials = [0], [], []
     for row in range(len(kinds[0][0])):
@@ -205,6 +219,6 @@ def _listed(mask):
 
 
 def _block_mask(mask, sizes):
-    begin, columns, partials = _listed(mask)
+    begin, columns, partials = _listed(_rows_of(mask))
     batch, heads = mask.kv_num_blocks.shape[:2]
     return BlockMask.from_bsr(begin, columns, tuple(mask.BLOCK_SIZE), sizes, heads=heads, batch=batch, partial=partials)
