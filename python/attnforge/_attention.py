@@ -48,14 +48,15 @@ def attention(q, k, v, *, out=None, stream=None, rope_offset=0, attn_mask=None, 
     if _graphs.waiting and _graphs.torch_is_there():
         return attention(q, k, v, out=out, stream=stream, rope_offset=rope_offset, attn_mask=attn_mask, **options)
     # ---- A call like an earlier one, which has passed every check ----
-    values = ATTENTION, out, q, k, v, stream, rope_offset, attn_mask, by_number(options)
-    found = fast.native(*values)
+    told = by_number(options) if "block_mask" in options else options
+    found = fast.native(ATTENTION, out, q, k, v, stream, rope_offset, attn_mask, told)
     if found is not None and found is not False:
         if type(found) is not int:
             return found
         if (result := autograd.again(found, q, k, v, attn_mask, options)) is not None:
             return result
         found = False
+    values = ATTENTION, out, q, k, v, stream, rope_offset, attn_mask, told
     if attn_mask is not None:
         from .integrations.masks import with_attn_mask
 
