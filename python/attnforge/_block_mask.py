@@ -372,16 +372,15 @@ def block_words_of(block_mask):
     return m.of_problem
 
 
-_BY_NUMBER = "a block mask, by its number"
+_NUMBER = 0  # a name that no caller's option can have: it is no text
 
 
 def by_number(options):
     """Options by their names as the shim compares them: there is one block mask of a number, ever. One with a text is looked at in each call."""
     mask = options.get("block_mask")
-    return {**options, "block_mask": (_BY_NUMBER, mask.number)} if type(mask) is BlockMask and mask.mask is None else options
+    return {**options, "block_mask": None, _NUMBER: mask.number} if type(mask) is BlockMask and mask.mask is None else options
 
 
 def with_mask(options):
     """The other way round, as long as the mask lives."""
-    given = options.get("block_mask")
-    return {**options, "block_mask": of_number(given[1])} if type(given) is tuple else options
+    return {**options, "block_mask": of_number(options[_NUMBER])} if _NUMBER in options else options

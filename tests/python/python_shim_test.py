@@ -27,6 +27,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pa
 import attnforge  # noqa: E402
 import cpu_kernels  # noqa: E402
 import host  # noqa: E402
+from attnforge._block_mask import by_number  # noqa: E402
 from attnforge._calls import native  # noqa: E402
 from attnforge._calls.fast import fast  # noqa: E402
 from attnforge._calls.lengths import packed_bounds  # noqa: E402
@@ -342,6 +343,8 @@ class NativeTest(OnCpu):
         for wrong in (masks[0].number, object()):
             with self.assertRaisesRegex(attnforge.InvalidError, "must be an attnforge.BlockMask"):
                 attnforge.attention(q, k, v, block_mask=wrong)
+        with self.assertRaises((TypeError, attnforge.InvalidError)):  # what the shim compares is no option of a caller's
+            attnforge.attention(q, k, v, **by_number({"block_mask": masks[0]}))
         with_text = make.from_bsr([0, 1, 2], [0, 1], 16, 32, partial=[1, 1])
         with_text.mask, with_text.args = "k < head + 12", None
         call = lambda: attnforge.attention(q, k, v, block_mask=with_text)  # noqa: E731
