@@ -354,6 +354,18 @@ class NativeTest(OnCpu):
         gc.collect()
         self.assertEqual([each() for each in there], [None] * 2)
 
+    def test_calls_without_a_block_mask_are_not_asked_for_its_number(self):
+        """Each line of a known call costs."""
+        q, k, v = inputs()
+        o, lse = attnforge.attention(q, k, v, return_lse=True)
+        for module, call in (
+            ("_attention", lambda: attnforge.attention(q, k, v, causal=True)),
+            ("_gradients.backward", lambda: attnforge.attention_backward(q, k, v, o, lse, q)),
+        ):
+            self.hot(call)
+            with mock.patch(f"attnforge.{module}.by_number", None):
+                self.known(call)
+
     def test_a_mask_that_is_copied_is_left_to_python(self):
         q, k, v = inputs((2, 23, 4, 16))
         for mask in (torch.randn(23, 23).bfloat16(), (torch.rand(23, 46) > 0.3)[:, ::2]):

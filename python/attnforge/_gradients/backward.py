@@ -72,7 +72,8 @@ def attention_backward(
         return attention_backward(q, k, v, o, lse, dout, out=out, **own, **options)
     found = told = None
     if out is None and stream is None and accumulate is False and fp32_gradients is False and dargs is None:
-        found = fast.native(*(told := (BACKWARD, None, q, k, v, o, lse, dout, dlse, by_number(options))))
+        named = by_number(options) if "block_mask" in options else options
+        found = fast.native(*(told := (BACKWARD, None, q, k, v, o, lse, dout, dlse, named)))
         if found:
             return found
     told = told if found is False else None
