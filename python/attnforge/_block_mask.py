@@ -264,6 +264,8 @@ class BlockMask:
         copy.mask, copy.args = self.mask, self.args
         return copy
 
+    __copy__ = to_host  # with lists and a number of its own: copy.copy() would share them
+
     def transposed(self):
         """The same blocks by columns, where this mask is: queries and keys change places. Without the text, which is of rows."""
         return BlockMask(self._handle, "attnforge_block_mask_transpose", None, device=self.device)

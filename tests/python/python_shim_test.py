@@ -7,6 +7,7 @@ torch is older than 2.10.
 """
 
 import contextlib
+import copy
 import ctypes
 import gc
 import os
@@ -353,6 +354,14 @@ class NativeTest(OnCpu):
         del masks, calls, steps, kind, wanted, made, x
         gc.collect()
         self.assertEqual([each() for each in there], [None] * 2)
+
+    def test_a_copy_of_a_block_mask_lives_without_it(self):
+        mask, (q, k, v) = attnforge.BlockMask.from_bsr([0, 1, 2], [1, 0], 16, 32), inputs((2, 32, 4, 16))
+        wanted = self.python_alone(lambda: attnforge.attention(q, k, v, block_mask=mask))
+        copied = copy.copy(mask)
+        del mask
+        gc.collect()
+        self.same([self.hot(lambda: attnforge.attention(q, k, v, block_mask=copied))], [wanted])
 
     def test_calls_without_a_block_mask_are_not_asked_for_its_number(self):
         """Each line of a known call costs."""
