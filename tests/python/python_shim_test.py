@@ -363,6 +363,15 @@ class NativeTest(OnCpu):
         gc.collect()
         self.same([self.hot(lambda: attnforge.attention(q, k, v, block_mask=copied))], [wanted])
 
+    def test_a_package_that_is_imported_again_knows_no_call_of_before(self):
+        """Numbers of block masks begin anew, and plans of before may be gone."""
+        mask, (q, k, v) = attnforge.BlockMask.from_bsr([0, 1, 2], [1, 0], 16, 32), inputs((2, 32, 4, 16))
+        calls = [lambda options=options: attnforge.attention(q, k, v, **options) for options in ({}, {"block_mask": mask})]
+        [self.hot(call) for call in calls]
+        with mock.patch.object(native, "_shim", None), mock.patch.object(native.plan_cache, "on_clear", []):
+            native.load()
+        [self.known(call, 0) for call in calls]
+
     def test_calls_without_a_block_mask_are_not_asked_for_its_number(self):
         """Each line of a known call costs."""
         q, k, v = inputs()

@@ -44,6 +44,7 @@ def load():
     if _shim is None:
         shim = ctypes.CDLL(os.path.join(os.path.dirname(library_path()), "libattnforge_torch.so"))
         shim.attnforge_torch_epoch.restype = shim.attnforge_torch_runs.restype = ctypes.c_uint64
+        shim.attnforge_torch_forget()  # calls by plans and block masks of this package when it was imported before
         plan_cache.on_clear.append(forget)
         _shim = shim
     return _shim
