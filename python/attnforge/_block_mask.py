@@ -264,7 +264,11 @@ class BlockMask:
         copy.mask, copy.args = self.mask, self.args
         return copy
 
-    __copy__ = to_host  # with lists and a number of its own: copy.copy() would share them
+    # With lists and a number of its own, which copies of attributes would share.
+    __copy__ = to_host
+
+    def __deepcopy__(self, _):
+        return self.to_host()
 
     def transposed(self):
         """The same blocks by columns, where this mask is: queries and keys change places. Without the text, which is of rows."""

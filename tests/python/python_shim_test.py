@@ -358,10 +358,11 @@ class NativeTest(OnCpu):
     def test_a_copy_of_a_block_mask_lives_without_it(self):
         mask, (q, k, v) = attnforge.BlockMask.from_bsr([0, 1, 2], [1, 0], 16, 32), inputs((2, 32, 4, 16))
         wanted = self.python_alone(lambda: attnforge.attention(q, k, v, block_mask=mask))
-        copied = copy.copy(mask)
+        copies = copy.copy(mask), copy.deepcopy({"of a module": mask})["of a module"]
         del mask
         gc.collect()
-        self.same([self.hot(lambda: attnforge.attention(q, k, v, block_mask=copied))], [wanted])
+        for each in copies:
+            self.same([self.hot(lambda each=each: attnforge.attention(q, k, v, block_mask=each))], [wanted])
 
     def test_a_package_that_is_imported_again_knows_no_call_of_before(self):
         """Numbers of block masks begin anew, and plans of before may be gone."""
