@@ -136,8 +136,7 @@ def words_of(recipe, rests=b"", device=None, zeros=()):
     of_rests = context(device) if rests else 0, len(memory), len(rests) // 40
     memory += rests
     pointers, addresses, rows = [], [], []
-    for at in range(0, len(memory), 8):
-        word = int.from_bytes(memory[at : at + 8], sys.byteorder)
+    for at, word in zip(range(0, len(memory), 8), memoryview(memory).cast("Q")):
         if word in starts:
             pointers += starts[word], at, 0
         elif word >> 48 == MARK >> 48:
