@@ -4,10 +4,7 @@
 // ATTNFORGE_CONFORMANCE_TEXTS=n draws n texts (12) from ATTNFORGE_CONFORMANCE_SEED=x on (1).
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -21,18 +18,6 @@ inline int number_of_environment(const char* name, int otherwise) {
   return text == nullptr ? otherwise : std::max(0, std::atoi(text));
 }
 inline int random_configs() { return number_of_environment("ATTNFORGE_CONFORMANCE_CONFIGS", 2); }
-
-/// Calls check(seed) for each text that is to be drawn.
-template <class Check>
-void for_each_text_seed(const Check& check) {
-  const int first = number_of_environment("ATTNFORGE_CONFORMANCE_SEED", 1);
-  const int texts = number_of_environment("ATTNFORGE_CONFORMANCE_TEXTS", 12);
-  for (int seed = first; seed < first + texts; ++seed) {
-    SCOPED_TRACE("ATTNFORGE_CONFORMANCE_TEXTS=1 ATTNFORGE_CONFORMANCE_SEED=" +
-                 std::to_string(seed));
-    check(static_cast<std::uint64_t>(seed));
-  }
-}
 
 /// "": all families.
 inline std::string only_family() {

@@ -12,10 +12,8 @@
 #include "templates/registry.h"
 #include "tests/conformance/code_cases.h"
 #include "tests/conformance/gpu.h"
-#include "tests/conformance/options.h"
 #include "tests/conformance/proof.h"
-#include "tests/support/any_text.h"
-#include "tests/support/random_choices.h"
+#include "tests/conformance/random_texts.h"
 
 namespace attnforge {
 namespace {
@@ -102,18 +100,13 @@ TEST(WideIndexesOnTheGpu, ReadElementsBeyond2To31) {
   }
 }
 
-/// Texts and problems that nobody chose, beside what the texts' trees mean.
 TEST(RandomTexts, Forward) {
   const std::string unusable = gpu_problem();
   if (!unusable.empty()) GTEST_SKIP() << unusable;
   ScopedContext context(gpu_context());
-  for_each_text_seed([](std::uint64_t seed) {
-    RandomChoices choices(seed);
-    const AnyText text = any_text(choices);
-    Problem problem = any_problem_for_text(choices, Op::kForward);
-    set_text(problem, text);
-    expect_same(problem, functions_of(text, problem), arguments_of_text(problem), 1);
-  });
+  for_each_random_text(Op::kForward,
+                       [](const Problem& problem, const CodeFunctions& functions,
+                          const RunArguments& run) { expect_same(problem, functions, run, 1); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Texts, UserCodeConformance, testing::ValuesIn(code_cases()),

@@ -13,8 +13,7 @@
 #include "tests/conformance/code_cases.h"
 #include "tests/conformance/options.h"
 #include "tests/conformance/proof.h"
-#include "tests/support/any_text.h"
-#include "tests/support/random_choices.h"
+#include "tests/conformance/random_texts.h"
 
 namespace attnforge {
 namespace {
@@ -142,22 +141,17 @@ TEST_P(Dargs, MatchTheReference) {
   if (served == 0) GTEST_SKIP() << "no backward family serves gradients of arrays";
 }
 
-/// Texts and problems that nobody chose, beside what the texts' trees mean. A problem may have
-/// parts that no backward family serves.
+/// A problem may have parts that no backward family serves.
 TEST(RandomTexts, Backward) {
   const std::string unusable = gpu_problem();
   if (!unusable.empty()) GTEST_SKIP() << unusable;
   ScopedContext context(gpu_context());
-  for_each_text_seed([](std::uint64_t seed) {
-    RandomChoices choices(seed);
-    const AnyText text = any_text(choices);
-    Problem problem = any_problem_for_text(choices, Op::kBackward);
-    set_text(problem, text);
+  for_each_random_text(Op::kBackward, [](const Problem& problem, const CodeFunctions& functions,
+                                         const RunArguments& run) {
     const std::vector<Compiled> configs = configs_that_serve(problem, 1);
     if (configs.empty()) return;
-    const BackwardExpectation expected(problem, functions_of(text, problem));
+    const BackwardExpectation expected(problem, functions);
     GpuProblem gpu(expected.host);
-    const RunArguments run = arguments_of_text(problem);
     for (const Compiled& compiled : configs)
       EXPECT_EQ(fault_with_dargs(compiled, expected, gpu, run), "")
           << to_string(problem) << "\n  " << to_string(compiled.candidate.config);
