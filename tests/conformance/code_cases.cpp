@@ -26,8 +26,17 @@ int document_of(std::int64_t batch, std::int64_t at) {
 int prefix_of(std::int64_t batch) { return static_cast<int>(9 + 20 * batch); }
 
 constexpr int kWeights = 1024, kHalves = 512;
-float weight_of(std::int64_t at) { return 0.125f * static_cast<float>((at * 5) % 9 - 4); }
-float half_of(std::int64_t at) { return 0.5f * static_cast<float>(at % 3); }
+void expect_in(const char* array, std::int64_t at, int elements) {
+  if (at < 0 || at >= elements) ADD_FAILURE() << array << " has no element " << at;
+}
+float weight_of(std::int64_t at) {
+  expect_in("weights", at, kWeights);
+  return 0.125f * static_cast<float>((at * 5) % 9 - 4);
+}
+float half_of(std::int64_t at) {
+  expect_in("halves", at, kHalves);
+  return 0.5f * static_cast<float>(at % 3);
+}
 
 /// Of aligned arrays, with rows of a multiple of 16 bytes.
 float pair_of(std::int64_t batch, std::int64_t head, std::int64_t q, std::int64_t k) {

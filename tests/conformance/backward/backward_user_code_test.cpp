@@ -177,6 +177,32 @@ TEST(CodeCases, HaveTheDerivativesOfTheirScores) {
   }
 }
 
+/// At the last pair of a problem, whose indexes are the largest: what fails says so.
+void read_at_the_last_pair(const CodeFunctions& f, const char* text) {
+  const Problem p = parse_problem(text);
+  const CodePair last{.batch = p.batch - 1,
+                      .head = p.num_heads_q - 1,
+                      .q = p.seqlen_q - 1,
+                      .k = p.seqlen_kv - 1,
+                      .seqlen_q = p.seqlen_q,
+                      .seqlen_kv = p.seqlen_kv};
+  if (f.score) f.score(0.5, last);
+  if (f.mask) f.mask(last);
+  if (f.score_reads) f.score_reads(0.5, last, [](std::size_t, std::int64_t, double) {});
+}
+TEST(CodeCases, ReadNoElementAfterTheLast) {
+  for (const CodeCase& c : code_cases())
+    for (const char* text : c.problems) {
+      SCOPED_TRACE(std::string(c.name) + ", " + text);
+      read_at_the_last_pair(c.functions, text);
+    }
+  for (const DargsCase& c : dargs_cases())
+    for (const char* text : dargs_problems()) {
+      SCOPED_TRACE(std::string(c.name) + ", " + text);
+      read_at_the_last_pair(c.functions, text);
+    }
+}
+
 TEST(DargsCases, HaveTheDerivativesOfTheirScores) {
   const CodePair pair{.batch = 1, .head = 1, .q = 7, .k = 11, .seqlen_q = 20, .seqlen_kv = 30};
   for (const DargsCase& c : dargs_cases()) {
