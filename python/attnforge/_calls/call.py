@@ -148,11 +148,13 @@ class Call:
         by their names, with marks' own kind of tensors. low: of the addresses, as for plan(). any_rows: the same for packed tensors of other
         rows."""
         plan = self._plans.get(low)
-        of_run = of_run_again(options, self.device) if self._has_of_run else {}
-        if plan is None or self._may_convert or of_run is None:
+        if plan is None or self._may_convert:
             return None
         if any_rows and self.options.parts.packed:
             return self.of_any_rows().recipe(marks, options, low)
+        of_run = of_run_again(options, self.device) if self._has_of_run else {}
+        if of_run is None:
+            return None
         q, k, v, o, lse = marks
         parts = addresses_of(options) if self._has_parts else NO_ADDRESSES
         tensors, kept = self.argument(q, k, v, o, lse if self._has_lse else 0, parts, **of_run)

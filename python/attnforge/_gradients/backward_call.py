@@ -110,11 +110,13 @@ class BackwardCall:
     def recipe(self, marks, options, low, any_rows=False, of_args=()):
         """As that of Call, of new gradients. marks: of all arrays, 0 for those that are not there. of_args: of gradients of arrays in args."""
         plan = self._plans.get(low)
-        of_run = of_run_again(options, self.device, of_args) if self._has_of_run else {}
-        if plan is None or self._new is None or of_run is None:
+        if plan is None or self._new is None:
             return None
         if any_rows and self.packed:
             return self.of_any_rows().recipe(marks, options, low, of_args=of_args)
+        of_run = of_run_again(options, self.device, of_args) if self._has_of_run else {}
+        if of_run is None:
+            return None
         tensors, kept = self._argument(marks, addresses_of(options) if self._has_parts else NO_ADDRESSES, **of_run)
         return plan, tensors, structs_in(kept), ()
 
