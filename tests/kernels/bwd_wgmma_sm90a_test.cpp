@@ -159,6 +159,13 @@ constexpr BwdWgmmaSm90aConfig with_dq_stages(BwdWgmmaSm90aConfig c) {
   return c;
 }
 
+/// dQ of a tile is computed with its dK and dV.
+constexpr BwdWgmmaSm90aConfig at_once(BwdWgmmaSm90aConfig c, int ds_stages) {
+  c.late_dq = 0;
+  c.ds_stages = ds_stages;
+  return c;
+}
+
 /// As where registers are few: dV of a tile is computed before dQ of the one before.
 constexpr BwdWgmmaSm90aConfig with_dv_first(BwdWgmmaSm90aConfig c, int block_m) {
   c.late_dq = kDvFirst;
@@ -317,6 +324,20 @@ TEST(BwdWgmmaOnTheHost, ZerosAheadOfHeadsThatHaveNoKeys) {
   expect_gradients<config_of(64, false, kDqAnyOrder, 1, kGridPlain), UsedLengths>(kSizes, 0);
   expect_gradients<config_of(64, false, kDqFromRegs, 1, kGridDynamic), UsedLengths>(kSizes, 5);
   expect_gradients<config_of(192, false, kDqAnyOrder, 1, kGridPlain), UsedLengths>(kSizes, 0);
+}
+/// All keys of the second warpgroup are after the last.
+TEST(BwdWgmmaOnTheHost, LastTilesOfAtMost64Keys) {
+  constexpr const char *kSizes = "batch=6 num_heads=2:1 seqlen=70:180 lengths=used",
+                       *kWide = "batch=6 num_heads=1:1 seqlen=50:64 lengths=used";
+  expect_gradients<config_of(64, true, kDqFromRegs, 0, kGridPlain), UsedLengths>(kSizes, 0);
+  expect_gradients<config_of(64, false, kDqAnyOrder, 1, kGridDynamic), UsedLengths>(kSizes, 5);
+  expect_gradients<config_of(64, false, kDqInOrder, 0, kGridDynamic), UsedLengths>(kSizes, 5);
+  expect_gradients<with_dv_first(config_of(96, true, kDqFromRegs, 1, kGridPlain), 96), UsedLengths>(
+      kWide, 0);
+  expect_gradients<at_once(config_of(72, true, kDqAnyOrder, 0, kGridPlain), 1), UsedLengths>(kSizes,
+                                                                                             0);
+  expect_gradients<at_once(config_of(64, false, kDqInOrder, 0, kGridPlain), 2), UsedLengths>(kSizes,
+                                                                                             0);
 }
 TEST(BwdWgmmaOnTheHost, PersistentWithKeysThatNoQuerySees) {
   expect_gradients<config_of(64, true, kDqFromDiagonal, 0, kGridDynamic)>(

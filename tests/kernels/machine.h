@@ -213,7 +213,7 @@ std::string run_together(Machine& all, unsigned blocks, unsigned threads, std::s
   all.threads_of_block = threads;
   all.sms.assign(blocks, Sm{});
   for (Sm& sm : all.sms) {
-    sm.memory.assign(smem_bytes, std::byte{0x7f});  // NaN, nearly all of it
+    sm.memory.assign(smem_bytes, std::byte{0xff});  // NaN of any format
     sm.words_of_warps.resize(threads / 32);
   }
   all.products.assign(std::size_t{blocks} * threads, {});
