@@ -3,6 +3,7 @@
     python3 bench/drawn.py decode --seed 1 --count 60 --name drawn_decode
     python3 bench/drawn.py forward --count 40 --limit-s 500 --go-on --name drawn_forward     # again until it has all
     python3 bench/drawn.py backward --count 30 --peers fa4,torch-cudnn --out times.csv
+    python3 bench/drawn.py decode --any-heads --count 30 --out times.csv                 # heads and head dims that no model has
 
 "attnforge" is policy first_run: its first call tunes. "estimate" is policy estimate with an empty database, so the winner that ships for
 the nearest problem, where one does. "model" is the model's own choice. Problems are drawn one by one, so that the first ones, which
@@ -174,8 +175,8 @@ def rows_of(kind, point, session, *more):
 
 def drawn(args):
     """The points that --count, --first, --only and --shard leave."""
-    count = args.first + args.count
-    return left(drawn_problems.decode(args.seed, count) if args.kind == "decode" else drawn_problems.dense(args.kind, args.seed, count), args)
+    which = args.seed, args.first + args.count, not args.any_heads
+    return left(drawn_problems.decode(*which) if args.kind == "decode" else drawn_problems.dense(args.kind, *which), args)
 
 
 def left(points, args):
@@ -227,6 +228,7 @@ def go_through(points, known, session):
 def main():
     parser = options(__doc__, count=60)
     parser.add_argument("kind", choices=tuple(COLUMNS), help="what is drawn")
+    parser.add_argument("--any-heads", action="store_true", help="1 to 16 K/V heads, of 1 to 16 query heads each, head_dim 32 to 256: of no model")
     args = parser.parse_args()
     session = rounds.Session(args, COLUMNS[args.kind])
     import attnforge

@@ -16,6 +16,7 @@ MODELS = {
     "Gemma 3 27B": (32, 16, 128), "Gemma 3 1B": (4, 1, 256), "Phi-3 mini": (32, 32, 96), "Phi-4": (40, 10, 128),
     "Falcon 7B": (71, 1, 64), "StarCoder": (48, 1, 128), "GPT-OSS 120B": (64, 8, 64), "GLM-4 9B": (32, 2, 128),
 }  # fmt: skip
+ANY = "any heads"  # the model of such problems
 MOST_CACHE_BYTES = 12 << 30  # of K and V together; a larger draw has fewer sequences
 MLA = {"DeepSeek V3": (128, 128, 192, 128), "DeepSeek V2 Lite": (16, 16, 192, 128)}  # prefill; values have a head_dim of their own
 # Layers with a window: keys on each side. Soft caps.
@@ -51,12 +52,19 @@ def log_normal(draw, count, least, most):
     return [round(min(max(math.exp(draw.gauss(middle, wide)), least), most)) for _ in range(count)]
 
 
-def decode(seed, count):
-    """`count` decode steps: batch 1 to 200, 100 to 60000 keys, 1 to 8 new tokens, in pages or in one piece, ragged or not."""
-    draw = random.Random(f"decode {seed}")
+def any_heads(draw):
+    """(num_heads_q, num_heads_kv, head_dim) of no model in particular."""
+    heads_kv, group = log_uniform(draw, 1, 16), log_uniform(draw, 1, 16)
+    return group * heads_kv, heads_kv, draw.choice((64, 128)) if draw.random() < 0.3 else 8 * draw.randint(4, 32)
+
+
+def decode(seed, count, of_models=True):
+    """`count` decode steps: batch 1 to 200, 100 to 60000 keys, 1 to 8 new tokens, in pages or in one piece, ragged or not. of_models: with
+    heads of MODELS, else any."""
+    draw = random.Random(f"decode {seed}{'' if of_models else ANY}")
     for _ in range(count):
-        model = draw.choice(list(MODELS))
-        heads, heads_kv, head_dim = MODELS[model]
+        model = draw.choice(list(MODELS)) if of_models else ANY
+        heads, heads_kv, head_dim = MODELS[model] if of_models else any_heads(draw)
         batch, keys = log_uniform(draw, 1, 200), log_uniform(draw, 100, 60000)
         new_tokens = 1 if draw.random() < 0.6 else draw.randint(2, 8)
         page_size = draw.choice((0, 16, 32, 64, 128))
@@ -68,11 +76,13 @@ def decode(seed, count):
         yield Decode(model, heads, heads_kv, head_dim, new_tokens, tuple(lengths), page_size)
 
 
-def language_model(draw, backward):
+def language_model(draw, backward, of_models=True):
     """A layer of a prompt, of a chunk of one, or of training."""
-    model = draw.choice([*MODELS, *MLA])
-    heads = MLA.get(model) or (*MODELS[model], MODELS[model][2])
-    rest = True, draw.choice((WINDOWS.get(model, (-1, 0)), (-1, 0))), SOFTCAPS.get(model, 0.0)
+    model = draw.choice([*MODELS, *MLA]) if of_models else ANY
+    heads = MLA.get(model) or (MODELS[model] if of_models else any_heads(draw))
+    window = WINDOWS.get(model, (-1, 0)) if of_models else (log_uniform(draw, 16, 4096), 0)
+    heads = heads if len(heads) == 4 else (*heads, heads[2])
+    rest = True, draw.choice((window, (-1, 0))), SOFTCAPS.get(model, 0.0)
     how = draw.choices(("equal", "chunk", "packed"), (50, 0 if backward else 20, 30))[0]
     if how == "packed":
         lengths = [(rows, rows) for rows in log_normal(draw, draw.randint(2, 32), 100, 8192)]
@@ -96,12 +106,18 @@ def encoder(draw, backward):
     return Dense(model, heads, heads, head_dim, head_dim, tuple(lengths), False, window, 0.0, how == "packed")
 
 
-def dense(op, seed, count):
+def dense(op, seed, count, of_models=True):
     """A list of `count` forward or backward passes over whole sequences, 64 to 40000 rows of each: causal or not, windows, soft caps, queries that
-    are fewer than the keys, packed or not."""
-    draw, found = random.Random(f"{op} {seed}"), {}
+    are fewer than the keys, packed or not. of_models: with heads of MODELS and ENCODERS, else any, under a causal mask or none."""
+    draw, found = random.Random(f"{op} {seed}{'' if of_models else ANY}"), {}
     while len(found) < count:
-        point = (language_model if draw.random() < 0.6 else encoder)(draw, op == "backward")
+        if not of_models:
+            point = language_model(draw, op == "backward", of_models)
+            if draw.random() < 0.4:
+                left = point.window[0]
+                point = point._replace(causal=False, window=(left, left))
+        else:
+            point = (language_model if draw.random() < 0.6 else encoder)(draw, op == "backward")
         kept = list(point.lengths)
         while len(kept) > 1 and (flops(point._replace(lengths=kept)) > MOST_FLOPS or elements(point._replace(lengths=kept)) > MOST_ELEMENTS):
             kept.pop()

@@ -5,6 +5,7 @@ usage: with_torch.sh python3 bench_drawn_test.py ROOT
 """
 
 import contextlib
+import functools
 import io
 import math
 import pathlib
@@ -215,7 +216,7 @@ class ExactTest(unittest.TestCase):
 class ProblemsTest(unittest.TestCase):
     def test_shards_share_those_that_only_leaves(self):
         def names(only, *shard):
-            args = types.SimpleNamespace(kind="decode", seed=1, count=40, first=3, only=re.compile(only), shard=shard)
+            args = types.SimpleNamespace(kind="decode", seed=1, count=40, first=3, only=re.compile(only), shard=shard, any_heads=False)
             return [drawn_problems.words_of(point) for point in drawn.drawn(args)]
 
         every = names("", 0, 1)
@@ -244,6 +245,16 @@ class ProblemsTest(unittest.TestCase):
             self.assertEqual(point.num_heads_q % point.num_heads_kv, 0)
             self.assertLessEqual(min(drawn_problems.flops(point), drawn_problems.elements(point)), drawn_problems.MOST_FLOPS)
         self.assertTrue(all(q <= 256 for q in {point.head_dim for point in drawn_problems.dense("backward", 1, 60)}))
+
+    def test_any_heads_are_more_than_those_of_models(self):
+        for op in ("decode", "forward", "backward"):
+            draws = functools.partial(*((drawn_problems.decode,) if op == "decode" else (drawn_problems.dense, op)))
+            points = list(draws(1, 60, False))
+            self.assertNotEqual(points[:9], list(draws(1, 9)))
+            self.assertGreater(len({point.head_dim for point in points} - {each[2] for each in drawn_problems.MODELS.values()}), 10)
+            self.assertGreater(len({point.num_heads_q // point.num_heads_kv for point in points}), 8)
+            self.assertEqual({point.num_heads_q % point.num_heads_kv or point.head_dim % 8 for point in points}, {0})
+            self.assertLessEqual(max(point.head_dim for point in points), 256)
 
     def test_pairs_are_those_of_the_mask(self):
         for rows, keys, window in ((7, 7, (-1, 0)), (5, 9, (2, 0)), (6, 6, (1, 2)), (4, 6, (-1, -1))):

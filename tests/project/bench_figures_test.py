@@ -8,6 +8,7 @@ import ast
 import contextlib
 import csv
 import io
+import itertools
 import math
 import pathlib
 import sys
@@ -57,8 +58,8 @@ def fake_module(name, **members):
 
 class DrawnTextsTest(unittest.TestCase):
     def test_a_text_is_a_problem_as_large_as_what_was_drawn(self):
-        for seed in range(5):
-            for point in [*drawn_problems.decode(seed, 60), *drawn_problems.dense("forward", seed, 60)]:
+        for seed, of_models in itertools.product(range(5), (True, False)):
+            for point in [*drawn_problems.decode(seed, 60, of_models), *drawn_problems.dense("forward", seed, 60, of_models)]:
                 problem = attnforge.Problem.parse(drawn_problems.text_of(point))
                 rows = [(point.new_tokens, keys) if isinstance(point, drawn_problems.Decode) else keys for keys in point.lengths]
                 longest = [max(each) for each in zip(*rows)]
