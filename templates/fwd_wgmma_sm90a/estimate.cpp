@@ -109,6 +109,33 @@ double reads_of_all_heads(const FwdWgmmaSm90aConfig& c, const Problem& problem,
   return 1 + again / std::max(minimum_bytes(problem), 1.0);
 }
 
+/// Bytes that DRAM brings for four rows of K or V that follow one another: 64 at a time, and once
+/// for each copy, of a chunk of columns, that wants some of them.
+double fetched_bytes(int row, int chunk) {
+  constexpr int kPiece = 64, kRows = 4;  // which begin at any multiple of 16 bytes
+  double fetched = 0;
+  for (int begin = 0; begin < kRows * row; begin += row)
+    for (int at = begin; at < begin + row; at += chunk)
+      fetched += kPiece * (ceil_div(std::min(at + chunk, begin + row), kPiece) - at / kPiece);
+  return fetched;
+}
+/// What rows that are no multiples of 64 bytes cost more than with chunks of 128 bytes, and than in
+/// tiles of 64 keys: decode of head dims 72 to 248 on an H200 (drawn_any_decode.csv).
+double odd_rows(const FwdWgmmaSm90aConfig& c) {
+  constexpr double kLargeTile = 0.25;  // at 192 keys
+  const int k = bytes_of(c.dtype_k, c.head_dim), v = bytes_of(c.dtype_v, c.head_dim_v);
+  if (k % 64 == 0 && v % 64 == 0) return 1;
+  const double narrow = (fetched_bytes(k, c.swizzle) + fetched_bytes(v, c.swizzle)) /
+                        (fetched_bytes(k, 128) + fetched_bytes(v, 128));
+  return narrow * (1 + kLargeTile * std::max(c.block_n - 64, 0) / 128);
+}
+
+/// Until a step has listed the tiles of sequences as long as the device says, for blocks that ask
+/// for them: 15 drawn decode steps on an H200.
+double queue_us(const FwdWgmmaSm90aConfig& c) {
+  return c.grid == kGridDynamic && c.lengths == kUsedLengths ? 4 : 0;
+}
+
 /// Of query tiles with all their keys, or with a share of them.
 double tiles_us(const FwdWgmmaSm90aConfig& c, const Problem& problem, const DeviceFacts& device) {
   const TileCost cost = tile_cost(c, device);
@@ -180,7 +207,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
                                    const DeviceFacts& device) {
   if (!c.has_parts() && !has_few_rows(problem))
     return tiles_us(c, problem, device) * spread_of_fwd_wgmma_sm90a(c, problem, device) +
-           part_steps_us(c, problem, tiling_of(c), device);
+           queue_us(c) + part_steps_us(c, problem, tiling_of(c), device);
   const double reads = reads_us(problem, c.pack_gqa, device);
   // The first scores wait for a whole tile of keys. This and kFindUs: 101 drawn decode steps.
   constexpr double kFirstUsOfKb = 0.03;
@@ -195,16 +222,17 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
     const double rounds = blocks_of(c, problem) / places_of(tiling_of(c), device);
     const double next_us = next_tile_us * std::max(rounds - kOneTile, 0.0);
     const double us = tiles_us(c, problem, device);
-    return kFindUs + first_us + next_us + std::max(with_memory_time(us, problem, device), reads) +
+    const double together_us = with_memory_time(us, problem, device, odd_rows(c));
+    return kFindUs + first_us + next_us + std::max(together_us, reads) +
            combine_shares_us(problem, tiling_of(c), device);
   }
   // Splits count as sequences of their own.
   Problem split = problem;
   split.batch *= c.num_splits;
   split.seqlen_kv = (problem.seqlen_kv + c.num_splits - 1) / c.num_splits;
-  const double rounds = problem.lengths == Lengths::kFixed
-                            ? late_readers(problem, blocks_of(c, problem), device)
-                            : 1;
+  const double rounds = odd_rows(c) * (problem.lengths == Lengths::kFixed
+                                           ? late_readers(problem, blocks_of(c, problem), device)
+                                           : 1);
   constexpr double kAskUs = 2;  // blocks that ask for short tiles wait for the answers
   // Eleven drawn decode steps of 300 to 1100 keys on H200 and H100 took 1.3 to 4.3 us more with
   // splits than fwd_mma_sm80, or than without them, where the model saw them alike.
@@ -218,8 +246,8 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
   const double split_us = c.num_splits == 1       ? 0
                           : has_few_rows(problem) ? kSplitUs
                                                   : kSplitUs * std::ceil(waves);
-  const double us = tiles_us(c, split, device) + (c.grid == kGridDynamic ? kAskUs : 0) + split_us +
-                    part_steps_us(c, problem, tiling_of(c), device);
+  const double us = tiles_us(c, split, device) + (c.grid == kGridDynamic ? kAskUs : 0) +
+                    queue_us(c) + split_us + part_steps_us(c, problem, tiling_of(c), device);
   // What waits for the longest sequence at the end waits for more than the memory.
   return std::max(with_memory_time(us, problem, device, rounds), reads) *
              unequal_factor(
