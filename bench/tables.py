@@ -358,6 +358,7 @@ def drawn():
     """Problems that a seed drew: what a first call finds, and what plans take before one."""
     cells = lambda ratios: [f"{statistics.geometric_mean(ratios):.2f}x", f"{min(ratios):.3f}x"] if ratios else ["", ""]
     files = {what: read(f"drawn_{what}.csv")[1] for what in ("decode", "forward", "backward")}
+    files |= {f"{what}, any heads": read(f"drawn_any_{what}.csv")[1] for what in ("decode", "forward")}
     names = {"attnforge": "`first_run`", "estimate": "untuned"}
     table = []
     for what, rows in files.items():
