@@ -24,6 +24,9 @@ constexpr double kTensor = 1.159, kExponential = 0.886, kIssue = 1.571, kLine = 
 constexpr double kOwnTensor = 0.558, kOwnSoftmax = 0.3925, kOwnWait = 454, kUnoverlapped = 0.6676;
 constexpr double kTileStart = 2100, kStorePerColumn = 4.32, kNewBlock = 1722, kQWait = 257,
                  kMask = 0.227;
+// The last of three warpgroups waits for its first turn: what of a tile that takes, of values of
+// 128 columns and more, by drawn problems with windows and packed rows (drawn_forward.csv).
+constexpr double kLastTurn = 0.6;
 constexpr double kPingpong = 0.961, kQInRegs = 1.004, kGroup = 1.0075, kTail = 0.205;
 
 // Fitted to 49 full searches on an H200: the end of causal masks and windows, in query tiles that a
@@ -46,6 +49,34 @@ struct TileCost {
   double rows;     // memory, of an array that scores read by rows
 };
 
+/// Rows of K and V, in bytes.
+struct RowBytes {
+  int k, v;
+
+  explicit RowBytes(const FwdWgmmaSm90aConfig& c)
+      : k(bytes_of(c.dtype_k, c.head_dim)), v(bytes_of(c.dtype_v, c.head_dim_v)) {}
+  bool multiples_of(int bytes) const { return k % bytes == 0 && v % bytes == 0; }
+};
+
+/// Memory has pieces of 64 bytes. Those that copies want of four rows that follow one another, a
+/// copy for each chunk of columns: what two of them want counts twice.
+int pieces_of_rows(int row, int chunk) {
+  constexpr int kPiece = 64, kRows = 4;  // which begin at any multiple of 16 bytes
+  int pieces = 0;
+  for (int begin = 0; begin < kRows * row; begin += row)
+    for (int at = begin; at < begin + row; at += chunk)
+      pieces += ceil_div(std::min(at + chunk, begin + row), kPiece) - at / kPiece;
+  return pieces;
+}
+/// How many times as many as with chunks of 128 bytes; 1 where rows have whole pieces, and copies
+/// of them share none.
+double narrow_chunks(const FwdWgmmaSm90aConfig& c) {
+  const RowBytes row(c);
+  if (row.multiples_of(64)) return 1;
+  return double(pieces_of_rows(row.k, c.swizzle) + pieces_of_rows(row.v, c.swizzle)) /
+         (pieces_of_rows(row.k, 128) + pieces_of_rows(row.v, 128));
+}
+
 TileCost tile_cost(const FwdWgmmaSm90aConfig& c, const DeviceFacts& device) {
   const double fma_per_clock = 4096.0 / element_bytes(c.dtype);
   constexpr double kExponentialsPerClock = 16, kLanesPerClock = 128, kLineBytes = 128,
@@ -57,11 +88,13 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c, const DeviceFacts& device) {
   const double additions = Fp8Sums{c}.two_levels() ? double(c.head_dim_v) / c.block_n : 0.0;
   const double instructions = kInstructionsPerScore + (c.may_tile_rows() ? 2 : 0) + additions;
   const double issue = kIssue * scores * instructions / kLanesPerClock;
-  // TMA reads rows in lines; those of odd head dims begin anywhere in a line.
-  const bool unaligned = bytes_of(c.dtype, c.head_dim) % 128 != 0 ||
-                         bytes_of(c.dtype, c.head_dim_v) % 128 != 0;
-  const double lines = (c.k_bytes() + c.v_bytes()) / kLineBytes *
-                       (unaligned ? kUnalignedLine : kLine);
+  // TMA reads rows in lines, in which those of odd head dims begin anywhere.
+  const RowBytes row(c);
+  const double bytes = row.multiples_of(64)
+                           ? c.k_bytes() + c.v_bytes()
+                           : c.block_n * (round_up(row.k, 128) + round_up(row.v, 128));
+  const double lines = bytes / kLineBytes * (row.multiples_of(128) ? kLine : kUnalignedLine) *
+                       narrow_chunks(c);
   // Its elements come from memory, as a rule: an SM has its share of that.
   const double bytes_per_clock = peak_bytes_per_us(device) / device.sm_clock_mhz / device.num_sms;
   const double rows = c.may_tile_rows() && bytes_per_clock > 0
@@ -109,25 +142,12 @@ double reads_of_all_heads(const FwdWgmmaSm90aConfig& c, const Problem& problem,
   return 1 + again / std::max(minimum_bytes(problem), 1.0);
 }
 
-/// Bytes that DRAM brings for four rows of K or V that follow one another: 64 at a time, and once
-/// for each copy, of a chunk of columns, that wants some of them.
-double fetched_bytes(int row, int chunk) {
-  constexpr int kPiece = 64, kRows = 4;  // which begin at any multiple of 16 bytes
-  double fetched = 0;
-  for (int begin = 0; begin < kRows * row; begin += row)
-    for (int at = begin; at < begin + row; at += chunk)
-      fetched += kPiece * (ceil_div(std::min(at + chunk, begin + row), kPiece) - at / kPiece);
-  return fetched;
-}
-/// What rows that are no multiples of 64 bytes cost more than with chunks of 128 bytes, and than in
-/// tiles of 64 keys: decode of head dims 72 to 248 on an H200 (drawn_any_decode.csv).
+/// What decode of rows that are no multiples of 64 bytes takes, as an H200 measured head dims 72 to
+/// 248 (drawn_any_decode.csv), of what the memory would.
 double odd_rows(const FwdWgmmaSm90aConfig& c) {
-  constexpr double kLargeTile = 0.25;  // at 192 keys
-  const int k = bytes_of(c.dtype_k, c.head_dim), v = bytes_of(c.dtype_v, c.head_dim_v);
-  if (k % 64 == 0 && v % 64 == 0) return 1;
-  const double narrow = (fetched_bytes(k, c.swizzle) + fetched_bytes(v, c.swizzle)) /
-                        (fetched_bytes(k, 128) + fetched_bytes(v, 128));
-  return narrow * (1 + kLargeTile * std::max(c.block_n - 64, 0) / 128);
+  constexpr double kLargeTile = 0.25;  // more at 192 keys than at 64
+  if (RowBytes(c).multiples_of(64)) return 1;
+  return narrow_chunks(c) * (1 + kLargeTile * std::max(c.block_n - 64, 0) / 128);
 }
 
 /// Until a step has listed the tiles of sequences as long as the device says, for blocks that ask
@@ -141,7 +161,10 @@ double tiles_us(const FwdWgmmaSm90aConfig& c, const Problem& problem, const Devi
   const TileCost cost = tile_cost(c, device);
   const double start = (kTileStart + kStorePerColumn * c.head_dim_v + kOwnTensor * cost.tensor +
                         cost.softmax + (c.grid == kGridPlain ? kNewBlock : 0.0) +
-                        (c.q_stages == 1 && !c.q_in_regs ? kQWait : 0.0)) /
+                        (c.q_stages == 1 && !c.q_in_regs ? kQWait : 0.0) +
+                        (c.pingpong && c.warpgroups == 3 && c.head_dim_v >= 128
+                             ? kLastTurn * clocks_per_tile(c, cost)
+                             : 0.0)) /
                        c.blocks_per_sm;
   const double heads = double(problem.batch) *
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
