@@ -4,6 +4,7 @@
 #pragma once
 
 #include "bwd_wgmma_sm90a/config.h"
+#include "bwd_wgmma_sm90a/dkv.cuh"
 #include "bwd_wgmma_sm90a/float_parts.cuh"
 #include "bwd_wgmma_sm90a/warpgroup.cuh"
 #include "bwd_wgmma_sm90a/work.cuh"
@@ -22,6 +23,7 @@ namespace attnforge {
 template <BwdWgmmaSm90aConfig C, class Pieces, class Params, int kIndex>
 struct BwdWgmmaSm90aByColumns {
   using Warpgroup = BwdWgmmaSm90aWarpgroup<C, Pieces, Params>;
+  using Dkv = BwdWgmmaSm90aDkv<C, Warpgroup>;
   using Work = typename Warpgroup::Work;
   using Scores = typename Warpgroup::Scores;
   using Rounded = typename Warpgroup::Rounded;
@@ -201,13 +203,13 @@ struct BwdWgmmaSm90aByColumns {
     }
     wg.count_added(work);
     // Rows go by way of K's memory, and of V's, which the other warpgroup reads, too.
-    if constexpr (Warpgroup::kStaged) wg.await_consumers();
+    if constexpr (Dkv::kStaged) wg.await_consumers();
     constexpr int kChunks = kIndex == 0 ? C.qk_chunks() : C.v_chunks();
     const u32 stage = kIndex == 0 ? wg.smem.k() : wg.smem.v();
     if constexpr (kDkColumns.count > 0)
-      wg.template store_dk<kChunks>(work, stage, kDkColumns.begin, dk);
+      Dkv{wg}.template store_dk<kChunks>(work, stage, kDkColumns.begin, dk);
     if constexpr (kDvColumns.count > 0)
-      wg.template store_dv<kChunks>(work, stage, kDvColumns.begin, dv);
+      Dkv{wg}.template store_dv<kChunks>(work, stage, kDvColumns.begin, dv);
   }
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bwd_wgmma_sm90a/config.h"
+#include "bwd_wgmma_sm90a/dkv.cuh"
 #include "bwd_wgmma_sm90a/warpgroup.cuh"
 #include "bwd_wgmma_sm90a/work.cuh"
 #include "ptx/mbarrier.cuh"
@@ -14,6 +15,7 @@ namespace attnforge {
 template <BwdWgmmaSm90aConfig C, class Pieces, class Params>
 struct BwdWgmmaSm90aByKeys {
   using Warpgroup = BwdWgmmaSm90aWarpgroup<C, Pieces, Params>;
+  using Dkv = BwdWgmmaSm90aDkv<C, Warpgroup>;
   using Work = typename Warpgroup::Work;
   using Scores = typename Warpgroup::Scores;
   using Rounded = typename Warpgroup::Rounded;
@@ -169,8 +171,8 @@ struct BwdWgmmaSm90aByKeys {
     // Rows go by way of V's memory, which all warps of the warpgroup have read: each told so with
     // dS.
     if constexpr (C.persistent()) wg.release(wg.smem.kv_empty());
-    wg.template store_dk<C.v_chunks()>(work, wg.smem.v(), 0, dk);
-    wg.template store_dv<C.v_chunks()>(work, wg.smem.v(), 0, dv);
+    Dkv{wg}.template store_dk<C.v_chunks()>(work, wg.smem.v(), 0, dk);
+    Dkv{wg}.template store_dv<C.v_chunks()>(work, wg.smem.v(), 0, dv);
   }
 };
 

@@ -4,14 +4,13 @@
 #pragma once
 
 #include "backward/score_slopes.cuh"
-#include "backward/store_gradient.cuh"
 #include "backward/tile_mask.cuh"
 #include "backward/transposed_scores.cuh"
 #include "backward/turns.cuh"
 #include "bwd_wgmma_sm90a/config.h"
+#include "bwd_wgmma_sm90a/dargs.cuh"
 #include "bwd_wgmma_sm90a/shared.cuh"
 #include "bwd_wgmma_sm90a/work.cuh"
-#include "hopper/store_rows_staged.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
@@ -30,7 +29,13 @@ namespace attnforge {
 /// A warpgroup that computes: what it does with one query tile, however the work is shared. Pieces:
 /// DensePieces<C> (pieces/dense.cuh), Queries and a Slope, or what an entry makes of them.
 template <BwdWgmmaSm90aConfig C, class Pieces, class Params>
-struct BwdWgmmaSm90aWarpgroup {
+struct BwdWgmmaSm90aWarpgroup : BwdWgmmaSm90aDargs<C, Pieces> {
+  using Dargs = BwdWgmmaSm90aDargs<C, Pieces>;
+  using Dargs::has_key_sums;
+  using Dargs::key_sums_of_text;
+  using Dargs::stores_aside;
+  using Dargs::stores_tiles;
+
   using Shared = BwdWgmmaSm90aShared<C>;
   using Work = BwdWgmmaSm90aWork<C, Pieces, Params>;
   using Slope = typename Pieces::Slope;
@@ -44,10 +49,6 @@ struct BwdWgmmaSm90aWarpgroup {
   static constexpr int kScoreFragments = C.block_m / 8;  // of 8 queries
   static constexpr int kDqFragments = C.dq_rows() / 8;
   static constexpr int kConsumers = 128 * C.warpgroups;
-  static constexpr int kGradientDtype = C.gradient_dtype(C.dtype);
-  /// Whether dK and dV are stored by way of K's and V's memory, where the next tile's do not come.
-  static constexpr bool kStaged = kGradientDtype != kFp32 && !C.accumulate && !C.persistent() &&
-                                  !C.splits_groups();
 
   const Params& params;
   const FwdParams& p;
@@ -76,7 +77,8 @@ struct BwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE static int warp() { return thread_index() / 32 % 4; }
   /// Where its keys begin among the block's.
   ATTNFORGE_DEVICE int own_keys() const { return C.split_columns ? 0 : warpgroup * 64; }
-  /// This lane's first key among the block's.
+  /// The first of this warp's 16 keys among the block's, and this lane's first.
+  ATTNFORGE_DEVICE int warp_keys() const { return own_keys() + warp() * 16; }
   ATTNFORGE_DEVICE int lane_key() const {
     return own_keys() + warp() * 16 + MmaFragment::row(lane());
   }
@@ -243,20 +245,6 @@ struct BwdWgmmaSm90aWarpgroup {
         Pieces::Dargs::add_rows(view, work.keys.queries_of(place.head));
     }
   }
-  /// Whether elements of arrays whose gradients are wanted are shared by all queries.
-  ATTNFORGE_DEVICE static constexpr bool has_key_sums() {
-    if constexpr (C.dargs == 1 && !C.split_columns)
-      return Pieces::Dargs::kWithoutQuery;
-    else
-      return false;
-  }
-  /// Whether what is added up is dS of what the text makes of scores, which slopes are no part of.
-  ATTNFORGE_DEVICE static constexpr bool key_sums_of_text() {
-    if constexpr (has_key_sums())
-      return !Pieces::Dargs::kSlopeIsOne;
-    else
-      return false;
-  }
   /// After gradients() of such dS: those of the scores `before`, in ds16.
   ATTNFORGE_DEVICE void apply_slopes(const Work& work, const QueryPlace& place,
                                      const Scores& before, const Scores& ds, Scores& slopes,
@@ -278,23 +266,6 @@ struct BwdWgmmaSm90aWarpgroup {
       return View{scores, place.m * C.block_m, work.keys.first_key + lane_key()};
     };
     Pieces::Dargs::add_keys(view_of(ds), view_of(before), work.keys.queries_of(place.head));
-  }
-  /// Whether dS on its way to dQ is the gradient of an array, too.
-  ATTNFORGE_DEVICE static constexpr bool stores_tiles() {
-    if constexpr (C.dargs == 2)
-      return Pieces::Dargs::template kStoresTiles<C.dtype>;
-    else
-      return false;
-  }
-  /// Whether a warp that does not compute stores it from there.
-  ATTNFORGE_DEVICE static constexpr bool stores_aside() {
-    return stores_tiles() && C.has_dargs_aside();
-  }
-  ATTNFORGE_DEVICE static constexpr int threads_storing() {
-    if constexpr (stores_aside())
-      return Pieces::Dargs::kStoring;
-    else
-      return 0;
   }
   /// Of this warp's keys, after store_ds().
   ATTNFORGE_DEVICE void store_dargs(const Work& work, const QueryPlace& place) const {
@@ -426,81 +397,6 @@ struct BwdWgmmaSm90aWarpgroup {
       clear_rows<C.v_chunks(), C.block_m>(do_tile(), present);
       fence_proxy_async();
       await_consumers();
-    }
-  }
-
-  // -- dK and dV --
-
-  /// Stores the columns from `first_column` on. kChunks: column chunks of `stage`, where rows of
-  /// the block's keys lie in shared memory that nobody reads any more.
-  template <int kChunks, int kFragments>
-  ATTNFORGE_DEVICE void store_dk(const Work& work, u32 stage, int first_column,
-                                 const float (&dk)[kFragments][4]) const {
-    if constexpr (C.splits_groups())
-      store_part<C.head_dim>(work, params.splits.dk, first_column, dk);
-    else
-      store_sums<kChunks>(rows_of(work, params.dk, first_column), stage, dk, p.softmax_scale);
-  }
-  template <int kChunks, int kFragments>
-  ATTNFORGE_DEVICE void store_dv(const Work& work, u32 stage, int first_column,
-                                 const float (&dv)[kFragments][4]) const {
-    if constexpr (C.splits_groups())
-      store_part<C.head_dim_v>(work, params.splits.dv, first_column, dv);
-    else
-      store_sums<kChunks>(rows_of(work, params.dv, first_column), stage, dv, 1.0f);
-  }
-  /// As they are, to rows of kColumns of this share's part, or on top of those of all shares.
-  template <int kColumns, int kFragments>
-  ATTNFORGE_DEVICE void store_part(const Work& work, float* parts, int first_column,
-                                   const float (&sums)[kFragments][4]) const {
-    const int key = work.keys.first_key + lane_key(), end = work.keys.lengths.kv();
-    const i64 row = params.splits.first_row(work.kv_head(params), work.share(params)) +
-                    work.keys.lengths.kv_begin() + key;
-    float* const to = parts + row * kColumns + first_column;
-    if constexpr (C.adds_parts()) {
-      if (work.tiles() <= 0) return;
-      unrolled<2>([&](int half) {
-        if (key + 8 * half >= end) return;
-        float* const of_lane = to + half * 8 * kColumns + lane() % 4 * 2;
-        unrolled<kFragments>([&](int j) {
-          reduce_add_2(of_lane + j * 8, sums[j][2 * half], sums[j][2 * half + 1]);
-        });
-      });
-    } else {
-      char* const bytes = reinterpret_cast<char*>(to);
-      store_gradient_row<kFp32, false, 0, 16, kFragments>(sums, 1.0f, bytes, key < end, lane() % 4);
-      store_gradient_row<kFp32, false, 1, 16, kFragments>(sums, 1.0f, bytes + 8 * kColumns * 4,
-                                                          key + 8 < end, lane() % 4);
-    }
-  }
-  /// This warp's 16 keys in a gradient, of which `present` are the sequence's.
-  struct GradientRows {
-    char* first;
-    i64 bytes_apart;
-    int present;
-  };
-  ATTNFORGE_DEVICE int warp_keys() const { return own_keys() + warp() * 16; }
-  ATTNFORGE_DEVICE GradientRows rows_of(const Work& work, const TensorRef& to,
-                                        int first_column) const {
-    constexpr int kBytes = element_bytes(kGradientDtype);
-    const int key = work.keys.first_key + warp_keys();
-    return {static_cast<char*>(to.data) + (work.keys.key_offset(to, key) + first_column) * kBytes,
-            to.stride_row * kBytes, min(work.keys.lengths.kv() - key, 16)};
-  }
-  template <int kChunks, int kFragments>
-  ATTNFORGE_DEVICE void store_sums(const GradientRows& rows, u32 stage,
-                                   const float (&sums)[kFragments][4], float factor) const {
-    if constexpr (kStaged) {
-      store_rows_staged<kGradientDtype, kChunks, C.key_chunk_bytes()>(
-          sums, factor, stage + warp_keys() * C.kSwizzle, rows.first, rows.bytes_apart,
-          rows.present, lane());
-    } else {
-      const int row = MmaFragment::row(lane());
-      char* const to = rows.first + row * rows.bytes_apart;
-      store_gradient_row<kGradientDtype, C.accumulate != 0, 0, 16, kFragments>(
-          sums, factor, to, row < rows.present, lane() % 4);
-      store_gradient_row<kGradientDtype, C.accumulate != 0, 1, 16, kFragments>(
-          sums, factor, to + 8 * rows.bytes_apart, row + 8 < rows.present, lane() % 4);
     }
   }
 };
