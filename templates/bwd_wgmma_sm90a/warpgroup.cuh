@@ -79,9 +79,7 @@ struct BwdWgmmaSm90aWarpgroup : BwdWgmmaSm90aDargs<C, Pieces> {
   ATTNFORGE_DEVICE int own_keys() const { return C.split_columns ? 0 : warpgroup * 64; }
   /// The first of this warp's 16 keys among the block's, and this lane's first.
   ATTNFORGE_DEVICE int warp_keys() const { return own_keys() + warp() * 16; }
-  ATTNFORGE_DEVICE int lane_key() const {
-    return own_keys() + warp() * 16 + MmaFragment::row(lane());
-  }
+  ATTNFORGE_DEVICE int lane_key() const { return warp_keys() + MmaFragment::row(lane()); }
   /// Hides that an address never changes: ptxas would compute the descriptors of all parts before
   /// the main loop and keep them, in registers that products want.
   ATTNFORGE_DEVICE static void keep_in_loop(u32& address) { asm volatile("" : "+r"(address)); }

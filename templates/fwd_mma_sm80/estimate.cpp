@@ -136,13 +136,6 @@ double late_share(const Problem& problem, double blocks, const DeviceFacts& devi
   return problem.lengths == Lengths::kFixed ? late_readers(problem, blocks, device) : 1;
 }
 
-/// What rows of K or V that are no multiples of 64 bytes, as DRAM brings them, cost more: decode of
-/// head dims 72 to 248 on an H200 (drawn_any_decode.csv).
-double odd_rows(const FwdMmaSm80Config& c) {
-  const auto odd = [](int row_bytes) { return row_bytes % 64 != 0; };
-  return odd(bytes_of(c.dtype_k, c.head_dim)) || odd(bytes_of(c.dtype_v, c.head_dim_v)) ? 1.15 : 1;
-}
-
 /// A block goes through its key tiles one after another: each takes its own chain of waits, or its
 /// share of an SM, and all of them the memory.
 double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
@@ -157,8 +150,7 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
                        (k.block_start +
                         key_tiles_of_block(c, problem, tiles, splits) * clocks_per_tile) /
                        (device.sm_clock_mhz * k.sustained_clock);
-  return with_memory_time(chain, problem, device,
-                          odd_rows(c) * late_share(problem, blocks, device)) +
+  return with_memory_time(chain, problem, device, late_share(problem, blocks, device)) +
          combine_us(problem, splits, device);
 }
 
