@@ -25,7 +25,8 @@ constexpr double kOwnTensor = 0.558, kOwnSoftmax = 0.3925, kOwnWait = 454, kUnov
 constexpr double kTileStart = 2100, kStorePerColumn = 4.32, kNewBlock = 1722, kQWait = 257,
                  kMask = 0.227;
 // The last of three warpgroups waits for its first turn: what of a tile that takes, of values of
-// 128 columns and more, by drawn problems with windows and packed rows (drawn_forward.csv).
+// 128 columns and more, by drawn problems with windows or packed rows (drawn_forward.csv) and by
+// winners at 1024 tokens. Of fewer columns those at 1024 tokens do take turns.
 constexpr double kLastTurn = 0.6;
 constexpr double kPingpong = 0.961, kQInRegs = 1.004, kGroup = 1.0075, kTail = 0.205;
 
@@ -61,9 +62,9 @@ struct RowBytes {
 /// Memory has pieces of 64 bytes. Those that copies want of four rows that follow one another, a
 /// copy for each chunk of columns: what two of them want counts twice.
 int pieces_of_rows(int row, int chunk) {
-  constexpr int kPiece = 64, kRows = 4;  // which begin at any multiple of 16 bytes
+  constexpr int kPiece = 64, kRowsInTurn = 4;  // which begin at any multiple of 16 bytes
   int pieces = 0;
-  for (int begin = 0; begin < kRows * row; begin += row)
+  for (int begin = 0; begin < kRowsInTurn * row; begin += row)
     for (int at = begin; at < begin + row; at += chunk)
       pieces += ceil_div(std::min(at + chunk, begin + row), kPiece) - at / kPiece;
   return pieces;
@@ -90,11 +91,11 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c, const DeviceFacts& device) {
   const double issue = kIssue * scores * instructions / kLanesPerClock;
   // TMA reads rows in lines, in which those of odd head dims begin anywhere.
   const RowBytes row(c);
-  const double bytes = row.multiples_of(64)
-                           ? c.k_bytes() + c.v_bytes()
-                           : c.block_n * (round_up(row.k, 128) + round_up(row.v, 128));
+  const double narrow = narrow_chunks(c);
+  const double bytes = narrow == 1 ? c.k_bytes() + c.v_bytes()
+                                   : c.block_n * (round_up(row.k, 128) + round_up(row.v, 128));
   const double lines = bytes / kLineBytes * (row.multiples_of(128) ? kLine : kUnalignedLine) *
-                       narrow_chunks(c);
+                       narrow;
   // Its elements come from memory, as a rule: an SM has its share of that.
   const double bytes_per_clock = peak_bytes_per_us(device) / device.sm_clock_mhz / device.num_sms;
   const double rows = c.may_tile_rows() && bytes_per_clock > 0
@@ -142,18 +143,15 @@ double reads_of_all_heads(const FwdWgmmaSm90aConfig& c, const Problem& problem,
   return 1 + again / std::max(minimum_bytes(problem), 1.0);
 }
 
-/// What decode of rows that are no multiples of 64 bytes takes, as an H200 measured head dims 72 to
-/// 248 (drawn_any_decode.csv), of what the memory would.
+/// What decode takes more, where rows are no multiples of 64 bytes, than with chunks of 128 bytes,
+/// and of rows that have several of these than in tiles of 64 keys: head dims 72 to 248 on an H200
+/// (drawn_any_decode.csv).
 double odd_rows(const FwdWgmmaSm90aConfig& c) {
-  constexpr double kLargeTile = 0.25;  // more at 192 keys than at 64
-  if (RowBytes(c).multiples_of(64)) return 1;
-  return narrow_chunks(c) * (1 + kLargeTile * std::max(c.block_n - 64, 0) / 128);
-}
-
-/// Until a step has listed the tiles of sequences as long as the device says, for blocks that ask
-/// for them: 15 drawn decode steps on an H200.
-double queue_us(const FwdWgmmaSm90aConfig& c) {
-  return c.grid == kGridDynamic && c.lengths == kUsedLengths ? 4 : 0;
+  constexpr double kLargeTile = 0.25;  // more at 192 keys
+  const RowBytes row(c);
+  if (row.multiples_of(64)) return 1;
+  const int more_keys = std::min(row.k, row.v) > 128 ? std::max(c.block_n - 64, 0) : 0;
+  return narrow_chunks(c) * (1 + kLargeTile * more_keys / 128);
 }
 
 /// Of query tiles with all their keys, or with a share of them.
@@ -221,6 +219,15 @@ double blocks_of(const FwdWgmmaSm90aTyped& c, const Problem& problem) {
   return double(query_tiles(problem, c.tile_rows(), c.pack_gqa)) * c.num_splits;
 }
 
+/// Until a step before the kernel has listed the query tiles, where lengths are the device's: 15
+/// drawn decode steps on an H200. `problem` has the typical ones.
+double queue_us(const FwdWgmmaSm90aTyped& c, const Problem& problem) {
+  if (c.lengths == kFixedLengths || c.has_key_lists()) return 0;
+  Problem unequal = problem;
+  unequal.lengths = c.lengths == kPackedLengths ? Lengths::kPacked : Lengths::kUsed;
+  return tile_source(unequal, false, tiling_of(c)) == TileSource::kList ? 4 : 0;
+}
+
 double spread_of_fwd_wgmma_sm90a(const FwdWgmmaSm90aTyped& c, const Problem& problem,
                                  const DeviceFacts& device) {
   return spread_of(problem, tiling_of(c), device);
@@ -230,7 +237,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
                                    const DeviceFacts& device) {
   if (!c.has_parts() && !has_few_rows(problem))
     return tiles_us(c, problem, device) * spread_of_fwd_wgmma_sm90a(c, problem, device) +
-           queue_us(c) + part_steps_us(c, problem, tiling_of(c), device);
+           queue_us(c, problem) + part_steps_us(c, problem, tiling_of(c), device);
   const double reads = reads_us(problem, c.pack_gqa, device);
   // The first scores wait for a whole tile of keys. This and kFindUs: 101 drawn decode steps.
   constexpr double kFirstUsOfKb = 0.03;
@@ -270,7 +277,8 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
                           : has_few_rows(problem) ? kSplitUs
                                                   : kSplitUs * std::ceil(waves);
   const double us = tiles_us(c, split, device) + (c.grid == kGridDynamic ? kAskUs : 0) +
-                    queue_us(c) + split_us + part_steps_us(c, problem, tiling_of(c), device);
+                    queue_us(c, problem) + split_us +
+                    part_steps_us(c, problem, tiling_of(c), device);
   // What waits for the longest sequence at the end waits for more than the memory.
   return std::max(with_memory_time(us, problem, device, rounds), reads) *
              unequal_factor(
