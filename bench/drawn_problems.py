@@ -108,7 +108,7 @@ def encoder(draw, backward):
 
 def dense(op, seed, count, of_models=True):
     """A list of `count` forward or backward passes over whole sequences, 64 to 40000 rows of each: causal or not, windows, soft caps, queries that
-    are fewer than the keys, packed or not. of_models: with heads of MODELS and ENCODERS, else any, under a causal mask or none."""
+    are fewer than the keys, packed or not. of_models: with heads of MODELS and ENCODERS, else any, half of them under a window."""
     draw, found = random.Random(f"{op} {seed}{'' if of_models else ANY}"), {}
     while len(found) < count:
         if not of_models:
