@@ -252,13 +252,6 @@ double spread(const Typed& c, const Problem& problem, const DeviceFacts& device)
   return spread_of(problem, tiling_of(c), device);
 }
 
-/// How the blocks of a problem with a config's lengths come by their tiles: `typical` has none.
-TileSource source_of(const Typed& c, const Problem& typical, const QueryTiling& tiling) {
-  Problem problem = typical;
-  problem.lengths = static_cast<Lengths>(c.lengths);
-  return tile_source(problem, c.has_key_lists(), tiling);
-}
-
 double model_us(const Typed& c, const Problem& problem, const DeviceFacts& device,
                 const FwdMmaSm80Constants& constants) {
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
@@ -272,7 +265,7 @@ double model_us(const Typed& c, const Problem& problem, const DeviceFacts& devic
   const QueryTiling tiling = tiling_of(c);
   const bool few = has_few_rows(problem);
   const int resident = few ? blocks_of_sm(tiling, device.arch) : c.blocks_per_sm;
-  const TileSource source = few && c.low_bits() ? source_of(c, problem, tiling)
+  const TileSource source = few && c.low_bits() ? tile_source(c, problem, tiling)
                                                 : TileSource::kSizes;
   // Of a step that the kernel waits for, as only the device knows the lengths.
   constexpr double kOrderUs = 9;

@@ -71,10 +71,9 @@ int pieces_of_rows(int row, int chunk) {
 }
 /// How many times as many as with chunks of 128 bytes; 1 where rows have whole pieces, and copies
 /// of them share none.
-double narrow_chunks(const FwdWgmmaSm90aConfig& c) {
-  const RowBytes row(c);
+double narrow_chunks(const RowBytes& row, int chunk) {
   if (row.multiples_of(64)) return 1;
-  return double(pieces_of_rows(row.k, c.swizzle) + pieces_of_rows(row.v, c.swizzle)) /
+  return double(pieces_of_rows(row.k, chunk) + pieces_of_rows(row.v, chunk)) /
          (pieces_of_rows(row.k, 128) + pieces_of_rows(row.v, 128));
 }
 
@@ -91,7 +90,7 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c, const DeviceFacts& device) {
   const double issue = kIssue * scores * instructions / kLanesPerClock;
   // TMA reads rows in lines, in which those of odd head dims begin anywhere.
   const RowBytes row(c);
-  const double narrow = narrow_chunks(c);
+  const double narrow = narrow_chunks(row, c.swizzle);
   const double bytes = narrow == 1 ? c.k_bytes() + c.v_bytes()
                                    : c.block_n * (round_up(row.k, 128) + round_up(row.v, 128));
   const double lines = bytes / kLineBytes * (row.multiples_of(128) ? kLine : kUnalignedLine) *
@@ -151,7 +150,7 @@ double odd_rows(const FwdWgmmaSm90aConfig& c) {
   const RowBytes row(c);
   if (row.multiples_of(64)) return 1;
   const int more_keys = std::min(row.k, row.v) > 128 ? std::max(c.block_n - 64, 0) : 0;
-  return narrow_chunks(c) * (1 + kLargeTile * more_keys / 128);
+  return narrow_chunks(row, c.swizzle) * (1 + kLargeTile * more_keys / 128);
 }
 
 /// Of query tiles with all their keys, or with a share of them.
@@ -220,12 +219,10 @@ double blocks_of(const FwdWgmmaSm90aTyped& c, const Problem& problem) {
 }
 
 /// Until a step before the kernel has listed the query tiles, where lengths are the device's: 15
-/// drawn decode steps on an H200. `problem` has the typical ones.
+/// drawn decode steps on an H200.
 double queue_us(const FwdWgmmaSm90aTyped& c, const Problem& problem) {
   if (c.lengths == kFixedLengths || c.has_key_lists()) return 0;
-  Problem unequal = problem;
-  unequal.lengths = c.lengths == kPackedLengths ? Lengths::kPacked : Lengths::kUsed;
-  return tile_source(unequal, false, tiling_of(c)) == TileSource::kList ? 4 : 0;
+  return tile_source(c, problem, tiling_of(c)) == TileSource::kList ? 4 : 0;
 }
 
 double spread_of_fwd_wgmma_sm90a(const FwdWgmmaSm90aTyped& c, const Problem& problem,

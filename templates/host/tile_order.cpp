@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "generator/problem/bucket.h"
-#include "generator/shape.h"
 #include "generator/user_code/mask_windows.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/split_counts.h"
@@ -121,6 +120,12 @@ TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling
     return TileSource::kLengths;
   const std::int64_t tiles = batch * (problem.num_heads_q / tiling.pack_gqa) * tiles_of_sequence;
   return tiles <= kSms * blocks_of_sm(tiling, large) ? TileSource::kBound : TileSource::kList;
+}
+
+TileSource tile_source(const Shape& shape, const Problem& typical, const QueryTiling& tiling) {
+  Problem problem = typical;
+  problem.lengths = static_cast<Lengths>(shape.lengths);
+  return tile_source(problem, shape.has_key_lists(), tiling);
 }
 
 int blocks_of_sm(const QueryTiling& tiling, const Arch& arch) {

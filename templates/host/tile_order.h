@@ -7,6 +7,7 @@
 
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
+#include "generator/shape.h"
 #include "templates/base_params.h"
 
 namespace attnforge {
@@ -73,6 +74,8 @@ enum class TileSource {
 };
 /// key_lists: a mask decides which keys each tile has.
 TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling& tiling);
+/// The same of a typical_problem(), which has none of the lengths that the kernel's shape has.
+TileSource tile_source(const Shape& shape, const Problem& typical, const QueryTiling& tiling);
 
 /// The tiles that a kernel takes, by number or from a list.
 struct TileSchedule {
