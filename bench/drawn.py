@@ -6,7 +6,7 @@
     python3 bench/drawn.py decode --any-heads --count 30 --out times.csv                 # heads and head dims that no model has
 
 "attnforge" is policy first_run: its first call tunes. "estimate" is policy estimate with an empty database, so the winner that ships for
-the nearest problem, where one does. "model" is the model's own choice. Problems are drawn one by one, so that the first ones, which
+the nearest problem, where one does. "model" is the model's first config of the first family. Problems are drawn one by one, so that the first ones, which
 --limit-s leaves, are a sample too. ATTNFORGE_CACHE should name an empty database: first_run tunes nothing twice.
 Peers of decode are those of serving.py: in pages FlashAttention-3, FlashInfer and XQA, in one piece FlashAttention-3 and, of one new token
 and equal lengths, cuDNN and FlashAttention-2 of PyTorch. Peers of forward and backward are in drawn_dense.py. bf16, cold L2, all in shuffled

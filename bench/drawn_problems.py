@@ -63,8 +63,7 @@ def decode(seed, count, of_models=True):
     heads of MODELS, else any."""
     draw = random.Random(f"decode {seed}{'' if of_models else ANY}")
     for _ in range(count):
-        model = draw.choice(list(MODELS)) if of_models else ANY
-        heads, heads_kv, head_dim = MODELS[model] if of_models else any_heads(draw)
+        model, (heads, heads_kv, head_dim) = draw.choice(list(MODELS.items())) if of_models else (ANY, any_heads(draw))
         batch, keys = log_uniform(draw, 1, 200), log_uniform(draw, 100, 60000)
         new_tokens = 1 if draw.random() < 0.6 else draw.randint(2, 8)
         page_size = draw.choice((0, 16, 32, 64, 128))
@@ -76,20 +75,31 @@ def decode(seed, count, of_models=True):
         yield Decode(model, heads, heads_kv, head_dim, new_tokens, tuple(lengths), page_size)
 
 
-def language_model(draw, backward, of_models=True):
-    """A layer of a prompt, of a chunk of one, or of training."""
-    model = draw.choice([*MODELS, *MLA]) if of_models else ANY
-    heads = MLA.get(model) or (MODELS[model] if of_models else any_heads(draw))
-    window = WINDOWS.get(model, (-1, 0)) if of_models else (log_uniform(draw, 16, 4096), 0)
-    heads = heads if len(heads) == 4 else (*heads, heads[2])
-    rest = True, draw.choice((window, (-1, 0))), SOFTCAPS.get(model, 0.0)
+def text_lengths(draw, backward):
+    """([(queries, keys)], whether they are packed) of prompts, of chunks of them, or of training."""
     how = draw.choices(("equal", "chunk", "packed"), (50, 0 if backward else 20, 30))[0]
     if how == "packed":
-        lengths = [(rows, rows) for rows in log_normal(draw, draw.randint(2, 32), 100, 8192)]
-    else:
-        rows = log_uniform(draw, 300, 16384) if how == "equal" else log_uniform(draw, 64, 2048)
-        lengths = [(rows, rows + (log_uniform(draw, 200, 30000) if how == "chunk" else 0))] * log_uniform(draw, 1, 32)
-    return Dense(model, *heads, tuple(lengths), *rest, how == "packed")
+        return [(rows, rows) for rows in log_normal(draw, draw.randint(2, 32), 100, 8192)], True
+    rows = log_uniform(draw, 300, 16384) if how == "equal" else log_uniform(draw, 64, 2048)
+    return [(rows, rows + (log_uniform(draw, 200, 30000) if how == "chunk" else 0))] * log_uniform(draw, 1, 32), False
+
+
+def language_model(draw, backward):
+    """A layer over text_lengths()."""
+    model = draw.choice([*MODELS, *MLA])
+    heads = MLA.get(model) or (*MODELS[model], MODELS[model][2])
+    window = draw.choice((WINDOWS.get(model, (-1, 0)), (-1, 0)))
+    lengths, packed = text_lengths(draw, backward)
+    return Dense(model, *heads, tuple(lengths), True, window, SOFTCAPS.get(model, 0.0), packed)
+
+
+def any_layer(draw, backward):
+    """The same of no model: with any heads, half of the time under any window, causal or not."""
+    *heads, head_dim = any_heads(draw)
+    left = draw.choice((log_uniform(draw, 16, 4096), -1))
+    lengths, packed = text_lengths(draw, backward)
+    causal = draw.random() >= 0.4
+    return Dense(ANY, *heads, head_dim, head_dim, tuple(lengths), causal, (left, 0 if causal else left), 0.0, packed)
 
 
 def encoder(draw, backward):
@@ -108,16 +118,11 @@ def encoder(draw, backward):
 
 def dense(op, seed, count, of_models=True):
     """A list of `count` forward or backward passes over whole sequences, 64 to 40000 rows of each: causal or not, windows, soft caps, queries that
-    are fewer than the keys, packed or not. of_models: with heads of MODELS and ENCODERS, else any, half of them under a window."""
+    are fewer than the keys, packed or not. of_models: of MODELS and ENCODERS, else any_layer()."""
     draw, found = random.Random(f"{op} {seed}{'' if of_models else ANY}"), {}
     while len(found) < count:
-        if not of_models:
-            point = language_model(draw, op == "backward", of_models)
-            if draw.random() < 0.4:
-                left = point.window[0]
-                point = point._replace(causal=False, window=(left, left))
-        else:
-            point = (language_model if draw.random() < 0.6 else encoder)(draw, op == "backward")
+        layer = any_layer if not of_models else language_model if draw.random() < 0.6 else encoder
+        point = layer(draw, op == "backward")
         kept = list(point.lengths)
         while len(kept) > 1 and (flops(point._replace(lengths=kept)) > MOST_FLOPS or elements(point._replace(lengths=kept)) > MOST_ELEMENTS):
             kept.pop()
