@@ -27,6 +27,11 @@ using ::testing::HasSubstr;
 const Family& family() { return *find_family("fwd_wgmma_sm90a"); }
 const DeviceFacts& h200() { return typical_device("90a"); }
 
+/// What the model takes first.
+Config first_choice(const std::string& problem) {
+  return candidates(family(), parse_problem(problem), h200()).front().config;
+}
+
 /// Every config of every problem of the lists.
 template <class Visit>
 void for_each_config(Visit&& visit) {
@@ -170,9 +175,9 @@ TEST(FwdWgmmaSm90a, ModelSharesNoKeysThatAreFew) {
     ASSERT_FALSE(all.empty()) << text;
     EXPECT_NE(all.front().config.get("grid"), kGridShares) << text;
   }
-  const Problem long_keys = parse_problem(
-      "fwd bf16 batch=132 num_heads=64:4 seqlen=1:5845 head_dim=128 lengths=used");
-  EXPECT_EQ(candidates(family(), long_keys, h200()).front().config.get("grid"), kGridShares);
+  const char* const
+      long_keys = "fwd bf16 batch=132 num_heads=64:4 seqlen=1:5845 head_dim=128 lengths=used";
+  EXPECT_EQ(first_choice(long_keys).get("grid"), kGridShares);
 }
 
 /// Drawn decode steps, as an H200 measured them: where rows are no multiples of 64 bytes, which
@@ -180,11 +185,10 @@ TEST(FwdWgmmaSm90a, ModelSharesNoKeysThatAreFew) {
 /// tiles of 192 keys 1.2 to 1.3 times as long as those of 64.
 TEST(FwdWgmmaSm90a, ModelReadsRowsThatCutPiecesOfDramInWholeChunksAndSmallTiles) {
   const auto first_of = [](int head_dim) {
-    const Problem problem = parse_problem(fmt::format(
+    return first_choice(fmt::format(
         "fwd bf16 batch=25 num_heads=64:8 seqlen=5:6000 head_dim={} causal lengths=used "
         "page_size=32",
         head_dim));
-    return candidates(family(), problem, h200()).front().config;
   };
   for (const int head_dim : {72, 80, 112, 184, 200, 216, 248}) {
     EXPECT_EQ(first_of(head_dim).get("swizzle"), 128) << head_dim;
@@ -202,8 +206,7 @@ TEST(FwdWgmmaSm90a, ModelReadsRowsThatCutPiecesOfDramInWholeChunksWhereQueriesAr
         "batch=2 num_heads=4:2 seqlen=1558:17231 head_dim=88",
         "batch=8 num_heads=2 seqlen=6641 head_dim=136 causal",
         "batch=3 num_heads=8:4 seqlen=2890 head_dim=216 window_left=1399 window_right=1399"}) {
-    const Problem problem = parse_problem(fmt::format("fwd bf16 {}", text));
-    EXPECT_EQ(candidates(family(), problem, h200()).front().config.get("swizzle"), 128) << text;
+    EXPECT_EQ(first_choice(fmt::format("fwd bf16 {}", text)).get("swizzle"), 128) << text;
   }
 }
 
@@ -241,8 +244,7 @@ TEST(FwdWgmmaSm90a, ModelWaitsForTheListOfTiles) {
 TEST(FwdWgmmaSm90a, ModelGivesRowsOfOneShortChunkNoWideOne) {
   for (const char* text : {"fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=24 causal",
                            "fwd e4m3 o=bf16 batch=4 num_heads=16 seqlen=4096 head_dim=48 causal"}) {
-    const Problem problem = parse_problem(text);
-    EXPECT_EQ(candidates(family(), problem, h200()).front().config.get("swizzle"), 64) << text;
+    EXPECT_EQ(first_choice(text).get("swizzle"), 64) << text;
   }
 }
 
