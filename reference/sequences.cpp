@@ -131,11 +131,15 @@ std::vector<int> beginnings(const std::vector<std::int64_t>& lengths) {
   return begins;
 }
 
+/// An eighth to all of the rows each, as callers have them; of the first at least half, so that one
+/// is long.
 std::vector<int> used_lengths(std::int64_t count, std::int64_t seqlen, std::uint64_t seed) {
   std::vector<int> lengths;
-  const auto choices = static_cast<std::uint64_t>(seqlen - (seqlen + 1) / 2 + 1);
-  for (std::int64_t i = 0; i < count; ++i)
-    lengths.push_back(static_cast<int>((seqlen + 1) / 2) + static_cast<int>(next(seed) % choices));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t part = i == 0 ? 2 : 8, least = (seqlen + part - 1) / part;
+    const auto choices = static_cast<std::uint64_t>(seqlen - least + 1);
+    lengths.push_back(static_cast<int>(least) + static_cast<int>(next(seed) % choices));
+  }
   return lengths;
 }
 

@@ -95,9 +95,10 @@ Reference reference_from_outputs(const Sequences& sequences, std::span<const Que
                                  std::span<const float> o, std::span<const float> lse,
                                  double max_abs_v);
 
-/// Sets random lengths, for tuning and tests, the same on every machine: used ones between half and
-/// all rows; packed ones whose sum is the problem's tokens, with many short sequences, few long
-/// ones and one of the longest there may be. Nothing for fixed lengths.
+/// Sets random lengths, for tuning and tests, the same on every machine: used ones between an
+/// eighth and all rows, the first at least half; packed ones whose sum is the problem's tokens,
+/// with many short sequences, few long ones and one of the longest there may be. Nothing for fixed
+/// lengths.
 void set_random_sequences(const Problem& problem, HostTensors& host, std::uint64_t seed);
 
 /// Sets all tables that say which rows and keys there are at random.
