@@ -42,6 +42,10 @@ constexpr double kRows = 0.55, kRaggedRows = 1.4, kRowsOfThree = 1.2;
 // Sums of two levels: what a round more over the columns adds, in which the tensor cores wait.
 constexpr double kSumRound = 0.3;
 
+// Memory comes in pieces of 64 bytes. Rows that are no multiples of these begin at any multiple of
+// 16 bytes, and at that of a piece again after so many.
+constexpr int kPiece = 64, kRowsInTurn = 4;
+
 /// What a block's work on one tile of keys takes of each unit of an SM, in clocks.
 struct TileCost {
   double tensor;   // wgmma
@@ -62,7 +66,6 @@ struct RowBytes {
 /// Memory has pieces of 64 bytes. Those that copies want of four rows that follow one another, a
 /// copy for each chunk of columns: what two of them want counts twice.
 int pieces_of_rows(int row, int chunk) {
-  constexpr int kPiece = 64, kRowsInTurn = 4;  // which begin at any multiple of 16 bytes
   int pieces = 0;
   for (int begin = 0; begin < kRowsInTurn * row; begin += row)
     for (int at = begin; at < begin + row; at += chunk)
@@ -72,7 +75,7 @@ int pieces_of_rows(int row, int chunk) {
 /// How many times as many as with chunks of 128 bytes; 1 where rows have whole pieces, and copies
 /// of them share none.
 double narrow_chunks(const RowBytes& row, int chunk) {
-  if (row.multiples_of(64)) return 1;
+  if (row.multiples_of(kPiece)) return 1;
   return double(pieces_of_rows(row.k, chunk) + pieces_of_rows(row.v, chunk)) /
          (pieces_of_rows(row.k, 128) + pieces_of_rows(row.v, 128));
 }
@@ -142,15 +145,24 @@ double reads_of_all_heads(const FwdWgmmaSm90aConfig& c, const Problem& problem,
   return 1 + again / std::max(minimum_bytes(problem), 1.0);
 }
 
-/// What decode takes more, where rows are no multiples of 64 bytes, than with chunks of 128 bytes,
-/// and of rows that have several of these than in tiles of 64 keys: head dims 72 to 248 on an H200
-/// (drawn_any_decode.csv).
-double odd_rows(const FwdWgmmaSm90aConfig& c) {
-  constexpr double kLargeTile = 0.25;  // more at 192 keys
+/// How many times their bytes decode brings, of rows that are no multiples of 64 bytes. together:
+/// what reads the next head reads at the same time, so that a piece of both comes once; else
+/// streams of rows that do not lie together cost more than their pieces. Copies that are under way
+/// for long share less. Head dims 56 to 248 with 1 to 12 K/V heads on an H200
+/// (bench/notebook/decode.md).
+double odd_rows(const FwdWgmmaSm90aConfig& c, bool together) {
+  constexpr double kApart = 6, kMuchKb = 72, kOfKb = 0.004;
   const RowBytes row(c);
-  if (row.multiples_of(64)) return 1;
-  const int more_keys = std::min(row.k, row.v) > 128 ? std::max(c.block_n - 64, 0) : 0;
-  return narrow_chunks(row, c.swizzle) * (1 + kLargeTile * more_keys / 128);
+  if (row.multiples_of(kPiece)) return 1;
+  const auto of = [&](int bytes) {
+    const double shared = together ? 1 - kRowsInTurn : kApart;
+    return bytes % kPiece == 0 ? double(kRowsInTurn * bytes)
+                               : kPiece * (pieces_of_rows(bytes, c.swizzle) + shared);
+  };
+  const double way_kb = c.block_n * c.blocks_per_sm *
+                        (double(c.k_stages) * row.k + double(c.v_stages) * row.v) / 1024;
+  return (of(row.k) + of(row.v)) / (kRowsInTurn * (row.k + row.v)) *
+         (1 + kOfKb * std::max(way_kb - kMuchKb, 0.0));
 }
 
 /// Of query tiles with all their keys, or with a share of them.
@@ -236,6 +248,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
     return tiles_us(c, problem, device) * spread_of_fwd_wgmma_sm90a(c, problem, device) +
            queue_us(c, problem) + part_steps_us(c, problem, tiling_of(c), device);
   const double reads = reads_us(problem, c.pack_gqa, device);
+  const std::int64_t heads = problem.num_heads_q / c.pack_gqa;
   // The first scores wait for a whole tile of keys. This and kFindUs: 101 drawn decode steps.
   constexpr double kFirstUsOfKb = 0.03;
   const double first_us = kFirstUsOfKb * c.k_bytes() / 1024;
@@ -249,7 +262,9 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
     const double rounds = blocks_of(c, problem) / places_of(tiling_of(c), device);
     const double next_us = next_tile_us * std::max(rounds - kOneTile, 0.0);
     const double us = tiles_us(c, problem, device);
-    const double together_us = with_memory_time(us, problem, device, odd_rows(c));
+    const int team = team_of_shares(problem, tiling_of(c), device);
+    const bool together = team > 1 || heads == 1;
+    const double together_us = with_memory_time(us, problem, device, odd_rows(c, together));
     return kFindUs + first_us + next_us + std::max(together_us, reads) +
            combine_shares_us(problem, tiling_of(c), device);
   }
@@ -257,9 +272,10 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
   Problem split = problem;
   split.batch *= c.num_splits;
   split.seqlen_kv = (problem.seqlen_kv + c.num_splits - 1) / c.num_splits;
-  const double rounds = odd_rows(c) * (problem.lengths == Lengths::kFixed
-                                           ? late_readers(problem, blocks_of(c, problem), device)
-                                           : 1);
+  const double rounds = odd_rows(c, c.num_splits > 1 || heads == 1) *
+                        (problem.lengths == Lengths::kFixed
+                             ? late_readers(problem, blocks_of(c, problem), device)
+                             : 1);
   constexpr double kAskUs = 2;  // blocks that ask for short tiles wait for the answers
   // Eleven drawn decode steps of 300 to 1100 keys on H200 and H100 took 1.3 to 4.3 us more with
   // splits than fwd_mma_sm80, or than without them, where the model saw them alike.

@@ -100,6 +100,18 @@ int results_of_shares(const Problem& problem, const QueryTiling& tiling,
   return 1 + static_cast<int>(std::ceil(places_of(tiling, device) / std::max(tiles, 1.0)));
 }
 
+int team_of_shares(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device) {
+  constexpr std::int64_t kMost = 16, kPiece = 64, kIdle = 16;
+  const bool whole = bytes_of(problem.dtype_k, problem.head_dim) % kPiece == 0 &&
+                     bytes_of(problem.dtype_v, problem.head_dim_v) % kPiece == 0;
+  const std::int64_t heads = problem.num_heads_q / tiling.pack_gqa;
+  const auto blocks = static_cast<std::int64_t>(places_of(tiling, device));
+  const std::int64_t idle = whole ? 0 : blocks / kIdle;
+  for (std::int64_t team = std::min(kMost, heads); team > 1; --team)
+    if (heads % team == 0 && blocks % team <= idle) return static_cast<int>(team);
+  return 1;
+}
+
 bool finishes_tiles(const QueryTiling& tiling) {
   return tiling.shares && tiling.block_m > kRowsOfWarpgroup;
 }

@@ -54,6 +54,12 @@ std::int64_t most_partial_rows(const Problem& problem, const QueryTiling& tiling
 /// Results of a query tile, on the average, that persistent blocks with shares leave.
 int results_of_shares(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device);
 
+/// Blocks of a team of these (parts/splits/by_share.cuh): a number that divides the heads, and
+/// leaves few SMs idle. Rows that are no multiples of 64 bytes have pieces of the memory in common
+/// with those of the next head, which come once where a team asks for both: its heads are many
+/// then.
+int team_of_shares(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device);
+
 /// Whether persistent blocks with shares store the rows of the query tiles that they do not cut: of
 /// more rows than a warpgroup has, where partial results and the step that merges them take long.
 bool finishes_tiles(const QueryTiling& tiling);

@@ -31,14 +31,6 @@ std::int64_t places(const LaunchWork& work) {
                   std::int64_t{1});
 }
 
-/// Blocks of a team (parts/splits/by_share.cuh): so many that no block and no head is left over.
-int team_of_shares(std::int64_t heads, std::int64_t blocks) {
-  constexpr int kMost = 8;
-  int team = 1;
-  while (team < kMost && heads % (2 * team) == 0 && blocks % (2 * team) == 0) team *= 2;
-  return team;
-}
-
 /// Partial results of rows. Of shares each block has one more query tile than begin in it.
 std::size_t results(const LaunchWork& work) {
   const std::int64_t rows = partial_rows(work.problem());
@@ -138,8 +130,8 @@ void add_partials(Argument& argument, const LaunchWork& work) {
   constexpr std::array<int, 5> kUnused{};
   argument.value(tiling.num_splits, static_cast<int>(stored.q), row_warps(work),
                  static_cast<int>(stored.batch), static_cast<int>(at_once),
-                 splits_inverse_of(tiling.num_splits),
-                 team_of_shares(problem.num_heads_q / tiling.pack_gqa, at_once), kUnused);
+                 splits_inverse_of(tiling.num_splits), team_of_shares(problem, tiling, work.device),
+                 kUnused);
 }
 
 LaunchStep combine(const LaunchWork& work) {

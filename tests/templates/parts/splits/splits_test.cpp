@@ -295,6 +295,28 @@ TEST(SharedKeys, AreOfSequencesWithOneTileAHeadThatAreNotPackedAndOfAnyBatch) {
   EXPECT_FALSE(some("batch=1 seqlen=1:512")) << "few key tiles";
 }
 
+TEST(SharedKeys, AreReadByTeamsOfHeadsWhoseRowsHavePiecesOfMemoryInCommon) {
+  const DeviceFacts device = typical_device("90a");
+  ASSERT_EQ(device.num_sms, 132);
+  const auto team = [&](int heads, int head_dim, const char* more = "") {
+    const Problem problem = parse_problem(
+        fmt::format("fwd bf16 batch=64 num_heads={}:{} seqlen=1:6000 head_dim={} {}", 4 * heads,
+                    heads, head_dim, more));
+    return team_of_shares(problem, {.pack_gqa = 4, .shares = true}, device);
+  };
+  EXPECT_EQ(team(8, 128), 4);
+  EXPECT_EQ(team(9, 128), 3);
+  EXPECT_EQ(team(5, 128), 1) << "two SMs would be idle for nothing";
+  EXPECT_EQ(team(8, 80), 8);
+  EXPECT_EQ(team(5, 80), 5);
+  EXPECT_EQ(team(10, 72), 10);
+  EXPECT_EQ(team(32, 80), 16);
+  EXPECT_EQ(team(15, 80), 5) << "15 would leave 12 SMs idle";
+  EXPECT_EQ(team(5, 96), 1) << "three pieces each";
+  EXPECT_EQ(team(5, 96, "k=int8 v=int8 kv_scale=token"), 5) << "one and a half";
+  EXPECT_EQ(team(1, 72), 1);
+}
+
 TEST(SplitKeys, OfASequenceAreTriedFromWhatKeepsAboutHalfOfTheSmsBusy) {
   const Problem problem = parse_problem("fwd bf16 num_heads=16:1 seqlen=1:65536 head_dim=128");
   const std::vector<int> values = splits_axis(problem, typical_device("90a")).values;
