@@ -136,6 +136,17 @@ double late_share(const Problem& problem, double blocks, const DeviceFacts& devi
   return problem.lengths == Lengths::kFixed ? late_readers(problem, blocks, device) : 1;
 }
 
+/// How much longer the memory takes for rows that begin inside its pieces of 64 bytes, or inside
+/// sectors of 32: decode of head dims 120 to 248 on an H200 (bench/notebook/decode.md).
+double odd_rows(const FwdMmaSm80Config& c) {
+  constexpr double kInsidePieces = 1.15, kInsideSectors = 1.4;
+  const auto of = [](int row) {
+    return row % 64 == 0 ? 1 : row % 32 == 0 ? kInsidePieces : kInsideSectors;
+  };
+  const int k = bytes_of(c.dtype_k, c.head_dim), v = bytes_of(c.dtype_v, c.head_dim_v);
+  return (k * of(k) + v * of(v)) / (k + v);
+}
+
 /// A block goes through its key tiles one after another: each takes its own chain of waits, or its
 /// share of an SM, and all of them the memory.
 double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
@@ -150,7 +161,8 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
                        (k.block_start +
                         key_tiles_of_block(c, problem, tiles, splits) * clocks_per_tile) /
                        (device.sm_clock_mhz * k.sustained_clock);
-  return with_memory_time(chain, problem, device, late_share(problem, blocks, device)) +
+  const double late = late_share(problem, blocks, device);
+  return with_memory_time(chain, problem, device, late * odd_rows(c)) +
          combine_us(problem, splits, device);
 }
 
