@@ -59,9 +59,15 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR int v_bytes() const { return v_chunks() * kv_chunk_bytes(); }
   // Q, K, V, the barriers, and the number of the tile that each Q belongs to.
   ATTNFORGE_CONSTEXPR int k_begin() const { return q_stages * q_bytes(); }
-  /// Scales of rows of K (kScaleToken), 256 at most, lie after their tile.
+  /// After a tile of K lie scales of its rows (kScaleToken), 256 at most, or bits of a mask's text.
   ATTNFORGE_CONSTEXPR bool has_key_scales() const { return dtype == kE4m3 && kv_scale == 3; }
-  ATTNFORGE_CONSTEXPR int k_stage_bytes() const { return k_bytes() + 1024 * has_key_scales(); }
+  ATTNFORGE_CONSTEXPR bool brings_bits() const { return text_bits && has_key_lists(); }
+  ATTNFORGE_CONSTEXPR int bits_bytes() const {
+    return 4 * block_m() * text_bits_row_words(block_n);
+  }
+  ATTNFORGE_CONSTEXPR int k_stage_bytes() const {
+    return k_bytes() + round_up(1024 * has_key_scales() + bits_bytes() * brings_bits(), 1024);
+  }
   ATTNFORGE_CONSTEXPR int v_begin() const { return k_begin() + k_stages * k_stage_bytes(); }
   // Of e4m3 also V with neighbouring keys in its rows, in chunks as wide as their swizzle: a
   // product takes 8 bits along k alone.
@@ -98,12 +104,10 @@ struct FwdWgmmaSm90aConfig : Shape {
     return grid != kGridPlain && q_stages > 1 && !q_in_regs &&
            (!has_key_lists() || (pingpong && !has_block_mask()));
   }
-  /// Whether all of a query tile is told to consumers, not its number alone: it may take loads from
-  /// global memory to know it, and takes a few divisions.
+  /// Whether consumers are told all of a query tile, which takes divisions; tells(): its number.
   ATTNFORGE_CONSTEXPR bool tells_all() const {
     return has_key_lists() || has_tile_queue() || joins() || grid == kGridShares;
   }
-  /// Whether at least its number is: blocks ask for one.
   ATTNFORGE_CONSTEXPR bool tells() const { return grid == kGridDynamic || tells_all(); }
   ATTNFORGE_CONSTEXPR int tile_bytes() const {
     if (has_key_lists() || grid == kGridShares) return 48;
@@ -119,8 +123,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_CONSTEXPR int groups_begin() const {
     return round_up(tiles_begin() + tile_bytes() * q_stages, has_key_lists() ? 8 : 1);
   }
-  /// The block's own list, of at most so many groups, and what it is made of (OwnList,
-  /// parts/key_lists/own_list.cuh).
+  /// The block's own list, and what it is made of (parts/key_lists/own_list.cuh).
   ATTNFORGE_CONSTEXPR static int own_list_groups() { return 256; }
   ATTNFORGE_CONSTEXPR int own_list_begin() const {
     return round_up(groups_begin() + (has_key_lists() ? 8 * key_groups() * k_stages : 0),

@@ -7,11 +7,10 @@
 
 namespace attnforge {
 
-template <class Warpgroup>
-struct MaskOfWarpgroup;
-template <FwdWgmmaSm90aConfig C, class Pieces, class Params>
-struct MaskOfWarpgroup<FwdWgmmaSm90aWarpgroup<C, Pieces, Params>> {
-  using Type = typename Pieces::Mask;
+/// Scores of a gathered tile whose mask's bits are in shared memory.
+template <class Scores>
+struct ScoresWithBits : Scores {
+  u32 bits;  // of the lane's first row
 };
 
 /// See the form for ranges (consumer.cuh).
@@ -28,15 +27,10 @@ struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, true> {
   static constexpr bool kLeavesOut = C.warpgroups > 1 && C.pingpong&& Walk::kInParts;
   static constexpr bool kSkips = C.warpgroups > 1 && !C.pingpong;
 
-  /// What its mask asks for while those scores are on their way.
-  using Ahead = typename MaskOfWarpgroup<Warpgroup>::Type::Ahead;
-
   Groups groups;  // of the tile whose scores are next
-  Ahead ahead;
-  int present;  // rows of the first tile before those after the sequence's last key
+  int present;    // rows of the first tile before those after the sequence's last key
 
   ATTNFORGE_DEVICE void note_first(const Warpgroup& wg, const Tile& queries) {
-    ahead.begin(queries, queries.first_row + wg.warpgroup * 64 + wg.lane_row());
     note(wg);
     present = present_rows(queries);
   }
@@ -45,11 +39,19 @@ struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, true> {
 
   ATTNFORGE_DEVICE void attend(Warpgroup& wg, const Tile& queries, int row, const Walk&, int,
                                bool in_flight, bool begun) const {
-    if constexpr (Ahead::kNone) {
-      const Scores view{wg.s, row, groups};
+    if constexpr (C.brings_bits()) {
+      // Its buffer of K is given back once its bits are read.
+      const int stage = (wg.k_ring.stage == 0 ? C.k_stages : wg.k_ring.stage) - 1;
+      const int own_row = wg.warpgroup * 64 + wg.lane_row();
+      const ScoresWithBits<Scores> view{
+          {wg.s, row, groups},
+          wg.smem.k(stage) + C.k_bytes() + own_row * (C.bits_bytes() / C.block_m())};
+      const bool partial = view.partial(0);
+      if (!partial) wg.release(wg.smem.k_empty(stage));
       wg.attend(queries, view, in_flight, begun, view.needs_mask());
+      if (partial) wg.release(wg.smem.k_empty(stage));
     } else {
-      const typename Ahead::template Scores<Scores> view{{wg.s, row, groups}, ahead};
+      const Scores view{wg.s, row, groups};
       wg.attend(queries, view, in_flight, begun, view.needs_mask());
     }
   }
@@ -58,7 +60,6 @@ struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, true> {
   ATTNFORGE_DEVICE void attend_seen_tiles(Warpgroup& wg, const Work& work) {
     const int row = work.queries.first_row + wg.warpgroup * 64 + wg.lane_row();
     wg.begin_rows(work.queries);
-    ahead.begin(work.queries, row);
     bool pending = false;  // probabilities of a tile, whose V is next in the ring
     bool begun = false;    // there are scores, for which Q is read
     present = C.block_n;
@@ -91,7 +92,7 @@ struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, true> {
         wgmma_wait<0>();
       }
       pin(wg.s);
-      wg.release_k();
+      wg.end_k();
       attend(wg, work.queries, row, work.walk, i, pending, i != 0);
       present = i == 0 ? present_rows(work.queries) : C.block_n;
       pending = true;
@@ -106,7 +107,6 @@ struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, true> {
   ATTNFORGE_DEVICE bool note(const Warpgroup& wg) {
     bool sees;
     groups = Groups::load(wg.smem.groups(wg.k_ring.stage), wg.warpgroup * 4 + wg.warp(), sees);
-    ahead.load(groups);
     return sees;
   }
   /// Rows of the tile before those after the sequence's last key: it lies in the last group that

@@ -27,6 +27,7 @@ struct FwdWgmmaSm90aProducer {
   Ring<C.k_stages> k_ring;
   Ring<C.v_stages> v_ring;
   Ring<C.q_stages> q_ring;
+  const u32* bits;  // C.brings_bits(): those of the query tile's rows, in group 0
 
   ATTNFORGE_DEVICE FwdWgmmaSm90aProducer(const Params& p, Shared s) : params(p), smem(s) {}
 
@@ -68,7 +69,10 @@ struct FwdWgmmaSm90aProducer {
         store_shared_8(smem.groups(k_ring.stage) + thread_index() % 32 * 8, n.number, n.rows);
       __syncwarp();
     }
-    if (leads()) mbarrier_arrive_expect(smem.k_full(k_ring.stage), C.k_bytes());
+    int bytes = C.k_bytes();
+    if constexpr (C.brings_bits())
+      bytes += Pieces::Mask::PairRule::template load<C>(smem, k_ring.stage, bits, n);
+    if (leads()) mbarrier_arrive_expect(smem.k_full(k_ring.stage), bytes);
     if constexpr (kByWarp) __syncwarp();
     keys.template load<C.qk_chunks()>(params.k, smem.k(k_ring.stage), smem.k_full(k_ring.stage), n);
     k_ring.advance();
@@ -104,6 +108,8 @@ struct FwdWgmmaSm90aProducer {
   template <class AskForNext>
   ATTNFORGE_DEVICE void load(const Work& work, int tile, const AskForNext& ask_for_next) {
     const Keys keys(work.queries);
+    if constexpr (C.brings_bits())
+      bits = Pieces::Mask::PairRule::words_of(work.queries, work.queries.first_row, 0);
     if (!keys_first() || work.empty()) load_q(work, tile);
     if (work.empty())
       ask_for_next();

@@ -11,9 +11,7 @@
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma_fragment.cuh"
-#include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
-#include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/fragment_scores.cuh"
@@ -86,7 +84,6 @@ struct FwdWgmmaSm90aWarpgroup : WithFp8Outputs<C> {
     if constexpr (C.pingpong)
       named_barrier_arrive(1 + (warpgroup + 1 == C.warpgroups ? 0 : warpgroup + 1), 256);
   }
-  ATTNFORGE_DEVICE void await_warpgroup() const { named_barrier_wait(4 + warpgroup, 128); }
 
   ATTNFORGE_DEVICE void await_k() const {
     const int stage = k_ring.stage;
@@ -103,6 +100,11 @@ struct FwdWgmmaSm90aWarpgroup : WithFp8Outputs<C> {
   ATTNFORGE_DEVICE void release_q() const { release(smem.q_empty(q_ring.stage)); }
   ATTNFORGE_DEVICE void release_k() {
     release(smem.k_empty(k_ring.stage));
+    k_ring.advance();
+  }
+  /// After the scores of its tile. Masks that read what came with K give its buffer back.
+  ATTNFORGE_DEVICE void end_k() {
+    if constexpr (!C.brings_bits()) release(smem.k_empty(k_ring.stage));
     k_ring.advance();
   }
   ATTNFORGE_DEVICE void release_v() {
@@ -168,7 +170,7 @@ struct FwdWgmmaSm90aWarpgroup : WithFp8Outputs<C> {
     wgmma_wait<kPending>();
     pin(s);
     if constexpr (C.has_key_scales()) this->scale_keys(*this);
-    release_k();
+    end_k();
   }
   /// o += P V of the tile in V's ring.
   ATTNFORGE_DEVICE void issue_outputs() {
@@ -195,24 +197,9 @@ struct FwdWgmmaSm90aWarpgroup : WithFp8Outputs<C> {
     if constexpr (kFp8) this->fp8.end_products(o, probs, smem.v(v_ring.stage));
     release_v();
   }
-  /// Zeros in V's rows from `present` on, those after the last key: their probabilities are 0,
-  /// which is not enough where they are another sequence's NaN. Every warpgroup writes them.
   ATTNFORGE_DEVICE void clear_tail(int present) const {
-    if constexpr (Tile::Lengths::kAnythingAfter && !C.transposes_v()) {
-      if (present >= C.block_n) return;
-      constexpr int kRowPieces = C.swizzle / 16;  // of 16 bytes
-      constexpr float kZeros[4] = {};
-      const int thread = thread_index() % 128;
-#pragma unroll 1
-      for (int c = 0; c < C.v_chunks(); ++c) {
-        const u32 chunk = smem.v(v_ring.stage) + c * C.kv_chunk_bytes();
-#pragma unroll 1
-        for (int i = present * kRowPieces + thread; i < C.block_n * kRowPieces; i += 128)
-          store_shared(chunk + i * 16, kZeros);
-      }
-      fence_proxy_async();
-      await_warpgroup();
-    }
+    if constexpr (Tile::Lengths::kAnythingAfter && !C.transposes_v())
+      clear_rows_of_v<C>(*this, present);  // of parts/lengths
   }
 
   // ---- Softmax ----

@@ -149,7 +149,7 @@ template <FwdWgmmaSm90aConfig C>
 struct OfListsInParts : OfLists<C> {
   using Walk = PartedListWalk<C.warpgroups>;
 };
-/// The same under bits of pairs: as any rule is asked, and asked for ahead.
+/// The same under bits of pairs: as any rule is asked, and bits that come with the keys.
 template <FwdWgmmaSm90aConfig C>
 using BitsOfText = TextBits<C.block_m(), C.block_n>;
 template <FwdWgmmaSm90aConfig C>
@@ -462,16 +462,20 @@ void set_text_bits(World& w) {
   w.params.lists.bits = w.bits.data();
 }
 
-/// Bits that are asked for ahead hide what they do where they are read as scores are there.
+constexpr FwdWgmmaSm90aConfig with_bits(FwdWgmmaSm90aConfig c) {
+  c.text_bits = 1;
+  return c;
+}
+/// Bits that come with the keys hide what they do where they are read as scores are there.
 template <FwdWgmmaSm90aConfig C>
 void expect_same_under_bits(const std::vector<int>& rows_q, const std::vector<int>& rows_kv,
                             int blocks) {
 #ifdef ATTNFORGE_THREADS_OF_SYSTEM
   GTEST_SKIP() << "blocks that wait for one another want threads that take turns";
 #endif
-  World asked = world_of<C>(rows_q, rows_kv, false), ahead = world_of<C>(rows_q, rows_kv, false),
+  World asked = world_of<C>(rows_q, rows_kv, false), brought = world_of<C>(rows_q, rows_kv, false),
         whole = world_of<C>(rows_q, rows_kv, false);
-  set_text_bits<C>(asked), set_text_bits<C>(ahead);
+  set_text_bits<C>(asked), set_text_bits<C>(brought);
   test::Machine machine;
   ASSERT_EQ((run<C, OfListsInParts>(whole, machine, blocks)), "");
   ASSERT_EQ((run<C, OfAskedBits>(asked, machine, blocks)), "");
@@ -479,9 +483,9 @@ void expect_same_under_bits(const std::vector<int>& rows_q, const std::vector<in
   for (const auto& [late, slow] : {std::pair{false, 1u}, {false, 5u}, {true, 4u * C.warpgroups}}) {
     test::Machine its;
     its.late = late, its.slow_warp = slow;
-    EXPECT_EQ((run<C, OfBits>(ahead, its, blocks)), "") << "slow warp " << slow;
-    EXPECT_TRUE(ahead.o == asked.o) << "slow warp " << slow;
-    EXPECT_TRUE(ahead.lse == asked.lse) << "slow warp " << slow;
+    EXPECT_EQ((run<with_bits(C), OfBits>(brought, its, blocks)), "") << "slow warp " << slow;
+    EXPECT_TRUE(brought.o == asked.o) << "slow warp " << slow;
+    EXPECT_TRUE(brought.lse == asked.lse) << "slow warp " << slow;
   }
 }
 
@@ -560,7 +564,7 @@ TEST(ListsInParts, AreWalkedOverByWarpgroupsAsFarAsTheySee) {
   expect_same_in_parts<with_lists(config_of(2, kGridDynamic), 64)>({200}, {500}, 2);
 }
 
-TEST(BitsOfTexts, AreAskedForAhead) {
+TEST(BitsOfTexts, ComeWithTheKeys) {
   constexpr auto kTwo = with_text(with_turns(config_of(2, kGridDynamic)));
   static_assert(kTwo.joins());
   expect_same_under_bits<kTwo>({400}, {700}, 2);

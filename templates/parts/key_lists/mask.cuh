@@ -11,27 +11,10 @@ struct NoRule {
   static constexpr bool kNone = true;
 };
 
-/// What a rule asks for before the scores of a tile are there: of most rules nothing.
-template <class Rule>
-struct AheadOfRule {
-  struct Type {
-    static constexpr bool kNone = true;
-    template <class QueryTile>
-    ATTNFORGE_DEVICE void begin(const QueryTile&, int) {}
-    template <class Groups>
-    ATTNFORGE_DEVICE void load(const Groups&) {}
-  };
-};
-template <class Rule>
-requires requires { typename Rule::Ahead; }
-struct AheadOfRule<Rule> {
-  using Type = typename Rule::Ahead;
-};
-
 /// Window is the mask of windows and of the last key; Rule a Mask for groups that are partial.
 template <class Window, class Rule>
 struct ListMask {
-  using Ahead = typename AheadOfRule<Rule>::Type;
+  using PairRule = Rule;
 
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {

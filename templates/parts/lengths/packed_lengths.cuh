@@ -1,6 +1,7 @@
 // packed_lengths.cuh - Lengths of sequences one after another in tensors [tokens, heads, dim].
 #pragma once
 
+#include "parts/lengths/clear_rows_of_v.cuh"
 #include "parts/lengths/params.h"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"

@@ -1,6 +1,7 @@
 // used_lengths.cuh - Lengths of padded tensors: the first rows of each sequence count.
 #pragma once
 
+#include "parts/lengths/clear_rows_of_v.cuh"
 #include "parts/lengths/params.h"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"

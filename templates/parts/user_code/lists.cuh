@@ -6,9 +6,10 @@
 #include "parts/key_lists/params.h"
 #include "parts/key_lists/place.cuh"
 #include "parts/key_lists/walk.cuh"
-#include "ptx/global_memory.cuh"
+#include "ptx/bulk.cuh"
 #include "ptx/grid_dependency.cuh"
 #include "ptx/mma_fragment.cuh"
+#include "ptx/shared_memory.cuh"
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
 #include "tile/unrolled.cuh"
@@ -35,48 +36,51 @@ struct TextBits {
   static constexpr bool kNone = false;
   static constexpr int kRowWords = kTextBitsRowWords<kGroupKeys>;
 
-  /// The words of a lane's two rows of a key tile that is one group, asked for while its scores are
-  /// on their way: where they are takes divisions, once for a query tile, and they are far away.
-  struct Ahead {
-    static constexpr bool kNone = false;
-    const u32* first;  // of the first row, in group 0
-    u32 words[2][kRowWords];
-
-    /// `row`: of the lane's first row, which is among the first 8 of its fragment.
-    template <class QueryTile>
-    ATTNFORGE_DEVICE void begin(const QueryTile& tile, int row) {
-      first = words_of(tile, row, 0);
-    }
-    template <class Groups>
-    ATTNFORGE_DEVICE void load(const Groups& groups) {
-      const u32* const from = first + i64(groups.own) * (kBlockM * kRowWords);
-      unrolled<2, kRowWords>([&](int r, int w) {
-        load_global(words[r][w], from + r * 8 * kRowWords + w, groups.partial != 0);
-      });
-    }
-    ATTNFORGE_DEVICE void hide(float (&s)[kGroupKeys / 8][4]) const {
-      const int column = MmaFragment::column(thread_index() % 32);
-      unrolled<2, kRowWords>([&](int r, int w) {
-        const u32 word = words[r][w] >> column;
-        unrolled<4, 2>([&](int j, int c) {
-          if (w * 4 + j >= kGroupKeys / 8) return;
-          float& x = s[w * 4 + j][2 * r + c];
-          x = word >> (j * 8 + c) & 1 ? x : negative_infinity();
+  /// Begins to copy the bits of a group, of a query tile's rows, to where they lie beside its K, if
+  /// it has some: so many bytes. One thread does, all that load may call. `words`: words_of() the
+  /// tile's first row, in group 0.
+  template <auto C, class Shared>
+  ATTNFORGE_DEVICE static int load(const Shared& smem, int stage, const u32* words,
+                                   const KeyGroup& group) {
+    static_assert(C.bits_bytes() == 4 * kBlockM * kRowWords, "a group is a key tile");
+    if (group.rows >> KeyGroup::kMostFragments == 0) return 0;
+    if (thread_index() % 128 == 0)
+      bulk_load(smem.k(stage) + C.k_bytes(),
+                words + i64(group.number & ~KeyGroup::kEdge) * (kBlockM * kRowWords),
+                C.bits_bytes(), smem.k_full(stage));
+    return C.bits_bytes();
+  }
+  /// `bits`: where shared memory has those of the lane's first row, which is among the first 8 of
+  /// its fragment.
+  ATTNFORGE_DEVICE static void hide(float (&s)[kGroupKeys / 8][4], u32 bits) {
+    constexpr int kAtOnce = kRowWords < 4 ? kRowWords : 4;
+    const int column = MmaFragment::column(thread_index() % 32);
+    unrolled<2, kRowWords / kAtOnce>([&](int r, int part) {
+      u32 words[kAtOnce];
+      const u32 at = bits + 4 * (r * 8 * kRowWords + part * kAtOnce);
+      if constexpr (kAtOnce == 4)
+        load_shared_16(words, at);
+      else if constexpr (kAtOnce == 2)
+        load_shared_8(words[0], words[1], at);
+      else
+        words[0] = u32(load_shared(at));
+      unrolled<kAtOnce>([&](int w) {
+        const u32 word = words[w] >> column;
+        unrolled<4, 2>([&](int i, int c) {
+          const int j = (part * kAtOnce + w) * 4 + i;
+          if (j >= kGroupKeys / 8) return;
+          float& x = s[j][2 * r + c];
+          x = word >> (i * 8 + c) & 1 ? x : negative_infinity();
         });
       });
-    }
-    /// Scores with the words of their rows.
-    template <class Of>
-    struct Scores : Of {
-      const Ahead& ahead;
-    };
-  };
+    });
+  }
 
   /// Scores of keys of one group.
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
-    if constexpr (requires { scores.scores.ahead; }) {
-      scores.scores.ahead.hide(scores.scores.all);
+    if constexpr (requires { scores.scores.bits; }) {
+      hide(scores.scores.all, scores.scores.bits);
       return;
     }
     scores.for_each([&](int row, int lane_key) {

@@ -57,8 +57,8 @@ TEST(KeyLists, OfATextAreAsManyAsItCanTellApart) {
 
 TEST(KeyLists, HaveRoomForTheBitsOfATextWhereTheyFit) {
   const auto bits = [](const std::string& words) { return lists_of(words, 128, 96).bits_bytes(); };
-  EXPECT_EQ(bits("mask=\"k % 3 == q % 5\""), 8 * 21 * 128 * 3 * 4) << "3 words of 32 keys a row";
-  EXPECT_EQ(bits("mask=\"k % 3 == q % 5 + head\""), 8 * 8 * 21 * 128 * 3 * 4);
+  EXPECT_EQ(bits("mask=\"k % 3 == q % 5\""), 8 * 21 * 128 * 4 * 4) << "96 keys take 3 words of 4";
+  EXPECT_EQ(bits("mask=\"k % 3 == q % 5 + head\""), 8 * 8 * 21 * 128 * 4 * 4);
   Problem large = problem_of("mask=\"k % 3 == q % 5\"");
   large.seqlen_q = large.seqlen_kv = 70000;  // of 131072 in the bucket
   EXPECT_EQ(key_lists(large, shape_of(large), 128, 96).bits_bytes(), 0);
