@@ -77,7 +77,7 @@ struct Shape {
     return mask_block_kv == 0 || mask_block_kv >= block_n ? 1 : block_n / mask_block_kv;
   }
   /// 32-bit words of a row of a text's bits, which are read one, two or four at a time.
-  ATTNFORGE_CONSTEXPR static int text_bits_row_words(int keys) {
+  ATTNFORGE_CONSTEXPR static int bits_row_words(int keys) {
     return keys <= 64 ? ceil_div(keys, 32) : 4 * ceil_div(keys, 128);
   }
   /// Keys of a tile that one copy by TMA brings: as many as are in one group, or page, for sure.

@@ -62,9 +62,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   /// After a tile of K lie scales of its rows (kScaleToken), 256 at most, or bits of a mask's text.
   ATTNFORGE_CONSTEXPR bool has_key_scales() const { return dtype == kE4m3 && kv_scale == 3; }
   ATTNFORGE_CONSTEXPR bool brings_bits() const { return text_bits && has_key_lists(); }
-  ATTNFORGE_CONSTEXPR int bits_bytes() const {
-    return 4 * block_m() * text_bits_row_words(block_n);
-  }
+  ATTNFORGE_CONSTEXPR int bits_bytes() const { return 4 * block_m() * bits_row_words(block_n); }
   ATTNFORGE_CONSTEXPR int k_stage_bytes() const {
     return k_bytes() + round_up(1024 * has_key_scales() + bits_bytes() * brings_bits(), 1024);
   }

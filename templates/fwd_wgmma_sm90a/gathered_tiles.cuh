@@ -10,7 +10,7 @@ namespace attnforge {
 /// Scores of a gathered tile whose mask's bits are in shared memory.
 template <class Scores>
 struct ScoresWithBits : Scores {
-  u32 bits;  // of the lane's first row
+  u32 bits;  // of the query tile's first row
 };
 
 /// See the form for ranges (consumer.cuh).
@@ -42,10 +42,7 @@ struct FwdWgmmaSm90aKeyTiles<C, Warpgroup, true> {
     if constexpr (C.brings_bits()) {
       // Its buffer of K is given back once its bits are read.
       const int stage = (wg.k_ring.stage == 0 ? C.k_stages : wg.k_ring.stage) - 1;
-      const int own_row = wg.warpgroup * 64 + wg.lane_row();
-      const ScoresWithBits<Scores> view{
-          {wg.s, row, groups},
-          wg.smem.k(stage) + C.k_bytes() + own_row * (C.bits_bytes() / C.block_m())};
+      const ScoresWithBits<Scores> view{{wg.s, row, groups}, wg.smem.k(stage) + C.k_bytes()};
       const bool partial = view.partial(0);
       if (!partial) wg.release(wg.smem.k_empty(stage));
       wg.attend(queries, view, in_flight, begun, view.needs_mask());

@@ -16,10 +16,10 @@ template <int kGroups, int kGroupKeys>
 struct KeyGroups {
   static constexpr u32 kAll = kGroups == 32 ? ~0u : (1u << kGroups) - 1;
 
-  u32 own;      // the number of the lane's group; with one group, of that
-  u32 seen;     // bit g: some key of group g is seen
-  u32 partial;  // bit g: the mask's rule decides which
-  bool edge;    // windows or the last key hide something
+  u32 own;           // the number of the lane's group
+  u32 all_seen;      // bit g: some key of group g is seen
+  u32 some_partial;  // bit g: the mask's rule decides which
+  bool edge;         // windows or the last key hide something
 
   /// From kGroups KeyGroups in shared memory. `warpgroup_sees`: whether any of its four fragments,
   /// of which `fragment` is one, sees anything.
@@ -27,29 +27,51 @@ struct KeyGroups {
   ATTNFORGE_DEVICE static KeyGroups load(u32 from, int fragment, bool& warpgroup_sees) {
     KeyGroups groups;
     u32 rows;
-    if constexpr (kGroups == 1) {
-      load_shared_8(groups.own, rows, from);
-      groups.own = u32(from_lane_0(int(groups.own)));
-      rows = u32(from_lane_0(int(rows)));
-      groups.seen = rows >> fragment & 1;
-      groups.partial = rows >> (KeyGroup::kMostFragments + fragment) & 1;
-      groups.edge = (groups.own & KeyGroup::kEdge) != 0;
-      warpgroup_sees = (rows >> fragment / 4 * 4 & 15) != 0;
-    } else {
-      const int lane = thread_index() % 32;
-      load_shared_8(groups.own, rows, from + min(lane, kGroups - 1) * 8);
-      if (lane >= kGroups) rows = 0;
-      groups.seen = lanes_where((rows >> fragment & 1) != 0);
-      groups.partial = lanes_where((rows >> (KeyGroup::kMostFragments + fragment) & 1) != 0);
-      groups.edge = any_lane((groups.own & KeyGroup::kEdge) != 0);
-      warpgroup_sees = any_lane((rows >> fragment / 4 * 4 & 15) != 0);
-    }
+    const int lane = thread_index() % 32;
+    load_shared_8(groups.own, rows, from + min(lane, kGroups - 1) * 8);
+    if (lane >= kGroups) rows = 0;
+    groups.all_seen = lanes_where((rows >> fragment & 1) != 0);
+    groups.some_partial = lanes_where((rows >> (KeyGroup::kMostFragments + fragment) & 1) != 0);
+    groups.edge = any_lane((groups.own & KeyGroup::kEdge) != 0);
+    warpgroup_sees = any_lane((rows >> fragment / 4 * 4 & 15) != 0);
     groups.own &= ~KeyGroup::kEdge;
     return groups;
   }
 
-  ATTNFORGE_DEVICE int first_key(int g) const {
-    return (kGroups == 1 ? int(own) : from_lane(int(own), g)) * kGroupKeys;
+  ATTNFORGE_DEVICE bool sees_all() const { return all_seen == kAll; }
+  ATTNFORGE_DEVICE bool at_edge() const { return edge; }
+  ATTNFORGE_DEVICE bool seen(int g) const { return all_seen >> g & 1; }
+  ATTNFORGE_DEVICE bool partial(int g) const { return some_partial >> g & 1; }
+  ATTNFORGE_DEVICE bool hides() const { return !sees_all() || some_partial != 0 || edge; }
+  ATTNFORGE_DEVICE int first_key(int g) const { return from_lane(int(own), g) * kGroupKeys; }
+};
+
+/// The same of one group. Every tile is asked what it hides, so that is one word, and few
+/// instructions stand between its scores and the answer.
+template <int kGroupKeys>
+struct KeyGroups<1, kGroupKeys> {
+  static constexpr u32 kSeen = 1, kPartial = 1u << KeyGroup::kMostFragments;
+
+  u32 own;   // KeyGroup::number
+  u32 what;  // kSeen, kPartial, KeyGroup::kEdge
+
+  KeyGroups() = default;
+  ATTNFORGE_DEVICE static KeyGroups load(u32 from, int fragment, bool& warpgroup_sees) {
+    KeyGroups group;
+    u32 rows;
+    load_shared_8(group.own, rows, from);
+    warpgroup_sees = (from_lane_0(int(rows)) >> fragment / 4 * 4 & 15) != 0;
+    group.what = (rows >> fragment & (kPartial | kSeen)) | (group.own & KeyGroup::kEdge);
+    return group;
+  }
+
+  ATTNFORGE_DEVICE bool sees_all() const { return (what & kSeen) != 0; }
+  ATTNFORGE_DEVICE bool at_edge() const { return (what & KeyGroup::kEdge) != 0; }
+  ATTNFORGE_DEVICE bool seen(int) const { return sees_all(); }
+  ATTNFORGE_DEVICE bool partial(int) const { return (what & kPartial) != 0; }
+  ATTNFORGE_DEVICE bool hides() const { return what != kSeen; }
+  ATTNFORGE_DEVICE int first_key(int) const {
+    return from_lane_0(int(own & ~KeyGroup::kEdge)) * kGroupKeys;
   }
 };
 
@@ -66,11 +88,11 @@ struct GroupedScores {
   int row;  // of the accumulators' first row that this lane has
   const Groups& groups;
 
-  ATTNFORGE_DEVICE bool sees_all() const { return groups.seen == Groups::kAll; }
-  ATTNFORGE_DEVICE bool edge() const { return groups.edge; }
-  ATTNFORGE_DEVICE bool seen(int part) const { return groups.seen >> part & 1; }
-  ATTNFORGE_DEVICE bool partial(int part) const { return groups.partial >> part & 1; }
-  ATTNFORGE_DEVICE bool needs_mask() const { return !sees_all() || groups.partial != 0 || edge(); }
+  ATTNFORGE_DEVICE bool sees_all() const { return groups.sees_all(); }
+  ATTNFORGE_DEVICE bool edge() const { return groups.at_edge(); }
+  ATTNFORGE_DEVICE bool seen(int part) const { return groups.seen(part); }
+  ATTNFORGE_DEVICE bool partial(int part) const { return groups.partial(part); }
+  ATTNFORGE_DEVICE bool needs_mask() const { return groups.hides(); }
 
   template <class OfRow>
   ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {

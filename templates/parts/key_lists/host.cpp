@@ -48,7 +48,7 @@ KeyLists key_lists(const Problem& problem, const Shape& shape, int block_m, int 
   result.of_text = !shape.has_block_mask();
   if (result.of_text) result.parts = block_m / 64;
   if (shape.text_bits)
-    result.bits_of_group = block_m * std::int64_t{Shape::text_bits_row_words(result.group_keys)} *
+    result.bits_of_group = block_m * std::int64_t{Shape::bits_row_words(result.group_keys)} *
                            std::int64_t{sizeof(std::uint32_t)};
   result.heads = static_cast<int>(shape.has_block_mask()             ? problem.mask_heads
                                   : mask_depends_on(problem, "head") ? problem.num_heads_q

@@ -19,7 +19,7 @@ struct KeyGroup {
 
 /// 32-bit words of a row of KeyListParams::bits, and of the 16 rows of a fragment.
 template <int kGroupKeys>
-inline constexpr int kTextBitsRowWords = Shape::text_bits_row_words(kGroupKeys);
+inline constexpr int kTextBitsRowWords = Shape::bits_row_words(kGroupKeys);
 template <int kGroupKeys>
 inline constexpr int kTextBitsWords = 16 * kTextBitsRowWords<kGroupKeys>;
 

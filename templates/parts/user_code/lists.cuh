@@ -50,8 +50,7 @@ struct TextBits {
                 C.bits_bytes(), smem.k_full(stage));
     return C.bits_bytes();
   }
-  /// `bits`: where shared memory has those of the lane's first row, which is among the first 8 of
-  /// its fragment.
+  /// `bits`: where shared memory has those of the lane's first row.
   ATTNFORGE_DEVICE static void hide(float (&s)[kGroupKeys / 8][4], u32 bits) {
     constexpr int kAtOnce = kRowWords < 4 ? kRowWords : 4;
     const int column = MmaFragment::column(thread_index() % 32);
@@ -80,7 +79,8 @@ struct TextBits {
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
     if constexpr (requires { scores.scores.bits; }) {
-      hide(scores.scores.all, scores.scores.bits);
+      const int row = scores.scores.row - tile.first_row;
+      hide(scores.scores.all, scores.scores.bits + 4 * kRowWords * row);
       return;
     }
     scores.for_each([&](int row, int lane_key) {
