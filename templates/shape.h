@@ -78,7 +78,7 @@ struct Shape {
   }
   /// 32-bit words of a row of a text's bits, which are read one, two or four at a time.
   ATTNFORGE_CONSTEXPR static int bits_row_words(int keys) {
-    return keys <= 64 ? ceil_div(keys, 32) : 4 * ceil_div(keys, 128);
+    return keys <= 32 ? 1 : 2 * ceil_div(keys, 64);
   }
   /// Keys of a tile that one copy by TMA brings: as many as are in one group, or page, for sure.
   ATTNFORGE_CONSTEXPR int box_keys(int block_n) const {

@@ -75,7 +75,7 @@ ATTNFORGE_API HostTensors allocate_host_tensors(const Problem& problem);
 
 /// allocate_host_tensors() with a random block mask of the problem's density, random lengths
 /// (packed: as many tokens as the problem has, a few sequences far longer than most; used: between
-/// half and all rows) and random q, k, v, sinks of mean 0 and variance 1 (sums of four uniform
+/// an eighth and all rows) and random q, k, v, sinks of mean 0 and variance 1 (sums of four uniform
 /// numbers: nearly normal, at most 3.5); what dargs are added to is zeros. They depend on the seed
 /// and the problem only: the same numbers on every machine.
 ATTNFORGE_API HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed);

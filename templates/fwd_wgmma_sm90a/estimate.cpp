@@ -151,13 +151,14 @@ double reads_of_all_heads(const FwdWgmmaSm90aConfig& c, const Problem& problem,
 /// for long share less. Head dims 56 to 248 with 1 to 12 K/V heads on an H200
 /// (bench/notebook/decode.md).
 double odd_rows(const FwdWgmmaSm90aConfig& c, bool together) {
-  constexpr double kApart = 6, kMuchKb = 72, kOfKb = 0.004;
+  constexpr double kApart = 2, kMuchKb = 72, kOfKb = 0.004;
   const RowBytes row(c);
   if (row.multiples_of(kPiece)) return 1;
   const auto of = [&](int bytes) {
-    const double shared = together ? 1 - kRowsInTurn : kApart;
-    return bytes % kPiece == 0 ? double(kRowsInTurn * bytes)
-                               : kPiece * (pieces_of_rows(bytes, c.swizzle) + shared);
+    if (bytes % kPiece == 0) return double(kRowsInTurn * bytes);
+    int cut = 0;  // pieces that two rows have parts of
+    for (int i = 1; i < kRowsInTurn; ++i) cut += i * bytes % kPiece != 0;
+    return kPiece * (pieces_of_rows(bytes, c.swizzle) + (together ? -1 : kApart) * cut);
   };
   const double way_kb = c.block_n * c.blocks_per_sm *
                         (double(c.k_stages) * row.k + double(c.v_stages) * row.v) / 1024;

@@ -48,7 +48,7 @@ constexpr Field<Typed> kFields[] = {
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
 constexpr int kRegisterSlack = 28, kSoftcapSlack = 8, kScoreCodeSlack = 8, kMaskCodeSlack = 8,
-              kMaskArgumentsSlack = 64, kTextBitsSlack = 4, kTextBitsOfLengthsSlack = 8;
+              kMaskArgumentsSlack = 64, kTextBitsSlack = 4, kTextBitsOfPagesSlack = 8;
 // Head dims of Q K^T and P V together from which heads may be walked in groups even where they are
 // few, and from which tiles of few keys are all that fits.
 constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;
@@ -178,8 +178,7 @@ int needed_registers(const Typed& c, const Problem& problem) {
                       (c.q_in_regs ? 4 * ceil_div(c.head_dim, 16) : 0);
   // Each cap of a wide tile's scores has its own.
   const int softcap = c.softcap ? std::max(kSoftcapSlack, c.block_n / 16) : 0;
-  const int text_bits = problem.lengths == Lengths::kFixed ? kTextBitsSlack
-                                                           : kTextBitsOfLengthsSlack;
+  const int text_bits = c.page_size == 0 ? kTextBitsSlack : kTextBitsOfPagesSlack;
   const int usual = planned + kRegisterSlack + softcap + (c.user_score ? kScoreCodeSlack : 0) +
                     (c.user_mask == 0   ? 0
                      : c.text_bits      ? text_bits

@@ -105,10 +105,11 @@ int team_of_shares(const Problem& problem, const QueryTiling& tiling, const Devi
   const bool whole = bytes_of(problem.dtype_k, problem.head_dim) % kPiece == 0 &&
                      bytes_of(problem.dtype_v, problem.head_dim_v) % kPiece == 0;
   const std::int64_t heads = problem.num_heads_q / tiling.pack_gqa;
-  const auto blocks = static_cast<std::int64_t>(places_of(tiling, device));
+  const auto blocks = std::max(static_cast<std::int64_t>(places_of(tiling, device)),
+                               std::int64_t{1});
   const std::int64_t idle = whole ? 0 : blocks / kIdle;
   for (std::int64_t team = std::min(kMost, heads); team > 1; --team)
-    if (heads % team == 0 && blocks % team <= idle) return static_cast<int>(team);
+    if (heads % team == 0 && team <= blocks && blocks % team <= idle) return static_cast<int>(team);
   return 1;
 }
 

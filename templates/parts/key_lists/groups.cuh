@@ -60,6 +60,7 @@ struct KeyGroups<1, kGroupKeys> {
     KeyGroups group;
     u32 rows;
     load_shared_8(group.own, rows, from);
+    group.own = u32(from_lane_0(int(group.own)));
     warpgroup_sees = (from_lane_0(int(rows)) >> fragment / 4 * 4 & 15) != 0;
     group.what = (rows >> fragment & (kPartial | kSeen)) | (group.own & KeyGroup::kEdge);
     return group;
@@ -70,9 +71,7 @@ struct KeyGroups<1, kGroupKeys> {
   ATTNFORGE_DEVICE bool seen(int) const { return sees_all(); }
   ATTNFORGE_DEVICE bool partial(int) const { return (what & kPartial) != 0; }
   ATTNFORGE_DEVICE bool hides() const { return what != kSeen; }
-  ATTNFORGE_DEVICE int first_key(int) const {
-    return from_lane_0(int(own & ~KeyGroup::kEdge)) * kGroupKeys;
-  }
+  ATTNFORGE_DEVICE int first_key(int) const { return int(own & ~KeyGroup::kEdge) * kGroupKeys; }
 };
 
 /// Scores of a gathered tile in accumulators of 16 rows, as Score and Mask take them. A part is

@@ -52,7 +52,7 @@ struct TextBits {
   }
   /// `bits`: where shared memory has those of the lane's first row.
   ATTNFORGE_DEVICE static void hide(float (&s)[kGroupKeys / 8][4], u32 bits) {
-    constexpr int kAtOnce = kRowWords < 4 ? kRowWords : 4;
+    constexpr int kAtOnce = kRowWords % 4 == 0 ? 4 : kRowWords % 2 == 0 ? 2 : 1;
     const int column = MmaFragment::column(thread_index() % 32);
     unrolled<2, kRowWords / kAtOnce>([&](int r, int part) {
       u32 words[kAtOnce];
