@@ -137,9 +137,11 @@ double late_share(const Problem& problem, double blocks, const DeviceFacts& devi
 }
 
 /// How much longer the memory takes for rows that begin inside its pieces of 64 bytes, or inside
-/// sectors of 32: decode of head dims 120 to 248 on an H200 (bench/notebook/decode.md).
-double odd_rows(const FwdMmaSm80Config& c) {
+/// sectors of 32, beside rows of other heads: decode of head dims 120 to 248 with 3 and 8 K/V heads
+/// on an H200 (bench/notebook/decode.md).
+double odd_rows(const FwdMmaSm80Config& c, const Problem& problem) {
   constexpr double kInsidePieces = 1.15, kInsideSectors = 1.4;
+  if (problem.num_heads_kv == 1) return 1;
   const auto of = [](int row) {
     return row % 64 == 0 ? 1 : row % 32 == 0 ? kInsidePieces : kInsideSectors;
   };
@@ -162,7 +164,7 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
                         key_tiles_of_block(c, problem, tiles, splits) * clocks_per_tile) /
                        (device.sm_clock_mhz * k.sustained_clock);
   const double late = late_share(problem, blocks, device);
-  return with_memory_time(chain, problem, device, late * odd_rows(c)) +
+  return with_memory_time(chain, problem, device, late * odd_rows(c, problem)) +
          combine_us(problem, splits, device);
 }
 
