@@ -132,10 +132,6 @@ double key_tiles_of_block(const FwdMmaSm80Config& c, const Problem& problem, dou
   return std::ceil(visited_keys(problem, c.block_m, c.pack_gqa, c.block_n).all *
                    listed_share(problem, c.block_m) * heads / tiles / splits);
 }
-double late_share(const Problem& problem, double blocks, const DeviceFacts& device) {
-  return problem.lengths == Lengths::kFixed ? late_readers(problem, blocks, device) : 1;
-}
-
 /// How much longer the memory takes for rows that begin inside its pieces of 64 bytes, or inside
 /// sectors of 32, beside rows of other heads: decode of head dims 120 to 248 with 3 and 8 K/V heads
 /// on an H200 (bench/notebook/decode.md).
@@ -163,7 +159,7 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
                        (k.block_start +
                         key_tiles_of_block(c, problem, tiles, splits) * clocks_per_tile) /
                        (device.sm_clock_mhz * k.sustained_clock);
-  const double late = late_share(problem, blocks, device);
+  const double late = late_readers(problem, blocks, device);
   return with_memory_time(chain, problem, device, late * odd_rows(c, problem)) +
          combine_us(problem, splits, device);
 }
@@ -184,7 +180,7 @@ double low_bits_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
   const double own_instructions = kClocksOfInstruction * cost.issue * 4 / c.num_warps +
                                   pages_of_tile(c);
   const double of_block = key_tiles_of_block(c, problem, tiles, each);
-  const double late = late_share(problem, blocks, device);
+  const double late = late_readers(problem, blocks, device);
   const double clocks_per_us = device.sm_clock_mhz * k.sustained_clock;
   const bool parts_of_lines = bytes_of(c.dtype_k, c.head_dim) < 128;
   // Of `together` blocks: more bytes on their way than memory needs cost it rows and L2 lines that

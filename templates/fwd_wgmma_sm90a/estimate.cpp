@@ -274,9 +274,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aTyped& c, const Problem& p
   split.batch *= c.num_splits;
   split.seqlen_kv = (problem.seqlen_kv + c.num_splits - 1) / c.num_splits;
   const double rounds = odd_rows(c, c.num_splits > 1 || heads == 1) *
-                        (problem.lengths == Lengths::kFixed
-                             ? late_readers(problem, blocks_of(c, problem), device)
-                             : 1);
+                        late_readers(problem, blocks_of(c, problem), device);
   constexpr double kAskUs = 2;  // blocks that ask for short tiles wait for the answers
   // Eleven drawn decode steps of 300 to 1100 keys on H200 and H100 took 1.3 to 4.3 us more with
   // splits than fwd_mma_sm80, or than without them, where the model saw them alike.
