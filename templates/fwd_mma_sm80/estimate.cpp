@@ -132,14 +132,14 @@ double key_tiles_of_block(const FwdMmaSm80Config& c, const Problem& problem, dou
   return std::ceil(visited_keys(problem, c.block_m, c.pack_gqa, c.block_n).all *
                    listed_share(problem, c.block_m) * heads / tiles / splits);
 }
-/// How much longer the memory takes for rows that begin inside its pieces of 64 bytes, or inside
+/// How much longer the memory takes for rows that begin inside its pieces, or inside
 /// sectors of 32, beside rows of other heads: decode of head dims 120 to 248 with 3 and 8 K/V heads
 /// on an H200 (bench/notebook/decode.md).
 double odd_rows(const FwdMmaSm80Config& c, const Problem& problem) {
   constexpr double kInsidePieces = 1.15, kInsideSectors = 1.4;
   if (problem.num_heads_kv == 1) return 1;
   const auto of = [](int row) {
-    return row % 64 == 0 ? 1 : row % 32 == 0 ? kInsidePieces : kInsideSectors;
+    return row % kMemoryPiece == 0 ? 1 : row % 32 == 0 ? kInsidePieces : kInsideSectors;
   };
   const int k = bytes_of(c.dtype_k, c.head_dim), v = bytes_of(c.dtype_v, c.head_dim_v);
   return (k * of(k) + v * of(v)) / (k + v);

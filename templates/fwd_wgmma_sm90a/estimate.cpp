@@ -42,9 +42,8 @@ constexpr double kRows = 0.55, kRaggedRows = 1.4, kRowsOfThree = 1.2;
 // Sums of two levels: what a round more over the columns adds, in which the tensor cores wait.
 constexpr double kSumRound = 0.3;
 
-// Memory comes in pieces of 64 bytes. Rows that are no multiples of these begin at any multiple of
-// 16 bytes, and at that of a piece again after so many.
-constexpr int kPiece = 64, kRowsInTurn = 4;
+// Rows begin at any multiple of 16 bytes, and at that of a piece of memory again after so many.
+constexpr int kRowsInTurn = 4;
 
 /// What a block's work on one tile of keys takes of each unit of an SM, in clocks.
 struct TileCost {
@@ -63,19 +62,19 @@ struct RowBytes {
   bool multiples_of(int bytes) const { return k % bytes == 0 && v % bytes == 0; }
 };
 
-/// Memory has pieces of 64 bytes. Those that copies want of four rows that follow one another, a
-/// copy for each chunk of columns: what two of them want counts twice.
+/// Pieces of memory that copies want of four rows that follow one another, a copy for each chunk of
+/// columns: what two of them want counts twice.
 int pieces_of_rows(int row, int chunk) {
   int pieces = 0;
   for (int begin = 0; begin < kRowsInTurn * row; begin += row)
     for (int at = begin; at < begin + row; at += chunk)
-      pieces += ceil_div(std::min(at + chunk, begin + row), kPiece) - at / kPiece;
+      pieces += ceil_div(std::min(at + chunk, begin + row), kMemoryPiece) - at / kMemoryPiece;
   return pieces;
 }
 /// How many times as many as with chunks of 128 bytes; 1 where rows have whole pieces, and copies
 /// of them share none.
 double narrow_chunks(const RowBytes& row, int chunk) {
-  if (row.multiples_of(kPiece)) return 1;
+  if (row.multiples_of(kMemoryPiece)) return 1;
   return double(pieces_of_rows(row.k, chunk) + pieces_of_rows(row.v, chunk)) /
          (pieces_of_rows(row.k, 128) + pieces_of_rows(row.v, 128));
 }
@@ -153,12 +152,12 @@ double reads_of_all_heads(const FwdWgmmaSm90aConfig& c, const Problem& problem,
 double odd_rows(const FwdWgmmaSm90aConfig& c, bool together) {
   constexpr double kApart = 2, kMuchKb = 72, kOfKb = 0.004;
   const RowBytes row(c);
-  if (row.multiples_of(kPiece)) return 1;
+  if (row.multiples_of(kMemoryPiece)) return 1;
   const auto of = [&](int bytes) {
-    if (bytes % kPiece == 0) return double(kRowsInTurn * bytes);
+    if (bytes % kMemoryPiece == 0) return double(kRowsInTurn * bytes);
     int cut = 0;  // pieces that two rows have parts of
-    for (int i = 1; i < kRowsInTurn; ++i) cut += i * bytes % kPiece != 0;
-    return kPiece * (pieces_of_rows(bytes, c.swizzle) + (together ? -1 : kApart) * cut);
+    for (int i = 1; i < kRowsInTurn; ++i) cut += i * bytes % kMemoryPiece != 0;
+    return kMemoryPiece * (pieces_of_rows(bytes, c.swizzle) + (together ? -1 : kApart) * cut);
   };
   const double way_kb = c.block_n * c.blocks_per_sm *
                         (double(c.k_stages) * row.k + double(c.v_stages) * row.v) / 1024;

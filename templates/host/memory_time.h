@@ -6,6 +6,10 @@
 
 namespace attnforge {
 
+/// Bytes that memory brings together: rows that begin or end inside of such a piece bring all of
+/// it.
+inline constexpr int kMemoryPiece = 64;
+
 /// Whether one tile holds all query rows of a K/V head: keys are read once, and what counts
 /// is how fast they come.
 bool has_few_rows(const Problem& problem);

@@ -101,9 +101,9 @@ int results_of_shares(const Problem& problem, const QueryTiling& tiling,
 }
 
 int team_of_shares(const Problem& problem, const QueryTiling& tiling, const DeviceFacts& device) {
-  constexpr std::int64_t kMost = 16, kPiece = 64, kIdle = 16;
-  const bool whole = bytes_of(problem.dtype_k, problem.head_dim) % kPiece == 0 &&
-                     bytes_of(problem.dtype_v, problem.head_dim_v) % kPiece == 0;
+  constexpr std::int64_t kMost = 16, kIdle = 16;
+  const bool whole = bytes_of(problem.dtype_k, problem.head_dim) % kMemoryPiece == 0 &&
+                     bytes_of(problem.dtype_v, problem.head_dim_v) % kMemoryPiece == 0;
   const std::int64_t heads = problem.num_heads_q / tiling.pack_gqa;
   const auto blocks = std::max(static_cast<std::int64_t>(places_of(tiling, device)),
                                std::int64_t{1});

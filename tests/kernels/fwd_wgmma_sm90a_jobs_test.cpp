@@ -153,18 +153,6 @@ struct OfListsInParts : OfLists<C> {
 template <FwdWgmmaSm90aConfig C>
 using BitsOfText = TextBits<C.block_m(), C.block_n>;
 template <FwdWgmmaSm90aConfig C>
-struct AskedBits {
-  static constexpr bool kNone = false;
-  template <class Scores, class QueryTile>
-  static void apply(const Scores& scores, const QueryTile& tile) {
-    BitsOfText<C>::apply(scores, tile);
-  }
-};
-template <FwdWgmmaSm90aConfig C>
-struct OfAskedBits : OfListsInParts<C> {
-  using Mask = ListMask<typename DenseTmaPieces<C>::Mask, AskedBits<C>>;
-};
-template <FwdWgmmaSm90aConfig C>
 struct OfBits : OfListsInParts<C> {
   using Mask = ListMask<typename DenseTmaPieces<C>::Mask, BitsOfText<C>>;
 };
@@ -478,7 +466,7 @@ void expect_same_under_bits(const std::vector<int>& rows_q, const std::vector<in
   set_text_bits<C>(asked), set_text_bits<C>(brought);
   test::Machine machine;
   ASSERT_EQ((run<C, OfListsInParts>(whole, machine, blocks)), "");
-  ASSERT_EQ((run<C, OfAskedBits>(asked, machine, blocks)), "");
+  ASSERT_EQ((run<C, OfBits>(asked, machine, blocks)), "");
   EXPECT_FALSE(asked.lse == whole.lse) << "bits hide something";
   for (const auto& [late, slow] : {std::pair{false, 1u}, {false, 5u}, {true, 4u * C.warpgroups}}) {
     test::Machine its;

@@ -16,10 +16,10 @@ template <int kGroups, int kGroupKeys>
 struct KeyGroups {
   static constexpr u32 kAll = kGroups == 32 ? ~0u : (1u << kGroups) - 1;
 
-  u32 own;           // the number of the lane's group
-  u32 all_seen;      // bit g: some key of group g is seen
-  u32 some_partial;  // bit g: the mask's rule decides which
-  bool edge;         // windows or the last key hide something
+  u32 own;             // the number of the lane's group
+  u32 seen_groups;     // bit g: some key of group g is seen
+  u32 partial_groups;  // bit g: the mask's rule decides which
+  bool some_edge;      // windows or the last key hide something
 
   /// From kGroups KeyGroups in shared memory. `warpgroup_sees`: whether any of its four fragments,
   /// of which `fragment` is one, sees anything.
@@ -30,19 +30,21 @@ struct KeyGroups {
     const int lane = thread_index() % 32;
     load_shared_8(groups.own, rows, from + min(lane, kGroups - 1) * 8);
     if (lane >= kGroups) rows = 0;
-    groups.all_seen = lanes_where((rows >> fragment & 1) != 0);
-    groups.some_partial = lanes_where((rows >> (KeyGroup::kMostFragments + fragment) & 1) != 0);
-    groups.edge = any_lane((groups.own & KeyGroup::kEdge) != 0);
+    groups.seen_groups = lanes_where((rows >> fragment & 1) != 0);
+    groups.partial_groups = lanes_where((rows >> (KeyGroup::kMostFragments + fragment) & 1) != 0);
+    groups.some_edge = any_lane((groups.own & KeyGroup::kEdge) != 0);
     warpgroup_sees = any_lane((rows >> fragment / 4 * 4 & 15) != 0);
     groups.own &= ~KeyGroup::kEdge;
     return groups;
   }
 
-  ATTNFORGE_DEVICE bool sees_all() const { return all_seen == kAll; }
-  ATTNFORGE_DEVICE bool at_edge() const { return edge; }
-  ATTNFORGE_DEVICE bool seen(int g) const { return all_seen >> g & 1; }
-  ATTNFORGE_DEVICE bool partial(int g) const { return some_partial >> g & 1; }
-  ATTNFORGE_DEVICE bool hides() const { return !sees_all() || some_partial != 0 || edge; }
+  ATTNFORGE_DEVICE bool sees_all() const { return seen_groups == kAll; }
+  ATTNFORGE_DEVICE bool edge() const { return some_edge; }
+  ATTNFORGE_DEVICE bool seen(int g) const { return seen_groups >> g & 1; }
+  ATTNFORGE_DEVICE bool partial(int g) const { return partial_groups >> g & 1; }
+  ATTNFORGE_DEVICE bool needs_mask() const {
+    return !sees_all() || partial_groups != 0 || some_edge;
+  }
   ATTNFORGE_DEVICE int first_key(int g) const { return from_lane(int(own), g) * kGroupKeys; }
 };
 
@@ -67,10 +69,10 @@ struct KeyGroups<1, kGroupKeys> {
   }
 
   ATTNFORGE_DEVICE bool sees_all() const { return (what & kSeen) != 0; }
-  ATTNFORGE_DEVICE bool at_edge() const { return (what & KeyGroup::kEdge) != 0; }
+  ATTNFORGE_DEVICE bool edge() const { return (what & KeyGroup::kEdge) != 0; }
   ATTNFORGE_DEVICE bool seen(int) const { return sees_all(); }
   ATTNFORGE_DEVICE bool partial(int) const { return (what & kPartial) != 0; }
-  ATTNFORGE_DEVICE bool hides() const { return what != kSeen; }
+  ATTNFORGE_DEVICE bool needs_mask() const { return what != kSeen; }
   ATTNFORGE_DEVICE int first_key(int) const { return int(own & ~KeyGroup::kEdge) * kGroupKeys; }
 };
 
@@ -88,10 +90,10 @@ struct GroupedScores {
   const Groups& groups;
 
   ATTNFORGE_DEVICE bool sees_all() const { return groups.sees_all(); }
-  ATTNFORGE_DEVICE bool edge() const { return groups.at_edge(); }
+  ATTNFORGE_DEVICE bool edge() const { return groups.edge(); }
   ATTNFORGE_DEVICE bool seen(int part) const { return groups.seen(part); }
   ATTNFORGE_DEVICE bool partial(int part) const { return groups.partial(part); }
-  ATTNFORGE_DEVICE bool needs_mask() const { return groups.hides(); }
+  ATTNFORGE_DEVICE bool needs_mask() const { return groups.needs_mask(); }
 
   template <class OfRow>
   ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
